@@ -1,0 +1,38 @@
+package member
+
+// Clause names a clause of the protocol that looks as if it could be left out. Tests leave each of them out, to
+// show what it prevents; nothing else may.
+type Clause uint32
+
+// Clauses, by the rule of docs/protocol.md that holds them.
+const (
+	// ClauseGapCounts (R1): a gap of the observer's own counts for a quarter of a lease, instead of restarting waits.
+	ClauseGapCounts Clause = 1 << iota
+	// ClauseGapCapped (R1): a gap of the observer's own counts for no more than a quarter of a lease.
+	ClauseGapCapped
+	// ClauseMissingRestarts (R1): the first sight of a missing Lease restarts the wait.
+	ClauseMissingRestarts
+	// ClauseMissingCounts (R1): from then on a missing Lease counts as unchanged.
+	ClauseMissingCounts
+	// ClauseLivePlanners (R3): planners are chosen among those not held dead.
+	ClauseLivePlanners
+	// ClauseOpenEpoch (R5): a slot is open only at the epoch for which it was activated.
+	ClauseOpenEpoch
+	// ClauseFenceFirst (R6): a slot is not handed over before its own fence wait is over.
+	ClauseFenceFirst
+	// ClauseShutOnceSent (R6): from the sending of a transfer the gate stays shut until a newer table is read.
+	ClauseShutOnceSent
+	// ClauseFenceWait (R7): new owners of an expelled member's slots wait fenceDelay.
+	ClauseFenceWait
+	// ClauseLeaverPlans (R9): a leaver plans its own moves.
+	ClauseLeaverPlans
+	// ClauseRestartWaits (R9): the slots of a restarted container's predecessor wait fenceDelay too.
+	ClauseRestartWaits
+	// ClauseNewcomersWait (R16): who creates a table waits a lease, whatever Leases there are.
+	ClauseNewcomersWait
+	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.
+	ClauseEpochAbove
+)
+
+// has says whether the clause holds.
+func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }

@@ -1,0 +1,154 @@
+package member
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Time is the time of an event, by the member's own clocks.
+type Time struct {
+	// Mono is monotonic, counted from any fixed point. All waits are measured by it.
+	Mono time.Duration
+	// Wall is the wall clock in Unix seconds. It starts epochs (rule R16) and remembers crashes (rule R9);
+	// nothing that keeps two members apart depends on it.
+	Wall int64
+}
+
+// Event is something that happened. The types are listed in this file.
+type Event interface{ isEvent() }
+
+// Snapshot is a version of the object that holds the table.
+type Snapshot struct {
+	// UID and Version are the object's metadata.uid and resourceVersion. An empty UID: the object is missing;
+	// Version is then the version at which that was so, or empty where that is not known.
+	UID, Version string
+	// Table is what the object holds, or nil. It is never changed.
+	Table *table.Table
+	// Err says why the object's content is no valid table.
+	Err error
+}
+
+// Missing says that there is no such object.
+func (s Snapshot) Missing() bool { return s.UID == "" }
+
+// Lease is a member's Lease, as the store shows it.
+type Lease struct {
+	// ID is the member's.
+	ID string
+	// UID and Version are the Lease's metadata.uid and resourceVersion.
+	UID, Version string
+	// Epoch is the highest table epoch that the member has seen, TableUID the table's UID.
+	Epoch    uint64
+	TableUID string
+	// Open says that the member's gate may be open (rules R5 and R16).
+	Open bool
+	// Format is the newest table format that the member reads.
+	Format int
+}
+
+// Outcome says how a write ended.
+type Outcome uint8
+
+// Outcomes.
+const (
+	// OutcomeUnknown: the write may have happened, or may happen later (client timeout, connection lost).
+	OutcomeUnknown Outcome = iota
+	// OutcomeDone: it happened.
+	OutcomeDone
+	// OutcomeConflict: it did not happen, since the precondition failed, the object exists, or it is gone.
+	OutcomeConflict
+	// OutcomeMissing: it did not happen, since there is no such object.
+	OutcomeMissing
+	// OutcomeFailed: it did not and will not happen, for another reason (throttled, forbidden, refused connection).
+	OutcomeFailed
+)
+
+type (
+	// Tick says that time has passed. Due at the latest when Member.Wake says.
+	Tick struct{}
+
+	// Renewed answers CreateLease and RenewLease.
+	Renewed struct {
+		// Start is when the request was sent, as Time.Mono.
+		Start   time.Duration
+		Outcome Outcome
+		// Lease is the renewed Lease. With OutcomeDone.
+		Lease Lease
+	}
+
+	// TableSeen reports a version of the table.
+	TableSeen struct {
+		Snapshot Snapshot
+		// Consistent says that it comes from a GET without resourceVersion, sent at Begun; otherwise from a watch,
+		// which may lag.
+		Consistent bool
+		Begun      time.Duration
+	}
+
+	// ReadFailed answers ReadTable where there was no answer.
+	ReadFailed struct{}
+
+	// Swapped answers Swap and CreateTable.
+	Swapped struct {
+		// Serial is the action's.
+		Serial  uint64
+		Outcome Outcome
+		// Snapshot is the new version. With OutcomeDone.
+		Snapshot Snapshot
+	}
+
+	// LeasesSeen reports Leases, from the watch asked for by WatchLeases.
+	LeasesSeen struct {
+		// Leases are new or changed; Gone are the IDs of those deleted.
+		Leases []Lease
+		Gone   []string
+		// Complete says that Leases are all there are of those watched: the others are missing.
+		Complete bool
+		// Watch is the Serial of the WatchLeases that this belongs to.
+		Watch uint64
+	}
+
+	// LeaseDeleted answers DeleteLease.
+	LeaseDeleted struct {
+		ID      string
+		Outcome Outcome
+	}
+
+	// Warmed says that the stores hold the slots of the Warm of that Round.
+	Warmed struct {
+		Slots slot.Set
+		Round uint64
+	}
+
+	// Drained answers Drain, in one or several parts: nothing is in flight in these slots, nor will be before the
+	// next Open, and the deletions known are reconciled.
+	Drained struct {
+		Slots slot.Set
+		Round uint64
+		// Versions are the highest seen or written in the slots.
+		Versions table.Versions
+	}
+
+	// Loaded answers Load: the stores are complete for these slots.
+	Loaded struct {
+		Slots slot.Set
+		Round uint64
+	}
+
+	// Leave asks the member to leave (SIGTERM).
+	Leave struct{}
+)
+
+func (Tick) isEvent()         {}
+func (Renewed) isEvent()      {}
+func (TableSeen) isEvent()    {}
+func (ReadFailed) isEvent()   {}
+func (Swapped) isEvent()      {}
+func (LeasesSeen) isEvent()   {}
+func (LeaseDeleted) isEvent() {}
+func (Warmed) isEvent()       {}
+func (Drained) isEvent()      {}
+func (Loaded) isEvent()       {}
+func (Leave) isEvent()        {}

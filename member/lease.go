@@ -1,0 +1,130 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// lease is the state of the member's own Lease (rules R1, R2, R5).
+type lease struct {
+	// mine is the Lease as of its last successful renewal; an empty UID: not created yet.
+	mine Lease
+	// start is when the last successful renewal was sent.
+	start    time.Duration
+	underWay bool
+	next     time.Duration
+	// failed: the last renewal was not answered by a success.
+	failed bool
+	// open is what the last successful renewal said.
+	open bool
+}
+
+// ErrExpelled is wrapped by the error of a Stop because others hold this incarnation for dead.
+var ErrExpelled = errors.New("expelled")
+
+// deadline is when work must stop (rule R2).
+func (m *Member) deadline() time.Duration {
+	if m.lease.mine.UID == "" {
+		return m.now.Mono + m.cfg.WriteTimeout // nothing to protect yet
+	}
+	return m.lease.start + m.cfg.RenewDeadline
+}
+
+// checkDeadline shuts the gate when the deadline has passed, before anything else is believed (rules R2, R13).
+func (m *Member) checkDeadline() {
+	if m.lease.mine.UID == "" || m.now.Mono < m.deadline() {
+		m.at(m.deadline())
+		return
+	}
+	m.readAfter = 0
+	if m.lapsed {
+		return
+	}
+	m.lapsed = true
+	m.shutAll()
+	m.shutSlots()
+	m.note("Lapsed", true, "no renewal of the Lease succeeded for %v; working on nothing until one does", m.cfg.RenewDeadline)
+}
+
+// keepLease creates the Lease, or renews it when it is time or when it has to say something new.
+func (m *Member) keepLease() {
+	if m.lease.underWay || m.phase == parting {
+		return
+	}
+	open := m.usable()
+	urgent := m.lease.mine.UID != "" && open != m.lease.open && !m.lease.failed
+	if !urgent && !m.due(m.lease.next) {
+		return
+	}
+	m.lease.underWay = true
+	m.lease.next = m.now.Mono + m.cfg.RetryPeriod
+	l := Lease{
+		ID: m.cfg.Self.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version,
+		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,
+	}
+	if m.table() != nil {
+		l.TableUID = m.snap.UID
+	}
+	timeout := m.timeout()
+	if m.lapsed {
+		timeout = m.cfg.WriteTimeout
+	}
+	if l.UID == "" {
+		m.do(CreateLease{Lease: l, Timeout: timeout})
+		return
+	}
+	if !open {
+		// The word that the gate is shut must never be taken back by an answer that is on its way.
+		m.lease.open = false
+	}
+	m.do(RenewLease{Lease: l, Timeout: timeout})
+}
+
+func (m *Member) renewed(e Renewed) {
+	m.lease.underWay = false
+	m.lease.failed = e.Outcome != OutcomeDone
+	first := m.lease.mine.UID == ""
+	switch e.Outcome {
+	case OutcomeDone:
+		m.lease.mine = e.Lease
+		m.lease.start = e.Start
+		m.lease.open = e.Lease.Open
+		if m.phase == starting {
+			m.phase = joining
+		}
+		if first {
+			m.read.wanted = true
+		}
+		if m.now.Mono >= m.deadline() {
+			// The answer came after the deadline that it set: it proves nothing.
+			m.lease.next = m.now.Mono
+			return
+		}
+		if !m.lapsed {
+			m.do(Deadline{At: m.deadline()})
+		} else if m.readAfter == 0 {
+			m.readAfter = m.now.Mono
+			m.read.wanted, m.read.retryAt = true, 0
+		}
+		m.at(m.deadline())
+	case OutcomeConflict, OutcomeMissing:
+		if m.phase == parting {
+			m.stop(nil, false)
+			return
+		}
+		if first {
+			// Somebody else has a Lease of this name, or a create of ours was answered late.
+			m.stop(fmt.Errorf("lease of member %s exists already: member IDs must be unique per process start", m.cfg.Self.ID), true)
+			return
+		}
+		m.stop(fmt.Errorf("lease of member %s is gone or was taken over: %w", m.cfg.Self.ID, ErrExpelled), true)
+	case OutcomeUnknown, OutcomeFailed:
+		m.lease.next = min(m.lease.next, m.now.Mono+m.cfg.RetryPeriod/2+m.jitter(m.cfg.RetryPeriod/4))
+	}
+}
+
+// note tells people.
+func (m *Member) note(reason string, warning bool, format string, args ...any) {
+	m.do(Notify{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,180 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/plan"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// leave begins a graceful end (rule R9).
+func (m *Member) leave() {
+	switch m.phase {
+	case starting:
+		if m.lease.underWay {
+			m.phase = parting // the Lease may exist by now
+			m.part()
+			return
+		}
+		m.stop(nil, false)
+	case joining:
+		m.part()
+	case joined:
+		m.phase = leaving
+		m.note("Leaving", false, "handing over what is owned")
+	case leaving, parting, ended:
+	}
+}
+
+// part deletes the member's own Lease, the last thing it does.
+func (m *Member) part() {
+	m.phase = parting
+	m.shutAll()
+	if m.lease.underWay {
+		return // its answer tells the version to be deleted; see keepParting
+	}
+	m.keepParting()
+}
+
+// keepParting deletes the Lease once no renewal is under way.
+func (m *Member) keepParting() {
+	id := m.cfg.Self.ID
+	switch {
+	case m.lease.underWay || m.burying[id]:
+	case m.lease.mine.UID == "":
+		m.stop(nil, false)
+	default:
+		m.burying[id] = true
+		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Timeout: m.cfg.WriteTimeout})
+	}
+}
+
+func (m *Member) parted(o Outcome) {
+	if o == OutcomeUnknown || o == OutcomeFailed {
+		// Others will take the Lease away. Nothing is lost by it: the table does not name this member any more.
+		m.stop(fmt.Errorf("lease of member %s could not be deleted; it will be removed when it has expired", m.cfg.Self.ID), false)
+		return
+	}
+	m.stop(nil, false)
+}
+
+// draftLeave plans a leaver's moves and removes it at the end. It says whether the draft is complete.
+func (m *Member) draftLeave(t *table.Table, d *draft) bool {
+	id := m.cfg.Self.ID
+	self, _ := t.Member(id)
+	if self.Leaving && ownsNothing(t, id) && !m.transferUnknown() {
+		d.next.Remove(id)
+		d.due = true
+		return true
+	}
+	if !self.Leaving {
+		self.Leaving = true
+		d.next.Put(self)
+		d.due = true
+	}
+	if !m.has(ClauseLeaverPlans) {
+		return false
+	}
+	// Without anybody to hand to, the slots are drained and given up to nobody.
+	in := m.planInput(t, func(other table.Member) bool {
+		return m.watch.others[other.ID] == nil || m.renewing(other.ID)
+	})
+	in.Only = id
+	in.Tolerant = mixed(t)
+	if m.draftMoves(t, d, plan.Assign(in), id) {
+		d.due = true
+	}
+	return false
+}
+
+// transferUnknown says that a transfer was sent of which nothing is known yet.
+func (m *Member) transferUnknown() bool {
+	for i := range m.slots {
+		if m.slots[i].state == sent {
+			return true
+		}
+	}
+	return false
+}
+
+func ownsNothing(t *table.Table, id string) bool {
+	owned := t.Owned(id)
+	return owned.Empty()
+}
+
+// draftMoves sets the next owner of the slots of one owner where it differs from target. It says whether any did.
+func (m *Member) draftMoves(t *table.Table, d *draft, target []string, owner string) bool {
+	changes := map[string]*slot.Set{}
+	m.eachRun(t, func(s slot.Slot, r table.Run) {
+		to := target[s]
+		if r.Owner != owner || to == r.Next || to == owner || m.slots[s].state == sent && owner == m.cfg.Self.ID {
+			return
+		}
+		if changes[to] == nil {
+			changes[to] = &slot.Set{}
+		}
+		changes[to].Add(s)
+	})
+	for to, set := range changes {
+		d.next.Update(*set, func(r *table.Run) { r.Next, r.Ready = to, false })
+	}
+	return len(changes) > 0
+}
+
+// draftJoin enters this member into the table, and takes out the earlier incarnation of its container (rule R9).
+func (m *Member) draftJoin(t *table.Table, d *draft) {
+	if p, ok := m.predecessor(t); ok && !m.buried[p.ID] {
+		return // bury asks for it
+	} else if ok {
+		m.draftExpels(t, d, []string{p.ID})
+	}
+	self := m.cfg.Self
+	self.Joined, self.Leaving = m.now.Wall, false
+	d.next.Put(self)
+	d.due = true
+	if p, ok := m.predecessor(t); ok {
+		cause := table.CauseExpelled
+		if !m.has(ClauseRestartWaits) {
+			cause = table.CauseAssigned
+		}
+		epoch := d.note(t.Epoch, cause, nil)
+		d.next.Update(t.Owned(p.ID), func(r *table.Run) {
+			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
+		})
+	}
+}
+
+// predecessor is the member that ran in this same container before it was restarted.
+func (m *Member) predecessor(t *table.Table) (table.Member, bool) {
+	if m.cfg.Self.PodUID == "" || m.phase != joining {
+		return table.Member{}, false
+	}
+	for _, p := range t.Members {
+		if p.ID != m.cfg.Self.ID && p.PodUID == m.cfg.Self.PodUID && p.Container == m.cfg.Self.Container {
+			return p, true
+		}
+	}
+	return table.Member{}, false
+}
+
+// probation is how long a crash-looping member has to be up before it gets slots.
+const (
+	probation   = 5 * 60 // seconds
+	crashMemory = 10 * time.Minute
+)
+
+// onProbation says that a member's replica was expelled twice in ten minutes and has not been up for five since.
+func (m *Member) onProbation(t *table.Table, other table.Member) bool {
+	if m.now.Wall-other.Joined >= probation {
+		return false
+	}
+	n := 0
+	for _, e := range t.Expels {
+		if e.Pod == other.Pod && m.now.Wall-e.At < int64(crashMemory.Seconds()) {
+			n++
+		}
+	}
+	return n >= 2
+}

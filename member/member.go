@@ -1,0 +1,219 @@
+package member
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Member is the state machine of one incarnation of a replica.
+//
+//	           Lease created             table names me            Leave
+//	starting ───────────────▶ joining ──────────────────▶ joined ───────▶ leaving
+//	   │                         │   ◀──────────────────     │               │ owns nothing, removed from the table
+//	   │ Leave                   │    another table, which   │               ▼
+//	   ├─────────────────────────┴──▶ does not name me       │            parting
+//	   ▼                          Leave                      │               │ Lease deleted
+//	 ended ◀─────────────────────────────────────────────────┴───────────────┘
+//	         from any phase: expelled, Lease lost, table refused
+//
+// Beside the phase there are two conditions under which the whole gate is shut: lapsed (rule R2's deadline passed;
+// over when R13 is satisfied) and troubled (the table is missing or not the one that is known; over by rule R16).
+// Each slot has a state of its own, drawn in slots.go.
+//
+// Invariants:
+//  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
+//     activated, the member is joined or leaving, neither lapsed nor troubled, and a renewal said so (rule R5).
+//  2. At most one request each of renewal, read and swap is under way.
+//  3. Once ended, Step returns nothing.
+//
+// A Member is not safe for concurrent use.
+type Member struct {
+	cfg    Config
+	rng    *rand.Rand
+	now    Time
+	out    []Action
+	wake   time.Duration
+	serial uint64
+	phase  phase
+
+	lease lease
+	read  read
+	watch watch
+
+	// snap is the last version of the table believed; Table is nil while none was seen or it is missing.
+	snap Snapshot
+	// known is the UID of the last table that was adopted.
+	known string
+	// top is the highest epoch ever seen.
+	top uint64
+	// lapsed: the deadline passed; readAfter is when the renewal that ended it was answered, 0 before.
+	lapsed    bool
+	readAfter time.Duration
+	trouble   trouble
+
+	slots []slotState
+	swap  swap
+	plan  planning
+	// buried are members whose Lease is gone by this member's hand or by its own observation (rule R7).
+	buried map[string]bool
+	// burying are DeleteLease requests under way.
+	burying map[string]bool
+}
+
+type phase uint8
+
+const (
+	starting phase = iota
+	joining
+	joined
+	leaving
+	parting
+	ended
+)
+
+func (p phase) String() string {
+	return [...]string{"starting", "joining", "joined", "leaving", "parting", "ended"}[p]
+}
+
+// read is the state of consistent reads of the table.
+type read struct {
+	wanted, underWay bool
+	retryAt          time.Duration
+}
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
+// New returns a member that has done nothing yet: give it a Tick. The config must be valid.
+func New(cfg Config) *Member {
+	return &Member{
+		cfg:     cfg,
+		rng:     rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it
+		slots:   make([]slotState, cfg.Slots),
+		buried:  map[string]bool{},
+		burying: map[string]bool{},
+		watch:   newWatch(),
+		plan:    planning{seen: map[string]time.Duration{}},
+	}
+}
+
+// Step takes an event at a time that is not before that of the last Step, and returns what to do, in order.
+func (m *Member) Step(now Time, event Event) []Action {
+	if m.phase == ended {
+		return nil
+	}
+	m.now, m.wake, m.out = now, never, nil
+	m.checkDeadline()
+	switch e := event.(type) {
+	case Tick:
+	case Renewed:
+		m.renewed(e)
+	case TableSeen:
+		m.tableSeen(e)
+	case ReadFailed:
+		m.read.underWay, m.read.wanted = false, true
+		m.read.retryAt = now.Mono + m.jitter(m.cfg.RetryPeriod/4)
+	case Swapped:
+		m.swapped(e)
+	case LeasesSeen:
+		m.leasesSeen(e)
+	case LeaseDeleted:
+		m.leaseDeleted(e)
+	case Warmed:
+		m.answer(e.Slots, e.Round, warming, warm)
+	case Drained:
+		m.drained(e)
+	case Loaded:
+		m.answer(e.Slots, e.Round, loading, loaded)
+	case Leave:
+		m.leave()
+	}
+	// The order matters: what shuts comes before what tells others, and slots follow the table before the next
+	// table is made of them.
+	if m.phase != ended {
+		m.followTable()
+	}
+	if m.phase != ended {
+		m.keepLease()
+	}
+	if m.phase != ended {
+		m.chooseWatch()
+		m.work()
+	}
+	if m.phase != ended {
+		m.keepReading()
+	}
+	return m.out
+}
+
+// Wake is the time at which the next Tick is due, as Time.Mono.
+func (m *Member) Wake() time.Duration { return m.wake }
+
+// Ended says that the incarnation is over.
+func (m *Member) Ended() bool { return m.phase == ended }
+
+// ID is the member's.
+func (m *Member) ID() string { return m.cfg.Self.ID }
+
+func (m *Member) do(a Action) { m.out = append(m.out, a) }
+
+// at asks for a Tick at the given time.
+func (m *Member) at(t time.Duration) { m.wake = min(m.wake, t) }
+
+// due says whether t has come, and asks for a Tick otherwise.
+func (m *Member) due(t time.Duration) bool {
+	if m.now.Mono >= t {
+		return true
+	}
+	m.at(t)
+	return false
+}
+
+// jitter returns a random duration between 0 and d.
+func (m *Member) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(m.rng.Int64N(int64(d)))
+}
+
+func (m *Member) nextSerial() uint64 {
+	m.serial++
+	return m.serial
+}
+
+// table is the table that the member acts on, or nil while there is none.
+func (m *Member) table() *table.Table {
+	if m.trouble.on || m.snap.Table == nil {
+		return nil
+	}
+	return m.snap.Table
+}
+
+// usable says that this member may work: see invariant 1.
+func (m *Member) usable() bool {
+	return (m.phase == joined || m.phase == leaving) && !m.lapsed && m.table() != nil
+}
+
+// stop ends the incarnation. Whatever is open is shut first.
+func (m *Member) stop(err error, rejoin bool) {
+	m.shutAll()
+	m.phase = ended
+	m.do(Stop{Err: err, Rejoin: rejoin})
+}
+
+// shutAll shuts the gate of all slots.
+func (m *Member) shutAll() {
+	var all slot.Set
+	all.AddRange(slot.Range{First: 0, Last: slot.Slot(m.cfg.Slots - 1)})
+	m.do(Shut{Slots: all})
+}
+
+// timeout is the server-side timeout of a write that is sent now (rule R2).
+func (m *Member) timeout() time.Duration {
+	return max(time.Millisecond, min(m.cfg.WriteTimeout, m.deadline()-m.now.Mono))
+}

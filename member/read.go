@@ -1,0 +1,116 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/table"
+)
+
+// keepReading reads the table consistently when somebody wanted that.
+func (m *Member) keepReading() {
+	if !m.read.wanted || m.read.underWay || !m.due(m.read.retryAt) {
+		return
+	}
+	m.read.wanted, m.read.underWay = false, true
+	m.do(ReadTable{})
+}
+
+// readSoon asks for a consistent read, with jitter against those who ask at the same moment.
+func (m *Member) readSoon() {
+	if !m.read.wanted {
+		m.read.wanted, m.read.retryAt = true, m.now.Mono+m.jitter(m.cfg.Coalesce/2)
+	}
+}
+
+func (m *Member) tableSeen(e TableSeen) {
+	if e.Consistent {
+		m.read.underWay = false
+	}
+	m.believe(e.Snapshot, e.Consistent)
+	if m.phase == ended || !e.Consistent || !m.lapsed || m.readAfter == 0 {
+		return
+	}
+	if e.Begun < m.readAfter {
+		m.read.wanted = true
+		return
+	}
+	m.lapsed, m.readAfter = false, 0
+	m.do(Deadline{At: m.deadline()})
+	m.note("Resumed", false, "the Lease is renewed and the table read again, at epoch %d", m.top)
+}
+
+// believe takes a version of the table for the present one if it is (rules R4, R5, R16).
+func (m *Member) believe(s Snapshot, consistent bool) {
+	if s.Missing() {
+		m.believeMissing(s, consistent)
+		return
+	}
+	if s.UID == m.snap.UID && table.CompareVersions(s.Version, m.snap.Version) <= 0 {
+		return // a watch that lags, or the answer to a request that was overtaken
+	}
+	if s.Err == nil {
+		s.Err = m.refuse(s.Table)
+	}
+	if s.Err != nil {
+		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: mend the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
+		return
+	}
+	switch {
+	case s.Table.UID != s.UID:
+		// Created or restored, and not adopted yet.
+		m.snap = s
+		m.enterTrouble()
+		return
+	case s.Table.Epoch < m.top:
+		if !consistent {
+			m.read.wanted, m.read.retryAt = true, 0
+			return
+		}
+		m.stop(fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: an old copy was restored over it; "+
+			"delete the ConfigMap, and the members will make a new table", s.Version, s.Table.Epoch, m.top), false)
+		return
+	}
+	if m.known != s.UID {
+		if m.known != "" {
+			m.shutAll() // another object took the place of the one that was known (rule R5)
+			m.shutSlots()
+		}
+		m.known = s.UID
+		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
+			m.phase = joining
+		}
+	}
+	m.snap, m.top, m.trouble = s, s.Table.Epoch, trouble{}
+	seen := make(map[string]time.Duration, len(s.Table.Members))
+	for _, other := range s.Table.Members {
+		first, known := m.plan.seen[other.ID]
+		if !known {
+			first = m.now.Mono
+		}
+		seen[other.ID] = first
+	}
+	m.plan.seen = seen
+}
+
+func (m *Member) believeMissing(s Snapshot, consistent bool) {
+	if m.snap.UID != "" && s.Version != "" && table.CompareVersions(s.Version, m.snap.Version) <= 0 {
+		return
+	}
+	if !consistent {
+		// A watch says so: shut first (rule R5), then find out.
+		m.read.wanted, m.read.retryAt = true, 0
+	}
+	m.snap = Snapshot{Version: s.Version}
+	m.enterTrouble()
+	m.trouble.confirmed = m.trouble.confirmed || consistent
+}
+
+// refuse says why this member must not work with a table that is valid in itself.
+func (m *Member) refuse(t *table.Table) error {
+	if t.Slots != m.cfg.Slots || t.Key != m.cfg.Key {
+		return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s: give all members the same options",
+			t.Slots, t.Key, m.cfg.Slots, m.cfg.Key)
+	}
+	return nil
+}

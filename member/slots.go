@@ -1,0 +1,306 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// state is where a slot stands in this member.
+//
+//	       next is me           Warmed         owner is me, handed
+//	away ─────────────▶ warming ───────▶ warm ─────────────────────▶ loading ──Loaded──▶ loaded
+//	 ▲ │ owner is me, expelled                                       ▲  ▲                  │ the Lease
+//	 │ └───────────────────────────▶ fenced ──────FenceDelay─────────┘  │ another epoch,   │ says open
+//	 │                                                                  │ or after a lapse ▼
+//	 │                          next cleared: reopened                  ├──────────────── open ◀┐
+//	 │                          ┌───────────────────────────────────────┼─────────────▶   │     │
+//	 └── neither owner nor next │                                       │            next is ready
+//	     (from any state)     sent ◀────Swap──── drained ◀───Drained─── draining ◀────────┘
+//
+// The gate of a slot is open in the state open alone; a key whose object is gone is admitted while draining.
+type state uint8
+
+const (
+	away state = iota
+	warming
+	warm
+	fenced
+	loading
+	loaded
+	open
+	draining
+	drained
+	sent
+)
+
+func (s state) String() string {
+	return [...]string{"away", "warming", "warm", "fenced", "loading", "loaded", "open", "draining", "drained", "sent"}[s]
+}
+
+type slotState struct {
+	state state
+	// epoch is the one for which the slot was activated, or is being.
+	epoch uint64
+	// heldSince is the epoch since which the stores hold the slot's objects because this member owns it; 0: they
+	// do not.
+	heldSince uint64
+	// sentAt is the epoch of the table that the transfer under way is conditional on.
+	sentAt uint64
+	// round tells the answers to the latest request from earlier ones.
+	round uint64
+	// until is the end of the fence wait.
+	until time.Duration
+	// versions are what the drain left for the next owner; cause is how the slot goes to it.
+	versions table.Versions
+	cause    table.Cause
+}
+
+// answer moves the slots that wait for the answer of this round from one state to the next.
+func (m *Member) answer(set slot.Set, round uint64, from, to state) {
+	for _, s := range set.Slots() {
+		if int(s) < len(m.slots) && m.slots[s].state == from && m.slots[s].round == round {
+			m.slots[s].state = to
+			if to == loaded {
+				m.slots[s].heldSince = m.slots[s].epoch
+			}
+		}
+	}
+}
+
+func (m *Member) drained(e Drained) {
+	for _, s := range e.Slots.Slots() {
+		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
+			m.slots[s].state = drained
+			m.slots[s].versions, m.slots[s].cause = e.Versions, table.CauseHanded
+		}
+	}
+}
+
+// shutSlots takes every slot that was open, or on its way, back to where rule R8 starts again. The gate has been
+// shut already. A transfer of unknown outcome stays one.
+func (m *Member) shutSlots() {
+	for i := range m.slots {
+		switch s := &m.slots[i]; s.state {
+		case loading, loaded, open, draining, drained:
+			s.state, s.epoch = away, 0
+		case away, warming, warm, fenced, sent:
+		}
+	}
+}
+
+// requests collects, in one Step, what is asked for by slot.
+type requests struct {
+	warm, drain, open, shut, release slot.Set
+	load                             []loadGroup
+}
+
+// loadGroup are slots that are loaded in one request.
+type loadGroup struct {
+	epoch uint64
+	cause table.Cause
+	held  bool
+	slots slot.Set
+}
+
+// followTable brings every slot to where the table says it belongs (rules R5 to R8, R10).
+func (m *Member) followTable() {
+	t := m.table()
+	if t == nil || m.lapsed {
+		return
+	}
+	self := m.cfg.Self.ID
+	if _, member := t.Member(self); !member {
+		switch m.phase {
+		case joined:
+			m.stop(fmt.Errorf("%w: table epoch %d does not name member %s any more", ErrExpelled, t.Epoch, self), true)
+			return
+		case leaving:
+			m.part()
+			return
+		case starting, joining, parting, ended:
+		}
+	} else if m.phase == joining {
+		m.phase = joined
+	}
+	var req requests
+	for _, r := range t.Runs {
+		for s := r.Slots.First; ; s++ {
+			m.followSlot(t, s, r, &req)
+			if s == r.Slots.Last {
+				break
+			}
+		}
+	}
+	m.request(t, &req)
+}
+
+func (m *Member) followSlot(t *table.Table, s slot.Slot, r table.Run, req *requests) {
+	l := &m.slots[s]
+	switch self := m.cfg.Self.ID; {
+	case r.Owner == self:
+		m.followOwned(t, s, r, l, req)
+	case r.Next == self && m.phase != leaving:
+		if l.state == warming || l.state == warm {
+			return
+		}
+		if l.state != away {
+			req.shut.Add(s)
+		}
+		*l = slotState{state: warming}
+		req.warm.Add(s)
+	case l.state != away || l.heldSince != 0:
+		*l = slotState{}
+		req.shut.Add(s)
+		req.release.Add(s)
+	}
+}
+
+func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	if l.epoch != r.Epoch && (m.has(ClauseOpenEpoch) || l.epoch == 0) {
+		m.activate(t, s, r, l, req)
+	}
+	switch l.state {
+	case fenced:
+		switch over := m.due(l.until); {
+		case !over && m.has(ClauseFenceFirst):
+		case m.phase == leaving || !over && m.drainNow(t, r):
+			l.state, l.cause, l.versions = drained, table.CauseAssigned, nil
+		case over:
+			l.state = loading
+			req.addLoad(s, l, table.CauseExpelled)
+		}
+	case loading, loaded:
+		if m.phase == leaving {
+			// Its gate has not been open since it came: hand it on without loading it.
+			l.state, l.cause, l.versions = drained, table.CauseAssigned, nil
+		} else if l.state == loaded {
+			m.openLoaded(s, l, req)
+		}
+	case open:
+		if m.drainNow(t, r) {
+			l.state = draining
+			req.drain.Add(s)
+		}
+	case draining:
+		if r.Next == "" && m.phase != leaving {
+			m.reopen(s, l, req)
+		}
+	case drained:
+		if m.phase != leaving && (r.Next == "" || !m.has(ClauseShutOnceSent) && !m.renewing(r.Next)) {
+			m.reopen(s, l, req)
+		}
+	case sent:
+		// Only a version newer than the one that the transfer was conditional on tells how it ended (rule R6).
+		if t.Epoch > l.sentAt || !m.has(ClauseShutOnceSent) {
+			l.state = drained
+			m.followOwned(t, s, r, l, req)
+		}
+	case away, warming, warm:
+	}
+}
+
+// reopen opens a drained slot that stays, or loads it first if it was drained without ever having been loaded.
+func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
+	if l.heldSince != l.epoch {
+		l.state = loading
+		req.addLoad(s, l, table.CauseAssigned)
+		return
+	}
+	l.state = loaded
+	m.openLoaded(s, l, req)
+}
+
+// openLoaded opens a loaded slot once a renewal has said that the gate is open (rule R5).
+func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
+	if m.lease.open {
+		l.state = open
+		req.open.Add(s)
+	}
+}
+
+// activate starts rule R8 for a slot that this member owns, at an epoch for which it has not been activated.
+func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	*l = slotState{epoch: r.Epoch, heldSince: l.heldSince}
+	req.shut.Add(s)
+	note := table.Note{Cause: table.CauseAssigned}
+	if r.Unsettled {
+		note = t.Notes[r.Epoch]
+	}
+	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch && m.has(ClauseFenceWait) {
+		l.state, l.until = fenced, m.now.Mono+m.cfg.FenceDelay
+		return
+	}
+	l.state = loading
+	req.addLoad(s, l, note.Cause)
+}
+
+// drainNow says that the slots of the run shall be given up now: to a member that is ready and alive, or, by a
+// leaver that found nobody, to nobody.
+func (m *Member) drainNow(t *table.Table, r table.Run) bool {
+	if r.Next == "" {
+		self, _ := t.Member(m.cfg.Self.ID)
+		return m.phase == leaving && self.Leaving
+	}
+	next, _ := t.Member(r.Next)
+	return r.Ready && !next.Leaving && m.renewing(r.Next)
+}
+
+func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {
+	key := loadGroup{epoch: l.epoch, cause: cause, held: l.heldSince == l.epoch}
+	for i := range req.load {
+		if g := &req.load[i]; g.epoch == key.epoch && g.cause == key.cause && g.held == key.held {
+			g.slots.Add(s)
+			return
+		}
+	}
+	key.slots.Add(s)
+	req.load = append(req.load, key)
+}
+
+// request turns what was collected into actions: what shuts comes first.
+func (m *Member) request(t *table.Table, req *requests) {
+	if !req.shut.Empty() {
+		m.do(Shut{Slots: req.shut})
+	}
+	if !req.release.Empty() {
+		m.do(Release{Slots: req.release})
+	}
+	if !req.warm.Empty() {
+		m.do(Warm{Slots: req.warm, Round: m.round(req.warm)})
+	}
+	for _, g := range req.load {
+		m.do(Load{Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions, Held: g.held})
+	}
+	for _, r := range m.byEpoch(req.open) {
+		m.do(r)
+	}
+	if !req.drain.Empty() {
+		m.do(Drain{Slots: req.drain, Round: m.round(req.drain)})
+	}
+}
+
+func (m *Member) round(set slot.Set) uint64 {
+	round := m.nextSerial()
+	for _, s := range set.Slots() {
+		m.slots[s].round = round
+	}
+	return round
+}
+
+func (m *Member) byEpoch(set slot.Set) []Open {
+	var opens []Open
+	for _, s := range set.Slots() {
+		epoch := m.slots[s].epoch
+		i := slices.IndexFunc(opens, func(o Open) bool { return o.Epoch == epoch })
+		if i < 0 {
+			i = len(opens)
+			opens = append(opens, Open{Epoch: epoch})
+		}
+		opens[i].Slots.Add(s)
+	}
+	return opens
+}

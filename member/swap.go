@@ -1,0 +1,255 @@
+package member
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// swap is the state of changes of the table (rule R3): one is under way at most, and each is conditional on the
+// last version read.
+type swap struct {
+	underWay bool
+	serial   uint64
+	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
+	refused string
+	retryAt time.Duration
+	// parts says since when each kind of change waits to be written; 0: there is none.
+	ready, transfer, settle, abort time.Duration
+}
+
+// work sends the change of the table that is due, if any.
+func (m *Member) work() {
+	m.bury()
+	if m.trouble.on {
+		if m.phase == leaving {
+			m.part() // its gate is shut, and no table says that it owns anything
+			return
+		}
+		m.mend()
+		return
+	}
+	t := m.table()
+	if t == nil || m.lapsed || m.lease.mine.UID == "" || m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
+		return
+	}
+	if m.phase != joining && m.phase != joined && m.phase != leaving {
+		return
+	}
+	d := m.draft(t)
+	if !d.due {
+		return
+	}
+	for _, s := range d.transfers.Slots() {
+		m.slots[s].state, m.slots[s].sentAt = sent, t.Epoch
+	}
+	for _, id := range sortedKeys(m.buried) {
+		_, before := t.Member(id)
+		if _, after := d.next.Member(id); before && !after {
+			m.note("Expelled", true, "member %s did not renew its Lease; its slots get new owners", id)
+		}
+	}
+	d.next.Seal(max(t.Epoch+1, d.top))
+	m.send(d.next, false)
+}
+
+func (m *Member) send(t *table.Table, create bool) {
+	if err := t.Valid(); err != nil {
+		// A defect of this program: better nothing than a table that stops everybody (rule R4).
+		m.note("InvalidTable", true, "a change of the table was not written, since the result would be invalid: %v", err)
+		m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod
+		return
+	}
+	m.swap.underWay, m.swap.serial = true, m.nextSerial()
+	if create {
+		m.do(CreateTable{Serial: m.swap.serial, Table: t, Timeout: m.timeout()})
+		return
+	}
+	m.do(Swap{Serial: m.swap.serial, Table: t, UID: m.snap.UID, Version: m.snap.Version, Timeout: m.timeout()})
+}
+
+func (m *Member) swapped(e Swapped) {
+	if !m.swap.underWay || e.Serial != m.swap.serial {
+		return
+	}
+	m.swap.underWay = false
+	m.swap.retryAt = 0
+	if e.Outcome == OutcomeDone {
+		m.believe(e.Snapshot, false)
+		return
+	}
+	if e.Outcome != OutcomeUnknown {
+		// It did not happen and will not: the transfers are not on their way any more.
+		for i := range m.slots {
+			if m.slots[i].state == sent {
+				m.slots[i].state = drained
+			}
+		}
+	}
+	switch e.Outcome {
+	case OutcomeConflict, OutcomeMissing:
+		m.swap.refused = m.snap.Version
+		m.readSoon()
+	case OutcomeUnknown:
+		m.readSoon()
+		m.swap.retryAt = m.now.Mono + m.cfg.Coalesce
+	case OutcomeFailed, OutcomeDone:
+		m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod/8 + m.jitter(m.cfg.RetryPeriod/8)
+	}
+}
+
+// draft is a change of the table in the making.
+type draft struct {
+	next *table.Table
+	// top is the highest epoch used by a note.
+	top uint64
+	// due says that something must be written now.
+	due bool
+	// transfers are the slots that this change gives to their next owner.
+	transfers slot.Set
+}
+
+// Notes of one change get epochs of their own, by cause.
+func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) uint64 {
+	epoch := base + uint64(cause)
+	note := d.next.Notes[epoch]
+	note.Cause = cause
+	if cause == table.CauseHanded {
+		note.Versions = note.Versions.Merge(versions)
+	}
+	d.next.Notes[epoch] = note
+	d.top = max(d.top, epoch)
+	return epoch
+}
+
+// since starts or stops one of the clocks of swap.parts, and says whether its delay has passed.
+func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration) bool {
+	if !waiting {
+		*clock = 0
+		return false
+	}
+	if *clock == 0 {
+		*clock = max(m.now.Mono, 1)
+	}
+	return m.due(*clock + delay)
+}
+
+// draft makes the next table out of everything that this member has to say, and of what its duties ask for.
+func (m *Member) draft(t *table.Table) *draft {
+	d := &draft{next: t.Clone()}
+	switch {
+	case m.phase == joining:
+		m.draftJoin(t, d)
+		return d
+	case m.phase == leaving:
+		if m.draftLeave(t, d) {
+			return d
+		}
+	}
+	m.draftReady(t, d)
+	m.draftTransfers(t, d)
+	m.draftSettle(t, d)
+	m.draftPlan(t, d)
+	return d
+}
+
+func (m *Member) draftReady(t *table.Table, d *draft) {
+	var set slot.Set
+	more := false
+	m.eachRun(t, func(s slot.Slot, r table.Run) {
+		if r.Next != m.cfg.Self.ID {
+			return
+		}
+		switch m.slots[s].state {
+		case warm:
+			if !r.Ready {
+				set.Add(s)
+			}
+		case warming:
+			more = true
+		}
+	})
+	delay := time.Duration(0)
+	if more {
+		delay = m.cfg.Coalesce
+	}
+	if m.waited(&m.swap.ready, !set.Empty(), delay) {
+		d.due = true
+	}
+	d.next.Update(set, func(r *table.Run) { r.Ready = true })
+}
+
+// draftTransfers gives drained slots to who is next, and takes back the moves to members that do not renew or
+// leave themselves (rule R6).
+func (m *Member) draftTransfers(t *table.Table, d *draft) {
+	var set, abort slot.Set
+	more := false
+	m.eachRun(d.next, func(s slot.Slot, r table.Run) {
+		if r.Owner != m.cfg.Self.ID || r.Next != t.At(s).Next {
+			return // not owned, or just planned anew
+		}
+		state := m.slots[s].state
+		next, _ := t.Member(r.Next)
+		going := state == drained || state == sent
+		switch {
+		case r.Next != "" && (next.Leaving || (going || state == draining) && !m.renewing(r.Next)):
+			abort.Add(s)
+		case going && (r.Ready || r.Next == "" && m.phase == leaving):
+			set.Add(s)
+		case state == draining:
+			more = true
+		}
+	})
+	// What this change takes back, it cannot transfer; what it transfers is drained at its precondition.
+	if m.waited(&m.swap.abort, !abort.Empty(), 0) {
+		d.due = true
+	}
+	d.next.Update(abort, func(r *table.Run) { r.Next, r.Ready = "", false })
+	delay := time.Duration(0)
+	if more {
+		delay = m.cfg.Coalesce
+	}
+	if m.waited(&m.swap.transfer, !set.Empty(), delay) {
+		d.due = true
+	}
+	for _, s := range set.Slots() {
+		l := &m.slots[s]
+		r := t.At(s)
+		var one slot.Set
+		one.Add(s)
+		if r.Next == "" {
+			d.next.Update(one, func(r *table.Run) { *r = table.Run{Slots: r.Slots, Epoch: r.Epoch} })
+			continue
+		}
+		epoch := d.note(t.Epoch, l.cause, l.versions)
+		d.next.Update(one, func(r *table.Run) {
+			*r = table.Run{Slots: r.Slots, Owner: r.Next, Epoch: epoch, Unsettled: true}
+		})
+	}
+	d.transfers = set
+}
+
+func (m *Member) draftSettle(t *table.Table, d *draft) {
+	var set slot.Set
+	m.eachRun(t, func(s slot.Slot, r table.Run) {
+		if r.Owner == m.cfg.Self.ID && r.Unsettled && m.slots[s].epoch == r.Epoch && m.slots[s].state == open && !d.transfers.Has(s) {
+			set.Add(s)
+		}
+	})
+	if m.waited(&m.swap.settle, !set.Empty(), m.cfg.SettleDelay) {
+		d.due = true
+	}
+	d.next.Update(set, func(r *table.Run) { r.Unsettled = false })
+}
+
+func (m *Member) eachRun(t *table.Table, visit func(slot.Slot, table.Run)) {
+	for _, r := range t.Runs {
+		for s := r.Slots.First; ; s++ {
+			visit(s, r)
+			if s == r.Slots.Last {
+				break
+			}
+		}
+	}
+}

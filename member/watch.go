@@ -1,0 +1,292 @@
+package member
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/rota-dev/rota/table"
+)
+
+// watch is what the member knows of the others' Leases (rule R1).
+//
+// Waits are measured in heard time: it passes only when the member sees its own renewal come back through the
+// watch by which it judges the others, which shows that it renews and reads. So a stall of its own, or a watch
+// that lags, holds back its judgement as much as its view.
+type watch struct {
+	serial uint64
+	all    bool
+	ids    []string
+	// complete: the first answer to the current request has come.
+	complete bool
+	heard    time.Duration
+	// echo is when the member's own Lease was last seen to change.
+	echo    time.Duration
+	version string
+	others  map[string]*other
+}
+
+// other is what is known of another member's Lease.
+type other struct {
+	lease   Lease
+	missing bool
+	// since is the heard time at which the Lease was last seen to change; pending until the next echo, so that a
+	// change is never dated back.
+	since   time.Duration
+	pending bool
+}
+
+func newWatch() watch { return watch{others: map[string]*other{}} }
+
+// chooseWatch asks for the Leases that this member has to see: all of them for planners and in trouble, otherwise
+// those of the planners and of whom it hands slots to, so that the load on the API server stays O(members).
+func (m *Member) chooseWatch() {
+	if m.lease.mine.UID == "" {
+		return
+	}
+	all := m.trouble.on || m.isPlanner()
+	var ids []string
+	if !all {
+		ids = m.watchedIDs()
+	}
+	if m.watch.serial != 0 && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
+		return
+	}
+	m.watch.serial = m.nextSerial()
+	m.watch.all, m.watch.ids, m.watch.complete = all, ids, false
+	m.watch.echo = 0
+	m.do(WatchLeases{Serial: m.watch.serial, All: all, IDs: ids})
+}
+
+func (m *Member) watchedIDs() []string {
+	t := m.table()
+	if t == nil {
+		return nil
+	}
+	ids := []string{m.cfg.Self.ID}
+	for _, p := range m.candidates(t) {
+		// Those held dead are still watched: they may come back.
+		ids = append(ids, p)
+		if len(m.livePlanners(t, ids[1:])) == planners {
+			break
+		}
+	}
+	for _, r := range t.Runs {
+		if r.Owner == m.cfg.Self.ID && r.Next != "" {
+			ids = append(ids, r.Next)
+		}
+	}
+	if p, ok := m.predecessor(t); ok {
+		ids = append(ids, p.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (m *Member) leasesSeen(e LeasesSeen) {
+	if e.Watch != m.watch.serial {
+		return
+	}
+	seen := map[string]bool{}
+	echoed := false
+	for _, l := range e.Leases {
+		seen[l.ID] = true
+		if l.ID == m.cfg.Self.ID {
+			echoed = m.echoed(l) || echoed
+			continue
+		}
+		o := m.watch.others[l.ID]
+		if o == nil {
+			o = &other{}
+			m.watch.others[l.ID] = o
+		}
+		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
+			*o = other{lease: l, pending: true}
+			delete(m.buried, l.ID)
+		}
+	}
+	for _, id := range e.Gone {
+		m.missing(id)
+	}
+	if e.Complete {
+		m.watch.complete = true
+		for id := range m.watch.others {
+			if !seen[id] {
+				if m.watch.all || slices.Contains(m.watch.ids, id) {
+					m.missing(id)
+				} else {
+					delete(m.watch.others, id) // watched anew, its wait starts anew (rule R3)
+				}
+			}
+		}
+		if !seen[m.cfg.Self.ID] {
+			m.lease.next = m.now.Mono // find out whether the own Lease is gone
+		}
+	}
+	if m.watch.complete {
+		m.expectMembers()
+	}
+	if echoed {
+		m.settlePending()
+	}
+}
+
+// expectMembers enters the members that are watched but have no Lease.
+func (m *Member) expectMembers() {
+	t := m.table()
+	if t == nil {
+		return
+	}
+	for _, other := range t.Members {
+		if other.ID != m.cfg.Self.ID && m.watch.others[other.ID] == nil &&
+			(m.watch.all || slices.Contains(m.watch.ids, other.ID)) {
+			m.missing(other.ID)
+		}
+	}
+}
+
+// echoed notes that the member's own renewal came back; it says whether it was a new one.
+func (m *Member) echoed(l Lease) bool {
+	if l.UID != m.lease.mine.UID {
+		m.lease.next = m.now.Mono // somebody replaced it: find out
+		return false
+	}
+	if l.Version == m.watch.version {
+		return false
+	}
+	m.watch.version = l.Version
+	if m.watch.echo > 0 {
+		gap := m.now.Mono - m.watch.echo
+		quarter := m.cfg.LeaseDuration / 4
+		if gap > quarter {
+			if !m.has(ClauseGapCounts) {
+				for _, o := range m.watch.others {
+					o.pending = true
+				}
+			}
+			if m.has(ClauseGapCapped) {
+				gap = quarter
+			}
+		}
+		m.watch.heard += gap
+	}
+	m.watch.echo = m.now.Mono
+	return true
+}
+
+func (m *Member) settlePending() {
+	for _, o := range m.watch.others {
+		if o.pending {
+			o.pending, o.since = false, m.watch.heard
+		}
+	}
+	if m.trouble.on && m.trouble.pending {
+		m.trouble.pending, m.trouble.since = false, m.watch.heard
+	}
+}
+
+// missing notes that a watched Lease is not there. The first sight restarts the wait: its owner may be about to
+// end, or somebody deleted it by hand. From then on it counts as unchanged (rule R1).
+func (m *Member) missing(id string) {
+	if id == m.cfg.Self.ID {
+		m.lease.next = m.now.Mono
+		return
+	}
+	o := m.watch.others[id]
+	if o == nil {
+		m.watch.others[id] = &other{missing: true, pending: true}
+		return
+	}
+	if !o.missing {
+		pending := o.pending || m.has(ClauseMissingRestarts)
+		*o = other{lease: Lease{ID: id}, missing: true, since: o.since, pending: pending}
+	} else if !m.has(ClauseMissingCounts) {
+		o.pending = true
+	}
+}
+
+// silence is the heard time for which another's Lease did not change; 0 for one that was never looked at.
+func (m *Member) silence(id string) time.Duration {
+	o := m.watch.others[id]
+	if o == nil || o.pending {
+		return 0
+	}
+	return m.watch.heard - o.since
+}
+
+// dead says that this member holds another for dead (rule R1).
+func (m *Member) dead(id string) bool {
+	return id != m.cfg.Self.ID && m.silence(id) >= m.cfg.LeaseDuration
+}
+
+// renewing says that another was lately seen to renew; a missing Lease is none (rule R6).
+func (m *Member) renewing(id string) bool {
+	o := m.watch.others[id]
+	return o != nil && !o.missing && m.silence(id) < m.cfg.RenewDeadline
+}
+
+// planners is how many members plan (rule R3).
+const planners = 3
+
+// candidates are all members of the newest format that are not held dead first, then the others, in hash order.
+func (m *Member) candidates(t *table.Table) []string {
+	newest := 0
+	for _, c := range t.Members {
+		if !m.has(ClauseLivePlanners) || !m.dead(c.ID) {
+			newest = max(newest, c.MaxFormat)
+		}
+	}
+	var ids []string
+	for _, c := range t.Members {
+		if c.MaxFormat >= newest {
+			ids = append(ids, c.ID)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(xxhash.Sum64String(a), xxhash.Sum64String(b)), cmp.Compare(a, b))
+	})
+	return ids
+}
+
+// livePlanners are the planners among ids: the first three not held dead.
+func (m *Member) livePlanners(t *table.Table, ids []string) []string {
+	var live []string
+	for _, id := range ids {
+		if !m.has(ClauseLivePlanners) || !m.dead(id) {
+			live = append(live, id)
+		}
+		if len(live) == planners {
+			break
+		}
+	}
+	return live
+}
+
+// rank is this member's place among the planners, from 0, or -1. A member that has held another for dead for half
+// a lease, and sees it in the table still, plans too, whoever else should.
+func (m *Member) rank() int {
+	t := m.table()
+	if t == nil {
+		return -1
+	}
+	if _, ok := t.Member(m.cfg.Self.ID); !ok {
+		return -1
+	}
+	if i := slices.Index(m.livePlanners(t, m.candidates(t)), m.cfg.Self.ID); i >= 0 {
+		return i
+	}
+	if m.has(ClauseLivePlanners) {
+		for _, other := range t.Members {
+			// Spread over a lease, so that not all members begin to watch everything at once.
+			patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
+			if m.dead(other.ID) && m.silence(other.ID) >= patience {
+				return planners
+			}
+		}
+	}
+	return -1
+}
+
+func (m *Member) isPlanner() bool { return m.rank() >= 0 }

@@ -1,0 +1,92 @@
+package slot
+
+import (
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Key says what of an object is hashed. The zero value is KeyUnknown; use KeyName unless there is a reason.
+type Key uint8
+
+const (
+	// KeyUnknown is no key; it hashes nothing and is refused by Validate.
+	KeyUnknown Key = iota
+	// KeyName hashes "namespace/name", or "name" for cluster-scoped objects, with xxHash64. It does not depend on
+	// the kind, so a request's slot follows from the request alone and a child's from its owner's name.
+	KeyName
+	// KeyNamespace hashes the namespace with xxHash64: everything of a namespace meets in one member.
+	// A cluster-scoped object hashes its name, as with KeyName.
+	KeyNamespace
+	// KeyUID hashes metadata.uid with FNV-1a-64, the hash of Kubernetes' own shardSelector (KEP-5866).
+	KeyUID
+)
+
+// ParseKey is the inverse of String.
+func ParseKey(text string) (Key, error) {
+	for k := KeyName; k <= KeyUID; k++ {
+		if k.String() == text {
+			return k, nil
+		}
+	}
+	return KeyUnknown, fmt.Errorf("key %q: must be one of Name, Namespace, UID", text)
+}
+
+// String returns the key's name as it stands in the table.
+func (k Key) String() string {
+	switch k {
+	case KeyName:
+		return "Name"
+	case KeyNamespace:
+		return "Namespace"
+	case KeyUID:
+		return "UID"
+	default:
+		return "Unknown"
+	}
+}
+
+// Hash returns the hash of an object by this key. uid is looked at by KeyUID only, namespace and name by the
+// other two. namespace is empty for cluster-scoped objects.
+func (k Key) Hash(namespace, name, uid string) uint64 {
+	switch k {
+	case KeyName:
+		return HashName(namespace, name)
+	case KeyNamespace:
+		if namespace == "" {
+			return xxhash.Sum64String(name)
+		}
+		return xxhash.Sum64String(namespace)
+	case KeyUID:
+		return HashUID(uid)
+	default:
+		panic("slot: Hash of KeyUnknown")
+	}
+}
+
+// HashName is xxHash64 (seed 0) of "namespace/name", or of "name" where namespace is empty.
+func HashName(namespace, name string) uint64 {
+	if namespace == "" {
+		return xxhash.Sum64String(name)
+	}
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(namespace)
+	_, _ = d.WriteString("/")
+	_, _ = d.WriteString(name)
+	return d.Sum64()
+}
+
+// HashUID is FNV-1a-64, as k8s.io/apimachinery/pkg/sharding.HashField computes it.
+func HashUID(uid string) uint64 {
+	const (
+		offset = 14695981039346656037
+		prime  = 1099511628211
+	)
+	h := uint64(offset)
+	for i := 0; i < len(uid); i++ {
+		h ^= uint64(uid[i])
+		h *= prime
+	}
+	return h
+}

@@ -1,0 +1,158 @@
+package slot
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Range is a run of slots, First to Last, both included. It prints as "3" or "3-17".
+type Range struct{ First, Last Slot }
+
+// Len returns the number of slots of the range.
+func (r Range) Len() int { return int(r.Last) - int(r.First) + 1 }
+
+// Contains says whether s lies in the range.
+func (r Range) Contains(s Slot) bool { return r.First <= s && s <= r.Last }
+
+// String returns the form that ParseRange reads.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	return r.First.String() + "-" + r.Last.String()
+}
+
+// ParseRange reads "3" or "3-17". The form is canonical: "3-3" and leading zeros are refused.
+func ParseRange(text string) (Range, error) {
+	first, last, isRun := strings.Cut(text, "-")
+	a, err := parseSlot(first)
+	if err != nil {
+		return Range{}, fmt.Errorf("slot range %q: %w", text, err)
+	}
+	if !isRun {
+		return Range{a, a}, nil
+	}
+	b, err := parseSlot(last)
+	if err != nil {
+		return Range{}, fmt.Errorf("slot range %q: %w", text, err)
+	}
+	if b <= a {
+		return Range{}, fmt.Errorf("slot range %q: the last slot must be above the first", text)
+	}
+	return Range{a, b}, nil
+}
+
+func parseSlot(text string) (Slot, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n >= MaxCount || strconv.FormatUint(n, 10) != text {
+		return 0, fmt.Errorf("slot %q: must be a number from 0 to %d", text, MaxCount-1)
+	}
+	return Slot(n), nil
+}
+
+// Set is a set of slots as a bit set. The zero value is empty; it is a value: copies do not share.
+type Set struct{ words [MaxCount / 64]uint64 }
+
+// SetOf returns the set of the given ranges.
+func SetOf(ranges ...Range) Set {
+	var set Set
+	for _, r := range ranges {
+		set.AddRange(r)
+	}
+	return set
+}
+
+// Add puts s into the set. s must be below MaxCount.
+func (set *Set) Add(s Slot) { set.words[s/64] |= 1 << (s % 64) }
+
+// AddRange puts the slots of r into the set.
+func (set *Set) AddRange(r Range) {
+	for s := int(r.First); s <= int(r.Last); s++ {
+		set.Add(Slot(s))
+	}
+}
+
+// Remove takes s out of the set.
+func (set *Set) Remove(s Slot) { set.words[s/64] &^= 1 << (s % 64) }
+
+// Has says whether s is in the set.
+func (set *Set) Has(s Slot) bool { return set.words[s/64]&(1<<(s%64)) != 0 }
+
+// Len returns the number of slots in the set.
+func (set *Set) Len() int {
+	n := 0
+	for _, w := range set.words {
+		for ; w != 0; w &= w - 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// Empty says whether the set has no slot.
+func (set *Set) Empty() bool { return set.words == [MaxCount / 64]uint64{} }
+
+// Union returns the slots in either set.
+func (set Set) Union(other Set) Set {
+	for i := range set.words {
+		set.words[i] |= other.words[i]
+	}
+	return set
+}
+
+// Intersect returns the slots in both sets.
+func (set Set) Intersect(other Set) Set {
+	for i := range set.words {
+		set.words[i] &= other.words[i]
+	}
+	return set
+}
+
+// Minus returns the slots of set that are not in other.
+func (set Set) Minus(other Set) Set {
+	for i := range set.words {
+		set.words[i] &^= other.words[i]
+	}
+	return set
+}
+
+// Slots returns the slots in rising order.
+func (set *Set) Slots() []Slot {
+	var out []Slot
+	for s := range Slot(MaxCount) {
+		if set.Has(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Ranges returns the fewest ranges that make up the set, in rising order.
+func (set *Set) Ranges() []Range {
+	var out []Range
+	for s := range Slot(MaxCount) {
+		if !set.Has(s) {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].Last+1 == s {
+			out[n-1].Last = s
+		} else {
+			out = append(out, Range{s, s})
+		}
+	}
+	return slices.Clip(out)
+}
+
+// String lists the ranges, separated by commas.
+func (set Set) String() string {
+	var b strings.Builder
+	for i, r := range set.Ranges() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(r.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,46 @@
+package slot
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+)
+
+// Slot is the number of a slot, from 0 up to the rota's Count less one.
+type Slot uint16
+
+const (
+	// DefaultCount is the number of slots of a rota that asks for none.
+	DefaultCount = 256
+	// MaxCount is the largest number of slots of a rota.
+	MaxCount = 4096
+)
+
+// Count is the number of slots of a rota: a power of two from 1 to MaxCount.
+type Count int
+
+// Validate returns an error that says what to change if c is no power of two or out of range.
+func (c Count) Validate() error {
+	if c < 1 || c > MaxCount || c&(c-1) != 0 {
+		return fmt.Errorf("slot count %d: must be a power of two from 1 to %d; the default is %d", int(c), MaxCount, DefaultCount)
+	}
+	return nil
+}
+
+// Of returns the slot of a hash: its top log2(c) bits. c must be valid.
+func (c Count) Of(hash uint64) Slot {
+	return Slot(hash >> c.shift())
+}
+
+// Hashes returns the hash range of a slot: first and last hash, both included.
+func (c Count) Hashes(s Slot) (first, last uint64) {
+	shift := c.shift()
+	first = uint64(s) << shift
+	return first, first | (1<<shift - 1)
+}
+
+// shift is 64 for a count of 1; Go defines such shifts as 0.
+func (c Count) shift() uint { return uint(64 - bits.TrailingZeros(uint(c))) }
+
+// String returns the slot's number.
+func (s Slot) String() string { return strconv.Itoa(int(s)) }

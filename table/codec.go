@@ -1,0 +1,284 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// The table's text is a map of fields, one line per member, run, note and expel, in words separated by one
+// space, so that `kubectl get configmap -o yaml` shows it as it is:
+//
+//	format: "1"
+//	uid: 7a0c…            metadata.uid of the ConfigMap
+//	epoch: "43"
+//	slots: "256"
+//	key: Name
+//	members: |            ID pod podUID container build weight formats joined [leaving]
+//	  web-0-x7k2p web-0 - - v7 1 1-1 1763712000
+//	runs: |               slots owner epoch [-> next [ready]] [unsettled]
+//	  0-84 web-0-x7k2p 41
+//	  85-127 web-1-p3m9q 41 -> web-0-x7k2p ready
+//	  128-255 -
+//	notes: |              epoch cause [kind=version …]
+//	  41 handed websites.example.com=1234
+//	expels: |             pod unix-seconds
+//	  web-2 1763711000
+//	podUIDs: a b c        of all members, for policies that are written in CEL
+const (
+	fieldFormat  = "format"
+	fieldUID     = "uid"
+	fieldEpoch   = "epoch"
+	fieldSlots   = "slots"
+	fieldKey     = "key"
+	fieldMembers = "members"
+	fieldRuns    = "runs"
+	fieldNotes   = "notes"
+	fieldExpels  = "expels"
+	// FieldPodUIDs is the field that holds the members' POD_UIDs, separated by spaces.
+	FieldPodUIDs = "podUIDs"
+)
+
+// ErrFormat is wrapped by the errors of Decode for a table that a newer program wrote.
+var ErrFormat = errors.New("unknown table format")
+
+// Encode returns the table's text. The table must be Valid.
+func Encode(t *Table) map[string]string {
+	var members, runs, notes, expels strings.Builder
+	var podUIDs []string
+	for _, m := range t.Members {
+		fmt.Fprintf(&members, "%s %s %s %s %s %d %d-%d %d", m.ID, orNone(m.Pod), orNone(m.PodUID), orNone(m.Container), orNone(m.Build),
+			m.Weight, m.MinFormat, m.MaxFormat, m.Joined)
+		if m.Leaving {
+			members.WriteString(" leaving")
+		}
+		members.WriteByte('\n')
+		if m.PodUID != "" {
+			podUIDs = append(podUIDs, m.PodUID)
+		}
+	}
+	for _, r := range t.Runs {
+		fmt.Fprintf(&runs, "%s %s", r.Slots, orNone(r.Owner))
+		if r.Owner != "" || r.Epoch != 0 {
+			fmt.Fprintf(&runs, " %d", r.Epoch)
+		}
+		if r.Next != "" {
+			runs.WriteString(" -> " + r.Next)
+		}
+		if r.Ready {
+			runs.WriteString(" ready")
+		}
+		if r.Unsettled {
+			runs.WriteString(" unsettled")
+		}
+		runs.WriteByte('\n')
+	}
+	for _, epoch := range slices.Sorted(maps.Keys(t.Notes)) {
+		note := t.Notes[epoch]
+		fmt.Fprintf(&notes, "%d %s", epoch, note.Cause)
+		for _, kind := range slices.Sorted(maps.Keys(note.Versions)) {
+			notes.WriteString(" " + kind + "=" + note.Versions[kind])
+		}
+		notes.WriteByte('\n')
+	}
+	for _, e := range t.Expels {
+		fmt.Fprintf(&expels, "%s %d\n", e.Pod, e.At)
+	}
+	return map[string]string{
+		fieldFormat: formatInt(Format), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
+		fieldSlots: formatInt(t.Slots), fieldKey: t.Key.String(),
+		fieldMembers: members.String(), fieldRuns: runs.String(), fieldNotes: notes.String(), fieldExpels: expels.String(),
+		FieldPodUIDs: strings.Join(podUIDs, " "),
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return None
+	}
+	return s
+}
+
+func orEmpty(s string) string {
+	if s == None {
+		return ""
+	}
+	return s
+}
+
+// Decode reads a table's text and checks that it is Valid. Fields that it does not know are ignored; the program
+// that writes the next version drops them, which is why their meaning must not matter to owners.
+func Decode(data map[string]string) (*Table, error) {
+	if f := data[fieldFormat]; f != formatInt(Format) {
+		if f == "" {
+			return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
+		}
+		return nil, fmt.Errorf("field format: %q, but this program reads %d: %w", f, Format, ErrFormat)
+	}
+	d := decoder{data: data}
+	t := &Table{
+		UID:   data[fieldUID],
+		Epoch: d.uint(fieldEpoch),
+		Slots: slot.Count(d.uint(fieldSlots)),
+		Notes: map[uint64]Note{},
+	}
+	var err error
+	if t.Key, err = slot.ParseKey(data[fieldKey]); err != nil {
+		d.fail(fieldKey, 0, err)
+	}
+	d.lines(fieldMembers, func(w []string) error {
+		m, err := parseMember(w)
+		t.Members = append(t.Members, m)
+		return err
+	})
+	d.lines(fieldRuns, func(w []string) error {
+		r, err := parseRun(w)
+		t.Runs = append(t.Runs, r)
+		return err
+	})
+	d.lines(fieldNotes, func(w []string) error {
+		epoch, note, err := parseNote(w)
+		if _, twice := t.Notes[epoch]; twice && err == nil {
+			return fmt.Errorf("a second note for epoch %d", epoch)
+		}
+		t.Notes[epoch] = note
+		return err
+	})
+	d.lines(fieldExpels, func(w []string) error {
+		e, err := parseExpel(w)
+		t.Expels = append(t.Expels, e)
+		return err
+	})
+	if d.err != nil {
+		return nil, d.err
+	}
+	if err := t.Valid(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// decoder keeps the first error, so that Decode reads as a list of fields.
+type decoder struct {
+	data map[string]string
+	err  error
+}
+
+func (d *decoder) fail(field string, line int, err error) {
+	switch {
+	case d.err != nil:
+	case line > 0:
+		d.err = fmt.Errorf("field %s, line %d: %w", field, line, err)
+	default:
+		d.err = fmt.Errorf("field %s: %w", field, err)
+	}
+}
+
+func (d *decoder) uint(field string) uint64 {
+	n, err := strconv.ParseUint(d.data[field], 10, 63)
+	if err != nil {
+		d.fail(field, 0, fmt.Errorf("%q is not a number", d.data[field]))
+	}
+	return n
+}
+
+func (d *decoder) lines(field string, parse func(words []string) error) {
+	n := 0
+	for line := range strings.Lines(d.data[field]) {
+		n++
+		if err := parse(strings.Fields(line)); err != nil {
+			d.fail(field, n, err)
+			return
+		}
+	}
+}
+
+func parseMember(w []string) (Member, error) {
+	if len(w) < 8 || len(w) > 9 || (len(w) == 9 && w[8] != "leaving") {
+		return Member{}, fmt.Errorf("%q: want ID pod podUID container build weight formats joined [leaving]", strings.Join(w, " "))
+	}
+	low, high, _ := strings.Cut(w[6], "-")
+	m := Member{
+		ID: w[0], Pod: orEmpty(w[1]), PodUID: orEmpty(w[2]), Container: orEmpty(w[3]), Build: orEmpty(w[4]),
+		Leaving: len(w) == 9,
+	}
+	var errs [4]error
+	m.Weight, errs[0] = strconv.Atoi(w[5])
+	m.MinFormat, errs[1] = strconv.Atoi(low)
+	m.MaxFormat, errs[2] = strconv.Atoi(high)
+	m.Joined, errs[3] = strconv.ParseInt(w[7], 10, 64)
+	return m, errors.Join(errs[:]...)
+}
+
+func parseRun(w []string) (Run, error) {
+	bad := fmt.Errorf("%q: want slots owner [epoch [-> next [ready]] [unsettled]]", strings.Join(w, " "))
+	if len(w) < 2 {
+		return Run{}, bad
+	}
+	slots, err := slot.ParseRange(w[0])
+	if err != nil {
+		return Run{}, err
+	}
+	r := Run{Slots: slots, Owner: orEmpty(w[1])}
+	rest := w[2:]
+	if len(rest) > 0 {
+		if r.Epoch, err = strconv.ParseUint(rest[0], 10, 63); err != nil {
+			return Run{}, bad
+		}
+		rest = rest[1:]
+	}
+	if len(rest) > 1 && rest[0] == "->" {
+		r.Next, rest = rest[1], rest[2:]
+		if len(rest) > 0 && rest[0] == "ready" {
+			r.Ready, rest = true, rest[1:]
+		}
+	}
+	if len(rest) > 0 && rest[0] == "unsettled" {
+		r.Unsettled, rest = true, rest[1:]
+	}
+	if len(rest) > 0 {
+		return Run{}, bad
+	}
+	return r, nil
+}
+
+func parseNote(w []string) (uint64, Note, error) {
+	bad := fmt.Errorf("%q: want epoch cause [kind=version ...]", strings.Join(w, " "))
+	if len(w) < 2 {
+		return 0, Note{}, bad
+	}
+	epoch, err := strconv.ParseUint(w[0], 10, 63)
+	if err != nil {
+		return 0, Note{}, bad
+	}
+	var note Note
+	for c := CauseAssigned; c <= CauseExpelled; c++ {
+		if c.String() == w[1] {
+			note.Cause = c
+		}
+	}
+	for _, pair := range w[2:] {
+		kind, version, ok := strings.Cut(pair, "=")
+		if !ok {
+			return 0, Note{}, bad
+		}
+		if note.Versions == nil {
+			note.Versions = Versions{}
+		}
+		note.Versions[kind] = version
+	}
+	return epoch, note, nil
+}
+
+func parseExpel(w []string) (Expel, error) {
+	if len(w) != 2 {
+		return Expel{}, fmt.Errorf("%q: want pod unix-seconds", strings.Join(w, " "))
+	}
+	at, err := strconv.ParseInt(w[1], 10, 64)
+	return Expel{Pod: w[0], At: at}, err
+}

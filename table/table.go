@@ -1,0 +1,230 @@
+package table
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Format is the newest version of the table's text that this program reads and writes (rule R4: versions rise
+// only by an explicit step).
+const Format = 1
+
+// Table is one version of who owns what.
+//
+// Invariants, checked by Valid:
+//  1. Runs tile the slots 0 to Slots-1 exactly, in rising order, without gap or overlap.
+//  2. Every Owner and Next is a member of Members, or empty; Next differs from Owner.
+//  3. A run without owner has no Next and is not Unsettled.
+//  4. No run's Epoch lies above Epoch, and an owned run's Epoch is above 0.
+//  5. Members are sorted by ID, without duplicates; names are single words.
+//  6. There is a note for the epoch of every Unsettled run; Seal drops the others.
+type Table struct {
+	// UID is the metadata.uid of the object that holds the table, as its adopter wrote it. Empty in a table just
+	// created. Where it differs from the object's own UID, the table was restored from a copy (rule R16).
+	UID string
+	// Epoch rises with every version ever written.
+	Epoch uint64
+	// Slots is the number of slots, Key what is hashed. Both are fixed for the life of a rota.
+	Slots slot.Count
+	Key   slot.Key
+	// Members are the members, sorted by ID.
+	Members []Member
+	// Runs tile the slots.
+	Runs []Run
+	// Notes say, by the epoch at which slots changed hands, what their new owner has to wait for.
+	Notes map[uint64]Note
+	// Expels are the latest expels, oldest first, for telling members that crash in a loop (rule R9).
+	Expels []Expel
+}
+
+// Member is one member of the rota.
+type Member struct {
+	// ID is unique per process start.
+	ID string
+	// Pod is the name of the replica without what makes ID unique: it outlives a restart.
+	Pod string
+	// PodUID and Container tell a restarted container from a second replica. Empty outside a cluster.
+	PodUID, Container string
+	// Build names the version of the program; members of one rollout share it. May be empty.
+	Build string
+	// Weight scales the member's fair share. At least 1.
+	Weight int
+	// Formats are the table formats that the member reads, lowest and highest.
+	MinFormat, MaxFormat int
+	// Joined is the wall clock at which the member joined, in Unix seconds, by its own clock.
+	Joined int64
+	// Leaving members get no slots.
+	Leaving bool
+}
+
+// Run is a run of slots that share an owner and a state.
+type Run struct {
+	Slots slot.Range
+	// Owner is the ID of the owner; empty: nobody.
+	Owner string
+	// Epoch is the table's epoch at which Owner got the slots.
+	Epoch uint64
+	// Next is the ID of the member to which the slots are moving; empty: they stay.
+	Next string
+	// Ready says that Next holds the slots' objects and waits for the transfer (rule R6). Without Next: false.
+	Ready bool
+	// Unsettled says that Owner has not yet said that it is active; Notes[Epoch] tells what it waits for.
+	Unsettled bool
+}
+
+// Cause says how slots came to their owner.
+type Cause uint8
+
+// Causes.
+const (
+	// CauseUnknown is no cause.
+	CauseUnknown Cause = iota
+	// CauseAssigned slots had no owner before, and nobody can still be writing for them.
+	CauseAssigned
+	// CauseHanded slots were given up by a live owner, which left the versions to be reached (rule R8).
+	CauseHanded
+	// CauseExpelled slots were taken from a member held dead; the new owner waits fenceDelay (rule R7).
+	CauseExpelled
+)
+
+// String returns the word that stands for the cause in the table.
+func (c Cause) String() string {
+	switch c {
+	case CauseAssigned:
+		return "assigned"
+	case CauseHanded:
+		return "handed"
+	case CauseExpelled:
+		return "expelled"
+	default:
+		return "unknown"
+	}
+}
+
+// Note is what the new owner of slots needs to know.
+type Note struct {
+	Cause Cause
+	// Versions are, per kind, the highest resourceVersion that the old owner saw or wrote in
+	// the slots (rule R8). Only with CauseHanded.
+	Versions Versions
+}
+
+// Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion,
+// a decimal number.
+type Versions map[string]string
+
+// Merge returns the higher of both versions of every kind.
+func (v Versions) Merge(other Versions) Versions {
+	out := maps.Clone(v)
+	if out == nil {
+		out = Versions{}
+	}
+	for kind, version := range other {
+		if CompareVersions(out[kind], version) < 0 {
+			out[kind] = version
+		}
+	}
+	return out
+}
+
+// Expel records that a replica was expelled.
+type Expel struct {
+	// Pod is the expelled member's Pod.
+	Pod string
+	// At is the wall clock of the member that wrote it, in Unix seconds.
+	At int64
+}
+
+// New returns the first table of a rota: no members, no owners.
+func New(slots slot.Count, key slot.Key, epoch uint64) *Table {
+	return &Table{
+		Epoch: epoch, Slots: slots, Key: key,
+		Runs: []Run{{Slots: slot.Range{First: 0, Last: slot.Slot(slots - 1)}}},
+	}
+}
+
+// Clone returns a deep copy.
+func (t *Table) Clone() *Table {
+	c := *t
+	c.Members = slices.Clone(t.Members)
+	c.Runs = slices.Clone(t.Runs)
+	c.Expels = slices.Clone(t.Expels)
+	c.Notes = make(map[uint64]Note, len(t.Notes))
+	for epoch, note := range t.Notes {
+		note.Versions = maps.Clone(note.Versions)
+		c.Notes[epoch] = note
+	}
+	return &c
+}
+
+// Member returns the member of that ID.
+func (t *Table) Member(id string) (Member, bool) {
+	i, ok := t.find(id)
+	if !ok {
+		return Member{}, false
+	}
+	return t.Members[i], true
+}
+
+func (t *Table) find(id string) (int, bool) {
+	return slices.BinarySearchFunc(t.Members, id, func(m Member, id string) int {
+		if m.ID < id {
+			return -1
+		} else if m.ID > id {
+			return 1
+		}
+		return 0
+	})
+}
+
+// At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Slots.
+func (t *Table) At(s slot.Slot) Run {
+	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int {
+		switch {
+		case r.Slots.Last < s:
+			return -1
+		case r.Slots.First > s:
+			return 1
+		default:
+			return 0
+		}
+	})
+	r := t.Runs[i]
+	r.Slots = slot.Range{First: s, Last: s}
+	return r
+}
+
+// Owned returns the slots that the member owns.
+func (t *Table) Owned(id string) slot.Set {
+	return t.where(func(r Run) bool { return r.Owner == id })
+}
+
+// Coming returns the slots that are moving to the member.
+func (t *Table) Coming(id string) slot.Set {
+	return t.where(func(r Run) bool { return r.Next == id })
+}
+
+func (t *Table) where(match func(Run) bool) slot.Set {
+	var set slot.Set
+	for _, r := range t.Runs {
+		if match(r) {
+			set.AddRange(r.Slots)
+		}
+	}
+	return set
+}
+
+// Counts returns the number of slots that each member owns. Members without slots are there, with 0; slots
+// without owner are counted under "".
+func (t *Table) Counts() map[string]int {
+	counts := make(map[string]int, len(t.Members)+1)
+	for _, m := range t.Members {
+		counts[m.ID] = 0
+	}
+	for _, r := range t.Runs {
+		counts[r.Owner] += r.Slots.Len()
+	}
+	return counts
+}

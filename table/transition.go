@@ -1,0 +1,101 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// The transitions below change the table that they are called on: call them on a Clone, then Seal it.
+
+// Put adds the member, or replaces the one of the same ID.
+func (t *Table) Put(m Member) {
+	i, ok := t.find(m.ID)
+	if ok {
+		t.Members[i] = m
+		return
+	}
+	t.Members = slices.Insert(t.Members, i, m)
+}
+
+// Remove takes the member out of Members and out of every Next. Its slots, if it has any, lose their owner.
+func (t *Table) Remove(id string) {
+	if i, ok := t.find(id); ok {
+		t.Members = slices.Delete(t.Members, i, i+1)
+	}
+	for i := range t.Runs {
+		r := &t.Runs[i]
+		if r.Next == id {
+			r.Next, r.Ready = "", false
+		}
+		if r.Owner == id {
+			*r = Run{Slots: r.Slots, Epoch: r.Epoch}
+		}
+	}
+}
+
+// Update replaces, slot by slot, the state of the slots in set. change gets a run of a single slot or of several
+// of one state, and must not change Slots.
+func (t *Table) Update(set slot.Set, change func(*Run)) {
+	if set.Empty() {
+		return
+	}
+	var out []Run
+	for _, r := range t.Runs {
+		inside := slot.SetOf(r.Slots)
+		inside = inside.Intersect(set)
+		if inside.Empty() {
+			out = append(out, r)
+			continue
+		}
+		outside := slot.SetOf(r.Slots)
+		outside = outside.Minus(set)
+		var parts []Run
+		for _, part := range inside.Ranges() {
+			changed := r
+			changed.Slots = part
+			change(&changed)
+			changed.Slots = part
+			parts = append(parts, changed)
+		}
+		for _, part := range outside.Ranges() {
+			kept := r
+			kept.Slots = part
+			parts = append(parts, kept)
+		}
+		slices.SortFunc(parts, func(a, b Run) int { return int(a.Slots.First) - int(b.Slots.First) })
+		out = append(out, parts...)
+	}
+	t.Runs = out
+}
+
+// Seal raises the epoch to the given one, merges runs of one state and drops notes that nobody waits for. The
+// epoch must be above the table's.
+func (t *Table) Seal(epoch uint64) {
+	t.Epoch = epoch
+	merged := t.Runs[:0:0]
+	for _, r := range t.Runs {
+		if n := len(merged); n > 0 && merged[n-1].Slots.Last+1 == r.Slots.First && sameState(merged[n-1], r) {
+			merged[n-1].Slots.Last = r.Slots.Last
+			continue
+		}
+		merged = append(merged, r)
+	}
+	t.Runs = merged
+	wanted := map[uint64]bool{}
+	for _, r := range t.Runs {
+		if r.Unsettled {
+			wanted[r.Epoch] = true
+		}
+	}
+	for e := range t.Notes {
+		if !wanted[e] {
+			delete(t.Notes, e)
+		}
+	}
+}
+
+func sameState(a, b Run) bool {
+	a.Slots, b.Slots = slot.Range{}, slot.Range{}
+	return a == b
+}

@@ -1,0 +1,146 @@
+package table
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Valid returns an error that names the first broken invariant, or nil (rule R4).
+func (t *Table) Valid() error {
+	if err := t.Slots.Validate(); err != nil {
+		return err
+	}
+	if t.Key == slot.KeyUnknown {
+		return fmt.Errorf("key: unknown")
+	}
+	if err := t.validMembers(); err != nil {
+		return err
+	}
+	if err := t.validRuns(); err != nil {
+		return err
+	}
+	for epoch, note := range t.Notes {
+		if epoch > t.Epoch {
+			return fmt.Errorf("note of epoch %d: above the table's epoch %d", epoch, t.Epoch)
+		}
+		if note.Cause < CauseAssigned || note.Cause > CauseExpelled {
+			return fmt.Errorf("note of epoch %d: unknown cause", epoch)
+		}
+		for kind, version := range note.Versions {
+			if !isWord(kind) || strings.Contains(kind, "=") {
+				return fmt.Errorf("note of epoch %d: kind %q is not a word", epoch, kind)
+			}
+			if !isNumber(version) {
+				return fmt.Errorf("note of epoch %d: %s: version %q is not a number", epoch, kind, version)
+			}
+		}
+	}
+	for _, e := range t.Expels {
+		if !isWord(e.Pod) {
+			return fmt.Errorf("expel of %q: the pod's name is not a word", e.Pod)
+		}
+	}
+	return nil
+}
+
+func (t *Table) validMembers() error {
+	for i, m := range t.Members {
+		if err := ValidMember(m); err != nil {
+			return err
+		}
+		if i > 0 && t.Members[i-1].ID >= m.ID {
+			return fmt.Errorf("member %s: not in order after %s", m.ID, t.Members[i-1].ID)
+		}
+	}
+	return nil
+}
+
+// ValidMember returns an error that says what of a member's entry cannot stand in a table.
+func ValidMember(m Member) error {
+	if !isWord(m.ID) || m.ID == None {
+		return fmt.Errorf("member %q: the ID must be one printable word", m.ID)
+	}
+	for _, field := range []struct{ name, value string }{
+		{"pod", m.Pod}, {"pod UID", m.PodUID}, {"container", m.Container}, {"build", m.Build},
+	} {
+		if field.value != "" && (!isWord(field.value) || field.value == None) {
+			return fmt.Errorf("member %s: the %s %q must be one printable word", m.ID, field.name, field.value)
+		}
+	}
+	if m.Weight < 1 {
+		return fmt.Errorf("member %s: weight %d is below 1", m.ID, m.Weight)
+	}
+	if m.MinFormat < 1 || m.MaxFormat < m.MinFormat {
+		return fmt.Errorf("member %s: table formats %d to %d", m.ID, m.MinFormat, m.MaxFormat)
+	}
+	return nil
+}
+
+func (t *Table) validRuns() error {
+	next := slot.Slot(0)
+	for _, r := range t.Runs {
+		if r.Slots.First != next || r.Slots.Last < r.Slots.First || int(r.Slots.Last) >= int(t.Slots) {
+			return fmt.Errorf("run %v: the runs must tile the slots 0 to %d; expected one that starts at %d", r.Slots, t.Slots-1, next)
+		}
+		next = r.Slots.Last + 1
+		if r.Owner == "" && (r.Next != "" || r.Ready || r.Unsettled) {
+			return fmt.Errorf("run %v: nobody owns it, so it cannot move or be unsettled", r.Slots)
+		}
+		if r.Next == "" && r.Ready {
+			return fmt.Errorf("run %v: ready to move to nobody", r.Slots)
+		}
+		for _, id := range []string{r.Owner, r.Next} {
+			if _, ok := t.Member(id); id != "" && !ok {
+				return fmt.Errorf("run %v: %s is not a member", r.Slots, id)
+			}
+		}
+		if r.Owner != "" && r.Owner == r.Next {
+			return fmt.Errorf("run %v: moves from %s to itself", r.Slots, r.Owner)
+		}
+		if r.Epoch > t.Epoch {
+			return fmt.Errorf("run %v: epoch %d is above the table's, %d", r.Slots, r.Epoch, t.Epoch)
+		}
+		if r.Owner != "" && r.Epoch == 0 {
+			return fmt.Errorf("run %v: owned since epoch 0", r.Slots)
+		}
+		if _, ok := t.Notes[r.Epoch]; r.Unsettled && !ok {
+			return fmt.Errorf("run %v: unsettled, but there is no note for epoch %d", r.Slots, r.Epoch)
+		}
+	}
+	if int(next) != int(t.Slots) {
+		return fmt.Errorf("runs end at slot %d: they must tile the slots 0 to %d", int(next)-1, t.Slots-1)
+	}
+	return nil
+}
+
+// None stands for an empty name in the table's text.
+const None = "-"
+
+func isWord(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func isNumber(s string) bool {
+	if s == "" || (s[0] == '0' && s != "0") || len(s) > 40 {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+func formatInt[T ~int | ~int64 | ~uint64](n T) string { return strconv.FormatInt(int64(n), 10) }
