@@ -1,0 +1,136 @@
+package gate
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// entry is a key in flight, and the context that its reconciler gets.
+type entry struct {
+	context.Context
+	cancel     context.CancelCauseFunc
+	gate       *Gate
+	key        Key
+	slot       slot.Slot
+	epoch      uint64
+	since      time.Duration
+	prev, next *entry
+	left       atomic.Bool
+}
+
+type epochKey struct{}
+
+// Value answers EpochFrom.
+func (e *entry) Value(key any) any {
+	if _, ok := key.(epochKey); ok {
+		return e.epoch
+	}
+	return e.Context.Value(key)
+}
+
+// EpochFrom returns the epoch for which the slot of the key being reconciled was activated: the fencing token for
+// systems outside Kubernetes (rule R12). A higher one always belongs to a later owner.
+func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
+	epoch, ok = ctx.Value(epochKey{}).(uint64)
+	return epoch, ok
+}
+
+// Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the
+// cache; such keys are admitted while the slot drains.
+//
+// If and only if the verdict is Admitted, there is a context, which carries the epoch and ends when the slot is lost or
+// the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do nothing).
+func (g *Gate) Enter(ctx context.Context, s slot.Slot, key Key, gone bool) (context.Context, func(), Verdict) {
+	g.mu.Lock()
+	verdict := g.judge(s, key, gone)
+	if verdict != Admitted {
+		g.mu.Unlock()
+		return nil, nil, verdict
+	}
+	st := &g.slots[s]
+	e := &entry{gate: g, key: key, slot: s, epoch: st.epoch, since: g.now()}
+	e.Context, e.cancel = context.WithCancelCause(ctx)
+	e.next = st.first
+	if st.first != nil {
+		st.first.prev = e
+	}
+	st.first = e
+	g.count(st, 1)
+	g.mu.Unlock()
+	return e, e.leave, Admitted
+}
+
+func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
+	if int(s) >= len(g.slots) {
+		return Refused
+	}
+	st := &g.slots[s]
+	if st.state == shut {
+		return Refused
+	}
+	late := g.now() >= g.deadline || st.state == lapsed
+	if !late && (st.state == open || st.state == draining && gone) {
+		return Admitted
+	}
+	if st.parked == nil {
+		st.parked = map[Key]struct{}{}
+	}
+	st.parked[key] = struct{}{}
+	st.changes++
+	if late {
+		return Expired
+	}
+	return Parked
+}
+
+func (e *entry) leave() {
+	if e.left.Swap(true) {
+		return
+	}
+	e.cancel(context.Canceled)
+	g := e.gate
+	g.mu.Lock()
+	st := &g.slots[e.slot]
+	if e.prev == nil {
+		st.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	}
+	e.prev, e.next = nil, nil
+	g.count(st, -1)
+	drains := st.drain != nil
+	g.mu.Unlock()
+	if drains {
+		g.Recheck(e.slot)
+	}
+}
+
+func (g *Gate) count(st *slotState, n int) {
+	st.inFlight += n
+	st.changes++
+	g.inFlight += n
+}
+
+// Hold counts something without a key as in flight in slot s, until release is called (more calls do nothing): a
+// write of unknown outcome, or a wait for the fence (rules R6, R7). It works in every state and is never cancelled.
+func (g *Gate) Hold(s slot.Slot) (release func()) {
+	g.mu.Lock()
+	g.count(&g.slots[s], 1)
+	g.mu.Unlock()
+	var released atomic.Bool
+	return func() {
+		if released.Swap(true) {
+			return
+		}
+		g.mu.Lock()
+		g.count(&g.slots[s], -1)
+		g.mu.Unlock()
+		g.Recheck(s)
+	}
+}

@@ -1,0 +1,198 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// ErrLost is the cause (context.Cause) of contexts that end because their slot was lost.
+var ErrLost = errors.New("the slot of this key is no longer owned by this member")
+
+// ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
+var ErrExpired = errors.New("the lease of this member was not renewed in time")
+
+// Key is what waits for admission.
+type Key struct {
+	// Queue names the queue that the key came from, such as a controller's name. The gate does not look at it.
+	Queue string
+	// Namespace is empty for cluster-scoped objects.
+	Namespace, Name string
+}
+
+// Verdict says what becomes of a key.
+type Verdict uint8
+
+// Verdicts.
+const (
+	// Unknown is no verdict.
+	Unknown Verdict = iota
+	// Admitted keys are in flight until leave is called.
+	Admitted
+	// Refused keys lie in a slot that is not owned: drop them.
+	Refused
+	// Parked keys lie in a slot that is about to move: drop them. Open returns them if the slot stays.
+	Parked
+	// Expired keys came after the deadline: drop them. They are parked, too.
+	Expired
+)
+
+// String returns the verdict in lower case.
+func (v Verdict) String() string {
+	return [...]string{"unknown", "admitted", "refused", "parked", "expired"}[v]
+}
+
+// state is the state of one slot.
+//
+//	          Open                 Drain              idle: nothing in flight or pending
+//	shut ------------> open -------------> draining ------------------> idle
+//	  ^                 ^                     |                          |
+//	  |                 +------- Open --------+----------- Open ---------+
+//	  +-- Shut, from every state
+//	lapsed is where Expire leads to from the three on the right; Open and Shut lead out of it.
+type state uint8
+
+const (
+	shut state = iota
+	open
+	draining
+	idle
+	lapsed
+)
+
+// Gate admits keys. Create it with New; its methods may be called concurrently.
+//
+// Invariants:
+//  1. A key is admitted only if its slot is open, or draining and the key's object is gone (rules R5, R6).
+//  2. Nothing is admitted at or after the deadline, nor after it before the next Open of the slot (rules R2, R13).
+//  3. Between the call of a drain's idle and the next Open of the slot, nothing is admitted in it.
+type Gate struct {
+	now func() time.Duration
+
+	mu       sync.Mutex
+	deadline time.Duration
+	slots    []slotState
+	inFlight int
+}
+
+type slotState struct {
+	state state
+	epoch uint64
+	// inFlight counts the entries in first, and the holds.
+	inFlight int
+	first    *entry
+	parked   map[Key]struct{}
+	drain    *drain
+	// changes counts everything that may bear on whether the slot is idle.
+	changes uint64
+}
+
+type drain struct {
+	pending func(slot.Slot) bool
+	idle    func(slot.Slot)
+}
+
+// New returns a gate with every slot shut and a deadline of 0. now is monotonic and is called under the gate's lock.
+func New(slots slot.Count, now func() time.Duration) *Gate {
+	return &Gate{now: now, slots: make([]slotState, slots)}
+}
+
+// Open opens the slots, as owned since epoch, and returns the keys that were parked in them: the caller enqueues
+// them again. It ends drains. Once the deadline has passed the slots stay closed: move the deadline first.
+func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
+	g.mu.Lock()
+	lost := g.lapse()
+	late := g.now() >= g.deadline
+	var parked []Key
+	g.each(set, func(_ slot.Slot, s *slotState) {
+		s.state, s.epoch, s.drain = open, epoch, nil
+		s.changes++
+		if late {
+			s.state = lapsed
+			return
+		}
+		for key := range s.parked {
+			parked = append(parked, key)
+		}
+		s.parked = nil
+	})
+	g.mu.Unlock()
+	cancel(lost, ErrExpired)
+	return parked
+}
+
+// Shut refuses the slots' keys from now on, cancels the contexts of those in flight with ErrLost, forgets those
+// parked, and ends drains without calling idle. What is in flight stays counted until it leaves.
+func (g *Gate) Shut(set slot.Set) {
+	g.mu.Lock()
+	var lost []*entry
+	g.each(set, func(_ slot.Slot, s *slotState) {
+		s.state, s.parked, s.drain = shut, nil, nil
+		s.changes++
+		lost = s.entries(lost)
+	})
+	g.mu.Unlock()
+	cancel(lost, ErrLost)
+}
+
+// SetDeadline moves the deadline: nothing is admitted from at on. Where the former deadline has passed, that was a
+// lapse (rule R13): the slots stay as Expire leaves them until they are opened again.
+func (g *Gate) SetDeadline(at time.Duration) {
+	g.mu.Lock()
+	lost := g.lapse()
+	g.deadline = at
+	g.mu.Unlock()
+	cancel(lost, ErrExpired)
+}
+
+// Expire cancels everything in flight with ErrExpired if the deadline has passed, and ends drains.
+func (g *Gate) Expire() {
+	g.mu.Lock()
+	lost := g.lapse()
+	g.mu.Unlock()
+	cancel(lost, ErrExpired)
+}
+
+// lapse takes the slots out of service if the deadline has passed, and returns what is to be cancelled.
+func (g *Gate) lapse() []*entry {
+	if g.now() < g.deadline {
+		return nil
+	}
+	var lost []*entry
+	for i := range g.slots {
+		s := &g.slots[i]
+		if s.state == shut || s.state == lapsed {
+			continue
+		}
+		s.state, s.drain = lapsed, nil
+		s.changes++
+		lost = s.entries(lost)
+	}
+	return lost
+}
+
+func (g *Gate) each(set slot.Set, do func(slot.Slot, *slotState)) {
+	for i := range g.slots {
+		if set.Has(slot.Slot(i)) {
+			do(slot.Slot(i), &g.slots[i])
+		}
+	}
+}
+
+func (s *slotState) entries(into []*entry) []*entry {
+	for e := s.first; e != nil; e = e.next {
+		into = append(into, e)
+	}
+	return into
+}
+
+func cancel(entries []*entry, cause error) {
+	for _, e := range entries {
+		e.cancel(cause)
+	}
+}
+
+var _ context.Context = (*entry)(nil)

@@ -1,0 +1,93 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Flight is something in flight.
+type Flight struct {
+	Key  Key
+	Slot slot.Slot
+	// For is how long it has been in flight.
+	For time.Duration
+	// Lost says that its context has been cancelled.
+	Lost bool
+}
+
+// InFlight returns how many keys and holds are in flight, lost ones included.
+func (g *Gate) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inFlight
+}
+
+// InFlightIn returns how many are in flight in slot s.
+func (g *Gate) InFlightIn(s slot.Slot) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.slots[s].inFlight
+}
+
+// Parked returns how many keys are parked.
+func (g *Gate) Parked() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for i := range g.slots {
+		n += len(g.slots[i].parked)
+	}
+	return n
+}
+
+// OpenSet returns the slots that admit any key now: none after the deadline.
+func (g *Gate) OpenSet() slot.Set {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var set slot.Set
+	if g.now() >= g.deadline {
+		return set
+	}
+	for i := range g.slots {
+		if g.slots[i].state == open {
+			set.Add(slot.Slot(i))
+		}
+	}
+	return set
+}
+
+// Owns says whether slot s was opened and neither shut nor expired since; it may be draining.
+func (g *Gate) Owns(s slot.Slot) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	state := g.slots[s].state
+	return g.now() < g.deadline && state != shut && state != lapsed
+}
+
+// Epoch returns the epoch for which slot s was last opened; 0: never.
+func (g *Gate) Epoch(s slot.Slot) uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.slots[s].epoch
+}
+
+// Stuck returns the keys that have been in flight for at least the given time, longest first. Holds are not among
+// them.
+func (g *Gate) Stuck(older time.Duration) []Flight {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	var out []Flight
+	for i := range g.slots {
+		for e := g.slots[i].first; e != nil; e = e.next {
+			if d := now - e.since; d >= older {
+				out = append(out, Flight{Key: e.key, Slot: e.slot, For: d, Lost: e.Err() != nil})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Flight) int { return cmp.Compare(b.For, a.For) })
+	return out
+}

@@ -1,0 +1,43 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lock waits for the exclusive lock on the file at path. The kernel drops it
+// when the holder ends, however it does.
+func lock(ctx context.Context, path string, w io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	begin, said := time.Now(), time.Time{}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if time.Since(said) >= sayEvery {
+			fmt.Fprintf(w, "rota-kube: %.0f s, another process is building it\n", time.Since(begin).Seconds())
+			said = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

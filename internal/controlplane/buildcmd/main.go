@@ -1,0 +1,25 @@
+// Command buildcmd builds bin/rota-kube where it is missing or older than its
+// sources, and prints its path:
+//
+//	go run ./internal/controlplane/buildcmd
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/rota-dev/rota/internal/controlplane/build"
+)
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	path, err := build.Binary(ctx, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(path)
+}

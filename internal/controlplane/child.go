@@ -1,0 +1,161 @@
+package controlplane
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// endTimeout is how long rota-kube may take to stop its servers and clean up
+// before it is killed, after which the kernel kills the servers.
+const endTimeout = 30 * time.Second
+
+// A child is a running `rota-kube up --json`. It ends when its standard input
+// does, so also when this process dies.
+type child struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  chan []byte   // its standard output; closed at the end of it
+	done   chan struct{} // closed when it has ended
+	err    error         // how; read after done
+	stderr *tailWriter
+
+	mu    sync.Mutex
+	ended bool // end was called
+}
+
+// spawn starts commands from one thread that never ends: rota-kube asks the
+// kernel to be told when its parent dies, which on Linux means that thread.
+var spawn = sync.OnceValue(func() func(*exec.Cmd) error {
+	type request struct {
+		cmd    *exec.Cmd
+		result chan error
+	}
+	requests := make(chan request)
+	go func() {
+		runtime.LockOSThread()
+		for r := range requests {
+			r.result <- r.cmd.Start()
+		}
+	}()
+	return func(cmd *exec.Cmd) error {
+		r := request{cmd, make(chan error)}
+		requests <- r
+		return <-r.result
+	}
+})
+
+func startChild(binary string, args []string, stderr io.Writer) (*child, error) {
+	c := &child{
+		cmd:    exec.Command(binary, args...),
+		lines:  make(chan []byte, 1),
+		done:   make(chan struct{}),
+		stderr: &tailWriter{next: stderr},
+	}
+	// Ctrl-C at the terminal is for this process; the child follows it.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Stderr = c.stderr
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := spawn()(c.cmd); err != nil {
+		return nil, err
+	}
+	go c.read(stdout)
+	return c, nil
+}
+
+func (c *child) read(stdout io.Reader) {
+	for scan := bufio.NewScanner(stdout); scan.Scan(); {
+		c.lines <- bytes.Clone(scan.Bytes())
+	}
+	c.err = c.cmd.Wait()
+	close(c.done)
+	close(c.lines)
+}
+
+// ask sends a command and returns the answer. One at a time.
+func (c *child) ask(command string) ([]byte, error) {
+	if _, err := io.WriteString(c.stdin, command+"\n"); err != nil {
+		return nil, errors.Join(errors.New("the control plane is gone"), c.death())
+	}
+	line, ok := <-c.lines
+	if !ok {
+		return nil, c.death()
+	}
+	return line, nil
+}
+
+// death waits for the end and says why it came.
+func (c *child) death() error {
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended && c.err == nil {
+		return errors.New("the control plane was stopped")
+	}
+	return fmt.Errorf("rota-kube ended (%v): %s", c.err, c.stderr.tail())
+}
+
+// end has rota-kube clean up and waits for it.
+func (c *child) end() error {
+	select {
+	case <-c.done: // before anyone asked for it
+		return c.death()
+	default:
+	}
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.stdin.Close()
+	go func() { // an answer that nobody waits for must not hold it up
+		for range c.lines {
+		}
+	}()
+	timer := time.AfterFunc(endTimeout, func() { c.cmd.Process.Kill() })
+	defer timer.Stop()
+	<-c.done
+	if c.err != nil {
+		return c.death()
+	}
+	return nil
+}
+
+// A tailWriter keeps the end of what is written and passes it on.
+type tailWriter struct {
+	next io.Writer // may be nil
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+const tailBytes = 8 << 10
+
+func (t *tailWriter) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b...)
+	t.kept = t.kept[max(0, len(t.kept)-tailBytes):]
+	if t.next != nil {
+		return t.next.Write(b)
+	}
+	return len(b), nil
+}
+
+func (t *tailWriter) tail() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.kept))
+}

@@ -1,0 +1,67 @@
+package controlplane
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Options say what kind of control plane to start. The zero value is one etcd
+// and one API server with ShardedListAndWatch on.
+type Options struct {
+	// FeatureGates of the API servers, on top of ShardedListAndWatch=true.
+	FeatureGates map[string]bool
+	// Audit has every API server write an audit log, see AuditLogs.
+	Audit bool
+	// AuditPolicy is the path of a policy file to use instead of the built-in
+	// one. It implies Audit.
+	AuditPolicy string
+	// APIServers that serve the same etcd: 1 or 2; 0 means 1.
+	APIServers int
+	// SplitEtcd names built-in kinds, as group/resource or /resource, that
+	// live in a second etcd. Their resource versions are then unrelated to
+	// those of all other kinds. Custom resources cannot be split off.
+	SplitEtcd []string
+	// ControllerManager runs kube-controller-manager: garbage collection,
+	// deletion of namespaces, default service accounts. Without it pods can
+	// be created without a service account.
+	ControllerManager bool
+	// Binary is the path of rota-kube; empty means the one that ROTA_KUBE
+	// names, else bin/rota-kube of this checkout, which is built where it is
+	// missing.
+	Binary string
+	// Stderr receives the logs of all servers, written by another goroutine;
+	// nil shows none. A server's last lines are part of the error when it dies.
+	Stderr io.Writer
+}
+
+func (o Options) args() []string {
+	gates := map[string]bool{"ShardedListAndWatch": true}
+	maps.Copy(gates, o.FeatureGates)
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		list = append(list, fmt.Sprintf("%s=%t", name, gates[name]))
+	}
+	args := []string{"up", "--json", "--feature-gates=" + strings.Join(list, ",")}
+	if o.Audit {
+		args = append(args, "--audit")
+	}
+	if o.AuditPolicy != "" {
+		args = append(args, "--audit-policy="+o.AuditPolicy)
+	}
+	if o.APIServers != 0 {
+		args = append(args, fmt.Sprintf("--apiservers=%d", o.APIServers))
+	}
+	for _, r := range o.SplitEtcd {
+		args = append(args, "--split-etcd="+r)
+	}
+	if o.ControllerManager {
+		args = append(args, "--controller-manager")
+	}
+	if o.Stderr != nil {
+		args = append(args, "-v")
+	}
+	return args
+}

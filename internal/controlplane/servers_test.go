@@ -1,0 +1,215 @@
+package controlplane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestTwoAPIServers(t *testing.T) {
+	t.Parallel()
+	c := New(t, Options{APIServers: 2, Audit: true})
+	ns := c.Namespace(t)
+	for i := range 2 {
+		writer, reader := c.ConfigFor(i), c.ConfigFor(1-i)
+		name := fmt.Sprintf("by-%d", i)
+		cm, err := clientset(t, writer).CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(name), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientset(t, reader).CoreV1().ConfigMaps(ns).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || got.ResourceVersion != cm.ResourceVersion {
+			t.Errorf("API server %d sees %v, %v of a write through %d", 1-i, got, err, i)
+		}
+	}
+	if n := len(c.AuditLogs()); n != 2 {
+		t.Errorf("%d audit logs, want one per API server", n)
+	}
+	if err := c.InstallCRDs(t.Context(), widgetCRD); err != nil {
+		t.Fatal(err)
+	}
+	// One goes, the other serves; it comes back where it was.
+	if err := c.StopServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	first := clientset(t, c.ConfigFor(0)).CoreV1().ConfigMaps(ns)
+	if _, err := first.Get(t.Context(), "by-0", metav1.GetOptions{}); err == nil {
+		t.Error("a stopped API server answers")
+	}
+	if _, err := clientset(t, c.ConfigFor(1)).CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("meanwhile"), metav1.CreateOptions{}); err != nil {
+		t.Errorf("the other API server: %v", err)
+	}
+	if err := c.StartServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Get(t.Context(), "meanwhile", metav1.GetOptions{}); err != nil {
+		t.Errorf("after its restart: %v", err)
+	}
+}
+
+func TestKilledServersKeepTheirData(t *testing.T) {
+	t.Parallel()
+	c := New(t, Options{})
+	ns := c.Namespace(t)
+	maps := clientset(t, c.Config()).CoreV1().ConfigMaps(ns)
+	before, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"apiserver-0", "etcd-0"} {
+		pid := c.PID(name)
+		if err := c.KillServer(name); err != nil {
+			t.Fatal(err)
+		}
+		if c.PID(name) != 0 || alive(pid) {
+			t.Errorf("%s runs after KillServer", name)
+		}
+		if err := c.KillServer(name); err == nil {
+			t.Errorf("%s: killed twice", name)
+		}
+	}
+	for _, name := range []string{"etcd-0", "apiserver-0"} {
+		if err := c.StartServer(name); err != nil {
+			t.Fatal(err)
+		}
+		if !alive(c.PID(name)) {
+			t.Errorf("%s does not run after StartServer", name)
+		}
+	}
+	after, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("after the restart: %v, %v, want %v", after, err, before)
+	}
+	if err := c.StopServer("apiserver-7"); err == nil || !strings.Contains(err.Error(), "etcd-0") {
+		t.Errorf("stopping a server that is not there: %v, want the names that are", err)
+	}
+}
+
+// TestSplitEtcd: leases live in the second etcd and only there.
+func TestSplitEtcd(t *testing.T) {
+	t.Parallel()
+	c := New(t, Options{SplitEtcd: []string{"coordination.k8s.io/leases"}})
+	ns := c.Namespace(t)
+	client := clientset(t, c.Config())
+	if _, err := client.CoordinationV1().Leases(ns).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	leases, maps := "/registry/leases/"+ns+"/a", "/registry/configmaps/"+ns+"/a"
+	for _, check := range []struct {
+		etcd int
+		key  string
+		want int
+	}{{0, leases, 0}, {1, leases, 1}, {0, maps, 1}, {1, maps, 0}} {
+		if got := etcdCount(t, c.Etcd()[check.etcd], check.key); got != check.want {
+			t.Errorf("etcd %d has %d of %s, want %d", check.etcd, got, check.key, check.want)
+		}
+	}
+}
+
+// etcdCount asks etcd's JSON gateway whether it has a key: 0 or 1.
+func etcdCount(t *testing.T, url, key string) int {
+	t.Helper()
+	body, _ := json.Marshal(map[string]any{"key": []byte(key), "count_only": true})
+	resp, err := http.Post(url+"/v3/kv/range", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Count int `json:"count,string"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("etcd: %s: %v", resp.Status, err)
+	}
+	return answer.Count
+}
+
+// TestSplitEtcdRefusesCustomResources, which the API server would ignore.
+func TestSplitEtcdRefusesCustomResources(t *testing.T) {
+	skipIfShort(t)
+	_, err := Start(t.Context(), Options{SplitEtcd: []string{"example.com/widgets"}})
+	if err == nil || !strings.Contains(err.Error(), "only built-in kinds") {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+func TestControllerManager(t *testing.T) {
+	t.Parallel()
+	c := New(t, Options{ControllerManager: true})
+	ns := c.Namespace(t)
+	client := clientset(t, c.Config()).CoreV1()
+	eventually(t, 20*time.Second, func() error { // the service account controller
+		_, err := client.ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	owner, err := client.ConfigMaps(ns).Create(t.Context(), configMap("owner"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := configMap("child")
+	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+	if _, err := client.ConfigMaps(ns).Create(t.Context(), child, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(err error) error {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("still there"))
+	}
+	eventually(t, 20*time.Second, func() error { // the garbage collector
+		_, err := client.ConfigMaps(ns).Get(t.Context(), "child", metav1.GetOptions{})
+		return gone(err)
+	})
+	if err := client.Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, func() error { // the namespace controller
+		_, err := client.Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		return gone(err)
+	})
+}
+
+// TestDeathIsToldWithTheLog: a server that dies on its own ends everything.
+func TestDeathIsToldWithTheLog(t *testing.T) {
+	t.Parallel()
+	skipIfShort(t)
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	left := footprintOf(c)
+	if err := syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	err = c.Stop()
+	if err == nil || !strings.Contains(err.Error(), "apiserver-0 died") || !strings.Contains(err.Error(), "last lines of its log") {
+		t.Errorf("Stop: %v, want who died and its log", err)
+	}
+	if err := c.StartServer("apiserver-0"); err == nil {
+		t.Error("a dead control plane takes commands")
+	}
+	left.mustBeGone(t)
+}

@@ -1,0 +1,120 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// shared is the control plane of this test binary.
+var shared struct {
+	once    sync.Once
+	options *Options // nil: Main was not called
+	plane   *ControlPlane
+	err     error
+}
+
+// Main is the TestMain of a package whose tests share a control plane. It is
+// started by the first test that calls For and stopped after the last test; one
+// that died meanwhile fails the run. Main does not return.
+//
+// Its goroutines live until then, so a check for leaks in a single test has to
+// ignore those that were there before (goleak.IgnoreCurrent after For).
+func Main(m *testing.M, o Options) {
+	shared.options = &o
+	code := m.Run()
+	shared.once.Do(func() {}) // no test can start one any more
+	if shared.plane != nil {
+		if err := shared.plane.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL: the shared control plane:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// For returns the control plane that the tests of this package share and
+// starts it where this is the first call. It skips the test under -short. Tests
+// must not stop its servers.
+func For(tb testing.TB) *ControlPlane {
+	tb.Helper()
+	skipIfShort(tb)
+	if shared.options == nil {
+		tb.Fatal("no shared control plane: call controlplane.Main from TestMain")
+	}
+	shared.once.Do(func() {
+		// The binary may have to be built, so only the test's own limit holds.
+		shared.plane, shared.err = Start(context.Background(), *shared.options)
+	})
+	if shared.err != nil {
+		tb.Fatal(shared.err)
+	}
+	return shared.plane
+}
+
+// New starts a control plane for one test, which is stopped at its end; one
+// that died meanwhile fails the test. It skips the test under -short.
+func New(tb testing.TB, o Options) *ControlPlane {
+	tb.Helper()
+	skipIfShort(tb)
+	c, err := Start(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			tb.Errorf("stop the control plane: %v", err)
+		}
+	})
+	return c
+}
+
+// Namespace makes a namespace of the shared control plane for this test.
+func Namespace(tb testing.TB) string {
+	tb.Helper()
+	return For(tb).Namespace(tb)
+}
+
+// Namespace makes a namespace whose name begins with the test's. It stays until
+// the control plane is stopped: deleting one takes a controller manager.
+func (c *ControlPlane) Namespace(tb testing.TB) string {
+	tb.Helper()
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(tb.Name())}}
+	if ns, err = client.CoreV1().Namespaces().Create(tb.Context(), ns, metav1.CreateOptions{}); err != nil {
+		tb.Fatalf("make a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+func skipIfShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs a control plane: not under -short")
+	}
+}
+
+// namespacePrefix turns a test's name into the start of a DNS label.
+func namespacePrefix(test string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		case 'A' <= r && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, test)
+	name = strings.Trim(name[:min(len(name), 50)], "-")
+	return strings.TrimPrefix(name+"-", "-")
+}

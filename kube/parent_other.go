@@ -1,0 +1,16 @@
+//go:build !linux
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+var selfExe, _ = os.Executable()
+
+// dieWithParent does nothing where the kernel offers no such signal: there a
+// control plane ends with its supervisor's standard input (--json) or a signal.
+func dieWithParent() error { return nil }
+
+func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A pki is the folder with the keys of one control plane. One authority signs
+// the servers' certificates and the clients'; who holds its key can make users.
+type pki struct {
+	dir    string
+	caCert *x509.Certificate
+	caKey  *ecdsa.PrivateKey
+	caPEM  []byte
+}
+
+func newPKI(dir string) (*pki, error) {
+	p := &pki{dir: dir}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := p.makeAll(); err != nil {
+		return nil, fmt.Errorf("make the control plane's keys: %w", err)
+	}
+	return p, nil
+}
+
+func (p *pki) makeAll() (err error) {
+	if p.caKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return err
+	}
+	ca := template("rota-kube")
+	ca.IsCA, ca.BasicConstraintsValid = true, true
+	ca.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, p.caKey.Public(), p.caKey)
+	if err != nil {
+		return err
+	}
+	if p.caCert, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	p.caPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := p.write("ca", p.caPEM, p.caKey); err != nil {
+		return err
+	}
+	serving := template("kube-apiserver")
+	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	serving.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	serving.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(serviceIP)}
+	cert, key, err := p.sign(serving)
+	if err != nil {
+		return err
+	}
+	if err := p.write("serving", cert, key); err != nil {
+		return err
+	}
+	// Signs the tokens of service accounts: a bare key, no certificate.
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return err
+	}
+	return p.write("service-account", nil, key)
+}
+
+// client returns a client certificate and key in PEM.
+func (p *pki) client(user string, groups ...string) (certPEM, keyPEM []byte, err error) {
+	t := template(user)
+	t.Subject.Organization = groups
+	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	certPEM, key, err := p.sign(t)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client certificate for %s: %w", user, err)
+	}
+	keyPEM, err = encodeKey(key)
+	return certPEM, keyPEM, err
+}
+
+func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
+func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
+
+func (p *pki) sign(t *x509.Certificate) ([]byte, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, p.caCert, key.Public(), p.caKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, nil
+}
+
+func (p *pki) write(name string, certPEM []byte, key *ecdsa.PrivateKey) error {
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.key(name), keyPEM, 0o600); err != nil {
+		return err
+	}
+	if certPEM == nil {
+		return nil
+	}
+	return os.WriteFile(p.crt(name), certPEM, 0o600)
+}
+
+func template(name string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour), // clocks in containers may differ
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+	}
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A process is one run of a server.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and was waited for
+	err  error         // how it ended; read after done
+}
+
+// spawn starts commands from one thread that never ends: on Linux a child is
+// killed when the *thread* that started it exits, and Go ends threads at will.
+var spawn = func() func(*exec.Cmd) error {
+	requests, results := make(chan *exec.Cmd), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		for cmd := range requests {
+			results <- cmd.Start()
+		}
+	}()
+	// The supervisor starts its servers one by one, from one goroutine.
+	return func(cmd *exec.Cmd) error { requests <- cmd; return <-results }
+}()
+
+// startProcess runs this binary with args and appends its output to the file
+// at logPath, and to echo where that is not nil.
+func startProcess(args []string, logPath string, echo io.Writer) (*process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var out io.Writer = log
+	if echo != nil {
+		out = io.MultiWriter(log, echo)
+	}
+	cmd := exec.Command(selfExe, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = childEnv(os.Environ())
+	cmd.SysProcAttr = childAttr()
+	if err := spawn(cmd); err != nil {
+		log.Close()
+		return nil, err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		log.Close()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// stop sends SIGTERM and, after grace, SIGKILL, and returns when it has ended.
+func (p *process) stop(grace time.Duration) {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		p.kill()
+	}
+}
+
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// childEnv drops etcd's own variables, which would override our flags.
+func childEnv(env []string) []string {
+	var out []string
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "ETCD_") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// tail returns the last n lines of the file at path.
+func tail(path string, n int) string {
+	const most = 64 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		f.Seek(-most, io.SeekEnd)
+	}
+	b, _ := io.ReadAll(f)
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return string(bytes.Join(lines, []byte("\n")))
+}

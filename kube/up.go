@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	featureGates      string
+	audit             bool
+	auditPolicy       string
+	apiServers        int
+	splitEtcd         []string
+	controllerManager bool
+	dir               string
+	kubeconfig        string
+	json              bool
+	verbose           bool
+}
+
+// info is what --json prints when everything is ready. The fields are read by
+// internal/controlplane of the main module.
+type info struct {
+	Kubeconfig   string         `json:"kubeconfig"`
+	APIServers   []string       `json:"apiservers"`
+	Etcd         []string       `json:"etcd"`
+	PIDs         map[string]int `json:"pids"`
+	Dir          string         `json:"dir"`
+	AuditLogs    []string       `json:"auditLogs"`
+	CAFile       string         `json:"caFile"`
+	CAKeyFile    string         `json:"caKeyFile"`
+	StartSeconds float64        `json:"startSeconds"`
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("rota-kube up", flag.ContinueOnError)
+	fs.StringVar(&o.featureGates, "feature-gates", "ShardedListAndWatch=true", "feature gates of the API servers, `name=bool,...`")
+	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
+	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")
+	fs.IntVar(&o.apiServers, "apiservers", 1, "how many API servers serve the same etcd, 1 or 2")
+	fs.Func("split-etcd", "put this built-in kind into an etcd of its own, `group/resource`; repeatable", func(s string) error {
+		r, err := splitResource(s)
+		o.splitEtcd = append(o.splitEtcd, r)
+		return err
+	})
+	fs.BoolVar(&o.controllerManager, "controller-manager", false, "run kube-controller-manager: garbage collection, namespaces, default service accounts and more")
+	fs.StringVar(&o.dir, "dir", "", "`folder` for data, keys and logs, removed at the end (default: a fresh temporary one)")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "write the administrator's kubeconfig to this `file` as well")
+	fs.BoolVar(&o.json, "json", false, "print one line of JSON when ready; take `stop|kill|start NAME` on standard input and end with it")
+	fs.BoolVar(&o.verbose, "v", false, "show the servers' logs")
+	fs.SetOutput(io.Discard)
+	if err := fs.Parse(args); err == flag.ErrHelp {
+		fs.SetOutput(os.Stdout)
+		fs.Usage()
+		return o, err
+	} else if err != nil {
+		return o, fmt.Errorf("%w (rota-kube up -h lists the flags)", err)
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("up takes no arguments: %q", fs.Args())
+	}
+	if o.apiServers != 1 && o.apiServers != 2 {
+		return o, fmt.Errorf("--apiservers=%d: it must be 1 or 2", o.apiServers)
+	}
+	if o.auditPolicy != "" {
+		o.audit = true
+	}
+	return o, nil
+}
+
+// up runs a control plane until it is told to end, and leaves nothing behind.
+func up(args []string) (err error) {
+	begin := time.Now()
+	opt, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	if err := checkVersion(); err != nil {
+		return err
+	}
+	if opt.kubeconfig != "" {
+		if err := mayOverwrite(opt.kubeconfig); err != nil {
+			return err
+		}
+	}
+	signals, stopSignals := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stopSignals()
+	// The end of input must not call stopSignals: a killed parent closes our
+	// input first and has SIGTERM sent a moment later, which would then kill us
+	// in the middle of cleaning up.
+	ctx, cancel := context.WithCancel(signals)
+	defer cancel()
+	// A reader of our output that went away must not kill us before the
+	// folder is removed; the write fails instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := dieWithParent(); err != nil {
+		return err
+	}
+	var commands <-chan string
+	if opt.json {
+		commands = readCommands(os.Stdin, cancel)
+	}
+
+	d, err := newDir(opt.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.remove()) }()
+	l, err := newLayout(opt, d)
+	if err != nil {
+		return err
+	}
+	var echo io.Writer
+	if opt.verbose {
+		echo = os.Stderr
+	}
+	s := newSupervisor(l, echo)
+	defer s.end()
+	if err := s.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("told to end before the control plane was ready")
+		}
+		return err
+	}
+	if opt.kubeconfig != "" {
+		remove, err := copyKubeconfig(l.kubeconfig, opt.kubeconfig)
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
+	if err := announce(s, time.Since(begin)); err != nil {
+		return err
+	}
+	return s.run(ctx, commands, func(v any) { json.NewEncoder(os.Stdout).Encode(v) })
+}
+
+func announce(s *supervisor, took time.Duration) error {
+	seconds := float64(took.Milliseconds()) / 1000
+	if s.opt.json {
+		return json.NewEncoder(os.Stdout).Encode(info{
+			Kubeconfig: s.kubeconfig, APIServers: s.apiURLs, Etcd: s.etcdURLs,
+			PIDs: s.pids(), Dir: s.dir.path, AuditLogs: s.auditLogs,
+			CAFile: s.pki.crt("ca"), CAKeyFile: s.pki.key("ca"), StartSeconds: seconds,
+		})
+	}
+	path := s.kubeconfig
+	if s.opt.kubeconfig != "" {
+		path, _ = filepath.Abs(s.opt.kubeconfig)
+	}
+	fmt.Printf("Kubernetes is ready at %s (%.1f s). In another terminal:\n\n", strings.Join(s.apiURLs, " and "), seconds)
+	fmt.Printf("  export KUBECONFIG=%s\n  kubectl get namespaces\n\n", shellQuote(path))
+	if len(s.auditLogs) > 0 {
+		fmt.Printf("Audit log: %s\n", strings.Join(s.auditLogs, " "))
+	}
+	fmt.Printf("Logs and data: %s\nCtrl-C stops it and removes everything.\n", s.dir.path)
+	return nil
+}
+
+func shellQuote(s string) string {
+	if !strings.ContainsAny(s, " \t\"'\\$`*?[]{}()<>|&;#~!") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
