@@ -47,7 +47,7 @@ func (m *Member) keepParting() {
 		m.stop(nil, false)
 	default:
 		m.burying[id] = true
-		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Timeout: m.cfg.WriteTimeout})
+		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.cfg.WriteTimeout})
 	}
 }
 

@@ -39,7 +39,8 @@ type Input struct {
 	// down, but at least the fair share rounded up), since most of them will move once more soon.
 	Tolerant bool
 	// Only, unless empty, is the one whose slots may move; all other slots stay as they are, even those that
-	// nobody owns. A leaver plans its own moves with it.
+	// nobody owns. A leaver plans its own moves with it. (One that stays may plan, too, but since all others count
+	// with what they have, plan after plan may take a slot more from it, by rounding.)
 	Only string
 }
 
@@ -65,7 +66,8 @@ type assignment struct {
 //   - every member that receives has its fair share, rounded up or down. The fair share is the member's weight times
 //     the one level at which all slots are handed out, where a member that does not receive has at most what it has
 //     now, and everybody at least what is moving to it (weighted max-min fairness);
-//   - while Tolerant, see there; those below take only what must move anyway, the lowest first.
+//   - while Tolerant, instead, nobody gives up more than Tolerant says, and those below their fair share take only
+//     what must move anyway, the lowest first.
 //
 // The result is a new slice and a function of the input, whatever the order of Members.
 func Assign(in Input) []string {

@@ -169,10 +169,19 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 		}
 	}
 	byRest := func(i, j int) int { return shares[j].rest() - shares[i].rest() } // all have the same denominator
-	slices.SortStableFunc(holders, byRest)
+	slices.SortStableFunc(holders, func(i, j int) int {
+		// Those that do not receive first: what they give up they never get back.
+		if r := a.members[i].Receives; r != a.members[j].Receives {
+			if r {
+				return 1
+			}
+			return -1
+		}
+		return byRest(i, j)
+	})
 	slices.SortStableFunc(others, byRest)
 	if total < len(holders) {
-		first, last := tied(shares, holders, total)
+		first, last := a.tied(shares, holders, total)
 		for _, i := range holders[last:] {
 			give.must[i]++
 		}
@@ -183,7 +192,7 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 		return give, take
 	}
 	total -= len(holders)
-	first, last := tied(shares, others, total)
+	first, last := a.tied(shares, others, total)
 	for _, i := range others[:first] {
 		take.must[i]++
 	}
@@ -194,16 +203,20 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	return give, take
 }
 
-// tied returns the bounds of those in order that have the same remainder as the n-th.
-func tied(shares []share, order []int, n int) (first, last int) {
-	if n == len(order) {
-		return n, n
-	}
+// tied returns the bounds of those in order that are on a par with the n-th.
+func (a *assignment) tied(shares []share, order []int, n int) (first, last int) {
 	first, last = n, n
-	for first > 0 && shares[order[first-1]].rest() == shares[order[n]].rest() {
+	if n == len(order) {
+		return first, last
+	}
+	par := func(i int) bool {
+		x, y := order[i], order[n]
+		return shares[x].rest() == shares[y].rest() && a.members[x].Receives == a.members[y].Receives
+	}
+	for first > 0 && par(first-1) {
 		first--
 	}
-	for last < len(order) && shares[order[last]].rest() == shares[order[n]].rest() {
+	for last < len(order) && par(last) {
 		last++
 	}
 	return first, last

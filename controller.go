@@ -1,0 +1,184 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Enqueue puts keys into a controller's work queue. When low is set they should come after keys that wait for a
+// reason of their own, such as a change. It is called from goroutines of the rota, never concurrently for one
+// controller, and must not block.
+type Enqueue func(keys []types.NamespacedName, low bool)
+
+// Controller is one work queue whose keys are sharded. Its methods follow a key's way: Add when it enters the
+// queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is done.
+// All of them may be called concurrently.
+type Controller struct {
+	rota    *Rota
+	name    string
+	kind    schema.GroupKind
+	enqueue Enqueue
+
+	mu sync.Mutex
+	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
+	// those that a worker took and that are not admitted yet.
+	waiting map[slot.Slot]map[types.NamespacedName]place
+	leave   map[types.NamespacedName]func()
+}
+
+// place says where a waiting key is: it may be in the queue again while a worker has it.
+type place struct{ queued, taken bool }
+
+// NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
+// It must be called before Run and before any informer of the kind runs.
+func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
+	if err := r.share.Shard(kind); err != nil {
+		return nil, fmt.Errorf("controller %s: %w", name, err)
+	}
+	c := &Controller{
+		rota: r, name: name, kind: kind, enqueue: enqueue,
+		waiting: map[slot.Slot]map[types.NamespacedName]place{},
+		leave:   map[types.NamespacedName]func(){},
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.controllers {
+		if other.name == name {
+			return nil, fmt.Errorf("controller %s: there is one of that name already", name)
+		}
+	}
+	r.controllers = append(slices.Clip(r.controllers), c)
+	return c, nil
+}
+
+// Add notes that a key enters the queue, now or after a delay. It returns false for a key that is not this
+// member's: leave it out of the queue; its owner hears of it by itself.
+func (c *Controller) Add(key types.NamespacedName) bool {
+	s := c.rota.SlotOf(key)
+	if !c.rota.gate.Owns(s) {
+		return false
+	}
+	c.place(s, key, func(p *place) { p.queued = true })
+	return true
+}
+
+// Take notes that a worker got the key from the queue.
+func (c *Controller) Take(key types.NamespacedName) {
+	c.place(c.rota.SlotOf(key), key, func(p *place) { p.queued, p.taken = false, true })
+}
+
+func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*place)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.waiting[s][key]
+	change(&p)
+	switch {
+	case p == place{}:
+		delete(c.waiting[s], key)
+		if len(c.waiting[s]) == 0 {
+			delete(c.waiting, s)
+		}
+		return
+	case c.waiting[s] == nil:
+		c.waiting[s] = map[types.NamespacedName]place{}
+	}
+	c.waiting[s][key] = p
+}
+
+// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and
+// ends when the slot is lost. If not, there is nothing to do for the key but Done.
+func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
+	s := c.rota.SlotOf(key)
+	inner, leave, verdict := c.rota.gate.Enter(ctx, s,
+		gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, !c.rota.share.Exists(c.kind, key))
+	c.rota.metrics.verdict(verdict)
+	// From here on it counts as in flight, or is somebody else's.
+	c.place(s, key, func(p *place) { p.taken = false })
+	if verdict != gate.Admitted {
+		c.rota.gate.Recheck(s)
+		return ctx, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave[key] = leave
+	return withSlot(inner, s), true
+}
+
+// Done notes that the queue was told that the key is done: whatever the reconcile wanted repeated is in the queue
+// again by now, so that a slot on its way is not given up before a deletion has been dealt with.
+func (c *Controller) Done(key types.NamespacedName) {
+	c.mu.Lock()
+	leave := c.leave[key]
+	delete(c.leave, key)
+	c.mu.Unlock()
+	if leave != nil {
+		leave()
+	}
+}
+
+// deletions says whether a key of the slot waits whose object is gone (rule R15).
+func (c *Controller) deletions(s slot.Slot) bool {
+	for _, key := range c.waitingIn(s) {
+		if !c.rota.share.Exists(c.kind, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// hurry enqueues the waiting keys of the slots whose objects are gone at once, whatever delay they wait for.
+func (c *Controller) hurry(set slot.Set) {
+	var gone []types.NamespacedName
+	for _, s := range set.Slots() {
+		for _, key := range c.waitingIn(s) {
+			if !c.rota.share.Exists(c.kind, key) {
+				gone = append(gone, key)
+			}
+		}
+	}
+	if len(gone) > 0 {
+		c.enqueue(gone, false)
+	}
+}
+
+func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := make([]types.NamespacedName, 0, len(c.waiting[s]))
+	for key := range c.waiting[s] {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// forget drops what waits in slots that were lost.
+func (c *Controller) forget(set slot.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.waiting {
+		if set.Has(s) {
+			delete(c.waiting, s)
+		}
+	}
+}
+
+// unpark enqueues the keys of this controller that waited for their slot to stay or go.
+func (c *Controller) unpark(parked []gate.Key) {
+	var keys []types.NamespacedName
+	for _, key := range parked {
+		if key.Queue == c.name {
+			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	if len(keys) > 0 {
+		c.enqueue(keys, false)
+	}
+}

@@ -1,0 +1,203 @@
+package ctrlrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/gate"
+)
+
+// Builder builds a sharded controller. It has the methods of controller-runtime's builder.Builder, and they mean
+// the same.
+type Builder struct {
+	mgr     *Manager
+	inner   *builder.Builder
+	forObj  client.Object
+	options controller.Options
+	name    string
+	err     error
+}
+
+// NewControllerManagedBy returns a builder of a sharded controller. The manager must come from NewManager; it is
+// taken as the interface so that a SetupWithManager(mgr ctrl.Manager) can stay as it is.
+func NewControllerManagedBy(m manager.Manager) *Builder {
+	mgr, ok := m.(*Manager)
+	if !ok {
+		return &Builder{
+			inner: builder.ControllerManagedBy(m),
+			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
+		}
+	}
+	return &Builder{mgr: mgr, inner: builder.ControllerManagedBy(&view{Manager: mgr})}
+}
+
+// For defines the kind that is reconciled and sharded: see builder.Builder.
+func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
+	b.forObj = object
+	b.inner.For(object, opts...)
+	return b
+}
+
+// Owns defines a kind whose objects enqueue their owner: see builder.Builder. Every member caches all of them.
+func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
+	b.inner.Owns(object, opts...)
+	return b
+}
+
+// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them.
+func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	b.inner.Watches(object, h, opts...)
+	return b
+}
+
+// WatchesMetadata is Watches with metadata only: see builder.Builder.
+func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	b.inner.WatchesMetadata(object, h, opts...)
+	return b
+}
+
+// WatchesRawSource adds a source: see builder.Builder. Requests for objects of other members are dropped.
+func (b *Builder) WatchesRawSource(src source.Source) *Builder {
+	b.inner.WatchesRawSource(src)
+	return b
+}
+
+// WithEventFilter adds a predicate for all events: see builder.Builder. When a slot comes, its objects are
+// enqueued whatever it says.
+func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
+	b.inner.WithEventFilter(p)
+	return b
+}
+
+// WithOptions sets the controller's options: see builder.Builder. NeedLeaderElection must not be true.
+func (b *Builder) WithOptions(options controller.Options) *Builder {
+	b.options = options
+	return b
+}
+
+// WithLogConstructor sets the logger of a request: see builder.Builder.
+func (b *Builder) WithLogConstructor(f func(*reconcile.Request) logr.Logger) *Builder {
+	b.options.LogConstructor = f
+	return b
+}
+
+// Named names the controller: see builder.Builder.
+func (b *Builder) Named(name string) *Builder {
+	b.name = name
+	b.inner.Named(name)
+	return b
+}
+
+// Complete builds the controller.
+func (b *Builder) Complete(r reconcile.Reconciler) error {
+	_, err := b.Build(r)
+	return err
+}
+
+// Build builds the controller and returns it.
+func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	if b.forObj == nil {
+		return nil, errors.New("sharded controller: call For: the kind to be sharded is missing")
+	}
+	gvk, err := apiutil.GVKForObject(b.forObj, b.mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	name := b.name
+	if name == "" {
+		name = strings.ToLower(gvk.Kind)
+	}
+	o := b.options
+	if ptr.Deref(o.NeedLeaderElection, false) {
+		return nil, fmt.Errorf("controller %s: NeedLeaderElection is true, but a sharded controller runs on every member; use ctrl.NewControllerManagedBy for one that needs the leader", name)
+	}
+	if o.Reconciler != nil && r != nil {
+		return nil, fmt.Errorf("controller %s: reconciler was set via WithOptions() and via Build() or Complete()", name)
+	}
+	if r == nil {
+		r = o.Reconciler
+	}
+	if r == nil {
+		return nil, fmt.Errorf("controller %s: must provide a non-nil Reconciler", name)
+	}
+	if err := b.mgr.kinds.shard(gvk.GroupKind(), name); err != nil {
+		return nil, err
+	}
+	w := &worker{reconciler: r}
+	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)
+	if err != nil {
+		return nil, err
+	}
+	o.NeedLeaderElection = ptr.To(false)
+	o.Reconciler = nil
+	defaulted := o
+	defaulted.DefaultFromConfig(b.mgr.GetControllerOptions())
+	o.NewQueue = wrapQueue(defaulted, func() *rota.Controller { return w.controller }, w.setQueue)
+	b.inner.WithOptions(o)
+	return b.inner.Build(w)
+}
+
+// worker stands between controller-runtime's controller and the user's reconciler.
+type worker struct {
+	reconciler reconcile.Reconciler
+	controller *rota.Controller
+
+	mu    sync.Mutex
+	queue plainQueue
+}
+
+func (w *worker) setQueue(q plainQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = q
+}
+
+// enqueue implements rota.Enqueue. Before the controller has started there is no queue: its own start enqueues
+// everything.
+func (w *worker) enqueue(keys []types.NamespacedName, low bool) {
+	w.mu.Lock()
+	q := w.queue
+	w.mu.Unlock()
+	if q == nil || len(keys) == 0 {
+		return
+	}
+	requests := make([]request, len(keys))
+	for i, key := range keys {
+		requests[i] = request{NamespacedName: key}
+	}
+	enqueue(q, requests, low)
+}
+
+// Reconcile lets the user's reconciler have the keys that the gate admits.
+func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	ctx, ok := w.controller.Admit(ctx, r.NamespacedName)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	result, err := w.reconciler.Reconcile(ctx, r)
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, gate.ErrLost) || errors.Is(cause, gate.ErrExpired)) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", cause.Error(), "error", err.Error())
+		return reconcile.Result{}, nil // its next owner repeats it
+	}
+	return result, err
+}

@@ -1,0 +1,150 @@
+package ctrlrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rota-dev/rota"
+)
+
+// Manager is a controller-runtime manager whose sharded controllers work on this member's share.
+type Manager struct {
+	manager.Manager
+	inner  manager.Manager
+	rota   *rota.Rota
+	kinds  *kinds
+	reader *reader
+	ready  chan struct{}
+}
+
+var _ manager.Manager = (*Manager)(nil)
+
+// NewManager makes a manager as controller-runtime's manager.New does, for the member r. There is no I/O beyond
+// what manager.New does itself.
+//
+// Options.Cache.NewInformer must not be set; everything else keeps its meaning. LeaderElection concerns the
+// unsharded controllers alone. One Rota serves one manager.
+func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
+	if cfg == nil {
+		return nil, errors.New("ctrlrt: must specify Config")
+	}
+	if r == nil {
+		return nil, errors.New("ctrlrt: must specify Rota: make one with rota.New")
+	}
+	if o.Cache.NewInformer != nil {
+		return nil, errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
+	}
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{})}
+	o.Cache.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, o.Scheme)
+		if err != nil {
+			// The cache has looked the kind up before it comes here.
+			return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)
+		}
+		return r.Share().NewInformer(gvk.GroupKind(), lw, obj, resync, indexers)
+	}
+	newClient := o.NewClient
+	if newClient == nil {
+		newClient = client.New
+	}
+	o.NewClient = func(config *rest.Config, co client.Options) (client.Client, error) {
+		live := co
+		live.Cache = nil
+		direct, err := client.New(config, live)
+		if err != nil {
+			return nil, err
+		}
+		m.reader = &reader{live: direct, rota: r, kinds: m.kinds, scheme: o.Scheme}
+		if co.Cache != nil {
+			m.reader.Reader = co.Cache.Reader
+			withReader := *co.Cache
+			withReader.Reader = m.reader
+			co.Cache = &withReader
+		}
+		return newClient(config, co)
+	}
+	inner, err := manager.New(r.WrapConfig(cfg), o)
+	if err != nil {
+		return nil, err
+	}
+	m.Manager, m.inner = inner, inner
+	if m.reader.Reader == nil {
+		m.reader.Reader = inner.GetCache()
+	}
+	if err := inner.Add(starter{m.ready}); err != nil {
+		return nil, err
+	}
+	var already prometheus.AlreadyRegisteredError
+	if err := metrics.Registry.Register(r.Collector()); err != nil && !errors.As(err, &already) {
+		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
+	}
+	return m, nil
+}
+
+// Rota returns the member that this manager works for.
+func (m *Manager) Rota() *rota.Rota { return m.rota }
+
+// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused.
+func (m *Manager) GetCache() cache.Cache {
+	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
+}
+
+// Start starts the manager, joins the rota once the caches have started, and works until ctx ends. Then it leaves
+// the rota first, while everything still works, and only then stops controllers and caches (rule R9). Give the Pod
+// a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's GracefulShutdownTimeout.
+func (m *Manager) Start(ctx context.Context) error {
+	innerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	rotaCtx, leave := context.WithCancel(ctx)
+	defer leave()
+	managed := make(chan error, 1)
+	go func() { managed <- m.inner.Start(innerCtx) }()
+	select {
+	case err := <-managed:
+		return err
+	case <-ctx.Done():
+		stop()
+		return <-managed
+	case <-m.ready:
+	}
+	member := make(chan error, 1)
+	go func() { member <- m.rota.Run(rotaCtx) }()
+	select {
+	case err := <-member:
+		stop()
+		return errors.Join(err, <-managed)
+	case err := <-managed:
+		leave()
+		return errors.Join(err, <-member)
+	}
+}
+
+// starter tells when the manager has started its caches: it is a runnable that needs no leader.
+type starter struct{ ready chan struct{} }
+
+// Start implements manager.Runnable.
+func (s starter) Start(ctx context.Context) error {
+	close(s.ready)
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (starter) NeedLeaderElection() bool { return false }

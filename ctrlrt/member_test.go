@@ -1,0 +1,210 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// journal records who reconciled what, over all members of a test.
+type journal struct {
+	mu sync.Mutex
+	// busy is who is reconciling a key now.
+	busy map[types.NamespacedName]string
+	// last is, per key, who reconciled it last, with which epoch and resourceVersion.
+	last  map[types.NamespacedName]visit
+	count int
+	err   error
+}
+
+type visit struct {
+	member  string
+	epoch   uint64
+	version string
+}
+
+func newJournal() *journal {
+	return &journal{busy: map[types.NamespacedName]string{}, last: map[types.NamespacedName]visit{}}
+}
+
+func (j *journal) enter(member string, key types.NamespacedName, epoch uint64, version string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if other, ok := j.busy[key]; ok && j.err == nil {
+		j.err = fmt.Errorf("%s is reconciled by %s and %s at once", key, other, member)
+	}
+	if before := j.last[key]; before.member != "" && before.member != member && epoch <= before.epoch && j.err == nil {
+		j.err = fmt.Errorf("%s: epoch %d of %s after epoch %d of %s", key, epoch, member, before.epoch, before.member)
+	}
+	j.busy[key] = member
+	j.last[key] = visit{member, epoch, version}
+	j.count++
+}
+
+func (j *journal) leave(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.busy, key)
+}
+
+func (j *journal) of(key types.NamespacedName) visit {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last[key]
+}
+
+func (j *journal) members() map[string]int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := map[string]int{}
+	for _, v := range j.last {
+		n[v.member]++
+	}
+	return n
+}
+
+// replica is one member of a test, with a controller of ConfigMaps.
+type replica struct {
+	*ctrlrt.Manager
+	stop context.CancelFunc
+	done chan error
+}
+
+type replicaOptions struct {
+	logger    logr.Logger
+	build     string
+	reconcile func(context.Context, client.Client, reconcile.Request) (reconcile.Result, error)
+	setup     func(*ctrlrt.Manager)
+}
+
+// startReplica starts a member named pod of the namespace's rota.
+func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOptions) *replica {
+	t.Helper()
+	cfg := controlplane.For(t).Config()
+	if o.logger.GetSink() == nil {
+		o.logger = testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
+	}
+	r, err := rota.New(cfg, rota.Options{
+		Name: "test", Namespace: namespace, Logger: o.logger,
+		Identity:      rota.Identity{Pod: pod, Build: o.build},
+		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
+		Logger:     o.logger,
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.setup != nil {
+		o.setup(mgr)
+	}
+	c := mgr.GetClient()
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			epoch, ok := gate.EpochFrom(ctx)
+			if !ok {
+				t.Errorf("%s: no epoch in the context", pod)
+			}
+			var cm corev1.ConfigMap
+			err := client.IgnoreNotFound(c.Get(ctx, req.NamespacedName, &cm))
+			j.enter(pod, req.NamespacedName, epoch, cm.ResourceVersion)
+			defer j.leave(req.NamespacedName)
+			if err == nil && o.reconcile != nil {
+				return o.reconcile(ctx, c, req)
+			}
+			return reconcile.Result{}, err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
+	go func() { out.done <- mgr.Start(ctx) }()
+	t.Cleanup(func() { out.leave(t) })
+	return out
+}
+
+// leave ends the replica gracefully and waits for it.
+func (r *replica) leave(t *testing.T) {
+	t.Helper()
+	r.stop()
+	select {
+	case err := <-r.done:
+		if err != nil {
+			t.Errorf("replica: %v", err)
+		}
+		r.done <- nil
+	case <-time.After(30 * time.Second):
+		t.Error("replica does not end")
+	}
+}
+
+// eventually waits until check returns "".
+func eventually(t *testing.T, limit time.Duration, check func() string) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		problem := check()
+		if problem == "" {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("after %v: %s", limit, problem)
+		case <-tick.C:
+		}
+	}
+}
+
+// settled says what is missing until n members own everything, evenly, and nothing moves.
+func settled(replicas ...*replica) func() string {
+	return func() string {
+		for _, r := range replicas {
+			s := r.Rota().Status()
+			fair := 256 / len(replicas)
+			switch {
+			case s.Members != len(replicas):
+				return fmt.Sprintf("%s sees %d members, want %d", s.ID, s.Members, len(replicas))
+			case s.Owned.Len() < fair || s.Owned.Len() > fair+1:
+				return fmt.Sprintf("%s owns %d slots, want about %d", s.ID, s.Owned.Len(), fair)
+			case s.Open != s.Owned:
+				return fmt.Sprintf("%s owns %v, but %v is open", s.ID, s.Owned, s.Open)
+			case !s.Unowned.Empty() || !s.Coming.Empty() || !s.Going.Empty():
+				return fmt.Sprintf("%s: unowned %v, coming %v, going %v", s.ID, s.Unowned, s.Coming, s.Going)
+			}
+		}
+		return ""
+	}
+}
+
+func configMap(namespace, name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value}}
+}

@@ -1,0 +1,330 @@
+package deliverytest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+func (s suite) emptyShareSyncs(t *testing.T) {
+	r := s.rig(t)
+	r.fill(1, 0, 1)
+	r.run(r.informer)
+	r.sync()
+	r.wantStore(only())
+	r.wantHeard()
+}
+
+func (s suite) holdsAndHearsItsShare(t *testing.T) {
+	r := s.rig(t)
+	before := r.fill(3, 1, 2)
+	r.fill(2, 3)
+	r.must(r.share.Warm(r.ctx, only(1))) // nothing runs yet
+	r.run(r.informer)
+	r.must(r.share.Warm(r.ctx, only(1, 2)))
+	r.wantStore(only(1, 2))
+	r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, false))
+	r.wantHeard()
+	if got := r.open(only(1, 2)); !cmp.Equal(got, before) {
+		t.Errorf("Open (-want +got):\n%s", cmp.Diff(before, got))
+	}
+	if again := r.open(only()); len(again) != 0 {
+		t.Errorf("Open of nothing: %v", again)
+	}
+	added, foreign := r.create(r.key(1)), r.create(r.key(3))
+	r.update(before[0])
+	r.update(foreign.Key)
+	r.delete(before[1])
+	r.eventually(func() error { return r.levelIs(before[1], "") })
+	r.wantHeard("add "+added.Key.String(), "update "+before[0].String(), "delete "+before[1].String())
+	r.wantStore(only(1, 2))
+	if !r.share.Exists(r.kind.GroupKind, before[0]) || r.share.Exists(r.kind.GroupKind, before[1]) || r.share.Exists(r.kind.GroupKind, foreign.Key) {
+		t.Error("Exists is wrong")
+	}
+}
+
+func (s suite) losingIsSilent(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1, 2)
+	r.run(r.informer)
+	r.own(only(1, 2))
+	r.share.Shut(only(1))
+	for _, key := range keys {
+		if r.share.Slot(key.Namespace, key.Name, "") == 1 {
+			r.update(key)
+		}
+	}
+	r.wantStore(only(1, 2))
+	r.share.Release(only(1))
+	r.wantStore(only(2))
+	r.sync()
+	r.heard.dropBeacons(r)
+	r.wantHeard()
+}
+
+// A relist whose slots were chosen after a loss tells every handler that the lost objects were deleted.
+func (s suite) lossRacesARelist(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.fill(1, 2)
+	r.run(r.informer)
+	r.own(only(1, 2))
+	r.faults.Expire()
+	r.share.Release(only(1))
+	r.wantStore(only(2))
+	r.faults.Expire()
+	r.must(r.share.Warm(r.ctx, only(1)))
+	if got := r.own(only(1)); !cmp.Equal(got, keys) {
+		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
+	}
+	r.sync()
+	r.heard.dropBeacons(r)
+	for _, e := range r.heard.history() {
+		if e.what == "delete" {
+			t.Errorf("heard a deletion that never was: %v", e)
+		}
+	}
+}
+
+func (s suite) lostAndRegained(t *testing.T) {
+	r := s.rig(t)
+	r.fill(5, 1, 2)
+	r.run(r.informer)
+	r.own(only(1, 2))
+	for range 20 {
+		r.share.Release(only(1))
+		r.must(r.share.Warm(r.ctx, only(1)))
+		r.share.Release(only(1, 2))
+		r.must(r.share.Warm(r.ctx, only(2)))
+	}
+	r.wantStore(only(2))
+	r.must(r.share.Warm(r.ctx, only(1)))
+	r.wantStore(only(1, 2))
+	if got, want := len(r.open(only(1, 2))), 10; got != want {
+		t.Errorf("Open returns %d keys, want %d", got, want)
+	}
+	r.wantHeard()
+}
+
+func (s suite) deletedSinceWarm(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.run(r.informer)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	r.delete(keys[0])
+	short := r.create(r.key(1)).Key
+	r.delete(short)
+	r.sync()
+	want := append(slices.Clone(keys), short)
+	for key := range r.truth(only(1)) {
+		if !slices.Contains(want, key) {
+			want = append(want, key) // a beacon
+		}
+	}
+	slices.SortFunc(want, compareNames)
+	if got := r.open(only(1)); !cmp.Equal(got, want) {
+		t.Errorf("Open (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	if got := r.open(only(1)); slices.Contains(got, keys[0]) {
+		t.Error("a deletion is returned twice")
+	}
+	r.wantHeard()
+	last := r.delete(keys[1])
+	r.eventually(func() error { return r.levelIs(last.Key, "") })
+	r.wantHeard("delete " + keys[1].String())
+}
+
+// Everything happens to the objects between the list of a growth and its end.
+func (s suite) listRacesChanges(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(4, 1)
+	kept := r.fill(1, 2)
+	r.run(r.informer)
+	r.own(only(2))
+	held, release := r.faults.HoldLists()
+	done := make(chan error, 1)
+	go func() { done <- r.share.Warm(r.ctx, only(1)) }()
+	<-held
+	r.delete(keys[0])
+	r.update(keys[1])
+	r.delete(keys[2])
+	reborn := r.create(keys[2]).Key
+	short := r.create(r.key(1)).Key
+	r.delete(short)
+	fresh := r.create(r.key(1)).Key
+	r.update(kept[0])
+	r.eventually(func() error { return r.levelIs(kept[0], store(r.informer)[kept[0]]) })
+	release()
+	r.must(<-done)
+	r.wantStore(only(1, 2))
+	r.sync()
+	got := r.open(only(1))
+	for _, key := range []types.NamespacedName{keys[0], keys[1], keys[3], reborn, short, fresh} {
+		if !slices.Contains(got, key) {
+			t.Errorf("Open does not return %v", key)
+		}
+	}
+}
+
+// The list of a growth is newer than the stream: events that it already knows must not come after it.
+func (s suite) laggingStreamAfterList(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.run(r.informer)
+	resume := r.faults.Pause()
+	r.update(keys[0])
+	r.delete(keys[1])
+	again := r.create(keys[1])
+	r.must(r.share.Warm(r.ctx, only(1)))
+	r.wantStore(only(1))
+	r.open(only(1))
+	resume()
+	r.sync()
+	r.wantStore(only(1))
+	r.heard.dropBeacons(r)
+	r.wantHeard()
+	if got := store(r.informer)[again.Key]; got != again.Version {
+		t.Errorf("version %s, want %s", got, again.Version)
+	}
+}
+
+func (s suite) handedWaits(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.run(r.informer)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	lists, _ := r.faults.Counts()
+	gone := r.delete(keys[0])
+	versions := table.Versions{r.kind.GroupKind.String(): r.update(keys[1]).Version, "Unheard.of": "1"}
+	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, versions, false))
+	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
+		t.Errorf("store (-want +got):\n%s", diff)
+	}
+	if after, _ := r.faults.Counts(); after != lists {
+		t.Logf("the stream was too slow: %d lists", after-lists)
+	}
+	if got := r.open(only(1)); !slices.Contains(got, gone.Key) {
+		t.Errorf("Open does not return what was deleted since warming: %v", got)
+	}
+}
+
+// The version is that of an event that this informer never gets.
+func (s suite) handedFallsBack(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.run(r.informer)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	resume := r.faults.Pause()
+	defer resume()
+	versions := table.Versions{r.kind.GroupKind.String(): r.delete(keys[0]).Version}
+	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, versions, false))
+	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
+		t.Errorf("store (-want +got):\n%s", diff)
+	}
+	if got := r.open(only(1)); !cmp.Equal(got, keys) {
+		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
+	}
+	r.wantHeard()
+}
+
+func (s suite) expelledListsAgain(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.run(r.informer)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	resume := r.faults.Pause()
+	r.delete(keys[0])
+	r.update(keys[1])
+	r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, false))
+	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
+		t.Errorf("store (-want +got):\n%s", diff)
+	}
+	lists, _ := r.faults.Counts()
+	r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, true))
+	if again, _ := r.faults.Counts(); again != lists {
+		t.Error("slots that were held all along were listed again")
+	}
+	if got := r.open(only(1)); !cmp.Equal(got, keys) {
+		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
+	}
+	resume()
+	r.sync()
+	r.wantStore(only(1))
+	r.heard.dropBeacons(r)
+	r.wantHeard()
+}
+
+func (s suite) versions(t *testing.T) {
+	r := s.rig(t)
+	kind := r.kind.GroupKind.String()
+	r.fill(1, 1, 2)
+	r.run(r.informer)
+	r.own(only(1, 2))
+	gone := r.delete(r.create(r.key(1)).Key)
+	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	if gone.Version != "" {
+		if got := r.share.Versions(only(1))[kind]; got != gone.Version {
+			t.Errorf("version of a deletion: %s, want %s", got, gone.Version)
+		}
+	}
+	other := r.update(r.create(r.key(2)).Key)
+	r.eventually(func() error { return r.levelIs(other.Key, other.Version) })
+	if got := r.share.Versions(only(2))[kind]; got != other.Version {
+		t.Errorf("version: %s, want %s", got, other.Version)
+	}
+	wrote := other.Version + "0"
+	r.share.Wrote(r.kind.GroupKind, 2, wrote)
+	if got := r.share.Versions(only(1, 2))[kind]; got != wrote {
+		t.Errorf("version written: %s, want %s", got, wrote)
+	}
+	if got := r.share.Versions(only(5)); got[kind] != "" {
+		t.Errorf("versions of an empty slot: %v", got)
+	}
+}
+
+func (s suite) reachedOnAQuietKind(t *testing.T) {
+	r := s.rig(t)
+	r.fill(1, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	// What makes the version rise is no event of the informer's.
+	foreign, err := r.kind.Client.Create(r.ctx, r.key(1), nil)
+	r.must(err)
+	_, version, err := r.kind.Client.List(r.ctx)
+	r.must(err)
+	begun := time.Now()
+	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): version}))
+	t.Logf("reached %s in %v", version, time.Since(begun).Round(time.Millisecond))
+	if r.share.Exists(r.kind.GroupKind, foreign.Key) {
+		t.Error("the user's selector is ignored")
+	}
+}
+
+func (s suite) keyNamespace(t *testing.T) {
+	r := s.rig(t)
+	if r.kind.Namespaces[0] == "" {
+		t.Skip("a cluster-scoped kind")
+	}
+	r.share = s.share(optionsByNamespace())
+	r.must(r.share.Shard(r.kind.GroupKind))
+	r.informer, r.faults = r.newInformer("", 0)
+	r.heard = r.listen(r.informer)
+	keys := r.fill(2, r.share.Slot(r.kind.Namespaces[0], "", ""), r.share.Slot(r.kind.Namespaces[1], "", ""))
+	set := only(r.share.Slot(r.kind.Namespaces[0], "", ""))
+	r.run(r.informer)
+	r.own(set)
+	for _, key := range keys {
+		_, has := store(r.informer)[key]
+		if want := set.Has(r.share.Slot(key.Namespace, "", "")); has != want {
+			t.Errorf("%v: held %v, want %v", key, has, want)
+		}
+	}
+}
+
+var _ = slot.KeyName

@@ -1,0 +1,365 @@
+package deliverytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+func optionsByNamespace() delivery.Options { return delivery.Options{Key: slot.KeyNamespace} }
+
+// levelIs says whether the last reconcile of a key saw a version.
+func (r *rig) levelIs(key types.NamespacedName, version string) error {
+	got, reconciled := r.heard.levels()[key]
+	if !reconciled || got != version {
+		return fmt.Errorf("%v: the last reconcile saw %q (%v), want %q", key, got, reconciled, version)
+	}
+	return nil
+}
+
+// dropBeacons forgets the additions of objects that sync made.
+func (h *recorder) dropBeacons(*rig) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" })
+	h.taken = min(h.taken, len(h.events))
+}
+
+func (s suite) goneListsOnce(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.fill(3, 2)
+	r.run(r.informer)
+	r.own(only(1))
+	lists, _ := r.faults.Counts()
+	if r.kind.Compact != nil {
+		resume := r.faults.Pause()
+		r.delete(keys[0])
+		r.faults.Cut()
+		r.kind.Compact()
+		resume()
+	} else {
+		r.delete(keys[0])
+		r.faults.Expire()
+	}
+	r.eventually(func() error { return r.levelIs(keys[0], "") })
+	r.wantHeard("delete " + keys[0].String())
+	r.sync()
+	r.wantStore(only(1))
+	if again, _ := r.faults.Counts(); r.kind.Compact != nil && again != lists+1 {
+		t.Errorf("%d lists after 410 Gone, want 1", again-lists)
+	}
+}
+
+func (s suite) goneWhileGrowing(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.fill(3, 2)
+	r.run(r.informer)
+	r.own(only(2))
+	for range 3 {
+		held, release := r.faults.HoldLists()
+		done := make(chan error, 1)
+		go func() { done <- r.share.Warm(r.ctx, only(1)) }()
+		<-held
+		r.faults.Expire()
+		r.update(keys[0])
+		release()
+		r.must(<-done)
+		r.wantStore(only(1, 2))
+		r.share.Release(only(1))
+		r.wantStore(only(2))
+	}
+	r.own(only(1))
+	r.wantStore(only(1, 2))
+	for _, e := range r.heard.history() {
+		if e.what == "delete" {
+			t.Errorf("heard a deletion that never was: %v", e)
+		}
+	}
+}
+
+func (s suite) watchDrops(t *testing.T) {
+	r := s.rig(t)
+	r.run(r.informer)
+	r.own(only(0, 1, 2, 3))
+	ctx, cancel := context.WithCancel(r.ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.faults.Cut()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	lists, _ := r.faults.Counts()
+	for range 40 {
+		keys := r.fill(1, 0, 2, 5)
+		r.update(keys[0])
+		r.delete(keys[1])
+	}
+	cancel()
+	<-stopped
+	r.sync()
+	r.wantStore(only(0, 1, 2, 3))
+	if again, _ := r.faults.Counts(); again != lists {
+		t.Errorf("%d lists because of lost connections", again-lists)
+	}
+	r.wantLevel(only(0, 1, 2, 3))
+}
+
+// wantLevel checks that the last reconcile of every object saw its last state.
+func (r *rig) wantLevel(set slot.Set) {
+	r.t.Helper()
+	r.eventually(func() error {
+		for key, version := range r.truth(set) {
+			if err := r.levelIs(key, version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s suite) listErrors(t *testing.T) {
+	r := s.rig(t)
+	r.fill(2, 1)
+	r.run(r.informer)
+	r.faults.FailLists(apierrors.NewTooManyRequests("slow down", 0), apierrors.NewInternalError(fmt.Errorf("oops")),
+		apierrors.NewResourceExpired("the page is gone"))
+	r.must(r.share.Warm(r.ctx, only(1)))
+	r.wantStore(only(1))
+	_, release := r.faults.HoldLists()
+	defer release()
+	ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := r.share.Warm(ctx, only(2)); err == nil {
+		t.Error("Warm outlives its context")
+	}
+}
+
+func (s suite) releaseEndsWarm(t *testing.T) {
+	r := s.rig(t)
+	r.fill(2, 1, 2)
+	r.run(r.informer)
+	held, release := r.faults.HoldLists()
+	done := make(chan error, 1)
+	go func() { done <- r.share.Warm(r.ctx, only(1, 2)) }()
+	<-held
+	r.share.Release(only(1))
+	if err := <-done; !isReleased(err) {
+		t.Errorf("Warm: %v", err)
+	}
+	release()
+	r.wantStore(only(2))
+}
+
+func (s suite) lateInformer(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.fill(2, 2)
+	r.run(r.informer)
+	r.own(only(1))
+	late, _ := r.newInformer("", 0)
+	heard := r.listen(late)
+	r.run(late)
+	if got := slices.SortedFunc(mapKeys(store(late)), compareNames); !cmp.Equal(got, keys) {
+		t.Errorf("late informer (-want +got):\n%s", cmp.Diff(keys, got))
+	}
+	r.eventually(func() error {
+		if n := len(heard.history()); n != 2 {
+			return fmt.Errorf("heard %d events, want 2", n)
+		}
+		return nil
+	})
+	r.share.Release(only(1))
+	r.own(only(2))
+	fresh := r.create(r.key(2)).Key
+	r.eventually(func() error {
+		if _, ok := heard.levels()[fresh]; !ok {
+			return fmt.Errorf("the late informer's handler did not hear of %v", fresh)
+		}
+		return nil
+	})
+}
+
+func (s suite) lateHandler(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.fill(2, 2)
+	r.run(r.informer)
+	r.own(only(1))
+	r.must(r.share.Warm(r.ctx, only(2)))
+	heard := r.listen(r.informer)
+	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+	r.must(err)
+	r.eventually(func() error {
+		if !registration.HasSynced() {
+			return fmt.Errorf("a late handler does not sync")
+		}
+		return nil
+	})
+	r.must(r.informer.RemoveEventHandler(registration))
+	r.sync()
+	r.open(only(2))
+	fresh := r.create(r.key(2)).Key
+	r.eventually(func() error {
+		if _, ok := heard.levels()[fresh]; !ok {
+			return fmt.Errorf("the late handler did not hear of %v", fresh)
+		}
+		return nil
+	})
+	for _, key := range keys {
+		if _, ok := heard.levels()[key]; !ok {
+			t.Errorf("the late handler did not hear of %v", key)
+		}
+	}
+	for _, e := range heard.history() {
+		if n := r.share.Slot(e.key.Namespace, e.key.Name, ""); n == 2 && e.key != fresh {
+			t.Errorf("the late handler heard of %v before its slot was open", e.key)
+		}
+	}
+}
+
+func (s suite) severalInformers(t *testing.T) {
+	r := s.rig(t)
+	if len(r.kind.Namespaces) < 2 {
+		t.Skip("a cluster-scoped kind")
+	}
+	a, _ := r.newInformer(r.kind.Namespaces[0], 0)
+	b, _ := r.newInformer(r.kind.Namespaces[1], 0)
+	keys := r.fill(4, 1)
+	r.run(a, b)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	gone := r.delete(keys[0])
+	version := r.update(keys[1]).Version
+	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, table.Versions{r.kind.GroupKind.String(): version}, false))
+	if got := r.share.Open(only(1))[r.kind.GroupKind]; len(got) != len(keys) {
+		t.Errorf("Open returns %v, want %v", got, keys)
+	}
+	for _, key := range keys[1:] {
+		if !r.share.Exists(r.kind.GroupKind, key) {
+			t.Errorf("%v does not exist", key)
+		}
+	}
+	if r.share.Exists(r.kind.GroupKind, gone.Key) {
+		t.Error("exists although deleted")
+	}
+}
+
+func (s suite) resync(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(1, 1, 2)
+	inf, _ := r.newInformer("", time.Second)
+	heard := r.listen(inf)
+	r.run(inf)
+	r.must(r.share.Warm(r.ctx, only(1, 2)))
+	r.share.Open(only(1))
+	r.eventually(func() error {
+		for _, e := range heard.history() {
+			if e.resync && r.share.Slot(e.key.Namespace, e.key.Name, "") == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("no resync of %v", keys)
+	})
+	for _, e := range heard.history() {
+		if r.share.Slot(e.key.Namespace, e.key.Name, "") != 1 {
+			t.Errorf("heard %v of a slot that is not open", e)
+		}
+	}
+}
+
+func (s suite) transform(t *testing.T) {
+	r := s.rig(t)
+	inf, _ := r.newInformer("", 0)
+	r.must(inf.SetTransform(nil))
+	r.must(inf.SetTransform(func(obj any) (any, error) {
+		about, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(r.kind.Namespaces, about.GetNamespace()) || about.GetLabels()[label] == "" && len(about.GetLabels()) == 0 && about.GetName() == "" {
+			return nil, fmt.Errorf("transform of a strange object %v", obj)
+		}
+		about.SetLabels(map[string]string{"transformed": "yes"})
+		return obj, nil
+	}))
+	r.fill(1, 1)
+	r.run(inf)
+	r.must(r.share.Warm(r.ctx, only(1)))
+	r.fill(1, 1)
+	r.eventually(func() error {
+		if n := len(inf.GetStore().List()); n != 2 {
+			return fmt.Errorf("%d objects, want 2", n)
+		}
+		return nil
+	})
+	for _, obj := range inf.GetStore().List() {
+		if about, _ := meta.Accessor(obj); about.GetLabels()["transformed"] != "yes" {
+			t.Errorf("not transformed: %v", obj)
+		}
+	}
+	r.share.Release(only(1))
+	r.eventually(func() error {
+		if n := len(inf.GetStore().List()); n != 0 {
+			return fmt.Errorf("%d objects, want 0", n)
+		}
+		return nil
+	})
+}
+
+func (s suite) undeclared(t *testing.T) {
+	r := s.rig(t)
+	other := schema.GroupKind{Group: "example.com", Kind: "Undeclared"}
+	faults := NewFaulty(r.kind.ListWatch("", r.selector()), r.watchList)
+	inf := r.share.NewInformer(other, faults, r.kind.Example.DeepCopyObject(), 0, cache.Indexers{})
+	heard := r.listen(inf)
+	keys := r.fill(2, 1, 2)
+	r.run(inf)
+	r.eventually(func() error {
+		if n := len(heard.history()); n != len(keys) {
+			return fmt.Errorf("heard %d events, want %d", n, len(keys))
+		}
+		return nil
+	})
+	r.delete(keys[0])
+	r.eventually(func() error {
+		if v, ok := heard.levels()[keys[0]]; !ok || v != "" {
+			return fmt.Errorf("the deletion was not heard")
+		}
+		return nil
+	})
+	if err := r.share.Shard(other); err == nil {
+		t.Error("a kind was sharded although an informer of it runs")
+	}
+}
+
+func mapKeys[V any](m map[types.NamespacedName]V) func(func(types.NamespacedName) bool) {
+	return func(yield func(types.NamespacedName) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}

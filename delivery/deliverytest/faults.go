@@ -1,0 +1,222 @@
+package deliverytest
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+)
+
+// Faulty is a ListerWatcher that misbehaves on demand. Its methods may be called concurrently.
+type Faulty struct {
+	inner     cache.ListerWatcherWithContext
+	watchList bool
+
+	mu       sync.Mutex
+	watches  map[*faultyWatch]struct{}
+	listErrs []error
+	expired  bool
+	held     chan struct{} // lists return when it is closed; nil: at once
+	inList   chan struct{} // gets a value when a list is held
+	paused   chan struct{} // watches deliver when it is closed; nil: at once
+	Lists    int           // how many lists or WatchLists began
+	Watches  int           // how many watches began
+}
+
+// NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
+func NewFaulty(inner cache.ListerWatcher, watchList bool) *Faulty {
+	return &Faulty{
+		inner: cache.ToListerWatcherWithContext(inner), watchList: watchList && !watchlist.DoesClientNotSupportWatchListSemantics(inner),
+		watches: map[*faultyWatch]struct{}{}, inList: make(chan struct{}, 100),
+	}
+}
+
+// IsWatchListSemanticsUnSupported is how client-go asks.
+func (f *Faulty) IsWatchListSemanticsUnSupported() bool { return !f.watchList }
+
+// FailLists makes the next lists fail.
+func (f *Faulty) FailLists(errs ...error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listErrs = append(f.listErrs, errs...)
+}
+
+// HoldLists makes lists ask the server at once but return only after release. inList gets a value when one waits.
+func (f *Faulty) HoldLists() (inList <-chan struct{}, release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := make(chan struct{})
+	f.held = held
+	return f.inList, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.held = nil
+		close(held)
+	}
+}
+
+// Pause holds the watches' events back until resume is called.
+func (f *Faulty) Pause() (resume func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	paused := make(chan struct{})
+	f.paused = paused
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.paused = nil
+		close(paused)
+	}
+}
+
+// Cut ends the watches, as a lost connection does.
+func (f *Faulty) Cut() { f.end(nil) }
+
+// Expire ends the watches with 410 Gone.
+func (f *Faulty) Expire() {
+	status := apierrors.NewResourceExpired("injected").Status()
+	f.end(&watch.Event{Type: watch.Error, Object: &status})
+}
+
+// Counts returns how many lists and watches have begun.
+func (f *Faulty) Counts() (lists, watches int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Lists, f.Watches
+}
+
+func (f *Faulty) end(last *watch.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.watches {
+		w.end(last)
+	}
+}
+
+// List implements cache.Lister.
+func (f *Faulty) List(o metav1.ListOptions) (runtime.Object, error) {
+	return f.ListWithContext(context.Background(), o)
+}
+
+// ListWithContext implements cache.ListerWithContext.
+func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	f.mu.Lock()
+	if o.Continue == "" && o.Limit != 1 {
+		f.Lists++
+	}
+	var err error
+	if len(f.listErrs) > 0 {
+		err, f.listErrs = f.listErrs[0], f.listErrs[1:]
+	}
+	held := f.held
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	list, err := f.inner.ListWithContext(ctx, o)
+	if held != nil {
+		f.inList <- struct{}{}
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return list, err
+}
+
+// Watch implements cache.Watcher.
+func (f *Faulty) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return f.WatchWithContext(context.Background(), o)
+}
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	f.mu.Lock()
+	f.Watches++
+	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		f.Lists++
+	}
+	f.mu.Unlock()
+	inner, err := f.inner.WatchWithContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1), stopped: make(chan struct{})}
+	f.mu.Lock()
+	f.watches[w] = struct{}{}
+	f.mu.Unlock()
+	go w.run()
+	return w, nil
+}
+
+type faultyWatch struct {
+	f       *Faulty
+	inner   watch.Interface
+	out     chan watch.Event
+	ended   chan *watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (w *faultyWatch) Stop()                          { w.once.Do(func() { close(w.stopped) }) }
+func (w *faultyWatch) ResultChan() <-chan watch.Event { return w.out }
+
+func (w *faultyWatch) end(last *watch.Event) {
+	select {
+	case w.ended <- last:
+	default:
+	}
+}
+
+func (w *faultyWatch) run() {
+	defer close(w.out)
+	defer func() {
+		w.inner.Stop()
+		w.f.mu.Lock()
+		delete(w.f.watches, w)
+		w.f.mu.Unlock()
+	}()
+	for {
+		select {
+		case <-w.stopped:
+			return
+		case last := <-w.ended:
+			if last != nil {
+				w.send(*last)
+			}
+			return
+		case e, ok := <-w.inner.ResultChan():
+			if !ok {
+				return
+			}
+			w.f.mu.Lock()
+			paused := w.f.paused
+			w.f.mu.Unlock()
+			if paused != nil {
+				select {
+				case <-paused:
+				case <-w.stopped:
+					return
+				}
+			}
+			if !w.send(e) {
+				return
+			}
+		}
+	}
+}
+
+func (w *faultyWatch) send(e watch.Event) bool {
+	select {
+	case w.out <- e:
+		return true
+	case <-w.stopped:
+		return false
+	}
+}

@@ -1,0 +1,335 @@
+package deliverytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// patience is how long the suite waits for what must come.
+const patience = 30 * time.Second
+
+const slots = slot.Count(8)
+
+// label is on every object that the suite makes, so that informers of cluster-scoped kinds see no others.
+const label = "rota-suite"
+
+// rig is a share with one informer of a kind, and one handler.
+type rig struct {
+	t         *testing.T
+	ctx       context.Context
+	kind      Kind
+	share     *delivery.Share
+	informer  cache.SharedIndexInformer
+	faults    *Faulty
+	heard     *recorder
+	label     string
+	watchList bool
+	serial    int
+}
+
+func (s suite) rig(t *testing.T) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	t.Cleanup(cancel)
+	s.runs.Add(1)
+	r := &rig{
+		t: t, ctx: ctx, kind: s.kind(t), label: fmt.Sprintf("%d-%d", time.Now().UnixNano(), s.runs.Load()),
+		share: s.share(delivery.Options{Slots: slots, Patience: 100 * time.Millisecond}), watchList: s.watchList,
+	}
+	if err := r.share.Shard(r.kind.GroupKind); err != nil {
+		t.Fatal(err)
+	}
+	r.informer, r.faults = r.newInformer("", 0)
+	r.heard = r.listen(r.informer)
+	return r
+}
+
+func (r *rig) selector() string { return label + "=" + r.label }
+
+func (r *rig) newInformer(namespace string, resync time.Duration) (cache.SharedIndexInformer, *Faulty) {
+	faults := NewFaulty(r.kind.ListWatch(namespace, r.selector()), r.watchList)
+	inf := r.share.NewInformer(r.kind.GroupKind, faults, r.kind.Example.DeepCopyObject(), resync,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return inf, faults
+}
+
+// run runs informers until the test ends.
+func (r *rig) run(informers ...cache.SharedIndexInformer) {
+	r.t.Helper()
+	for _, inf := range informers {
+		ctx, cancel := context.WithCancel(r.ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { inf.RunWithContext(ctx) })
+		r.t.Cleanup(func() { cancel(); wg.Wait() })
+		if !cache.WaitFor(ctx, "", inf.HasSyncedChecker()) {
+			r.t.Fatal("informer does not sync")
+		}
+	}
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func only(ns ...slot.Slot) slot.Set {
+	var set slot.Set
+	for _, n := range ns {
+		set.Add(n)
+	}
+	return set
+}
+
+// own warms, loads and opens slots.
+func (r *rig) own(set slot.Set) []types.NamespacedName {
+	r.t.Helper()
+	r.must(r.share.Warm(r.ctx, set))
+	r.must(r.share.Load(r.ctx, set, table.CauseAssigned, nil, false))
+	return r.open(set)
+}
+
+func (r *rig) open(set slot.Set) []types.NamespacedName {
+	names := r.share.Open(set)[r.kind.GroupKind]
+	slices.SortFunc(names, compareNames)
+	r.heard.reconcile(names...)
+	return names
+}
+
+func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+
+// key makes a new name in a slot.
+func (r *rig) key(n slot.Slot) types.NamespacedName {
+	for {
+		r.serial++
+		key := types.NamespacedName{
+			Namespace: r.kind.Namespaces[r.serial%len(r.kind.Namespaces)], Name: "o" + strconv.Itoa(r.serial) + "-" + r.label,
+		}
+		if r.share.Slot(key.Namespace, key.Name, "") == n {
+			return key
+		}
+	}
+}
+
+func (r *rig) create(key types.NamespacedName) Object {
+	r.t.Helper()
+	obj, err := r.kind.Client.Create(r.ctx, key, map[string]string{label: r.label})
+	r.must(err)
+	return obj
+}
+
+// fill creates n objects in each of the slots.
+func (r *rig) fill(n int, in ...slot.Slot) []types.NamespacedName {
+	r.t.Helper()
+	var keys []types.NamespacedName
+	for _, s := range in {
+		for range n {
+			keys = append(keys, r.create(r.key(s)).Key)
+		}
+	}
+	slices.SortFunc(keys, compareNames)
+	return keys
+}
+
+func (r *rig) update(key types.NamespacedName) Object {
+	r.t.Helper()
+	obj, err := r.kind.Client.Update(r.ctx, key)
+	r.must(err)
+	return obj
+}
+
+func (r *rig) delete(key types.NamespacedName) Object {
+	r.t.Helper()
+	obj, err := r.kind.Client.Delete(r.ctx, key)
+	r.must(err)
+	return obj
+}
+
+// sync returns when the handlers have been told of everything up to now. It makes an object for that, so that
+// there is an event.
+func (r *rig) sync() {
+	r.t.Helper()
+	beacon := r.create(r.key(slot.Slot(r.serial) % slot.Slot(slots)))
+	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): beacon.Version}))
+}
+
+// truth returns what the server has of the slots, in the form that store returns.
+func (r *rig) truth(set slot.Set) map[types.NamespacedName]string {
+	r.t.Helper()
+	objects, _, err := r.kind.Client.List(r.ctx)
+	r.must(err)
+	out := map[types.NamespacedName]string{}
+	for _, obj := range objects {
+		if strings.HasSuffix(obj.Key.Name, r.label) && set.Has(r.share.Slot(obj.Key.Namespace, obj.Key.Name, "")) {
+			out[obj.Key] = obj.Version
+		}
+	}
+	return out
+}
+
+func store(inf cache.SharedIndexInformer) map[types.NamespacedName]string {
+	out := map[types.NamespacedName]string{}
+	for _, obj := range inf.GetStore().List() {
+		about, err := meta.Accessor(obj)
+		if err != nil {
+			panic(err)
+		}
+		out[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] = about.GetResourceVersion()
+	}
+	return out
+}
+
+// wantStore waits until the store holds exactly the objects of the slots.
+func (r *rig) wantStore(set slot.Set) {
+	r.t.Helper()
+	r.eventually(func() error {
+		if diff := cmp.Diff(r.truth(set), store(r.informer)); diff != "" {
+			return fmt.Errorf("store (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// eventually tries a check until it succeeds.
+func (r *rig) eventually(check func() error) {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatal(err)
+		}
+		pace()
+	}
+}
+
+// pace keeps polling from spinning.
+func pace() { <-time.After(2 * time.Millisecond) }
+
+// wantHeard compares the events heard since the last call, regardless of their order.
+func (r *rig) wantHeard(want ...string) {
+	r.t.Helper()
+	got := r.heard.take()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !cmp.Equal(got, want, cmp.Transformer("", func(s []string) []string { return append([]string{}, s...) })) {
+		r.t.Errorf("heard (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
+// recorder is an event handler that notes what it hears, and reconciles as a level-triggered reconciler does: it looks
+// at the store whenever a key comes up.
+type recorder struct {
+	r        *rig
+	informer cache.SharedIndexInformer
+
+	mu     sync.Mutex
+	events []event
+	taken  int
+	level  map[types.NamespacedName]string // what the last reconcile saw; "": no object
+}
+
+type event struct {
+	what    string // add, update, delete
+	key     types.NamespacedName
+	uid     types.UID
+	version string
+	resync  bool
+}
+
+func (r *rig) listen(inf cache.SharedIndexInformer) *recorder {
+	r.t.Helper()
+	rec := &recorder{r: r, informer: inf, level: map[types.NamespacedName]string{}}
+	_, err := inf.AddEventHandler(rec)
+	r.must(err)
+	return rec
+}
+
+func (h *recorder) OnAdd(obj any, _ bool) { h.on("add", obj, false) }
+func (h *recorder) OnUpdate(old, obj any) { h.on("update", obj, versionOf(old) == versionOf(obj)) }
+func (h *recorder) OnDelete(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	h.on("delete", obj, false)
+}
+
+func versionOf(obj any) string {
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	return about.GetResourceVersion()
+}
+
+func (h *recorder) on(what string, obj any, resync bool) {
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	key := types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}
+	h.mu.Lock()
+	h.events = append(h.events, event{what, key, about.GetUID(), about.GetResourceVersion(), resync})
+	h.mu.Unlock()
+	h.reconcile(key)
+}
+
+func (h *recorder) reconcile(keys ...types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, key := range keys {
+		version := ""
+		obj, exists, err := h.informer.GetIndexer().GetByKey(cache.NewObjectName(key.Namespace, key.Name).String())
+		if err == nil && exists {
+			version = versionOf(obj)
+		}
+		h.level[key] = version
+	}
+}
+
+// take returns the events since the last call as "add NAME", without those about beacons of sync in slots that are open.
+func (h *recorder) take() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := []string{}
+	for _, e := range h.events[h.taken:] {
+		out = append(out, e.what+" "+e.key.String())
+	}
+	h.taken = len(h.events)
+	return out
+}
+
+func (h *recorder) history() []event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
+func (h *recorder) levels() map[types.NamespacedName]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.level)
+}
+
+func isReleased(err error) bool { return errors.Is(err, delivery.ErrReleased) }

@@ -1,0 +1,80 @@
+package deliverytest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rota-dev/rota/delivery"
+)
+
+// Options say what to run the suite on.
+type Options struct {
+	// Kind makes a kind with namespaces of its own for a test.
+	Kind func(t *testing.T) Kind
+	// Share makes a share of the delivery kind under test; nil: delivery.New as it is.
+	Share func(delivery.Options) *delivery.Share
+	// WatchList lists which settings of client-go's WatchList to test; nil: off and on.
+	WatchList []bool
+	// Steps is how long the random test is; 0: 300.
+	Steps int
+}
+
+type suite struct {
+	kind      func(t *testing.T) Kind
+	share     func(delivery.Options) *delivery.Share
+	watchList bool
+	steps     int
+	runs      *atomic.Int64
+}
+
+// Run runs the suite.
+func Run(t *testing.T, o Options) {
+	if o.Share == nil {
+		o.Share = delivery.New
+	}
+	if o.WatchList == nil {
+		o.WatchList = []bool{false, true}
+	}
+	if o.Steps == 0 {
+		o.Steps = 300
+	}
+	for _, watchList := range o.WatchList {
+		s := suite{o.Kind, o.Share, watchList, o.Steps, &atomic.Int64{}}
+		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
+			for _, c := range []struct {
+				name string
+				test func(suite, *testing.T)
+			}{
+				{"EmptyShareSyncs", suite.emptyShareSyncs},
+				{"HoldsAndHearsItsShare", suite.holdsAndHearsItsShare},
+				{"R10LosingIsSilent", suite.losingIsSilent},
+				{"R10LossRacesARelist", suite.lossRacesARelist},
+				{"LostAndRegained", suite.lostAndRegained},
+				{"R8DeletedSinceWarm", suite.deletedSinceWarm},
+				{"R8ListRacesChanges", suite.listRacesChanges},
+				{"R8LaggingStreamAfterList", suite.laggingStreamAfterList},
+				{"R8HandedWaitsForTheStream", suite.handedWaits},
+				{"R8HandedFallsBackToAList", suite.handedFallsBack},
+				{"R8ExpelledListsAgain", suite.expelledListsAgain},
+				{"R8Versions", suite.versions},
+				{"R8ReachedOnAQuietKind", suite.reachedOnAQuietKind},
+				{"GoneListsTheShareOnce", suite.goneListsOnce},
+				{"GoneWhileGrowing", suite.goneWhileGrowing},
+				{"WatchDrops", suite.watchDrops},
+				{"ListErrorsAreRetried", suite.listErrors},
+				{"ReleaseEndsWarm", suite.releaseEndsWarm},
+				{"LateInformer", suite.lateInformer},
+				{"LateHandler", suite.lateHandler},
+				{"SeveralInformersOfAKind", suite.severalInformers},
+				{"Resync", suite.resync},
+				{"Transform", suite.transform},
+				{"KeyNamespace", suite.keyNamespace},
+				{"UndeclaredKindIsStock", suite.undeclared},
+				{"Random", suite.random},
+			} {
+				t.Run(c.name, func(t *testing.T) { c.test(s, t) })
+			}
+		})
+	}
+}

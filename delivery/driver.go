@@ -1,0 +1,309 @@
+package delivery
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// drive brings the store in step with the slots that the share wants, one step after the other, until ctx ends.
+// It looks at the state wanted, not at requests: a slot lost and regained before it got to it stays.
+func (s *source) drive(ctx context.Context) {
+	for ctx.Err() == nil {
+		t := s.next()
+		switch {
+		case t.kind == nothing:
+			select {
+			case <-s.kick:
+			case <-ctx.Done():
+			}
+		case t.kind == drop:
+			s.drop(ctx, t)
+		case t.kind == settle:
+			s.settle(ctx, t)
+		case t.kind == grow:
+			s.grow(ctx, t)
+		}
+	}
+}
+
+type taskKind uint8
+
+const (
+	nothing taskKind = iota
+	drop             // slots that the stream carries but the share does not want
+	settle           // slots that the stream carries but of which no barrier has come by
+	grow             // slots to list: wanted and not carried, or to be loaded anew
+)
+
+// task is one step. gen tells whether a list of the whole has overtaken it.
+type task struct {
+	kind   taskKind
+	set    slot.Set
+	gen    uint64
+	ticket uint64
+	// carried are slots of set that the store holds already. For grow.
+	carried slot.Set
+}
+
+// next decides what to do. drop takes effect here: the stream does not carry those slots from now on.
+func (s *source) next() task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := task{gen: s.gen, ticket: s.ticket}
+	if s.gen == 0 {
+		return t // the first list brings everything wanted
+	}
+	held := s.inf.share.Held()
+	var dropped, unsettled, wanted, carried slot.Set
+	for i := range s.got {
+		n := slot.Slot(i)
+		switch {
+		case !held.Has(n):
+			if s.got[i] > 0 {
+				dropped.Add(n)
+				s.got[i], s.ready[i] = 0, 0
+			}
+		case s.got[i] < max(s.want[i], 1):
+			wanted.Add(n)
+			if s.got[i] > 0 {
+				carried.Add(n)
+			}
+		case s.ready[i] < s.got[i]:
+			unsettled.Add(n)
+		}
+	}
+	switch {
+	case !dropped.Empty():
+		s.first = s.first.Minus(dropped)
+		t.kind, t.set = drop, dropped
+	case !unsettled.Empty():
+		t.kind, t.set = settle, unsettled
+	case !wanted.Empty():
+		t.kind, t.set, t.carried = grow, wanted, carried
+	}
+	return t
+}
+
+// drop removes the objects of slots lost from the store. The barrier makes the index show all of them.
+func (s *source) drop(ctx context.Context, t task) {
+	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
+		return
+	}
+	keys := s.inf.keys(t.set)
+	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost) })
+	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
+}
+
+// settle makes slots ready once the store holds what the stream carries of them.
+func (s *source) settle(ctx context.Context, t task) {
+	s.mu.Lock()
+	if s.gen != t.gen {
+		s.mu.Unlock()
+		return
+	}
+	got := map[slot.Slot]uint64{}
+	var fresh slot.Set
+	for _, n := range t.set.Slots() {
+		got[n] = s.got[n]
+		if s.ready[n] == 0 && !s.first.Has(n) {
+			fresh.Add(n)
+		}
+	}
+	s.mu.Unlock()
+	if _, err := s.barrier(ctx, fresh); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, ticket := range got {
+		if s.got[n] == ticket {
+			s.ready[n] = ticket
+		}
+	}
+	s.changed()
+}
+
+// grow lists the slots while the events of their objects are held back, and has the pump send what the list shows,
+// what it does not show any more, and those events, in this order.
+func (s *source) grow(ctx context.Context, t task) {
+	s.mu.Lock()
+	if s.gen != t.gen {
+		s.mu.Unlock()
+		return
+	}
+	s.warming, s.buffer = t.set, nil
+	s.mu.Unlock()
+	// What the pump sent of slots carried already has to be in the store before it is compared with the list.
+	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
+		return
+	}
+	items, version, ok := s.list(ctx, t)
+	if !ok {
+		return
+	}
+	old := map[string]slot.Slot{}
+	if !t.carried.Empty() {
+		old = s.inf.keys(t.carried)
+	}
+	s.do(ctx, t, func(p *pump) bool {
+		for _, obj := range items {
+			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
+				if _, had := old[key]; had {
+					delete(old, key)
+					if s.same(key, obj) {
+						continue
+					}
+				}
+			}
+			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+				return false
+			}
+		}
+		s.mu.Lock()
+		s.listed = version
+		s.mu.Unlock()
+		if !p.bury(old, markMissing) {
+			return false
+		}
+		return p.release(t, version)
+	})
+}
+
+// same says whether the store has this very version of an object.
+func (s *source) same(key string, obj runtime.Object) bool {
+	old, exists, err := s.inf.GetIndexer().GetByKey(key)
+	return err == nil && exists && versionOf(old) == versionOf(obj)
+}
+
+// release ends the warming of a task's slots: the stream carries them from the version of their list on. The pump
+// calls it on its own goroutine, so that no event comes between.
+func (p *pump) release(t task, version string) bool {
+	s := p.source
+	s.mu.Lock()
+	if s.pump != p || s.gen != t.gen {
+		s.mu.Unlock()
+		return false
+	}
+	buffer := s.buffer
+	s.warming, s.buffer = slot.Set{}, nil
+	behind := table.CompareVersions(version, s.position) > 0
+	if behind && s.floors == nil {
+		s.floors = make([]string, len(s.got))
+	}
+	for _, n := range t.set.Slots() {
+		s.got[n] = t.ticket
+		if behind {
+			s.floors[n] = version
+		}
+	}
+	if behind && table.CompareVersions(version, s.floorMax) > 0 {
+		s.floorMax = version
+	}
+	s.mu.Unlock()
+	for _, e := range buffer {
+		v := versionOf(e.Object)
+		if table.CompareVersions(v, version) <= 0 {
+			continue
+		}
+		n, _, _ := s.inf.share.slotOf(e.Object)
+		s.mu.Lock()
+		s.see(n, v)
+		s.mu.Unlock()
+		if !p.send(e) {
+			return false
+		}
+	}
+	s.mu.Lock()
+	s.changed()
+	s.mu.Unlock()
+	return true
+}
+
+// bury sends marked deletions.
+func (p *pump) bury(keys map[string]slot.Slot, mark string) bool {
+	version := p.source.at()
+	for key := range keys {
+		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+		if err != nil {
+			continue
+		}
+		obj := p.source.inf.mark.object(types.UID(mark), namespace, name, version)
+		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
+			return false
+		}
+	}
+	return true
+}
+
+// do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
+// halfway, such a list follows.
+func (s *source) do(ctx context.Context, t task, run func(*pump) bool) bool {
+	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
+		s.mu.Lock()
+		valid := s.pump == p && s.gen == t.gen
+		s.mu.Unlock()
+		return !valid || run(p)
+	}}
+	select {
+	case s.jobs <- j:
+		return <-j.done
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// barrier returns when the store holds everything sent before it was called, and the barrier's number. From the
+// barrier on handlers believe what they are told of the fresh slots. It may be called by several goroutines.
+func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
+	i := s.inf
+	var serial uint64
+	arrived := make(chan struct{})
+	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
+		i.joining.Lock()
+		serial = i.marks.Add(1)
+		for _, n := range fresh.Slots() {
+			i.arrived[n].Store(serial)
+		}
+		i.mu.Lock()
+		i.waiting[serial] = arrived
+		i.mu.Unlock()
+		return p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(serial, s.at())})
+	}}
+	select {
+	case s.jobs <- j:
+	case <-s.done:
+		return 0, errStopped
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	sent := <-j.done
+	defer i.joining.Unlock()
+	if sent {
+		// Nothing that a user does stands in its way: listeners have queues without bounds.
+		select {
+		case <-arrived:
+			return serial, nil
+		case <-s.done:
+		}
+	}
+	i.mu.Lock()
+	delete(i.waiting, serial)
+	i.mu.Unlock()
+	return 0, errStopped
+}
+
+func versionOf(obj any) string {
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	return about.GetResourceVersion()
+}

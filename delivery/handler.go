@@ -1,0 +1,225 @@
+package delivery
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// handler passes on what a user's handler may hear, and records the deletions that it may not. With a nil user it
+// is the informer's recorder, which sees every barrier.
+type handler struct {
+	informer *informer
+	user     cache.ResourceEventHandler
+	// seen is the number of the last barrier that came by.
+	seen atomic.Uint64
+}
+
+// hears says whether the user may hear of slot n now.
+func (h *handler) hears(n slot.Slot) bool {
+	return h.informer.share.open.Load().Has(n) && h.seen.Load() >= h.informer.arrived[n].Load()
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (h *handler) OnAdd(obj any, isInInitialList bool) {
+	if h.user == nil {
+		return
+	}
+	if h.informer.source.sharded() {
+		if n, _, ok := h.informer.share.slotOf(obj); !ok || !h.hears(n) {
+			return
+		}
+	}
+	h.user.OnAdd(obj, isInInitialList)
+}
+
+// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot.
+func (h *handler) OnUpdate(old, obj any) {
+	if h.user == nil && h.informer.share.key != slot.KeyUID {
+		return
+	}
+	if h.informer.source.sharded() {
+		n, _, ok := h.informer.share.slotOf(obj)
+		if !ok {
+			return
+		}
+		if before, name, ok := h.informer.share.slotOf(old); ok && before != n {
+			h.OnDelete(cache.DeletedFinalStateUnknown{Key: cache.NewObjectName(name.Namespace, name.Name).String(), Obj: old})
+			h.OnAdd(obj, false)
+			return
+		}
+		if !h.hears(n) {
+			return
+		}
+	}
+	if h.user != nil {
+		h.user.OnUpdate(old, obj)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h *handler) OnDelete(obj any) {
+	i := h.informer
+	if !i.source.sharded() {
+		h.user.OnDelete(obj)
+		return
+	}
+	mark := ""
+	_, unknown := obj.(cache.DeletedFinalStateUnknown)
+	if !unknown {
+		mark = markOf(obj)
+	}
+	if serial, ok := barrierOf(mark); ok {
+		h.pass(serial)
+		return
+	}
+	if mark == markLost {
+		return
+	}
+	n, name, ok := i.share.slotOf(obj)
+	if !ok {
+		return
+	}
+	if h.user == nil && (unknown || mark == markMissing) {
+		// Nobody knows the deletion's version, except that a list did not show the object any more.
+		i.source.sawListed(n)
+	}
+	if mark == markMissing {
+		i.mu.Lock()
+		i.miss(n, name)
+		i.mu.Unlock()
+		return
+	}
+	if h.hearsOrMisses(n, name) && h.user != nil {
+		h.user.OnDelete(obj)
+	}
+}
+
+// hearsOrMisses says whether the user may hear of a deletion in slot n, and records it where not. Open flips the
+// slots before it takes the lock, so that it gets what is recorded here.
+func (h *handler) hearsOrMisses(n slot.Slot, name types.NamespacedName) bool {
+	i := h.informer
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if h.hears(n) {
+		return true
+	}
+	i.miss(n, name)
+	return false
+}
+
+// miss records a deletion of a slot held. i.mu is held.
+func (i *informer) miss(n slot.Slot, name types.NamespacedName) {
+	if !i.share.Holds(n) {
+		return
+	}
+	if i.missed[n] == nil {
+		i.missed[n] = map[types.NamespacedName]struct{}{}
+	}
+	i.missed[n][name] = struct{}{}
+}
+
+// takeMissed returns the deletions recorded in the slots, and forgets them.
+func (i *informer) takeMissed(set slot.Set) []types.NamespacedName {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var out []types.NamespacedName
+	for n, names := range i.missed {
+		if !set.Has(n) {
+			continue
+		}
+		for name := range names {
+			out = append(out, name)
+		}
+		delete(i.missed, n)
+	}
+	return out
+}
+
+// pass notes that a barrier came by.
+func (h *handler) pass(serial uint64) {
+	h.seen.Store(serial)
+	i := h.informer
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if h.user == nil {
+		if arrived, ok := i.waiting[serial]; ok {
+			close(arrived)
+			delete(i.waiting, serial)
+		}
+	}
+	close(i.passed)
+	i.passed = make(chan struct{})
+}
+
+// everyoneSaw waits until every handler has passed the barrier.
+func (i *informer) everyoneSaw(ctx context.Context, serial uint64) error {
+	for {
+		i.mu.Lock()
+		passed, behind := i.passed, false
+		for h := range i.handlers {
+			behind = behind || h.seen.Load() < serial
+		}
+		i.mu.Unlock()
+		if !behind {
+			return nil
+		}
+		select {
+		case <-passed:
+		case <-i.source.done:
+			return errStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (i *informer) AddEventHandler(user cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(user, cache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (i *informer) AddEventHandlerWithResyncPeriod(user cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(user, cache.HandlerOptions{ResyncPeriod: &resync})
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (i *informer) AddEventHandlerWithOptions(user cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	i.joining.Lock()
+	defer i.joining.Unlock()
+	h := &handler{informer: i, user: user}
+	h.seen.Store(i.marks.Load())
+	i.mu.Lock()
+	i.handlers[h] = nil
+	i.mu.Unlock()
+	registration, err := i.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		delete(i.handlers, h)
+		return nil, err
+	}
+	i.handlers[h] = registration
+	return registration, nil
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerRegistration) error {
+	err := i.SharedIndexInformer.RemoveEventHandler(registration)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for h, r := range i.handlers {
+		if r == registration {
+			delete(i.handlers, h)
+		}
+	}
+	close(i.passed) // whoever waits for this handler need not
+	i.passed = make(chan struct{})
+	return err
+}

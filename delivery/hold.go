@@ -1,0 +1,278 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// ErrReleased is returned by Warm and Load where the slots were released meanwhile.
+var ErrReleased = errors.New("the slots were released")
+
+// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8). Handlers do
+// not hear of them before Open. Informers that begin to run later list the slots then. Failing lists are tried again until ctx
+// ends; the slots stay wanted even then: call Release to give them up.
+func (s *Share) Warm(ctx context.Context, set slot.Set) error {
+	s.hold(set)
+	return s.settled(ctx, set)
+}
+
+func (s *Share) hold(set slot.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held.Load().Union(set)
+	s.held.Store(&held)
+}
+
+// settled waits until the informers' stores hold what is wanted of the slots.
+func (s *Share) settled(ctx context.Context, set slot.Set) error {
+	informers := s.active()
+	for _, inf := range informers {
+		inf.source.wake()
+	}
+	slots := set.Slots()
+	for _, inf := range informers {
+		src, released := inf.source, false
+		err := src.wait(ctx, func() bool {
+			held := s.held.Load()
+			for _, n := range slots {
+				if !held.Has(n) {
+					released = true
+					return true
+				}
+				if src.ready[n] < max(src.want[n], 1) {
+					return false
+				}
+			}
+			return true
+		})
+		if released {
+			return ErrReleased
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			return fmt.Errorf("informer of %s: holding slots %v: %w", inf.kind, set, err)
+		}
+	}
+	return nil
+}
+
+// Load makes the stores complete for the slots, which it warms where that has not been done (rule R8): with
+// CauseHanded they are when the informers' streams have reached the versions; with other causes a consistent list that
+// begins now decides, also for slots warmed before. held says that the slots were this member's all along, so that
+// the stores are as good as ever. Errors are those of Warm.
+func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
+	if held {
+		return s.Warm(ctx, set)
+	}
+	s.hold(set)
+	if cause != table.CauseHanded {
+		for _, inf := range s.active() {
+			inf.source.refresh(set)
+		}
+		return s.settled(ctx, set)
+	}
+	if err := s.settled(ctx, set); err != nil {
+		return err
+	}
+	slots := set.Slots()
+	soon, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	var behind []*informer
+	for _, inf := range s.active() {
+		version, named := versions[inf.kind.String()]
+		if !named {
+			continue
+		}
+		if inf.source.wait(soon, func() bool { return inf.source.reached(slots, version) }) != nil {
+			// The version may be that of an object that this informer does not see, of another namespace for instance.
+			inf.source.refresh(set)
+			behind = append(behind, inf)
+		}
+	}
+	if len(behind) > 0 {
+		if err := s.settled(ctx, set); err != nil {
+			return err
+		}
+	}
+	return s.barrier(ctx)
+}
+
+// barrier waits until all stores hold what was sent to them.
+func (s *Share) barrier(ctx context.Context) error {
+	for _, inf := range s.active() {
+		if _, err := inf.source.barrier(ctx, slot.Set{}); err != nil && !errors.Is(err, errStopped) {
+			return fmt.Errorf("informer of %s: %w", inf.kind, err)
+		}
+	}
+	return nil
+}
+
+// Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
+// kinds in the slots, and every object of them deleted since they were warmed, each once, in no order. It does not block.
+func (s *Share) Open(set slot.Set) map[schema.GroupKind][]types.NamespacedName {
+	s.mu.Lock()
+	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
+	s.open.Store(&open)
+	s.mu.Unlock()
+	found := map[schema.GroupKind]map[types.NamespacedName]struct{}{}
+	for _, inf := range s.active() {
+		names := found[inf.kind]
+		if names == nil {
+			names = map[types.NamespacedName]struct{}{}
+			found[inf.kind] = names
+		}
+		for _, name := range inf.takeMissed(set) {
+			names[name] = struct{}{}
+		}
+		for key := range inf.keys(set) {
+			if namespace, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
+				names[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
+			}
+		}
+	}
+	out := make(map[schema.GroupKind][]types.NamespacedName, len(found))
+	for kind, names := range found {
+		for name := range names {
+			out[kind] = append(out[kind], name)
+		}
+	}
+	return out
+}
+
+// Shut silences the handlers for the slots at once; a call of a handler that has begun may still be running. The
+// stores keep the slots, and deletions are recorded for the next Open.
+func (s *Share) Shut(set slot.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := s.open.Load().Minus(set)
+	s.open.Store(&open)
+}
+
+// Release drops the slots' objects from the stores, silently, some time after it returns (rule R10). A later Warm
+// of the slots comes after that, or finds them still there.
+func (s *Share) Release(set slot.Set) {
+	s.Shut(set)
+	s.mu.Lock()
+	held := s.held.Load().Minus(set)
+	s.held.Store(&held)
+	s.mu.Unlock()
+	for _, inf := range s.active() {
+		inf.source.wake()
+		inf.source.mu.Lock()
+		inf.source.changed()
+		inf.source.mu.Unlock()
+	}
+}
+
+// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have
+// been told. An old owner that waits for the versions of its successor's warm lists knows of every deletion
+// that those lists do not show any more. On a kind without traffic it takes about two seconds, since the API server has to
+// be asked for a bookmark.
+func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
+	for _, inf := range s.active() {
+		version, named := versions[inf.kind.String()]
+		if !named {
+			continue
+		}
+		if err := s.reachOne(ctx, inf, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Share) reachOne(ctx context.Context, inf *informer, version string) error {
+	err := inf.source.reach(ctx, version, s.patience)
+	if err != nil && !errors.Is(err, errStopped) {
+		return fmt.Errorf("informer of %s: reaching version %s: %w", inf.kind, version, err)
+	}
+	return nil
+}
+
+func (s *source) reach(ctx context.Context, version string, patience time.Duration) error {
+	for {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		err := s.wait(soon, func() bool { return s.reached(nil, version) })
+		cancel()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || errors.Is(err, errStopped) {
+			return err
+		}
+		// A consistent read makes the API server's watch cache learn of the present version.
+		if _, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
+		}
+		select {
+		case s.nudges <- struct{}{}:
+		default:
+		}
+		patience = nudgeSeconds * time.Second
+	}
+	serial, err := s.barrier(ctx, slot.Set{})
+	if err != nil {
+		return err
+	}
+	return s.inf.everyoneSaw(ctx, serial)
+}
+
+// Listed returns, per sharded kind, the highest version of the lists that the slots came by so far: what an old owner of
+// slots that were just warmed has to have Reached.
+func (s *Share) Listed() table.Versions {
+	out := table.Versions{}
+	for _, inf := range s.active() {
+		inf.source.mu.Lock()
+		version := inf.source.listed
+		inf.source.mu.Unlock()
+		if kind := inf.kind.String(); table.CompareVersions(out[kind], version) < 0 {
+			out[kind] = version
+		}
+	}
+	return out
+}
+
+// refresh asks for a list of the slots that begins from now on.
+func (s *source) refresh(set slot.Set) {
+	s.mu.Lock()
+	s.ticket++
+	for _, n := range set.Slots() {
+		s.want[n] = s.ticket
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wait waits until a condition on the source, which is called with s.mu held, is true.
+func (s *source) wait(ctx context.Context, done func() bool) error {
+	s.mu.Lock()
+	if done() {
+		s.mu.Unlock()
+		return nil
+	}
+	w := &waiter{done: done, woken: make(chan struct{})}
+	s.waiters[w] = struct{}{}
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-w.woken:
+		return nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-s.done:
+		err = errStopped
+	}
+	s.mu.Lock()
+	delete(s.waiters, w)
+	s.mu.Unlock()
+	return err
+}

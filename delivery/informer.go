@@ -1,0 +1,168 @@
+package delivery
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// slotIndex is the name of the index that finds a store's objects by slot.
+const slotIndex = "rota.dev/slot"
+
+// informer wraps a real SharedIndexInformer.
+type informer struct {
+	cache.SharedIndexInformer
+	share  *Share
+	kind   schema.GroupKind
+	mark   marker
+	source *source
+
+	// running and sharded are guarded by share.mu until running is true, then sharded stays as it is.
+	running, sharded bool
+
+	// marks is the number of the last barrier sent. joining is held while a barrier travels and while a handler
+	// joins, so that a handler that joins after barrier n has seen[n] and will see all later ones.
+	joining sync.Mutex
+	marks   atomic.Uint64
+
+	// arrived[s] is the barrier before which notifications about slot s may be false: a Replace that races a
+	// loss tells handlers that the slot's objects were deleted. 0: there are none.
+	arrived []atomic.Uint64
+
+	mu       sync.Mutex
+	handlers map[*handler]cache.ResourceEventHandlerRegistration
+	waiting  map[uint64]chan struct{} // barriers on their way
+	missed   map[slot.Slot]map[types.NamespacedName]struct{}
+	passed   chan struct{} // closed and replaced when any handler passes a barrier
+	recorder *handler
+}
+
+var _ cache.SharedIndexInformer = (*informer)(nil)
+
+func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers,
+) *informer {
+	inf := &informer{
+		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots),
+		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
+		missed: map[slot.Slot]map[types.NamespacedName]struct{}{}, passed: make(chan struct{}),
+	}
+	inf.source = newSource(inf, lw)
+	// The indexer takes the map as its own and AddIndexers would change the caller's.
+	own := cache.Indexers{}
+	for name, f := range indexers {
+		own[name] = f
+	}
+	inf.SharedIndexInformer = cache.NewSharedIndexInformer(inf.source, example, resync, own)
+	return inf
+}
+
+// Run is RunWithContext.
+func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext decides whether the informer holds a share, and runs it.
+func (i *informer) RunWithContext(ctx context.Context) {
+	i.share.mu.Lock()
+	again := i.running
+	i.running = true
+	i.sharded = i.share.sharded[i.kind]
+	i.share.mu.Unlock()
+	if again || !i.sharded {
+		i.SharedIndexInformer.RunWithContext(ctx)
+		return
+	}
+	i.source.on.Store(true)
+	defer i.stopped()
+	if err := i.AddIndexers(cache.Indexers{slotIndex: i.indexSlot}); err != nil {
+		i.share.log.Error(err, "Informer cannot be sharded", "kind", i.kind)
+		return
+	}
+	i.recorder = &handler{informer: i}
+	// No resync: it would only cost time.
+	if _, err := i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.recorder, 0); err != nil {
+		i.share.log.Error(err, "Informer cannot be sharded", "kind", i.kind)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { i.source.drive(ctx) })
+	i.SharedIndexInformer.RunWithContext(ctx)
+	cancel()
+	wg.Wait()
+}
+
+// stopped forgets the informer: an informer never runs again.
+func (i *informer) stopped() {
+	i.share.mu.Lock()
+	i.running = false
+	for n, other := range i.share.informers {
+		if other == i {
+			i.share.informers = append(i.share.informers[:n:n], i.share.informers[n+1:]...)
+			break
+		}
+	}
+	i.share.mu.Unlock()
+	i.source.stop()
+}
+
+func (i *informer) indexSlot(obj any) ([]string, error) {
+	n, _, ok := i.share.slotOf(obj)
+	if !ok {
+		return nil, nil
+	}
+	return slotNames[n : n+1 : n+1], nil
+}
+
+var slotNames = func() []string {
+	names := make([]string, slot.MaxCount)
+	for n := range names {
+		names[n] = strconv.Itoa(n)
+	}
+	return names
+}()
+
+// keys returns the keys in the store of the slots.
+func (i *informer) keys(set slot.Set) map[string]slot.Slot {
+	out := map[string]slot.Slot{}
+	for _, n := range set.Slots() {
+		keys, err := i.GetIndexer().IndexKeys(slotIndex, slotNames[n])
+		if err != nil {
+			continue // the index is added before the informer runs
+		}
+		for _, key := range keys {
+			out[key] = n
+		}
+	}
+	return out
+}
+
+// LastSyncResourceVersion returns the position in the stream: the reflector's own follows what is injected.
+func (i *informer) LastSyncResourceVersion() string {
+	if !i.source.sharded() {
+		return i.SharedIndexInformer.LastSyncResourceVersion()
+	}
+	return i.source.at()
+}
+
+// SetTransform sets what is done to each object before it is stored. Marked objects are none of its business.
+func (i *informer) SetTransform(f cache.TransformFunc) error {
+	if f == nil {
+		return i.SharedIndexInformer.SetTransform(nil)
+	}
+	return i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
+		if markOf(obj) != "" {
+			return obj, nil
+		}
+		return f(obj)
+	})
+}

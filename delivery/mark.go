@@ -1,0 +1,75 @@
+package delivery
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Marks are metadata.uids that no API server gives. They are looked at for every deletion, and reading a UID is
+// cheap in every kind of object, unlike reading annotations.
+const (
+	markPrefix = "rota.dev%"
+	// markBarrier: everything before is in the store. The number of the mark follows.
+	markBarrier = markPrefix + "barrier-"
+	// markLost: the object is not ours any more. Nobody hears of it.
+	markLost = markPrefix + "lost"
+	// markMissing: a list did not find the object in a slot that is not open. It counts as a deletion.
+	markMissing = markPrefix + "missing"
+)
+
+// barrierName cannot be an object's name: the API server refuses "%" in all of them.
+const barrierName = "rota.dev%barrier-"
+
+// marker makes marked objects of an informer's type.
+type marker struct{ example runtime.Object }
+
+// object returns a new marked object. The reflector takes objects only of the type, and for unstructured ones of
+// the GVK, that it was told to expect.
+func (m marker) object(uid types.UID, namespace, name, version string) runtime.Object {
+	obj := reflect.New(reflect.TypeOf(m.example).Elem()).Interface().(runtime.Object)
+	if gvk := m.example.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		obj.GetObjectKind().SetGroupVersionKind(gvk)
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err) // checked by NewInformer
+	}
+	accessor.SetUID(uid)
+	accessor.SetNamespace(namespace)
+	accessor.SetName(name)
+	accessor.SetResourceVersion(version)
+	return obj
+}
+
+func (m marker) barrier(serial uint64, version string) runtime.Object {
+	n := strconv.FormatUint(serial, 10)
+	return m.object(types.UID(markBarrier+n), "", barrierName+n, version)
+}
+
+// markOf returns the object's mark, or "".
+func markOf(obj any) string {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	uid := string(accessor.GetUID())
+	if !strings.HasPrefix(uid, markPrefix) {
+		return ""
+	}
+	return uid
+}
+
+// barrierOf returns the number of a barrier.
+func barrierOf(mark string) (serial uint64, ok bool) {
+	n, ok := strings.CutPrefix(mark, markBarrier)
+	if !ok {
+		return 0, false
+	}
+	serial, err := strconv.ParseUint(n, 10, 64)
+	return serial, err == nil
+}

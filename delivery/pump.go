@@ -1,0 +1,309 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	backoffMin = 50 * time.Millisecond
+	backoffMax = 10 * time.Second
+	// cutMax is the longest wait after a watch that ended early but without an error.
+	cutMax = time.Second
+	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
+	// again: after a restore of etcd it would say so for ever.
+	tooLargeMax = 6
+	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
+	// before the end.
+	nudgeSeconds = 3
+)
+
+// pump is a watch that the reflector reads. It is the one goroutine that sends events to the store, from the
+// upstream watch and from jobs.
+type pump struct {
+	source  *source
+	ctx     context.Context
+	cancel  context.CancelFunc
+	options metav1.ListOptions
+	// out has no buffer: what was sent has been taken.
+	out  chan watch.Event
+	once sync.Once
+
+	upstream watch.Interface
+	opened   chan opened
+	retry    <-chan time.Time
+	backoff  time.Duration
+	tooLarge int
+	since    time.Time // when upstream was opened
+	nudge    bool
+	// initial is what is being listed by WatchList, until the bookmark that ends it.
+	initial *relist
+}
+
+type opened struct {
+	watch watch.Interface
+	err   error
+}
+
+// job is what the driver has the pump send.
+type job struct {
+	run  func(*pump) bool
+	done chan bool // true: all of it was sent
+}
+
+func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
+	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), backoff: backoffMin}
+	p.options.SendInitialEvents, p.options.ResourceVersionMatch = nil, ""
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
+}
+
+// ResultChan implements watch.Interface.
+func (p *pump) ResultChan() <-chan watch.Event { return p.out }
+
+// Stop implements watch.Interface.
+func (p *pump) Stop() { p.cancel() }
+
+// send hands an event to the reflector. It is false when the reflector has stopped reading.
+func (p *pump) send(e watch.Event) bool {
+	select {
+	case p.out <- e:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// expire tells the reflector to list again.
+func (p *pump) expire() {
+	defer close(p.out)
+	status := apierrors.NewResourceExpired("the objects of this member's share have to be listed again").Status()
+	p.send(watch.Event{Type: watch.Error, Object: &status})
+}
+
+// run pumps until the reflector stops the watch, or 410 Gone. first is an upstream watch that is open already, with
+// the list that it begins with.
+func (p *pump) run(first watch.Interface, initial *relist) {
+	p.upstream, p.initial, p.since = first, initial, time.Now()
+	defer p.end()
+	if first == nil {
+		p.open()
+	}
+	for {
+		var events <-chan watch.Event
+		if p.upstream != nil {
+			events = p.upstream.ResultChan()
+		}
+		jobs := p.source.jobs
+		if p.initial != nil {
+			jobs = nil
+		}
+		ok := true
+		select {
+		case <-p.ctx.Done():
+			return
+		case e, more := <-events:
+			ok = p.received(e, more)
+		case o := <-p.opened:
+			ok = p.connected(o)
+		case <-p.retry:
+			p.retry = nil
+			p.open()
+		case j := <-jobs:
+			ok = j.run(p)
+			j.done <- ok
+		case <-p.source.nudges:
+			p.nudge = true
+			if p.upstream != nil && p.initial == nil {
+				p.disconnect()
+				p.open()
+			}
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+func (p *pump) end() {
+	p.cancel()
+	p.disconnect()
+	close(p.out)
+}
+
+func (p *pump) disconnect() {
+	if p.upstream != nil {
+		p.upstream.Stop()
+		p.upstream = nil
+	}
+}
+
+// open opens the upstream watch at the position, in the background.
+func (p *pump) open() {
+	o := p.options
+	o.ResourceVersion = p.source.at()
+	o.AllowWatchBookmarks = true
+	if p.nudge {
+		seconds := int64(nudgeSeconds)
+		o.TimeoutSeconds = &seconds
+		p.nudge = false
+	}
+	p.source.inf.share.scope.watch(&o, p.source.inf.share.Held())
+	go func() {
+		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
+		select {
+		case p.opened <- opened{w, err}:
+		case <-p.ctx.Done():
+			if w != nil {
+				w.Stop()
+			}
+		}
+	}()
+}
+
+func (p *pump) connected(o opened) bool {
+	if o.err != nil {
+		return p.failed(o.err)
+	}
+	p.upstream, p.since = o.watch, time.Now()
+	return true
+}
+
+// failed decides what becomes of an error of the upstream. It is false when the watch is over.
+func (p *pump) failed(err error) bool {
+	switch {
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		return p.gone(err)
+	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		p.tooLarge++
+		if p.tooLarge >= tooLargeMax {
+			return p.gone(apierrors.NewResourceExpired(err.Error()))
+		}
+	}
+	p.disconnect()
+	p.source.inf.share.log.V(1).Info("Watch failed, trying again", "kind", p.source.inf.kind, "error", err.Error(), "in", p.backoff)
+	p.later()
+	return true
+}
+
+func (p *pump) gone(err error) bool {
+	status := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: err.Error()}
+	p.send(watch.Event{Type: watch.Error, Object: &status})
+	return false
+}
+
+// later opens the upstream watch again after the back-off, of which half is random.
+func (p *pump) later() {
+	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
+	p.backoff = min(2*p.backoff, backoffMax)
+}
+
+// received handles an event of the upstream, or its end.
+func (p *pump) received(e watch.Event, more bool) bool {
+	if !more || e.Type == watch.Error {
+		p.disconnect()
+		if p.initial != nil {
+			// The reflector knows what to do about a list that failed.
+			if more {
+				p.send(e)
+			}
+			return false
+		}
+		if more {
+			return p.failed(apierrors.FromObject(e.Object))
+		}
+		if time.Since(p.since) > time.Second {
+			p.open()
+		} else {
+			p.backoff = min(p.backoff, cutMax)
+			p.later()
+		}
+		return true
+	}
+	p.backoff, p.tooLarge = backoffMin, 0
+	about, err := meta.Accessor(e.Object)
+	if err != nil {
+		return p.failed(errors.New("watch event without metadata"))
+	}
+	version := about.GetResourceVersion()
+	if e.Type == watch.Bookmark {
+		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
+	}
+	n, _, ok := p.source.inf.share.slotOf(e.Object)
+	if !ok || !p.wanted(e, n, version) {
+		return true
+	}
+	if !p.send(e) {
+		return false
+	}
+	p.advance(version)
+	return true
+}
+
+// wanted says whether an event of slot n goes to the store now.
+func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
+	s := p.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.initial != nil {
+		s.see(n, version)
+		return p.initial.set.Has(n)
+	}
+	switch {
+	case s.pump != p: // replaced: its events would move the position of its successor
+		return false
+	case s.warming.Has(n):
+		s.buffer = append(s.buffer, e)
+	case s.got[n] == 0:
+	case s.floors != nil && table.CompareVersions(version, s.floors[n]) <= 0:
+	default:
+		s.see(n, version)
+		return true
+	}
+	s.advance(version)
+	return false
+}
+
+func (p *pump) advance(version string) {
+	if p.initial != nil {
+		return // the events of an initial list are in no order
+	}
+	p.source.mu.Lock()
+	defer p.source.mu.Unlock()
+	if p.source.pump == p {
+		p.source.advance(version)
+	}
+}
+
+func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
+	s := p.source
+	initial := p.initial
+	if initial != nil && !ends {
+		return p.send(e)
+	}
+	if !p.send(e) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pump != p {
+		return false
+	}
+	if initial != nil {
+		p.initial = nil
+		s.commit(initial.set, initial.ticket, version)
+	}
+	s.advance(version)
+	return true
+}

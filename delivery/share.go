@@ -1,0 +1,224 @@
+package delivery
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Options say what to share. The zero value works.
+type Options struct {
+	// Slots is the number of slots; 0 is slot.DefaultCount. It must be valid.
+	Slots slot.Count
+	// Key is what of an object is hashed; KeyUnknown is KeyName.
+	Key slot.Key
+	// Kind is how objects are delivered; KindUnknown is Filter.
+	Kind Kind
+	// Logger is used sparingly: lost connections and retries. The zero value discards.
+	Logger logr.Logger
+	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
+	// asks the API server for a bookmark. 0 is 200 ms.
+	Patience time.Duration
+}
+
+// Share is the set of informers of one manager over its share of the objects. Create it with New; its methods may be
+// called concurrently, but no two of Warm, Load, Open, Shut and Release at once for the same slot.
+type Share struct {
+	slots    slot.Count
+	key      slot.Key
+	scope    scope
+	log      logr.Logger
+	patience time.Duration
+
+	// held and open are read for every event; they change under mu. open is a subset of held.
+	held, open atomic.Pointer[slot.Set]
+
+	mu        sync.Mutex
+	sharded   map[schema.GroupKind]bool
+	informers []*informer
+	wrote     map[schema.GroupKind][]string // by slot
+}
+
+// New returns a Share that holds no slots.
+func New(o Options) *Share {
+	if o.Slots == 0 {
+		o.Slots = slot.DefaultCount
+	}
+	if o.Key == slot.KeyUnknown {
+		o.Key = slot.KeyName
+	}
+	if o.Patience == 0 {
+		o.Patience = 200 * time.Millisecond
+	}
+	if err := o.Slots.Validate(); err != nil {
+		panic(err)
+	}
+	s := &Share{
+		slots: o.Slots, key: o.Key, scope: filterScope{}, log: o.Logger, patience: o.Patience,
+		sharded: map[schema.GroupKind]bool{}, wrote: map[schema.GroupKind][]string{},
+	}
+	s.held.Store(&slot.Set{})
+	s.open.Store(&slot.Set{})
+	return s
+}
+
+// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of
+// the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
+func (s *Share) Shard(kind schema.GroupKind) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sharded[kind] {
+		return nil
+	}
+	for _, inf := range s.informers {
+		if inf.kind == kind && inf.running {
+			return fmt.Errorf("kind %s: cannot be sharded any more, an informer of it is already running: "+
+				"set up the controllers of sharded kinds before the manager starts", kind)
+		}
+	}
+	s.sharded[kind] = true
+	return nil
+}
+
+// Sharded says whether the kind is declared as primary.
+func (s *Share) Sharded(kind schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sharded[kind]
+}
+
+// NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer does, of which controller-runtime's
+// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: where Shard was
+// not called for the kind, it behaves as a stock one. example must be a pointer to a struct with metadata.
+//
+// The informer's handlers hear only of open slots. Its LastSyncResourceVersion is the position in the stream.
+func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
+	resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
+	if _, err := meta.Accessor(example); err != nil {
+		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
+	}
+	inf := newInformer(s, kind, lw, example, resync, indexers)
+	s.mu.Lock()
+	s.informers = append(s.informers, inf)
+	s.mu.Unlock()
+	return inf
+}
+
+// Slot returns the slot of an object by the share's key. uid is looked at with KeyUID only.
+func (s *Share) Slot(namespace, name, uid string) slot.Slot {
+	return s.slots.Of(s.key.Hash(namespace, name, uid))
+}
+
+// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown.
+func (s *Share) slotOf(obj any) (slot.Slot, types.NamespacedName, bool) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		if gone.Obj == nil {
+			namespace, name, err := cache.SplitMetaNamespaceKey(gone.Key)
+			if err != nil || s.key == slot.KeyUID {
+				return 0, types.NamespacedName{}, false
+			}
+			return s.Slot(namespace, name, ""), types.NamespacedName{Namespace: namespace, Name: name}, true
+		}
+		obj = gone.Obj
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return 0, types.NamespacedName{}, false
+	}
+	name := types.NamespacedName{Namespace: accessor.GetNamespace(), Name: accessor.GetName()}
+	uid := ""
+	if s.key == slot.KeyUID {
+		uid = string(accessor.GetUID())
+	}
+	return s.Slot(name.Namespace, name.Name, uid), name, true
+}
+
+// Exists says whether any informer of the kind holds the object: where none does, it is gone, or not ours.
+func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
+	key := cache.NewObjectName(name.Namespace, name.Name).String()
+	for _, inf := range s.of(kind) {
+		if _, exists, err := inf.GetIndexer().GetByKey(key); err == nil && exists {
+			return true
+		}
+	}
+	return false
+}
+
+// Holds says whether the share holds the slot, or is about to.
+func (s *Share) Holds(n slot.Slot) bool { return s.held.Load().Has(n) }
+
+// Held returns the slots that the share holds, or is about to.
+func (s *Share) Held() slot.Set { return *s.held.Load() }
+
+// of returns the informers of a kind, all kinds' where it is empty, that have not stopped.
+func (s *Share) of(kind schema.GroupKind) []*informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*informer
+	for _, inf := range s.informers {
+		if kind.Empty() || inf.kind == kind {
+			out = append(out, inf)
+		}
+	}
+	return out
+}
+
+// active returns the informers of sharded kinds that run.
+func (s *Share) active() []*informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*informer
+	for _, inf := range s.informers {
+		if inf.running && inf.sharded {
+			out = append(out, inf)
+		}
+	}
+	return out
+}
+
+// Wrote notes that this member wrote an object in the slot and got the version: Versions will be at least that.
+func (s *Share) Wrote(kind schema.GroupKind, n slot.Slot, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wrote[kind] == nil {
+		s.wrote[kind] = make([]string, s.slots)
+	}
+	if table.CompareVersions(s.wrote[kind][n], version) < 0 {
+		s.wrote[kind][n] = version
+	}
+}
+
+// Versions returns, per sharded kind, the highest resourceVersion that this member saw or wrote in the slots,
+// deletions included (rule R8). Kinds without any are left out.
+func (s *Share) Versions(set slot.Set) table.Versions {
+	out := table.Versions{}
+	add := func(kind schema.GroupKind, version string) {
+		if table.CompareVersions(out[kind.String()], version) < 0 {
+			out[kind.String()] = version
+		}
+	}
+	slots := set.Slots()
+	for _, inf := range s.active() {
+		add(inf.kind, inf.source.highest(slots))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, versions := range s.wrote {
+		for _, n := range slots {
+			add(kind, versions[n])
+		}
+	}
+	return out
+}

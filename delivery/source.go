@@ -1,0 +1,206 @@
+package delivery
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// errStopped is returned by waits on an informer that has stopped.
+var errStopped = errors.New("informer stopped")
+
+// source is the ListerWatcher that an informer's reflector gets. It turns the stream of the API server into one of
+// the slots held, and brings the store in step with the slots that the share wants (drive).
+//
+// For every slot: got is the ticket of the list that brought it into the stream, ready the same once a barrier has
+// shown that the store holds it. A ticket is the number of the latest request for a fresh list at the time at which that list
+// began. 0: the stream does not carry the slot.
+type source struct {
+	inf      *informer
+	upstream cache.ListerWatcherWithContext
+	listless bool          // the upstream does not know WatchList
+	on       atomic.Bool   // the informer is sharded
+	done     chan struct{} // closed when the informer has stopped
+	kick     chan struct{} // the driver should look
+	jobs     chan job      // what the pump should inject
+	nudges   chan struct{} // the pump should provoke a bookmark
+
+	mu      sync.Mutex
+	pump    *pump  // the one whose events count
+	gen     uint64 // counts the lists that replaced the whole store
+	pending *relist
+	waiters map[*waiter]struct{}
+
+	// position is the version up to which the upstream's events have been handled; listed is that of the latest list.
+	position, listed string
+	got, ready       []uint64
+	want             []uint64 // the ticket that ready must reach, for slots loaded anew
+	ticket           uint64
+	// first are slots that the store has held since its first list: nothing false was ever told about them.
+	first slot.Set
+	// warming slots' events are buffered while they are listed.
+	warming slot.Set
+	buffer  []watch.Event
+	// floors: events of a slot up to its floor are older than what a list brought. nil once position passed all.
+	floors   []string
+	floorMax string
+	// saw is the highest version sent to the store, by slot.
+	saw []string
+}
+
+// relist is a list that the reflector asked for, page by page.
+type relist struct {
+	set      slot.Set
+	ticket   uint64
+	version  string
+	complete bool
+}
+
+// waiter waits for a condition on the source, checked under its lock whenever something changed.
+type waiter struct {
+	done  func() bool
+	woken chan struct{}
+}
+
+var (
+	_ cache.ListerWatcher            = (*source)(nil)
+	_ cache.ListerWatcherWithContext = (*source)(nil)
+)
+
+func newSource(inf *informer, lw cache.ListerWatcher) *source {
+	n := inf.share.slots
+	return &source{
+		inf: inf, upstream: cache.ToListerWatcherWithContext(lw), listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
+		waiters: map[*waiter]struct{}{},
+		got:     make([]uint64, n), ready: make([]uint64, n), want: make([]uint64, n), saw: make([]string, n), ticket: 1,
+	}
+}
+
+func (s *source) sharded() bool { return s.on.Load() }
+
+// IsWatchListSemanticsUnSupported is how client-go asks whether to use WatchList.
+func (s *source) IsWatchListSemanticsUnSupported() bool { return s.listless }
+
+func (s *source) stop() { close(s.done) }
+
+func (s *source) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// changed wakes the waiters whose condition holds. s.mu is held.
+func (s *source) changed() {
+	for w := range s.waiters {
+		if w.done() {
+			close(w.woken)
+			delete(s.waiters, w)
+		}
+	}
+}
+
+// at returns the position.
+func (s *source) at() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position
+}
+
+// highest returns the highest version sent to the store in the slots.
+func (s *source) highest(slots []slot.Slot) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	top := ""
+	for _, n := range slots {
+		if table.CompareVersions(top, s.saw[n]) < 0 {
+			top = s.saw[n]
+		}
+	}
+	return top
+}
+
+// see notes that a version of slot n is sent to the store. s.mu is held.
+func (s *source) see(n slot.Slot, version string) {
+	if table.CompareVersions(s.saw[n], version) < 0 {
+		s.saw[n] = version
+	}
+}
+
+// sawListed notes that a list showed a deletion in slot n.
+func (s *source) sawListed(n slot.Slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.see(n, s.listed)
+}
+
+// carried returns the slots that the stream carries. s.mu is held.
+func (s *source) carried() slot.Set {
+	var set slot.Set
+	for n, ticket := range s.got {
+		if ticket > 0 {
+			set.Add(slot.Slot(n))
+		}
+	}
+	return set
+}
+
+// commit notes that a list of the slots at a version has replaced, or is about to replace, the whole store. s.mu is held.
+func (s *source) commit(set slot.Set, ticket uint64, version string) {
+	s.gen++
+	for n := range s.got {
+		if !set.Has(slot.Slot(n)) {
+			s.got[n], s.ready[n] = 0, 0
+			continue
+		}
+		s.got[n] = ticket
+	}
+	if s.gen == 1 {
+		s.first = set
+	} else {
+		s.first = s.first.Intersect(set)
+	}
+	s.position, s.listed = version, version
+	s.floors, s.floorMax = nil, ""
+	s.warming, s.buffer = slot.Set{}, nil
+	s.changed()
+	s.wake()
+}
+
+// advance moves the position. s.mu is held.
+func (s *source) advance(version string) {
+	if version == "" || table.CompareVersions(version, s.position) <= 0 {
+		return
+	}
+	s.position = version
+	if s.floors != nil && table.CompareVersions(version, s.floorMax) >= 0 {
+		s.floors, s.floorMax = nil, ""
+	}
+	if len(s.waiters) > 0 {
+		s.changed()
+	}
+}
+
+// reached says whether the store's stream holds everything up to the version in the slots. s.mu is held.
+func (s *source) reached(slots []slot.Slot, version string) bool {
+	if table.CompareVersions(s.position, version) >= 0 {
+		return true
+	}
+	if s.floors == nil || len(slots) == 0 {
+		return false
+	}
+	for _, n := range slots {
+		if table.CompareVersions(s.floors[n], version) < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,383 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+// incarnation drives one member.Member: it steps it with events and carries out its actions.
+type incarnation struct {
+	*Rota
+	member *member.Member
+	box    *mailbox
+	work   *sequence
+	calls  sync.WaitGroup
+	// ctx ends with the incarnation.
+	ctx    context.Context //nolint:containedctx // the incarnation is a context's life
+	cancel context.CancelFunc
+	stop   *member.Stop
+
+	unwatch func()
+
+	mu sync.Mutex
+	// draining are the rounds of drains that were not called off.
+	draining map[slot.Slot]uint64
+}
+
+func newIncarnation(r *Rota) *incarnation {
+	r.mu.Lock()
+	r.id = r.cfg.Self.ID
+	r.deadline = 0
+	r.mu.Unlock()
+	return &incarnation{
+		Rota: r, member: member.New(r.cfg), box: newMailbox(), work: newSequence(), unwatch: func() {},
+		draining: map[slot.Slot]uint64{},
+	}
+}
+
+// run returns how the incarnation ended. ctx's end makes it leave.
+func (i *incarnation) run(ctx context.Context) member.Stop {
+	i.ctx, i.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer i.end()
+	i.calls.Go(func() {
+		_ = i.store.WatchTable(i.ctx, func(s member.Snapshot) { i.box.put(member.TableSeen{Snapshot: s}) })
+	})
+	i.step(member.Tick{})
+	leave := ctx.Done()
+	var giveUp <-chan time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for i.stop == nil {
+		timer.Reset(i.member.Wake() - i.now())
+		select {
+		case <-leave:
+			leave = nil
+			giveUp = time.After(i.opts.LeaveTimeout)
+			i.step(member.Leave{})
+		case err := <-i.denied:
+			if i.hasJoined() {
+				continue // it worked before: whoever took the permission away may give it back
+			}
+			return member.Stop{Err: err}
+		case <-giveUp:
+			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
+				i.opts.LeaveTimeout, i.gate.Stuck(0))}
+		case <-i.box.filled:
+			for _, e := range i.box.take(i.share.Versions) {
+				i.step(e)
+			}
+		case <-timer.C:
+			i.step(member.Tick{})
+		}
+		i.gate.Expire()
+	}
+	return *i.stop
+}
+
+// end stops everything that the incarnation began, and lets go of all slots.
+func (i *incarnation) end() {
+	i.gate.Shut(i.all())
+	i.cancel()
+	i.calls.Wait()
+	i.work.wait()
+	i.share.Shut(i.all())
+	i.share.Release(i.all())
+	i.forget(i.all())
+}
+
+func (i *incarnation) all() slot.Set {
+	return slot.SetOf(slot.Range{First: 0, Last: slot.Slot(i.cfg.Slots - 1)})
+}
+
+func (i *incarnation) forget(set slot.Set) {
+	for _, c := range i.registered() {
+		c.forget(set)
+	}
+}
+
+func (i *incarnation) step(e member.Event) {
+	if i.stop != nil {
+		return
+	}
+	i.observe(e)
+	for _, a := range i.member.Step(member.Time{Mono: i.now(), Wall: time.Now().Unix()}, e) {
+		i.do(a)
+	}
+}
+
+// observe takes from an event what status and metrics show.
+func (i *incarnation) observe(e member.Event) {
+	var s member.Snapshot
+	switch e := e.(type) {
+	case member.TableSeen:
+		s = e.Snapshot
+	case member.Swapped:
+		i.metrics.swap(e.Outcome)
+		s = e.Snapshot
+	}
+	if s.Table == nil {
+		return
+	}
+	i.Rota.mu.Lock()
+	defer i.Rota.mu.Unlock()
+	if old := i.snapshot; old.UID == s.UID && table.CompareVersions(old.Version, s.Version) > 0 {
+		return
+	}
+	i.snapshot = s
+	if _, ok := s.Table.Member(i.cfg.Self.ID); ok {
+		select {
+		case <-i.joined:
+		default:
+			close(i.joined)
+		}
+	}
+}
+
+func (i *incarnation) do(a member.Action) {
+	switch a := a.(type) {
+	case member.CreateLease:
+		i.renew(a.Lease, a.Timeout, i.store.CreateLease)
+	case member.RenewLease:
+		i.renew(a.Lease, a.Timeout, i.store.RenewLease)
+	case member.ReadTable:
+		i.read()
+	case member.CreateTable:
+		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
+			return i.store.CreateTable(i.ctx, a.Table, a.Timeout)
+		})
+	case member.Swap:
+		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
+			return i.store.SwapTable(i.ctx, a.Table, a.UID, a.Version, a.Timeout)
+		})
+	case member.WatchLeases:
+		i.watchLeases(a)
+	case member.DeleteLease:
+		i.calls.Go(func() {
+			outcome, err := i.store.DeleteLease(i.ctx, a.ID, a.UID, a.Version, a.Timeout)
+			i.complain("delete the Lease of "+a.ID, err)
+			i.box.put(member.LeaseDeleted{ID: a.ID, Outcome: outcome})
+		})
+	case member.Deadline:
+		i.Rota.mu.Lock()
+		i.deadline = a.At
+		i.Rota.mu.Unlock()
+		i.gate.SetDeadline(a.At)
+	case member.Notify:
+		i.notify(a)
+	case member.Stop:
+		i.stop = &a
+	default:
+		i.doSlots(a)
+	}
+}
+
+// doSlots carries out the actions on slots. The gate's part takes effect at once, the rest in order per slot.
+func (i *incarnation) doSlots(a member.Action) {
+	switch a := a.(type) {
+	case member.Warm:
+		i.work.run(a.Slots, func() {
+			if i.try("warm", a.Slots, func() error { return i.share.Warm(i.ctx, a.Slots) }) {
+				i.box.put(member.Warmed{Slots: a.Slots, Round: a.Round})
+			}
+		})
+	case member.Load:
+		i.work.run(a.Slots, func() {
+			load := func() error { return i.share.Load(i.ctx, a.Slots, a.Cause, a.Versions, a.Held) }
+			if i.try("load", a.Slots, load) {
+				i.box.put(member.Loaded{Slots: a.Slots, Round: a.Round})
+			}
+		})
+	case member.Open:
+		i.callOff(a.Slots)
+		parked := i.gate.Open(a.Slots, a.Epoch)
+		i.work.run(a.Slots, func() { i.enqueue(a.Slots, parked) })
+	case member.Drain:
+		i.drain(a)
+	case member.Shut:
+		i.callOff(a.Slots)
+		i.gate.Shut(a.Slots)
+		i.work.run(a.Slots, func() { i.share.Shut(a.Slots) })
+	case member.Release:
+		i.forget(a.Slots)
+		i.work.run(a.Slots, func() { i.share.Release(a.Slots) })
+	default:
+		panic(fmt.Sprintf("rota: unknown action %T", a))
+	}
+}
+
+// try repeats what ends with an error until it succeeds; false: the incarnation ended.
+func (i *incarnation) try(what string, set slot.Set, f func() error) bool {
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
+		err := f()
+		if err == nil {
+			return true
+		}
+		if i.ctx.Err() != nil {
+			return false
+		}
+		i.log.Error(err, "Cannot "+what+" slots; trying again", "slots", set.String(), "after", delay.String())
+		select {
+		case <-i.ctx.Done():
+			return false
+		case <-time.After(delay):
+		}
+	}
+}
+
+// enqueue lets handlers hear of the slots, and enqueues every object of them once.
+func (i *incarnation) enqueue(set slot.Set, parked []gate.Key) {
+	opened := i.share.Open(set)
+	for _, c := range i.registered() {
+		c.enqueue(opened[c.kind], true)
+		c.unpark(parked)
+	}
+}
+
+func (i *incarnation) drain(a member.Drain) {
+	i.mu.Lock()
+	for _, s := range a.Slots.Slots() {
+		i.draining[s] = a.Round
+	}
+	i.mu.Unlock()
+	i.calls.Go(func() {
+		// Deletions that the next owner's list did not show any more must be known here before it takes over.
+		i.catchUp(a.Slots)
+		var set slot.Set
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		for _, s := range a.Slots.Slots() {
+			if i.draining[s] == a.Round {
+				set.Add(s)
+			}
+		}
+		controllers := i.registered()
+		patience := i.now() + deletionPatience
+		time.AfterFunc(deletionPatience, func() {
+			for _, s := range set.Slots() {
+				i.gate.Recheck(s)
+			}
+		})
+		pending := func(s slot.Slot) bool {
+			for _, c := range controllers {
+				if i.now() < patience && c.deletions(s) {
+					return true
+				}
+			}
+			return false
+		}
+		i.gate.Drain(set, pending, func(s slot.Slot) {
+			for _, c := range controllers {
+				if c.deletions(s) {
+					i.metrics.abandoned.Inc()
+					i.log.Error(nil, "Slot handed over although a deletion in it could not be reconciled", "slot", s.String(), "controller", c.name)
+				}
+			}
+			i.box.idle(a.Round, s)
+		})
+		for _, c := range controllers {
+			c.hurry(set)
+		}
+	})
+}
+
+// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. It costs nobody anything
+// but time: the slots are open meanwhile.
+const catchUpPatience = 10 * time.Second
+
+func (i *incarnation) catchUp(set slot.Set) {
+	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
+	defer cancel()
+	if err := i.share.CatchUp(ctx); err != nil && i.ctx.Err() == nil {
+		i.log.Error(err, "Handing over without knowing whether all deletions were seen", "slots", set.String())
+	}
+}
+
+// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not be
+// held back for ever by an object that is gone.
+const deletionPatience = 10 * time.Second
+
+// callOff ends drains that have not begun yet.
+func (i *incarnation) callOff(set slot.Set) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range set.Slots() {
+		delete(i.draining, s)
+	}
+}
+
+func (r *Rota) registered() []*Controller {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.controllers
+}
+
+func (i *incarnation) renew(l member.Lease, timeout time.Duration,
+	call func(context.Context, member.Lease, time.Duration) (member.Lease, member.Outcome, error),
+) {
+	start := i.now()
+	i.calls.Go(func() {
+		renewed, outcome, err := call(i.ctx, l, timeout)
+		i.complain("renew the Lease", err)
+		i.metrics.renewed(outcome)
+		i.box.put(member.Renewed{Start: start, Outcome: outcome, Lease: renewed})
+	})
+}
+
+func (i *incarnation) read() {
+	begun := i.now()
+	i.calls.Go(func() {
+		snapshot, err := i.store.ReadTable(i.ctx)
+		i.complain("read the table", err)
+		if err != nil {
+			i.box.put(member.ReadFailed{})
+			return
+		}
+		i.box.put(member.TableSeen{Snapshot: snapshot, Consistent: true, Begun: begun})
+	})
+}
+
+func (i *incarnation) swap(serial uint64, call func() (member.Snapshot, member.Outcome, error)) {
+	i.calls.Go(func() {
+		snapshot, outcome, err := call()
+		if outcome != member.OutcomeConflict {
+			i.complain("write the table", err)
+		}
+		i.box.put(member.Swapped{Serial: serial, Outcome: outcome, Snapshot: snapshot})
+	})
+}
+
+func (i *incarnation) watchLeases(a member.WatchLeases) {
+	i.unwatch()
+	ctx, cancel := context.WithCancel(i.ctx)
+	i.unwatch = cancel
+	i.calls.Go(func() {
+		_ = i.store.WatchLeases(ctx, a.All, a.IDs, func(l store.Leases) {
+			i.box.put(member.LeasesSeen{Leases: l.Leases, Gone: l.Gone, Complete: l.Complete, Watch: a.Serial})
+		})
+	})
+}
+
+func (i *incarnation) notify(n member.Notify) {
+	log := i.log.WithValues("member", i.cfg.Self.ID, "reason", n.Reason)
+	if n.Warning {
+		log.Error(nil, n.Message)
+	} else {
+		log.Info(n.Message)
+	}
+	i.store.Notify(i.ctx, n)
+}
+
+// complain logs what went wrong; the member decides what to do about it.
+func (i *incarnation) complain(what string, err error) {
+	if err != nil && i.ctx.Err() == nil {
+		i.report("Cannot "+what, err)
+	}
+}

@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Names of requests, for holds and counts.
+const (
+	CreateLease = "create lease"
+	RenewLease  = "update lease"
+	DeleteLease = "delete lease"
+	ReadTable   = "get table"
+	CreateTable = "create table"
+	Swap        = "update table"
+	Warm        = "warm"
+	Load        = "load"
+	Drain       = "drain"
+)
+
+// carryOut does what the member asks for.
+func (n *Node) carryOut(action member.Action) {
+	if n.w.opts.Trace != nil {
+		n.w.logf("%s → %s", n.ID, describe(action))
+	}
+	switch a := action.(type) {
+	case member.CreateLease:
+		n.renew(CreateLease, a.Lease, a.Timeout)
+	case member.RenewLease:
+		n.renew(RenewLease, a.Lease, a.Timeout)
+	case member.ReadTable:
+		begun := n.mono()
+		n.send(request{
+			name: ReadTable,
+			effect: func(bool) member.Event {
+				s := n.w.Objects.Table()
+				if s.Missing() {
+					s.Version = "" // as a 404 has none
+				}
+				return member.TableSeen{Snapshot: s, Consistent: true, Begun: begun}
+			},
+			fail: func(member.Outcome) member.Event { return member.ReadFailed{} },
+		})
+	case member.CreateTable:
+		n.putTable(CreateTable, a.Serial, a.Table, a.Timeout, func(t *table.Table) (member.Snapshot, member.Outcome) {
+			return n.w.Objects.CreateTable(t)
+		})
+	case member.Swap:
+		n.putTable(Swap, a.Serial, a.Table, a.Timeout, func(t *table.Table) (member.Snapshot, member.Outcome) {
+			return n.w.Objects.SwapTable(t, a.UID, a.Version)
+		})
+	case member.WatchLeases:
+		if a.All && !n.planner && n.w.named[n.ID] > 0 {
+			n.w.Counts.Planners++
+		}
+		n.planner = a.All
+		n.followLeases(a)
+	case member.DeleteLease:
+		n.send(request{
+			name: DeleteLease, timeout: a.Timeout,
+			effect: func(bool) member.Event {
+				return member.LeaseDeleted{ID: a.ID, Outcome: n.w.Objects.DeleteLease(a.ID, a.UID, a.Version)}
+			},
+			fail: func(o member.Outcome) member.Event { return member.LeaseDeleted{ID: a.ID, Outcome: o} },
+		})
+	case member.Warm:
+		n.Warms += a.Slots.Len()
+		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed{Slots: a.Slots, Round: a.Round}) })
+	case member.Load:
+		n.checkLoad(a)
+		n.store(Load, n.Slow.Load, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
+	case member.Drain:
+		n.drain(a)
+	case member.Open:
+		n.open(a)
+	case member.Shut:
+		n.gate.Shut(a.Slots)
+		n.forgetPending(a.Slots)
+		n.cancelled()
+	case member.Release:
+	case member.Deadline:
+		n.gate.SetDeadline(a.At)
+		n.deadline = a.At
+		n.cancelled()
+		n.w.at(n.real(a.At), func() { n.local(n.expire) })
+	case member.Notify:
+		n.notify(a)
+	case member.Stop:
+		n.stop(a)
+	}
+}
+
+// store models the stores: an answer after about d.
+func (n *Node) store(name string, d time.Duration, answer func()) {
+	do := func() {
+		n.w.after(n.w.delay(d, 4*d), func() { n.local(answer) })
+	}
+	if waiting, ok := n.held[name]; ok {
+		n.held[name] = append(waiting, do)
+		return
+	}
+	do()
+}
+
+func (n *Node) expire() {
+	n.gate.Expire()
+	n.cancelled()
+}
+
+// renew creates or renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal that is late
+// never goes over a later one.
+func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
+	start := n.mono()
+	n.send(request{
+		name: name, timeout: timeout,
+		effect: func(late bool) member.Event {
+			put := n.w.Objects.RenewLease
+			switch {
+			case name == CreateLease:
+				put = n.w.Objects.CreateLease
+			case late:
+				put = n.w.Objects.PutLease
+			}
+			out, outcome := put(l)
+			return member.Renewed{Start: start, Outcome: outcome, Lease: out}
+		},
+		fail: func(o member.Outcome) member.Event { return member.Renewed{Start: start, Outcome: o} },
+	})
+}
+
+func (n *Node) putTable(name string, serial uint64, t *table.Table, timeout time.Duration,
+	put func(*table.Table) (member.Snapshot, member.Outcome),
+) {
+	if n.w.checkWritten(n, t) {
+		t, _ = table.Decode(table.Encode(t)) // what does not survive the text must not work here
+	}
+	n.send(request{
+		name: name, timeout: timeout,
+		effect: func(bool) member.Event {
+			s, outcome := put(t)
+			n.w.writer = n
+			n.w.Sync()
+			n.w.writer = nil
+			if outcome == member.OutcomeConflict {
+				n.w.Counts.Conflicts++
+			}
+			return member.Swapped{Serial: serial, Outcome: outcome, Snapshot: s}
+		},
+		fail: func(o member.Outcome) member.Event { return member.Swapped{Serial: serial, Outcome: o} },
+	})
+}
+
+func (n *Node) drain(a member.Drain) {
+	held := false
+	for _, s := range a.Slots.Slots() {
+		if n.gate.InFlightIn(s) > 0 || n.pending(s) {
+			n.w.Counts.HeldBack++
+			held = true
+		}
+	}
+	if held {
+		n.w.logf("%s's drain is held back", n.ID)
+	}
+	do := func() {
+		n.gate.Drain(a.Slots, n.pending, func(s slot.Slot) {
+			var set slot.Set
+			set.Add(s)
+			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
+			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions})
+		})
+		n.hurryPending(a.Slots)
+		n.run()
+	}
+	if waiting, ok := n.held[Drain]; ok {
+		n.held[Drain] = append(waiting, do)
+		return
+	}
+	do()
+}
+
+func (n *Node) notify(a member.Notify) {
+	n.Notes = append(n.Notes, a.Reason)
+	switch a.Reason {
+	case "Lapsed":
+		n.w.Counts.Lapses++
+	case "InvalidTable":
+		n.w.violate("invalid table", "%s: %s", n.ID, a.Message)
+	}
+}
+
+func (n *Node) stop(a member.Stop) {
+	n.Stopped = &a
+	n.w.Counts.Stops++
+	if a.Err == nil && n.Leaving {
+		n.w.Counts.Leaves++
+	}
+	// What is in flight goes on in the process until it sees that it was cancelled.
+	n.cancelled()
+	n.tables, n.leases, n.inbox, n.todo = &feed{n: n}, nil, nil, nil
+	n.wake++
+	n.ended(0)
+}
+
+// ended ends the process, or starts the next incarnation in it, once nothing is in flight (rule R13).
+func (n *Node) ended(waited time.Duration) {
+	if n.Dead {
+		return
+	}
+	if n.gate.InFlight() > 0 {
+		n.w.after(50*time.Millisecond, func() { n.local(func() { n.ended(waited + 50*time.Millisecond) }) })
+		return
+	}
+	n.end()
+	if n.Stopped.Rejoin && !n.Leaving && !n.Replica.Gone {
+		n.w.Counts.Rejoins++
+		n.w.Start(n.Replica)
+	}
+}

@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Chaos is a life of a rota under faults, made up from a seed.
+type Chaos struct {
+	*World
+	pods   int
+	build  int
+	tamper bool
+	copies []map[string]string
+	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
+	alarm bool
+}
+
+// RunChaos lives through a life of a seed and returns its world.
+func RunChaos(seed uint64, trace func(string)) *World {
+	c := &Chaos{World: New(Options{Seed: seed, Wild: true, Trace: trace, Slots: 16})}
+	c.opts.Slots = []slot.Count{16, 16, 32, 64}[c.rng.IntN(4)]
+	members := 2 + c.rng.IntN(4)
+	if c.rng.IntN(25) == 0 {
+		c.opts.Slots, members = 256, 12
+	}
+	c.slots = make([]slotHistory, c.opts.Slots)
+	weights := c.rng.IntN(4) == 0
+	c.opts.Tune = func(cfg *member.Config) {
+		if weights {
+			cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3
+		}
+	}
+	c.tamper = c.rng.IntN(3) == 0
+	c.logf("seed %d: %d members, %d slots, tampering %v", seed, members, c.opts.Slots, c.tamper)
+	for range members {
+		c.after(c.between(0, 3*time.Second), c.grow)
+	}
+	c.Run(25 * time.Second)
+	for faults := 3 + c.rng.IntN(12); faults > 0 && !c.Failed(); faults-- {
+		c.fault()
+		c.Run(c.between(0, 12*time.Second))
+	}
+	c.calm()
+	c.Settle(4 * time.Minute)
+	return c.World
+}
+
+// calm ends all faults.
+func (c *Chaos) calm() {
+	c.Net = Net{}
+	for _, n := range c.Live() {
+		n.Resume()
+		n.Slow = Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond}
+	}
+	c.logf("no more faults")
+}
+
+// grow starts a new pod.
+func (c *Chaos) grow() {
+	c.pods++
+	pod := fmt.Sprintf("p%d", c.pods)
+	r := &Replica{Pod: pod, Container: "main", Build: fmt.Sprintf("v%d", c.build), Weight: 1}
+	if c.rng.IntN(2) == 0 {
+		r.PodUID = "uid-" + pod
+	}
+	c.Start(r)
+}
+
+// pick returns a live replica, or nil.
+func (c *Chaos) pick() *Node {
+	live := c.Live()
+	if len(live) == 0 {
+		return nil
+	}
+	return live[c.rng.IntN(len(live))]
+}
+
+// restart starts the replica again after a moment, as the kubelet does.
+func (c *Chaos) restart(n *Node) {
+	c.after(c.between(300*time.Millisecond, 5*time.Second), func() {
+		if n.Replica.Gone || c.running(n.Replica) {
+			return
+		}
+		c.Counts.Restarts++
+		c.Start(n.Replica)
+	})
+}
+
+func (c *Chaos) running(r *Replica) bool {
+	for _, n := range c.Live() {
+		if n.Replica == r {
+			return true
+		}
+	}
+	return false
+}
+
+// leave sends SIGTERM, and SIGKILL after the grace period.
+func (c *Chaos) leave(n *Node) {
+	n.Replica.Gone = true
+	n.Leave()
+	c.after(60*time.Second, n.Crash)
+}
+
+// pauses are lengths of pauses: below the retry period, around the deadline, beyond the lease.
+var pauses = []time.Duration{2 * time.Second, 9 * time.Second, 16 * time.Second, 60 * time.Second}
+
+// fault makes something go wrong.
+func (c *Chaos) fault() {
+	n := c.pick()
+	if n == nil {
+		c.grow()
+		return
+	}
+	spell := func(change func(*Net)) {
+		change(&c.Net)
+		c.after(c.between(time.Second, 20*time.Second), func() { c.Net = Net{} })
+	}
+	kind := c.rng.IntN(20)
+	if c.tamper && c.rng.IntN(4) == 0 {
+		kind = 20 + c.rng.IntN(5)
+	}
+	switch kind {
+	case 0, 1, 2:
+		n.Pause(c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))]))
+	case 3, 4:
+		n.Crash()
+		if c.rng.IntN(4) > 0 {
+			c.restart(n)
+		} else {
+			n.Replica.Gone = true
+			c.grow()
+		}
+	case 5, 6:
+		c.leave(n)
+		c.after(c.between(0, 5*time.Second), c.grow)
+	case 7:
+		c.grow()
+	case 8:
+		c.rollout()
+	case 9:
+		c.scale()
+	case 10:
+		c.logf("API server down")
+		spell(func(net *Net) { net.Down = true })
+		for _, n := range c.Live() {
+			c.stallFeeds(n, c.between(0, 20*time.Second))
+		}
+	case 11, 12:
+		c.stallFeeds(n, c.between(time.Second, 40*time.Second))
+	case 13:
+		n.tables.relist()
+		if n.leases != nil {
+			n.leases.relist()
+		}
+	case 14:
+		spell(func(net *Net) { net.LoseResponse = 0.4 })
+	case 15:
+		spell(func(net *Net) { net.Late = 0.4 })
+	case 16:
+		spell(func(net *Net) { net.LoseRequest, net.Refuse = 0.3, 0.3 })
+	case 17:
+		if !c.tamper {
+			spell(func(net *Net) { net.Stall = 0.02 })
+		}
+	case 18:
+		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
+	case 19:
+		c.crashAll()
+	case 20:
+		c.logf("the Lease of %s is deleted by hand", n.ID)
+		c.Objects.RemoveLease(n.ID)
+	case 21:
+		c.logf("the table is deleted by hand")
+		c.Objects.RemoveTable()
+	case 22:
+		if len(c.copies) > 0 {
+			c.logf("an old copy of the table is restored under a new UID")
+			c.Objects.RestoreTable(c.copies[c.rng.IntN(len(c.copies))])
+		}
+	case 23:
+		c.logf("the table and all Leases are deleted by hand")
+		c.Objects.RemoveTable()
+		for _, l := range c.Objects.Leases() {
+			c.Objects.RemoveLease(l.ID)
+		}
+	case 24:
+		c.overwrite()
+	}
+	c.Sync()
+	if text := c.Objects.Text(); text != nil && !c.alarm {
+		c.copies = append(c.copies, maps.Clone(text))
+	}
+}
+
+// overwrite puts an old copy over the table, under its UID, and deletes it half a minute later.
+func (c *Chaos) overwrite() {
+	text := c.Objects.Text()
+	if len(c.copies) == 0 || text == nil || c.alarm {
+		return
+	}
+	old := c.copies[c.rng.IntN(len(c.copies))]
+	if old["uid"] != text["uid"] || old["epoch"] == text["epoch"] {
+		return
+	}
+	c.logf("an old copy is put over the table")
+	c.alarm = true
+	c.Objects.EditTable(func(text map[string]string) {
+		clear(text)
+		maps.Copy(text, old)
+	})
+	c.after(30*time.Second, func() {
+		c.logf("the table is deleted by hand, to end the alarm")
+		c.alarm = false
+		c.Objects.RemoveTable()
+		c.Sync()
+	})
+}
+
+func (c *Chaos) stallFeeds(n *Node, d time.Duration) {
+	which := c.rng.IntN(3)
+	c.logf("watches of %s stall for %v (%d)", n.ID, d, which)
+	if which != 1 {
+		n.tables.until = c.now + d
+	}
+	if which != 2 && n.leases != nil {
+		n.leases.until = c.now + d
+	}
+}
+
+// rollout replaces every replica by one of a new build.
+func (c *Chaos) rollout() {
+	c.build++
+	c.logf("rollout of v%d", c.build)
+	at := time.Duration(0)
+	for _, n := range c.Live() {
+		if n.Replica.Gone {
+			continue
+		}
+		at += c.between(0, 4*time.Second)
+		c.after(at, c.grow)
+		c.after(at+c.between(0, 4*time.Second), func() { c.leave(n) })
+	}
+}
+
+// scale goes down to one replica, and up again.
+func (c *Chaos) scale() {
+	live := c.Live()
+	c.logf("down to one")
+	for _, n := range live[1:] {
+		c.after(c.between(0, 2*time.Second), func() { c.leave(n) })
+	}
+	for range live[1:] {
+		c.after(c.between(5*time.Second, 20*time.Second), c.grow)
+	}
+}
+
+// crashAll ends every process at once.
+func (c *Chaos) crashAll() {
+	for _, n := range c.Live() {
+		if c.rng.IntN(3) > 0 {
+			n.Crash()
+			c.restart(n)
+		}
+	}
+}

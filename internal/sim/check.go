@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+// Checked after every step:
+//
+//   - every version of the table is Valid, and its epoch rises, whatever object it stands in, except by hand (R4)
+//   - a slot leaves a live owner by that owner's own hand only (R6), a member the table when its Lease is gone (R7)
+//   - a slot's gate is open in one member at most; paused members count until their deadline (R5, R6)
+//   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
+//   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
+//   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
+//   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
+//   - a handed slot is loaded up to the last write of its former owner at least (R8)
+
+// slotHistory is what is known of a slot.
+type slotHistory struct {
+	// epoch and opener are of the latest activation.
+	epoch  uint64
+	opener *Node
+	// owners are by epoch.
+	owners map[uint64]string
+	// version is that of the last write committed.
+	version uint64
+}
+
+// fenceLag is how far behind the API server's policies are.
+const fenceLag = 300 * time.Millisecond
+
+// checkWritten looks at a table that a member is about to write.
+func (w *World) checkWritten(n *Node, t *table.Table) bool {
+	if err := t.Valid(); err != nil {
+		w.violate("valid", "%s writes an invalid table: %v", n.ID, err)
+		return false
+	}
+	return true
+}
+
+// checkChange looks at a change of the objects.
+func (w *World) checkChange(c store.Change) {
+	if c.Table == nil {
+		return
+	}
+	before := w.last
+	w.last = *c.Table
+	if before.Table != nil {
+		w.nameAll(before.Table)
+	}
+	t := c.Table.Table
+	if t == nil {
+		w.logf("table is missing, or no table")
+		return
+	}
+	w.logTable(c)
+	w.nameAll(t)
+	if w.writer != nil {
+		w.checkTransition(before, *c.Table)
+	}
+	if t.UID != c.Table.UID {
+		return // not adopted
+	}
+	for _, r := range t.Runs {
+		for s := r.Slots.First; s <= r.Slots.Last && r.Owner != ""; s++ {
+			h := &w.slots[s]
+			if h.owners == nil {
+				h.owners = map[uint64]string{}
+			}
+			if was, ok := h.owners[r.Epoch]; ok && was != r.Owner && w.writer != nil {
+				w.violate("epoch twice", "slot %v has owner %s at epoch %d, which was %s's", s, r.Owner, r.Epoch, was)
+			}
+			h.owners[r.Epoch] = r.Owner
+		}
+	}
+}
+
+func (w *World) nameAll(t *table.Table) {
+	for _, m := range t.Members {
+		w.named[m.ID] = w.now
+	}
+}
+
+// checkTransition looks at a change of the table by a member.
+func (w *World) checkTransition(before, after member.Snapshot) {
+	t, old := after.Table, before.Table
+	if old == nil || before.UID != after.UID {
+		w.Counts.Created++
+		return
+	}
+	if t.Epoch <= old.Epoch {
+		w.violate("epoch falls", "%s raises the table's epoch from %d to %d", w.writer.ID, old.Epoch, t.Epoch)
+	}
+	if old.UID != t.UID {
+		w.Counts.Adopted++
+		return
+	}
+	for _, m := range old.Members {
+		if _, ok := t.Member(m.ID); ok || m.ID == w.writer.ID {
+			continue
+		}
+		w.Counts.Expels++
+		if _, ok := w.Objects.Lease(m.ID); ok {
+			w.violate("expelled with lease", "%s takes %s out of the table, whose Lease is there", w.writer.ID, m.ID)
+		}
+	}
+	for s := range slot.Slot(t.Slots) {
+		was, is := old.At(s), t.At(s)
+		_, stays := t.Member(was.Owner)
+		switch {
+		case was.Owner == is.Owner:
+			if was.Ready && is.Next == "" {
+				w.Counts.Aborted++
+			}
+		case was.Owner != "" && stays && was.Owner != w.writer.ID:
+			w.violate("taken", "%s takes slot %v from %s, which is a member", w.writer.ID, s, was.Owner)
+		case was.Owner == w.writer.ID && is.Owner != "":
+			w.Counts.Handovers++
+			if next, _ := old.Member(is.Owner); !was.Ready || was.Next != is.Owner || next.ID == "" {
+				w.violate("not ready", "%s gives slot %v to %s, which was not ready", w.writer.ID, s, is.Owner)
+			}
+		}
+	}
+}
+
+// checkOpen looks at a gate that is about to be opened.
+func (n *Node) checkOpen(a member.Open) {
+	w := n.w
+	if n.mono() >= n.deadline {
+		return // the gate will refuse
+	}
+	if l, ok := w.Objects.Lease(n.ID); ok && !l.Open {
+		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", n.ID, a.Slots)
+	}
+	for _, s := range a.Slots.Slots() {
+		h := &w.slots[s]
+		for _, other := range w.Nodes {
+			if other != n && !other.Dead && other.gate.Owns(s) {
+				w.violate("two open", "slot %v is opened by %s at epoch %d, and is open in %s at epoch %d", s, n.ID, a.Epoch, other.ID, other.gate.Epoch(s))
+			}
+		}
+		if h.owners[a.Epoch] != n.ID {
+			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
+		}
+		if a.Epoch < h.epoch {
+			w.violate("epoch falls", "slot %v is opened by %s at epoch %d, after epoch %d", s, n.ID, a.Epoch, h.epoch)
+		}
+		if a.Epoch == h.epoch && h.opener != n {
+			w.violate("epoch twice", "slot %v is opened by %s at epoch %d, as by %s before", s, n.ID, a.Epoch, h.opener.ID)
+		}
+		h.epoch, h.opener = a.Epoch, n
+	}
+}
+
+// checkAdmitted looks at a key that was just admitted.
+func (n *Node) checkAdmitted(f *flight) {
+	w := n.w
+	for _, other := range w.Nodes {
+		o := other.work.flights[f.key]
+		if other == n || other.Dead || o == nil || o.ctx.Err() != nil || other.mono() >= other.deadline {
+			continue
+		}
+		w.violate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
+	}
+	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
+		w.violate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since", f.key, n.ID, f.epoch, h.epoch)
+	}
+}
+
+// fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
+func (w *World) fenced(n *Node) bool {
+	t := w.Objects.Table().Table
+	if t != nil {
+		if _, ok := t.Member(n.ID); ok {
+			return false
+		}
+	}
+	at, ever := w.named[n.ID]
+	return !ever || w.now-at > fenceLag
+}
+
+// checkWrite looks at a write that commits now.
+func (w *World) checkWrite(n *Node, f *flight) {
+	h := &w.slots[f.key.slot]
+	w.version++
+	h.version = w.version
+	if h.epoch > f.epoch && h.opener != n {
+		w.violate("late write", "a write for key %v by %s at epoch %d commits after %s opened the slot at epoch %d",
+			f.key, n.ID, f.epoch, h.opener.ID, h.epoch)
+	}
+}
+
+// checkLoad looks at what a new owner is to wait for.
+func (n *Node) checkLoad(a member.Load) {
+	if a.Cause != table.CauseHanded || a.Held {
+		return
+	}
+	for _, s := range a.Slots.Slots() {
+		want := n.w.slots[s].version
+		if got := a.Versions["Website"]; want > 0 && table.CompareVersions(got, formatVersion(want)) < 0 {
+			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
+		}
+	}
+}

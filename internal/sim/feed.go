@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/store"
+)
+
+// feed is one watch of a node: the state at first, then every change, in order, each after a delay.
+type feed struct {
+	n *Node
+	// wanted says which changes it is about; list reports the state, change a change.
+	wanted func(store.Change) bool
+	list   func() member.Event
+	change func(store.Change) member.Event
+	last   time.Duration
+	// stalled until then.
+	until time.Duration
+	// blocked keeps everything back, in waiting.
+	blocked bool
+	waiting []func()
+	// breaks tells what was sent before the last relist; listed: its answer was taken.
+	breaks int
+	listed bool
+}
+
+// follow replaces a feed by a new one.
+func (n *Node) follow(f *feed) *feed {
+	f.n = n
+	f.relist()
+	return f
+}
+
+// relist reports the state anew; changes on their way are lost.
+func (f *feed) relist() {
+	f.breaks++
+	f.waiting, f.listed = nil, false
+	mine := f.breaks
+	w := f.n.w
+	w.after(w.delay(time.Millisecond, 20*time.Millisecond), func() {
+		if f.breaks != mine {
+			return
+		}
+		e := f.list()
+		f.listed = true
+		f.forward(func() member.Event { return e })
+	})
+}
+
+// offer reports a change.
+func (f *feed) offer(c store.Change) {
+	if f.listed && f.wanted(c) {
+		f.n.w.Messages.Events++
+		f.forward(func() member.Event { return f.change(c) })
+	}
+}
+
+func (f *feed) forward(event func() member.Event) {
+	w := f.n.w
+	if f.blocked {
+		f.waiting = append(f.waiting, func() { f.forward(event) })
+		return
+	}
+	mine := f.breaks
+	f.last = max(f.last, f.until, w.now+w.delay(time.Millisecond, 30*time.Millisecond))
+	w.at(f.last, func() {
+		switch {
+		case f.breaks != mine || f.n.Dead || f != f.n.tables && f != f.n.leases:
+		case f.blocked:
+			f.waiting = append(f.waiting, func() { f.forward(event) })
+		default:
+			f.n.post(event())
+		}
+	})
+}
+
+// Block keeps a feed silent; Unblock lets it report all it missed.
+func (f *feed) Block() { f.blocked = true }
+
+// Unblock ends Block.
+func (f *feed) Unblock() {
+	f.blocked = false
+	waiting := f.waiting
+	f.waiting = nil
+	for _, do := range waiting {
+		do()
+	}
+}
+
+// Tables and Leases are the node's watches.
+func (n *Node) Tables() *feed { return n.tables }
+
+// Leases is the node's watch of Leases, nil before there is one.
+func (n *Node) Leases() *feed { return n.leases }
+
+func (n *Node) followTable() {
+	n.w.Messages.Requests["watch table"]++
+	n.tables = n.follow(&feed{
+		wanted: func(c store.Change) bool { return c.Table != nil },
+		list: func() member.Event {
+			n.w.Messages.Listed++
+			return member.TableSeen{Snapshot: n.w.Objects.Table()}
+		},
+		change: func(c store.Change) member.Event { return member.TableSeen{Snapshot: *c.Table} },
+	})
+}
+
+func (n *Node) followLeases(a member.WatchLeases) {
+	n.w.Messages.Requests["watch leases"]++
+	wanted := func(id string) bool { return a.All || slices.Contains(a.IDs, id) }
+	old := n.leases
+	f := &feed{
+		wanted: func(c store.Change) bool {
+			return c.Gone != "" && wanted(c.Gone) || c.Lease != nil && wanted(c.Lease.ID)
+		},
+		list: func() member.Event {
+			seen := member.LeasesSeen{Complete: true, Watch: a.Serial}
+			for _, l := range n.w.Objects.Leases() {
+				if wanted(l.ID) {
+					seen.Leases = append(seen.Leases, l)
+				}
+			}
+			n.w.Messages.Listed += len(seen.Leases)
+			return seen
+		},
+		change: func(c store.Change) member.Event {
+			if c.Gone != "" {
+				return member.LeasesSeen{Gone: []string{c.Gone}, Watch: a.Serial}
+			}
+			return member.LeasesSeen{Leases: []member.Lease{*c.Lease}, Watch: a.Serial}
+		},
+	}
+	if old != nil {
+		f.blocked, f.until = old.blocked, old.until
+	}
+	n.leases = f
+	n.follow(f)
+}
+
+// Sync tells the watches, and those who check, what changed in the objects.
+func (w *World) Sync() {
+	changes, _ := w.Objects.Since(w.synced)
+	for _, c := range changes {
+		w.synced = c.Version
+		w.checkChange(c)
+		for _, n := range w.Nodes {
+			if n.Dead {
+				continue
+			}
+			n.tables.offer(c)
+			if n.leases != nil {
+				n.leases.offer(c)
+			}
+		}
+	}
+}

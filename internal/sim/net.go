@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/member"
+)
+
+// Net is what goes wrong between members and API server.
+type Net struct {
+	// Refuse, LoseRequest, LoseResponse and Late are probabilities, per request, of: no effect and a clear answer;
+	// no effect and no answer; an effect and no answer; no answer and an effect after the client gave up.
+	Refuse, LoseRequest, LoseResponse, Late float64
+	// Stall is the probability that a process stops between two actions.
+	Stall float64
+	// Down: the API server answers nobody, and watches are silent.
+	Down bool
+}
+
+// transit is the longest way from a client to the server.
+const transit = 300 * time.Millisecond
+
+// request is a request on its way.
+type request struct {
+	n    *Node
+	name string
+	// timeout is the server-side one, by the client's clock. 0: a read.
+	timeout time.Duration
+	// effect is what happens in the server; it returns the answer. late says that nobody waits for it.
+	effect func(late bool) member.Event
+	// fail is the answer when there is none of the server's.
+	fail func(member.Outcome) member.Event
+}
+
+// send sends the request, unless it is held.
+func (n *Node) send(r request) {
+	r.n = n
+	n.w.Messages.Requests[r.name]++
+	if waiting, ok := n.held[r.name]; ok {
+		n.held[r.name] = append(waiting, func() { n.deliver(r) })
+		return
+	}
+	n.deliver(r)
+}
+
+func (n *Node) deliver(r request) {
+	w := n.w
+	answered := false
+	answer := func(e member.Event) {
+		if !answered {
+			answered = true
+			n.post(e)
+		}
+	}
+	limit := r.timeout
+	if limit == 0 {
+		limit = 5 * time.Second
+	}
+	patience := time.Duration(float64(limit)/n.rate) + 20*time.Millisecond
+	unknown := func(after time.Duration) {
+		w.after(after, func() {
+			if !answered {
+				w.Counts.Unknown++
+				answer(r.fail(member.OutcomeUnknown))
+			}
+		})
+	}
+	there := w.delay(time.Millisecond, 30*time.Millisecond)
+	there = min(there, transit)
+	net := w.Net
+	switch {
+	case net.Down || w.chance(net.LoseRequest):
+		unknown(w.between(there, patience))
+	case w.chance(net.Refuse):
+		w.after(there, func() { answer(r.fail(member.OutcomeFailed)) })
+	case r.timeout > 0 && w.chance(net.Late):
+		gaveUp := w.between(there, patience)
+		unknown(gaveUp)
+		w.at(w.now+w.between(gaveUp, max(gaveUp, there+limit)), func() {
+			w.Counts.LateWrites++
+			w.logf("%s's %s is admitted late", n.ID, r.name)
+			r.effect(true)
+			w.Sync()
+		})
+	default:
+		unknown(patience)
+		w.after(there, func() {
+			if answered {
+				return
+			}
+			e := r.effect(false)
+			w.Sync()
+			if w.chance(net.LoseResponse) {
+				return
+			}
+			w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() { answer(e) })
+		})
+	}
+}
+
+// Hold keeps back the node's requests of a name until Release.
+func (n *Node) Hold(name string) {
+	if _, ok := n.held[name]; !ok {
+		n.held[name] = nil
+	}
+}
+
+// Release lets the node's requests of a name go.
+func (n *Node) Release(name string) {
+	waiting := n.held[name]
+	delete(n.held, name)
+	for _, do := range waiting {
+		do()
+	}
+}

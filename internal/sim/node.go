@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Replica is what outlives the incarnations of a process: a container of a pod.
+type Replica struct {
+	Pod, PodUID, Container, Build string
+	Weight                        int
+	incarnations                  int
+	// Gone: it is not to be started again.
+	Gone bool
+}
+
+// Node is one incarnation: a process start.
+type Node struct {
+	w       *World
+	Replica *Replica
+	ID      string
+	// Dead: the process has ended. Stopped is the member's last word, if it had one.
+	Dead    bool
+	Stopped *member.Stop
+	// Paused: nothing runs in the process; Leaving: it got SIGTERM.
+	Paused, Leaving bool
+
+	cfg    member.Config
+	member *member.Member
+	gate   *gate.Gate
+	rate   float64       // of its monotonic clock
+	zero   time.Duration // its monotonic clock at the world's beginning
+	skew   int64         // of its wall clock, in seconds
+
+	inbox    []member.Event
+	todo     []member.Action
+	later    []func() // of the process, while it is paused
+	running  bool
+	wake     uint64
+	deadline time.Duration // of the gate, by its own clock
+	planner  bool
+
+	tables, leases *feed
+	held           map[string][]func()
+	Slow           Slow
+	work           work
+	// Notes are the reasons of its Notify actions.
+	Notes []string
+	// Opens are the Open actions carried out, Warms the Warm ones, in slots.
+	Opens, Warms int
+	// Parts counts Steps.
+	Parts int
+}
+
+// Slow says how long the stores of a node take.
+type Slow struct{ Warm, Load time.Duration }
+
+// Start starts a replica's next incarnation.
+func (w *World) Start(r *Replica) *Node {
+	r.incarnations++
+	n := &Node{
+		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){},
+		Slow: Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond},
+	}
+	if w.opts.Wild {
+		n.rate = 0.9 + 0.2*w.rng.Float64()
+		n.zero = w.between(0, time.Hour)
+		n.skew = int64(w.rng.IntN(3)) - 1
+	}
+	n.cfg = member.Config{
+		Self:  table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight},
+		Slots: w.opts.Slots, Seed: w.rng.Uint64(),
+	}
+	if w.opts.Tune != nil {
+		w.opts.Tune(&n.cfg)
+	}
+	n.cfg.SetDefaults()
+	if err := n.cfg.Validate(); err != nil {
+		panic(err)
+	}
+	n.member = member.New(n.cfg)
+	n.gate = gate.New(w.opts.Slots, n.mono)
+	n.work.flights = map[key]*flight{}
+	w.Nodes = append(w.Nodes, n)
+	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
+	n.followTable()
+	n.post(member.Tick{})
+	if !w.opts.Idle {
+		n.startWork()
+	}
+	return n
+}
+
+// mono is the node's own monotonic clock.
+func (n *Node) mono() time.Duration {
+	return n.zero + time.Duration(math.Floor(float64(n.w.now)*n.rate))
+}
+
+// real is when the node's clock will show the given time.
+func (n *Node) real(mono time.Duration) time.Duration {
+	return time.Duration(math.Ceil(float64(mono-n.zero)/n.rate)) + 1
+}
+
+func (n *Node) time() member.Time {
+	return member.Time{Mono: n.mono(), Wall: epochStart + int64(n.w.now/time.Second) + n.skew}
+}
+
+// local runs do in the process: once it is not paused, never if it has ended.
+func (n *Node) local(do func()) {
+	switch {
+	case n.Dead:
+	case n.Paused:
+		n.later = append(n.later, do)
+	default:
+		do()
+	}
+}
+
+// post hands an event to the member.
+func (n *Node) post(e member.Event) {
+	if n.Dead {
+		return
+	}
+	n.inbox = append(n.inbox, e)
+	n.run()
+}
+
+// run handles what has come, and carries out the actions of each Step before the next one.
+func (n *Node) run() {
+	if n.running {
+		return
+	}
+	n.running = true
+	for !n.Paused && !n.Dead {
+		if len(n.todo) > 0 {
+			a := n.todo[0]
+			n.todo = n.todo[1:]
+			n.carryOut(a)
+			if n.w.chance(n.w.Net.Stall) {
+				n.Pause(n.w.between(0, 20*time.Second))
+			}
+			continue
+		}
+		if len(n.inbox) == 0 {
+			break
+		}
+		e := n.inbox[0]
+		n.inbox = n.inbox[1:]
+		n.w.Counts.Steps++
+		n.Parts++
+		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
+			n.w.logf("%s ← %s", n.ID, describe(e))
+		}
+		n.todo = n.member.Step(n.time(), e)
+	}
+	n.running = false
+	if !n.Paused && !n.Dead {
+		n.planTick()
+	}
+}
+
+func (n *Node) planTick() {
+	n.wake++
+	if wake, mine := n.member.Wake(), n.wake; wake < math.MaxInt64 {
+		n.w.at(n.real(wake), func() {
+			if n.wake == mine && !n.Paused {
+				n.post(member.Tick{})
+			}
+		})
+	}
+}
+
+// Pause stops the process for d, or until Resume if d is 0.
+func (n *Node) Pause(d time.Duration) {
+	if n.Dead || n.Paused {
+		return
+	}
+	n.w.Counts.Pauses++
+	n.w.logf("%s pauses for %v", n.ID, d)
+	n.Paused = true
+	if d > 0 {
+		n.w.after(d, n.Resume)
+	}
+}
+
+// Resume lets the process go on. What was due meanwhile happens in any order.
+func (n *Node) Resume() {
+	if n.Dead || !n.Paused {
+		return
+	}
+	n.w.logf("%s resumes", n.ID)
+	n.Paused = false
+	later := n.later
+	n.later = nil
+	if n.w.opts.Wild && n.w.rng.IntN(2) == 0 {
+		n.run()
+	}
+	for i, do := range later {
+		if n.Paused {
+			n.later = append(later[i:len(later):len(later)], n.later...)
+			return
+		}
+		do()
+	}
+	n.run()
+	n.planTick()
+}
+
+// Crash ends the process without a word.
+func (n *Node) Crash() {
+	if !n.Dead {
+		n.w.logf("%s crashes", n.ID)
+		n.end()
+	}
+}
+
+func (n *Node) end() {
+	n.Dead = true
+	n.tables, n.leases, n.inbox, n.todo, n.later = nil, nil, nil, nil, nil
+}
+
+// Leave sends SIGTERM.
+func (n *Node) Leave() {
+	if !n.Dead && !n.Leaving {
+		n.w.logf("%s gets SIGTERM", n.ID)
+		n.Leaving = true
+		n.post(member.Leave{})
+	}
+}
+
+// Open returns the slots whose gate admits keys now.
+func (n *Node) Open() slot.Set {
+	if n.Dead {
+		return slot.Set{}
+	}
+	return n.gate.OpenSet()
+}
+
+// Config is what the member was started with.
+func (n *Node) Config() member.Config { return n.cfg }

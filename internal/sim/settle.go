@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/table"
+)
+
+// Unsettled says what is not as it should be when nothing has gone wrong for a while; empty: all is well.
+func (w *World) Unsettled() string {
+	s := w.Objects.Table()
+	live := map[string]*Node{}
+	for _, n := range w.Live() {
+		if n.Leaving {
+			return n.ID + " has not left"
+		}
+		if n.Stopped != nil {
+			return n.ID + " has stopped, and has not ended"
+		}
+		live[n.ID] = n
+	}
+	if len(live) == 0 {
+		return ""
+	}
+	t := s.Table
+	switch {
+	case t == nil:
+		return "no table"
+	case t.UID != s.UID:
+		return "table not adopted"
+	}
+	for id := range live {
+		if _, ok := t.Member(id); !ok {
+			return id + " is not in the table"
+		}
+	}
+	total := 0
+	for _, m := range t.Members {
+		if live[m.ID] == nil {
+			return m.ID + " is dead, but in the table"
+		}
+		if !w.probation(t, m) {
+			total += m.Weight
+		}
+	}
+	for _, l := range w.Objects.Leases() {
+		if live[l.ID] == nil {
+			return l.ID + " is dead, but has a Lease"
+		}
+		if !l.Open {
+			return l.ID + " has a Lease that says shut"
+		}
+	}
+	for _, r := range t.Runs {
+		switch {
+		case r.Owner == "":
+			return fmt.Sprintf("slots %v have no owner", r.Slots)
+		case r.Next != "":
+			return fmt.Sprintf("slots %v are moving", r.Slots)
+		case r.Unsettled:
+			return fmt.Sprintf("slots %v are unsettled", r.Slots)
+		}
+		n := live[r.Owner]
+		open := n.Open()
+		for at := r.Slots.First; at <= r.Slots.Last; at++ {
+			if !open.Has(at) || n.gate.Epoch(at) != r.Epoch {
+				return fmt.Sprintf("slot %v is not open in %s at epoch %d", at, r.Owner, r.Epoch)
+			}
+		}
+	}
+	for id, got := range t.Counts() {
+		m, ok := t.Member(id)
+		if !ok || total == 0 || w.probation(t, m) {
+			continue
+		}
+		if share := int(t.Slots) * m.Weight; got*total < share-total || got*total > share+total {
+			return fmt.Sprintf("%s owns %d slots of %d with weight %d of %d", id, got, t.Slots, m.Weight, total)
+		}
+	}
+	return ""
+}
+
+// probation says that a member may be without slots since it crashed twice lately (rule R9).
+func (w *World) probation(t *table.Table, m table.Member) bool {
+	n := 0
+	for _, e := range t.Expels {
+		if e.Pod == m.Pod {
+			n++
+		}
+	}
+	return n >= 2
+}
+
+// Settle runs until all is well, for at most limit. It violates "settle" otherwise.
+func (w *World) Settle(limit time.Duration) {
+	why, well := "", 0
+	for end := w.now + limit; w.now < end && !w.Failed(); {
+		w.Run(time.Second)
+		if why = w.Unsettled(); why != "" {
+			well = 0
+			continue
+		}
+		if well++; well == 3 {
+			return
+		}
+	}
+	if !w.Failed() {
+		w.violate("settle", "after %v without faults: %s", limit, why)
+	}
+}

@@ -1,0 +1,107 @@
+package sim_test
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rota-dev/rota/internal/sim"
+)
+
+// TestChaos lives through many seeds. SIM_SEED=<n> repeats one, with a trace; SIM_SEEDS=<n> sets how many.
+func TestChaos(t *testing.T) {
+	if text := os.Getenv("SIM_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repeat(t, seed)
+		return
+	}
+	seeds, first := 1000, 1
+	if testing.Short() {
+		seeds = 100
+	}
+	if text := os.Getenv("SIM_SEEDS"); text != "" {
+		seeds, _ = strconv.Atoi(text)
+	}
+	if text := os.Getenv("SIM_FIRST"); text != "" {
+		first, _ = strconv.Atoi(text)
+	}
+	var (
+		mu     sync.Mutex
+		total  sim.Counts
+		failed int
+		next   atomic.Int64
+		group  sync.WaitGroup
+	)
+	next.Store(int64(first))
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for seed := next.Add(1) - 1; seed < int64(first+seeds); seed = next.Add(1) - 1 {
+				w := sim.RunChaos(uint64(seed), nil)
+				mu.Lock()
+				add(&total, w.Counts)
+				if w.Failed() {
+					failed++
+					t.Errorf("seed %d after %v: %v\n\trepeat: SIM_SEED=%d go test -run TestChaos ./internal/sim", seed, w.Now(), w.Violations()[0], seed)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d seeds, %d failed:%s", seeds, failed, list(total))
+	if seeds >= 100 {
+		complete(t, total)
+	}
+}
+
+func repeat(t *testing.T, seed uint64) {
+	t.Helper()
+	var lines []string
+	w := sim.RunChaos(seed, func(line string) { lines = append(lines, line) })
+	limit := 400
+	if os.Getenv("SIM_ALL") != "" {
+		limit = len(lines)
+	}
+	t.Logf("the last lines of %d:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-limit):], "\n"))
+	t.Log(list(w.Counts))
+	for _, v := range w.Violations() {
+		t.Errorf("seed %d: %v", seed, v)
+	}
+}
+
+// add adds the counts by field.
+func add(total *sim.Counts, c sim.Counts) {
+	a, b := reflect.ValueOf(total).Elem(), reflect.ValueOf(c)
+	for i := range a.NumField() {
+		a.Field(i).SetInt(a.Field(i).Int() + b.Field(i).Int())
+	}
+}
+
+func list(c sim.Counts) string {
+	var b strings.Builder
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		fmt.Fprintf(&b, " %s %d", v.Type().Field(i).Name, v.Field(i).Int())
+	}
+	return b.String()
+}
+
+// complete fails if something never happened: then the seeds say nothing about it.
+func complete(t *testing.T, c sim.Counts) {
+	t.Helper()
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if v.Field(i).Int() == 0 {
+			t.Errorf("%s: never in all seeds", v.Type().Field(i).Name)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// key is a key of the modelled workload: keysPerSlot in each slot.
+type key struct {
+	slot slot.Slot
+	n    int
+}
+
+const keysPerSlot = 2
+
+func (k key) gate() gate.Key {
+	return gate.Key{Queue: "sim", Namespace: k.slot.String(), Name: strconv.Itoa(k.n)}
+}
+
+// work is the modelled workers of a node.
+type work struct {
+	flights map[key]*flight
+	// deletions are keys whose object is gone, known and not reconciled.
+	deletions []key
+	opened    []slot.Slot
+}
+
+// flight is a key being reconciled.
+type flight struct {
+	key   key
+	epoch uint64
+	ctx   context.Context
+	leave func()
+	// unknown is the real time until which a write of it may be admitted.
+	unknown time.Duration
+	over    bool
+}
+
+// startWork tries a key now and then, whatever the gate says.
+func (n *Node) startWork() {
+	n.w.after(n.w.delay(100*time.Millisecond, 300*time.Millisecond), func() {
+		if n.Dead {
+			return
+		}
+		n.local(func() {
+			k := key{slot.Slot(n.w.rng.IntN(int(n.w.opts.Slots))), n.w.rng.IntN(keysPerSlot)}
+			if len(n.work.opened) > 0 && n.w.rng.IntN(5) > 0 {
+				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
+			}
+			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !slices.Contains(n.work.deletions, k) {
+				n.work.deletions = append(n.work.deletions, k)
+				n.w.after(n.w.between(0, 2*time.Second), func() { n.local(func() { n.Try(k.slot, k.n) }) })
+			} else {
+				n.Try(k.slot, k.n)
+			}
+		})
+		n.startWork()
+	})
+}
+
+// open opens the gate, and reconciles some of what is enqueued by that.
+func (n *Node) open(a member.Open) {
+	n.checkOpen(a)
+	n.Opens += a.Slots.Len()
+	parked := n.gate.Open(a.Slots, a.Epoch)
+	n.cancelled()
+	n.work.opened = a.Slots.Slots()
+	if n.w.opts.Idle {
+		return
+	}
+	for i, s := range n.work.opened {
+		if i < 3 {
+			n.Try(s, 0)
+		}
+	}
+	for _, k := range parked {
+		s, _ := strconv.Atoi(k.Namespace)
+		i, _ := strconv.Atoi(k.Name)
+		n.Try(slot.Slot(s), i)
+	}
+}
+
+// Try asks the gate for a key; it says whether it was admitted.
+func (n *Node) Try(s slot.Slot, i int) bool {
+	k := key{s, i}
+	if n.Dead || n.work.flights[k] != nil {
+		return false
+	}
+	gone := slices.Contains(n.work.deletions, k)
+	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), gone)
+	if verdict != gate.Admitted {
+		return false
+	}
+	n.work.deletions = slices.DeleteFunc(n.work.deletions, func(d key) bool { return d == k })
+	n.w.Counts.Admissions++
+	epoch, _ := gate.EpochFrom(ctx)
+	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave}
+	n.checkAdmitted(f)
+	n.work.flights[k] = f
+	lasts := 20 * time.Millisecond
+	if n.w.opts.Wild {
+		lasts = n.w.between(time.Millisecond, 500*time.Millisecond)
+		if n.w.rng.IntN(50) == 0 {
+			lasts = n.w.between(time.Second, 20*time.Second) // stuck
+		}
+		n.w.after(n.w.between(0, lasts), func() { n.local(func() { n.write(f) }) })
+	} else {
+		n.write(f)
+	}
+	n.w.after(lasts, func() { n.local(func() { n.finish(f) }) })
+	return true
+}
+
+// finish ends a flight, once none of its writes can be admitted any more.
+func (n *Node) finish(f *flight) {
+	if f.over {
+		return
+	}
+	if f.unknown > n.w.now {
+		n.w.at(f.unknown, func() { n.local(func() { n.finish(f) }) })
+		return
+	}
+	f.over = true
+	delete(n.work.flights, f.key)
+	f.leave()
+	n.run()
+}
+
+// write writes something to the API server for a key, as a reconciler does that checks its context first.
+func (n *Node) write(f *flight) {
+	left := n.deadline - n.mono()
+	if f.over || f.ctx.Err() != nil || left <= 0 {
+		return
+	}
+	w := n.w
+	timeout := min(n.cfg.WriteTimeout, left)
+	send := func() {
+		w.Counts.Writes++
+		arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
+		commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), timeout)
+		if w.chance(w.Net.Late) {
+			w.Counts.LateWrites++
+			commits = arrives + w.between(0, timeout)
+		}
+		f.unknown = max(f.unknown, w.now+commits)
+		if w.chance(w.Net.LoseResponse + w.Net.Late) {
+			// Of unknown outcome: in flight until it cannot be admitted any more.
+			f.unknown = w.now + transit + timeout + timeout/8
+		}
+		w.after(arrives, func() {
+			if w.fenced(n) {
+				w.Counts.Fenced++
+				return
+			}
+			w.at(w.now+commits-arrives, func() { w.checkWrite(n, f) })
+		})
+	}
+	if w.chance(w.Net.Stall * 3) {
+		// The process stops between the check and the sending.
+		n.Pause(w.between(0, 30*time.Second))
+		n.local(send)
+		return
+	}
+	send()
+}
+
+// cancelled ends the flights whose context is cancelled: soon, as those reconcilers do that look at it.
+func (n *Node) cancelled() {
+	for _, k := range n.flying() {
+		f := n.work.flights[k]
+		if f.ctx.Err() != nil {
+			n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { n.finish(f) }) })
+		}
+	}
+}
+
+// flying returns the keys in flight in a fixed order.
+func (n *Node) flying() []key {
+	keys := make([]key, 0, len(n.work.flights))
+	for k := range n.work.flights {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b key) int { return (int(a.slot)-int(b.slot))*keysPerSlot + a.n - b.n })
+	return keys
+}
+
+// pending says that a key of the slot waits whose object is gone (rule R15).
+func (n *Node) pending(s slot.Slot) bool {
+	return slices.ContainsFunc(n.work.deletions, func(k key) bool { return k.slot == s })
+}
+
+func (n *Node) forgetPending(set slot.Set) {
+	n.work.deletions = slices.DeleteFunc(n.work.deletions, func(k key) bool { return set.Has(k.slot) })
+}
+
+func (n *Node) hurryPending(set slot.Set) {
+	for _, k := range slices.Clone(n.work.deletions) {
+		if set.Has(k.slot) {
+			n.Try(k.slot, k.n)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+// Options say what a World is made of. The zero value is a calm world with 16 slots.
+type Options struct {
+	// Seed is for everything that is random.
+	Seed uint64
+	// Slots is the number of slots. Default 16.
+	Slots slot.Count
+	// Tune changes the config of every member before it starts. May be nil.
+	Tune func(*member.Config)
+	// Wild makes clocks differ and delays random, and lets workers try keys at random times.
+	Wild bool
+	// Idle leaves the workers out: for counting messages.
+	Idle bool
+	// Trace gets a line for everything that happens. May be nil.
+	Trace func(line string)
+}
+
+// World is a rota, its API server and its replicas. It is not safe for concurrent use.
+type World struct {
+	opts  Options
+	rng   *rand.Rand
+	now   time.Duration
+	seq   uint64
+	spin  int
+	queue queue
+
+	// Objects are what the API server holds; call Sync after changing them by hand.
+	Objects *store.Objects
+	synced  uint64
+	// Net is what goes wrong between members and API server.
+	Net Net
+	// Nodes are all replicas ever started.
+	Nodes []*Node
+	// Counts is what happened.
+	Counts Counts
+	// Messages counts the traffic.
+	Messages Messages
+
+	slots      []slotHistory
+	named      map[string]time.Duration // by member ID: when a table last named it
+	last       member.Snapshot          // the table's latest version
+	writer     *Node                    // of the change under way; nil: somebody's hand
+	version    uint64                   // of the objects that members work on
+	violations []Violation
+}
+
+// Violation is a broken promise.
+type Violation struct {
+	// Rule is a short name of what was broken, such as "two open".
+	Rule    string
+	Message string
+}
+
+// epochStart is the wall clock at the beginning, in Unix seconds.
+const epochStart = 1_700_000_000
+
+// New returns a world without replicas.
+func New(o Options) *World {
+	if o.Slots == 0 {
+		o.Slots = 16
+	}
+	return &World{
+		opts:    o,
+		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
+		Objects: store.NewObjects(),
+		slots:   make([]slotHistory, o.Slots),
+		named:   map[string]time.Duration{},
+		Messages: Messages{
+			Requests: map[string]int{},
+		},
+	}
+}
+
+// Now is the real time since the beginning.
+func (w *World) Now() time.Duration { return w.now }
+
+// Failed says that something was violated.
+func (w *World) Failed() bool { return len(w.violations) > 0 }
+
+// Violations returns what was violated.
+func (w *World) Violations() []Violation { return w.violations }
+
+func (w *World) violate(rule, format string, args ...any) {
+	v := Violation{rule, fmt.Sprintf(format, args...)}
+	w.violations = append(w.violations, v)
+	w.logf("VIOLATION %s: %s", v.Rule, v.Message)
+}
+
+func (w *World) logf(format string, args ...any) {
+	if w.opts.Trace != nil {
+		w.opts.Trace(fmt.Sprintf("%9.3fs ", w.now.Seconds()) + fmt.Sprintf(format, args...))
+	}
+}
+
+// between returns a random duration.
+func (w *World) between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(w.rng.Int64N(int64(high-low)))
+}
+
+// delay is low in a calm world, else random, and now and then longer.
+func (w *World) delay(low, high time.Duration) time.Duration {
+	if !w.opts.Wild {
+		return low
+	}
+	d := w.between(low, high)
+	if w.rng.IntN(20) == 0 {
+		d *= 5
+	}
+	return d
+}
+
+func (w *World) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// Live returns the replicas that run.
+func (w *World) Live() []*Node {
+	var live []*Node
+	for _, n := range w.Nodes {
+		if !n.Dead {
+			live = append(live, n)
+		}
+	}
+	return live
+}
+
+// Put stores a table as it is, as the starting point of a world.
+func (w *World) Put(t *table.Table) {
+	s, _ := w.Objects.CreateTable(t)
+	t = t.Clone()
+	t.UID = s.UID
+	w.Objects.SwapTable(t, s.UID, s.Version)
+	w.Sync()
+}
+
+// Counts says what a world went through.
+type Counts struct {
+	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted  int
+	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops int
+}
+
+// Messages counts the traffic between members and API server.
+type Messages struct {
+	// Requests by verb and resource.
+	Requests map[string]int
+	// Events are watch events delivered, without first lists; Listed are the objects of those.
+	Events, Listed int
+}

@@ -1,0 +1,86 @@
+package rota
+
+import (
+	"sync"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// mailbox collects events for the one goroutine that steps the member. Putting never blocks. What can be told in
+// one event is merged, so that a burst costs one step.
+type mailbox struct {
+	mu     sync.Mutex
+	events []member.Event
+	// drained are the slots reported idle, by round.
+	drained map[uint64]*slot.Set
+	filled  chan struct{}
+}
+
+func newMailbox() *mailbox {
+	return &mailbox{drained: map[uint64]*slot.Set{}, filled: make(chan struct{}, 1)}
+}
+
+func (b *mailbox) put(e member.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.events); n > 0 {
+		if merged, ok := mergeLeases(b.events[n-1], e); ok {
+			b.events[n-1] = merged
+			return
+		}
+	}
+	b.events = append(b.events, e)
+	b.signal()
+}
+
+func (b *mailbox) idle(round uint64, s slot.Slot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.drained[round] == nil {
+		b.drained[round] = &slot.Set{}
+	}
+	b.drained[round].Add(s)
+	b.signal()
+}
+
+func (b *mailbox) signal() {
+	select {
+	case b.filled <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the mailbox. versions tells what the drained slots leave for their next owner.
+func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
+	b.mu.Lock()
+	events, drained := b.events, b.drained
+	b.events, b.drained = nil, map[uint64]*slot.Set{}
+	b.mu.Unlock()
+	for round, set := range drained {
+		events = append(events, member.Drained{Slots: *set, Round: round, Versions: versions(*set)})
+	}
+	return events
+}
+
+// mergeLeases joins two reports of one watch. A Lease that went and came within one of them keeps its last word.
+func mergeLeases(a, b member.Event) (member.Event, bool) {
+	first, ok := a.(member.LeasesSeen)
+	if !ok {
+		return nil, false
+	}
+	second, ok := b.(member.LeasesSeen)
+	if !ok || second.Complete || first.Watch != second.Watch || len(second.Gone) > 0 || len(first.Gone) > 0 {
+		return nil, false
+	}
+	for _, l := range second.Leases {
+		for _, before := range first.Leases {
+			if before.ID == l.ID {
+				return nil, false // both count: each is a sign of life
+			}
+		}
+	}
+	first.Leases = append(first.Leases[:len(first.Leases):len(first.Leases)], second.Leases...)
+	return first, true
+}

@@ -1,0 +1,93 @@
+package rota
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
+)
+
+// metrics are what Collector shows.
+type metrics struct {
+	rota *Rota
+
+	verdicts, swaps, renewals *prometheus.CounterVec
+	rejoins, abandoned        prometheus.Counter
+
+	slots, epoch, members, inFlight, parked, untilDeadline *prometheus.Desc
+}
+
+func newMetrics(r *Rota) *metrics {
+	labels := prometheus.Labels{"rota": r.Name().String()}
+	counter := func(name, help string, by string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, []string{by})
+	}
+	desc := func(name, help string, by ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, by, labels)
+	}
+	return &metrics{
+		rota:     r,
+		verdicts: counter("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them.", "verdict"),
+		swaps:    counter("rota_table_swaps_total", "Changes of the table that this member sent, by outcome.", "outcome"),
+		renewals: counter("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome"),
+		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rota_rejoins_total", Help: "How often this process was expelled and joined again.", ConstLabels: labels,
+		}),
+		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rota_deletions_abandoned_total", Help: "Slots handed over while the reconcile of a deletion in them kept failing.", ConstLabels: labels,
+		}),
+		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; unowned counts for the whole rota.", "state"),
+		epoch:         desc("rota_table_epoch", "Epoch of the last table seen."),
+		members:       desc("rota_members", "Members in the last table seen."),
+		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
+		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
+		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
+	}
+}
+
+// Collector returns the metrics of this member for a Prometheus registry. ctrlrt registers it with
+// controller-runtime's.
+func (r *Rota) Collector() prometheus.Collector { return r.metrics }
+
+func (m *metrics) verdict(v gate.Verdict)   { m.verdicts.WithLabelValues(v.String()).Inc() }
+func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()).Inc() }
+func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	m.verdicts.Collect(out)
+	m.swaps.Collect(out)
+	m.renewals.Collect(out)
+	m.rejoins.Collect(out)
+	m.abandoned.Collect(out)
+	gauge := func(d *prometheus.Desc, v float64, by ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, by...)
+	}
+	s := m.rota.Status()
+	gauge(m.slots, float64(s.Owned.Len()), "owned")
+	gauge(m.slots, float64(s.Open.Len()), "open")
+	gauge(m.slots, float64(s.Coming.Len()), "coming")
+	gauge(m.slots, float64(s.Going.Len()), "going")
+	gauge(m.slots, float64(s.Unowned.Len()), "unowned")
+	gauge(m.epoch, float64(s.Epoch))
+	gauge(m.members, float64(s.Members))
+	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
+	gauge(m.parked, float64(m.rota.gate.Parked()))
+	gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+}
+
+var _ prometheus.Collector = (*metrics)(nil)
+
+// tableOf returns the last table seen, or an empty one.
+func (r *Rota) tableOf() *table.Table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.snapshot.Table == nil {
+		return &table.Table{}
+	}
+	return r.snapshot.Table
+}

@@ -1,0 +1,163 @@
+package rota
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Options say which rota this process belongs to, and how. Only Name is required.
+//
+// All members of a rota must have the same Name, Namespace, Slots and Key, and should have the same durations.
+type Options struct {
+	// Name names the rota: the ConfigMap of that name holds its table. A DNS label.
+	Name string
+	// Namespace is where the ConfigMap and the Leases are. Default: POD_NAMESPACE, or the Pod's own namespace.
+	Namespace string
+	// Identity says which replica this is.
+	Identity Identity
+
+	// Slots is the number of slots, a power of two up to 4096. Default 256. It bounds the number of members that
+	// can work. It cannot be changed while the table exists.
+	Slots slot.Count
+	// Key is what of an object is hashed. Default slot.KeyName. It cannot be changed while the table exists.
+	Key slot.Key
+	// Weight scales this member's fair share. Default 1.
+	Weight int
+
+	// LeaseDuration is how long after the last renewal seen others take a member's slots. Default 15 s.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long after the start of its last successful renewal a member works on. Default two
+	// thirds of LeaseDuration; it must be shorter than LeaseDuration.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals. Default a fifth of RenewDeadline.
+	RetryPeriod time.Duration
+	// WriteTimeout is the longest server-side timeout of a write. Default 3 s, or 3/10 of RenewDeadline if shorter.
+	WriteTimeout time.Duration
+	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
+	// be longer than WriteTimeout. Default WriteTimeout + 1 s.
+	FenceDelay time.Duration
+	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not
+	// be handed over wait for the Lease. Keep it below terminationGracePeriodSeconds. Default 25 s.
+	LeaveTimeout time.Duration
+
+	// Logger is told what people should know. Default: nothing is logged.
+	Logger logr.Logger
+}
+
+// Identity says which replica a process is. Its zero value is filled in from the environment variables POD_NAME,
+// POD_UID and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host's name and
+// the process ID.
+type Identity struct {
+	// Pod names the replica and outlives a restart of its container.
+	Pod string
+	// PodUID is metadata.uid of the Pod, and Container the name of the container in it. With both, a restarted
+	// container takes over from its predecessor without waiting for its Lease.
+	PodUID, Container string
+	// Build names the version of the program; a rollout is recognised by it. Default: what a Deployment's
+	// ReplicaSet adds to the Pod's name, or the revision from which the binary was built.
+	Build string
+}
+
+func (i Identity) withDefaults() Identity {
+	i.Pod = cmp.Or(i.Pod, os.Getenv("POD_NAME"))
+	i.PodUID = cmp.Or(i.PodUID, os.Getenv("POD_UID"))
+	i.Container = cmp.Or(i.Container, os.Getenv("CONTAINER_NAME"))
+	if i.PodUID != "" && i.Container == "" {
+		i.Container = "main" // the same in every start of this Pod, unless it runs two members
+	}
+	if i.Pod == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		i.Pod = fmt.Sprintf("%s-%d", strings.ToLower(strings.ReplaceAll(host, "_", "-")), os.Getpid())
+	}
+	i.Build = cmp.Or(i.Build, buildOf(i.Pod))
+	return i
+}
+
+// deploymentPod matches the names of a Deployment's Pods: name, hash of the template, random suffix.
+var deploymentPod = regexp.MustCompile(`-([bcdf-hj-np-tv-xz2456789]{6,10})-[bcdf-hj-np-tv-xz2456789]{5}$`)
+
+func buildOf(pod string) string {
+	if match := deploymentPod.FindStringSubmatch(pod); match != nil {
+		return match[1]
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return s.Value[:12]
+			}
+		}
+	}
+	return ""
+}
+
+// newID returns an identity that no other process start has: the pod's name and five random letters.
+func newID(pod string) string {
+	return pod + "-" + strings.ToLower(rand.Text()[:5])
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Name == "" {
+		return o, errors.New("rota: Options.Name is empty: give the rota a name, such as the operator's")
+	}
+	if o.Namespace == "" {
+		o.Namespace = os.Getenv("POD_NAMESPACE")
+	}
+	if o.Namespace == "" {
+		const file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+		ns, err := os.ReadFile(file)
+		if err != nil {
+			return o, fmt.Errorf("rota %s: Options.Namespace is empty and this is no Pod (no %s): set Options.Namespace or POD_NAMESPACE", o.Name, file)
+		}
+		o.Namespace = strings.TrimSpace(string(ns))
+	}
+	if o.LeaveTimeout == 0 {
+		o.LeaveTimeout = 25 * time.Second
+	}
+	if o.LeaveTimeout < 0 {
+		return o, fmt.Errorf("rota %s: LeaveTimeout %v: must be above 0", o.Name, o.LeaveTimeout)
+	}
+	o.Identity = o.Identity.withDefaults()
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	return o, nil
+}
+
+// config returns the configuration of a new incarnation.
+func (o Options) config() (member.Config, error) {
+	cfg := member.Config{
+		Self: table.Member{
+			ID: newID(o.Identity.Pod), Pod: o.Identity.Pod, PodUID: o.Identity.PodUID, Container: o.Identity.Container,
+			Build: o.Identity.Build, Weight: o.Weight,
+		},
+		Slots: o.Slots, Key: o.Key,
+		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod,
+		WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay,
+	}
+	cfg.SetDefaults()
+	var seed [8]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	for _, b := range seed {
+		cfg.Seed = cfg.Seed<<8 | uint64(b)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, fmt.Errorf("rota %s: %w", o.Name, err)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,182 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// Rota is this process's part in a rota. Create it with New; its methods may be called concurrently.
+type Rota struct {
+	opts  Options
+	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
+	log   logr.Logger
+	store store.Store
+	gate  *gate.Gate
+	share *delivery.Share
+	start time.Time
+
+	metrics *metrics
+
+	mu          sync.Mutex
+	controllers []*Controller
+	ran         bool
+	deadline    time.Duration
+	id          string
+	snapshot    member.Snapshot
+	joined      chan struct{} // closed once the table names this process for the first time
+	denied      chan error    // a permission is missing
+}
+
+// New checks the options and returns a Rota that has done nothing yet: there is no I/O before Run.
+func New(cfg *rest.Config, opts Options) (*Rota, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	config, err := opts.config()
+	if err != nil {
+		return nil, err
+	}
+	r := newRota(opts, config)
+	kube, err := store.NewKubernetes(cfg, store.Options{
+		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
+		Report: func(err error) { r.report("Cannot watch", err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.store = kube
+	return r, nil
+}
+
+func newRota(opts Options, config member.Config) *Rota {
+	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
+	r := &Rota{
+		opts: opts, cfg: config, log: log, start: time.Now(), joined: make(chan struct{}), denied: make(chan error, 1),
+		share: delivery.New(delivery.Options{Slots: config.Slots, Key: config.Key, Logger: log}),
+	}
+	r.gate = gate.New(config.Slots, r.now)
+	r.metrics = newMetrics(r)
+	return r
+}
+
+// now is the monotonic time since New.
+func (r *Rota) now() time.Duration { return time.Since(r.start) }
+
+// Name returns the rota's namespace and name.
+func (r *Rota) Name() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.opts.Namespace, Name: r.opts.Name}
+}
+
+// ID returns the identity of the present incarnation; before Run it is empty.
+func (r *Rota) ID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.id
+}
+
+// Share returns the informers over this member's share, for wiring caches.
+func (r *Rota) Share() *delivery.Share { return r.share }
+
+// SlotOf returns the slot of an object by its name. The rota's key must not be slot.KeyUID, which no name tells.
+func (r *Rota) SlotOf(name types.NamespacedName) slot.Slot {
+	return r.cfg.Slots.Of(r.cfg.Key.Hash(name.Namespace, name.Name, ""))
+}
+
+// Owns says whether this member owns the object of that name and has its slot activated: its caches are complete
+// for it.
+func (r *Rota) Owns(name types.NamespacedName) bool { return r.gate.Owns(r.SlotOf(name)) }
+
+// Joined is closed when the table names this member for the first time. A member without slots has joined, too:
+// use it for readiness.
+func (r *Rota) Joined() <-chan struct{} { return r.joined }
+
+func (r *Rota) hasJoined() bool {
+	select {
+	case <-r.joined:
+		return true
+	default:
+		return false
+	}
+}
+
+// report logs what went wrong; the member decides what to do about it, except where a permission is missing.
+func (r *Rota) report(what string, err error) {
+	var denied *store.PermissionError
+	if errors.As(err, &denied) {
+		select {
+		case r.denied <- err:
+		default:
+		}
+	}
+	r.log.Error(err, what, "member", r.ID())
+}
+
+func (r *Rota) untilDeadline() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.deadline - r.now()
+}
+
+func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
+
+// Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that
+// is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned. It may be called
+// once.
+//
+// An error means that the process should end: the table is invalid, a permission is missing, options do not fit
+// the table, or this member was expelled with work in flight. An expelled member with nothing in flight joins
+// again by itself.
+func (r *Rota) Run(ctx context.Context) error {
+	r.mu.Lock()
+	if r.ran {
+		r.mu.Unlock()
+		return fmt.Errorf("rota %s: Run was called before", r.Name())
+	}
+	r.ran = true
+	r.mu.Unlock()
+	for {
+		stop := newIncarnation(r).run(ctx)
+		if stop.Err == nil {
+			return nil
+		}
+		if !stop.Rejoin || ctx.Err() != nil {
+			return fmt.Errorf("rota %s: %w", r.Name(), stop.Err)
+		}
+		r.log.Error(stop.Err, "Expelled; joining again once nothing is in flight")
+		if !r.idle(ctx) {
+			return fmt.Errorf("rota %s: %w; reconciles are still in flight, so this process must end", r.Name(), stop.Err)
+		}
+		r.cfg.Self.ID = newID(r.opts.Identity.Pod)
+		r.metrics.rejoins.Inc()
+	}
+}
+
+// idle waits until nothing is in flight (rule R13); it gives up after RenewDeadline.
+func (r *Rota) idle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for r.gate.InFlight() > 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}

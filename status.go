@@ -1,0 +1,49 @@
+package rota
+
+import (
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Status is what a member knows of its rota.
+type Status struct {
+	// ID is the member's; empty before Run.
+	ID string
+	// Epoch is the last table's, Members the number of members in it. 0 before a table was seen.
+	Epoch   uint64
+	Members int
+	// Owned are the slots of this member by the last table, Open those whose keys it admits.
+	Owned, Open slot.Set
+	// Coming are slots that move to this member, Going those that move away.
+	Coming, Going slot.Set
+	// Unowned slots belong to nobody.
+	Unowned slot.Set
+}
+
+// Status returns a snapshot.
+func (r *Rota) Status() Status {
+	t, id := r.tableOf(), r.ID()
+	s := Status{
+		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
+		Owned: t.Owned(id), Coming: t.Coming(id),
+	}
+	if id == "" {
+		s.Owned, s.Coming = slot.Set{}, slot.Set{}
+	}
+	for _, run := range t.Runs {
+		switch {
+		case run.Owner == "":
+			s.Unowned.AddRange(run.Slots)
+		case run.Owner == id && run.Next != "":
+			s.Going.AddRange(run.Slots)
+		}
+	}
+	return s
+}
+
+// Table returns the last table seen, or nil. It must not be changed.
+func (r *Rota) Table() *table.Table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.snapshot.Table
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
+)
+
+const configMaps = "configmaps"
+
+func (k *Kubernetes) configMap(verb string) PermissionError {
+	return PermissionError{Namespace: k.opts.Namespace, Resource: configMaps, Verb: verb, Name: k.opts.Name}
+}
+
+// ReadTable implements Store.
+func (k *Kubernetes) ReadTable(ctx context.Context) (member.Snapshot, error) {
+	var cm corev1.ConfigMap
+	err := k.get(ctx, k.calls.core.Get().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name), &cm, k.configMap("get"))
+	switch {
+	case notFound(err):
+		return member.Snapshot{}, nil
+	case err != nil:
+		return member.Snapshot{}, err
+	}
+	return k.seen(&cm), nil
+}
+
+// CreateTable implements Store.
+func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+	if err := writable(t); err != nil {
+		return member.Snapshot{}, member.OutcomeFailed, err
+	}
+	cm := k.newConfigMap()
+	cm.Data = table.Encode(t)
+	var out corev1.ConfigMap
+	want := k.configMap("create")
+	want.Name = "" // RBAC cannot limit creating to a name
+	o, err := k.write(ctx, timeout, k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm), &out, want)
+	switch o {
+	case member.OutcomeDone:
+		return k.seen(&out), o, nil
+	case member.OutcomeMissing: // of the namespace
+		o = member.OutcomeFailed
+	}
+	return member.Snapshot{}, o, err
+}
+
+// SwapTable implements Store. Labels and annotations that others put on the ConfigMap stay where this store has seen
+// the version that it replaces.
+func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+	if err := writable(t); err != nil {
+		return member.Snapshot{}, member.OutcomeFailed, err
+	}
+	if err := conditional(uid, version); err != nil {
+		return member.Snapshot{}, member.OutcomeFailed, err
+	}
+	cm := k.newConfigMap()
+	if last, ok := k.recall(configMaps).(*corev1.ConfigMap); ok && last.ResourceVersion == version {
+		cm = last.DeepCopy()
+		setLabel(cm, k.opts.Name)
+	}
+	cm.UID, cm.ResourceVersion, cm.Data = types.UID(uid), version, table.Encode(t)
+	var out corev1.ConfigMap
+	o, err := k.write(ctx, timeout, k.calls.core.Put().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name).Body(cm),
+		&out, k.configMap("update"))
+	if o != member.OutcomeDone {
+		return member.Snapshot{}, o, err
+	}
+	return k.seen(&out), o, nil
+}
+
+func (k *Kubernetes) newConfigMap() *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: k.opts.Name, Namespace: k.opts.Namespace}}
+	setLabel(cm, k.opts.Name)
+	return cm
+}
+
+// seen remembers the ConfigMap and reads the table in it.
+func (k *Kubernetes) seen(cm *corev1.ConfigMap) member.Snapshot {
+	k.remember(configMaps, cm)
+	s := member.Snapshot{UID: string(cm.UID), Version: cm.ResourceVersion}
+	s.Table, s.Err = table.Decode(cm.Data)
+	return s
+}
+
+func setLabel(obj metav1.Object, rota string) {
+	labels := maps.Clone(obj.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelRota] = rota
+	obj.SetLabels(labels)
+}

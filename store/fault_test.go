@@ -1,0 +1,296 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/store/storetest"
+)
+
+// fake is a server that misbehaves; it counts the writes that reach it.
+func fake(t *testing.T, handle http.HandlerFunc) (*store.Kubernetes, *atomic.Int32) {
+	var writes atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			writes.Add(1)
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		handle(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return newStore(t, &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}), &writes
+}
+
+func newStore(t *testing.T, config *rest.Config) *store.Kubernetes {
+	s, err := store.NewKubernetes(config, store.Options{Namespace: "ns", Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func gateway(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", code) }
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code)
+	}
+}
+
+// TestOutcomes: rule R6, an outcome is definite only if it is, and nothing is sent twice.
+func TestOutcomes(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		handle http.HandlerFunc
+		want   member.Outcome
+	}{
+		{"400", status(400), member.OutcomeFailed},
+		{"401", status(401), member.OutcomeFailed},
+		{"403", status(403), member.OutcomeFailed},
+		{"404", status(404), member.OutcomeMissing},
+		{"408", status(408), member.OutcomeUnknown},
+		{"409", status(409), member.OutcomeConflict},
+		{"422", status(422), member.OutcomeFailed},
+		{"429", status(429), member.OutcomeFailed},
+		{"500", status(500), member.OutcomeUnknown},
+		{"502", status(502), member.OutcomeUnknown},
+		{"503", status(503), member.OutcomeUnknown},
+		{"504", status(504), member.OutcomeUnknown},
+		{"404 of a gateway", gateway(404), member.OutcomeFailed},
+		{"409 of a gateway", gateway(409), member.OutcomeUnknown},
+		{"429 of a gateway", gateway(429), member.OutcomeFailed},
+		{"502 of a gateway", gateway(502), member.OutcomeUnknown},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, member.OutcomeUnknown},
+		{"200 without an object", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":`))
+		}, member.OutcomeUnknown},
+		{"connection lost", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, member.OutcomeUnknown},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, member.OutcomeUnknown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, writes := fake(t, test.handle)
+			_, o, err := s.SwapTable(t.Context(), storetest.Table(1), "uid", "1", time.Second)
+			if o != test.want || err == nil {
+				t.Errorf("outcome %v, error %v; want outcome %v", o, err, test.want)
+			}
+			if n := writes.Load(); n != 1 {
+				t.Errorf("sent %d times", n)
+			}
+		})
+	}
+}
+
+// TestNotSent: what did not leave the process is definite.
+func TestNotSent(t *testing.T) {
+	for name, dial := range map[string]http.RoundTripper{
+		"refused": roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }),
+		"no connection in time": roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}),
+		"connection after the window": roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			_, err := r.Body.Read(make([]byte, 1))
+			return nil, err
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t, &rest.Config{Host: "http://127.0.0.1:1", Transport: dial})
+			_, o, err := s.CreateTable(t.Context(), storetest.Table(1), 200*time.Millisecond)
+			if o != member.OutcomeFailed || err == nil {
+				t.Errorf("outcome %v, error %v; want %v", o, err, member.OutcomeFailed)
+			}
+		})
+	}
+	t.Run("refused by the network", func(t *testing.T) {
+		s := newStore(t, &rest.Config{Host: "http://127.0.0.1:1"})
+		if _, o, err := s.CreateTable(t.Context(), storetest.Table(1), time.Minute); o != member.OutcomeFailed || err == nil {
+			t.Errorf("outcome %v, error %v; want %v", o, err, member.OutcomeFailed)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestNotReplayable: net/http sends a request again, later, only where it can rewind the body.
+func TestNotReplayable(t *testing.T) {
+	s := newStore(t, &rest.Config{Host: "http://127.0.0.1:1", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Body == nil || r.Body == http.NoBody || r.GetBody != nil {
+			t.Errorf("%s %s can be sent again", r.Method, r.URL)
+		}
+		return nil, errors.New("connection refused")
+	})})
+	for _, write := range writes(t, s) {
+		write()
+	}
+}
+
+// writes are all conditional and unconditional writes, by name.
+func writes(t *testing.T, s store.Store) map[string]func() {
+	ctx, lease := t.Context(), member.Lease{ID: "a", UID: "1", Version: "1"}
+	return map[string]func(){
+		"CreateTable": func() { _, _, _ = s.CreateTable(ctx, storetest.Table(1), 2*time.Second) },
+		"SwapTable":   func() { _, _, _ = s.SwapTable(ctx, storetest.Table(1), "1", "1", 2*time.Second) },
+		"CreateLease": func() { _, _, _ = s.CreateLease(ctx, lease, 2*time.Second) },
+		"RenewLease":  func() { _, _, _ = s.RenewLease(ctx, lease, 2*time.Second) },
+		"DeleteLease": func() { _, _ = s.DeleteLease(ctx, "a", "1", "1", 2*time.Second) },
+	}
+}
+
+// TestTimeoutParameter: rule R2, every write limits the server, by less than the time it was given.
+func TestTimeoutParameter(t *testing.T) {
+	queries := make(chan url.Values, 10)
+	s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		queries <- r.URL.Query()
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	for name, write := range writes(t, s) {
+		write()
+		got, err := time.ParseDuration((<-queries).Get("timeout"))
+		if err != nil || got > 1500*time.Millisecond || got < 1400*time.Millisecond {
+			t.Errorf("%s: timeout=%v (%v), want 1.5 s", name, got, err)
+		}
+	}
+}
+
+// TestDeadConnection: after a call without answer the next one has a connection of its own; HTTP/2 would keep
+// using the dead one for up to 45 s, three leases long.
+func TestDeadConnection(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("%s, want HTTP/2", r.Proto)
+		}
+		status(http.StatusConflict)(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	var conns []*deadConn
+	s := newStore(t, &rest.Config{
+		Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			conns = append(conns, &deadConn{Conn: conn})
+			return conns[len(conns)-1], err
+		},
+	})
+	for i, want := range []member.Outcome{member.OutcomeConflict, member.OutcomeUnknown, member.OutcomeConflict} {
+		if _, o, err := s.CreateTable(t.Context(), storetest.Table(1), time.Second); o != want {
+			t.Fatalf("call %d: outcome %v, error %v; want %v", i, o, err, want)
+		}
+		conns[0].dead.Store(true)
+	}
+}
+
+// deadConn is one whose peer is gone without a word, once dead.
+type deadConn struct {
+	net.Conn
+	dead atomic.Bool
+}
+
+func (c *deadConn) Write(p []byte) (int, error) {
+	if c.dead.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestGone: 410 on a watch leads to a list at once, and to the current state.
+func TestGone(t *testing.T) {
+	var lists, watches atomic.Int32
+	s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		query := r.URL.Query()
+		if query.Get("fieldSelector") != "metadata.name=web" {
+			t.Errorf("query %v", query)
+		}
+		if query.Get("watch") == "" {
+			lists.Add(1)
+			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`))
+			return
+		}
+		event := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
+		switch watches.Add(1) {
+		case 1: // as an event
+		case 2: // as a status
+			w.WriteHeader(http.StatusGone)
+			event = strings.TrimSuffix(strings.TrimPrefix(event, `{"type":"ERROR","object":`), "}")
+		default:
+			out := bufio.NewWriter(w)
+			_, _ = out.WriteString(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`)
+			_ = out.Flush()
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write([]byte(event))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	emitted := 0
+	_ = s.WatchTable(ctx, func(got member.Snapshot) {
+		if !got.Missing() || got.Version != "7" {
+			t.Errorf("emitted %+v, want a missing table at version 7", got)
+		}
+		if emitted++; emitted == 3 {
+			cancel()
+		}
+	})
+	if lists.Load() != 3 || watches.Load() != 2 {
+		t.Errorf("%d lists, %d watches; want 3 and 2", lists.Load(), watches.Load())
+	}
+}
+
+// TestGatewayKnowsNoObjects: a 404 that is not the API server's is no missing table and no lost Lease.
+func TestGatewayKnowsNoObjects(t *testing.T) {
+	s, _ := fake(t, gateway(404))
+	if got, err := s.ReadTable(t.Context()); err == nil {
+		t.Errorf("read %+v, want an error", got)
+	}
+	if o, err := s.DeleteLease(t.Context(), "a", "", "", time.Second); o != member.OutcomeFailed {
+		t.Errorf("outcome %v, error %v; want %v", o, err, member.OutcomeFailed)
+	}
+	_, o, err := s.RenewLease(t.Context(), member.Lease{ID: "a", UID: "1", Version: "1"}, time.Second)
+	if o != member.OutcomeFailed {
+		t.Errorf("outcome %v, error %v; want %v", o, err, member.OutcomeFailed)
+	}
+}
+
+func TestNewKubernetesRefuses(t *testing.T) {
+	for _, opts := range []store.Options{{Namespace: "ns"}, {Name: "web"}, {Namespace: "ns", Name: "we.b"}, {Namespace: "ns", Name: "Web"}} {
+		if _, err := store.NewKubernetes(&rest.Config{}, opts); err == nil {
+			t.Errorf("%+v: no error", opts)
+		}
+	}
+}
+
+func (roundTripper) CloseIdleConnections() {}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row.
+	backoffFirst = 50 * time.Millisecond
+	backoffLast  = 5 * time.Second
+	// watchFor is the least time after which a watch is renewed; at most twice as long, so that members spread.
+	watchFor = 5 * time.Minute
+)
+
+// backoff returns the wait before another attempt after so many failures in a row; random is from [0, 1). It doubles
+// from backoffFirst to backoffLast, and lies between half and one and a half of that.
+func backoff(failures int, random float64) time.Duration {
+	mean := backoffLast
+	if failures < 8 {
+		mean = min(backoffLast, backoffFirst<<failures)
+	}
+	return time.Duration(float64(mean) * (0.5 + random))
+}
+
+// feed is one list+watch.
+type feed struct {
+	client   rest.Interface
+	resource string
+	// options select the objects.
+	options metav1.ListOptions
+	list    runtime.Object
+	want    PermissionError
+	// reset gets the state as listed, at its version; change one event after the other. Both are called from the
+	// goroutine that follows the feed.
+	reset  func(version string)
+	change func(kind watch.EventType, obj runtime.Object)
+}
+
+// follow keeps the feed running until ctx ends. It goes on from the last version seen, and lists again only when the
+// server does not know that any more.
+func (k *Kubernetes) follow(ctx context.Context, f feed) error {
+	version := ""
+	for failures := 0; ; failures++ {
+		begun := version
+		err := k.followOnce(ctx, f, &version)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if version != begun && version != "" {
+			failures = 0
+		}
+		wait := backoff(failures, rand.Float64())
+		if err != nil {
+			k.opts.Report(err)
+			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+				wait = max(wait, min(time.Duration(seconds)*time.Second, backoffLast))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// followOnce lists where version is empty, then watches from version, which it moves, until the stream ends.
+func (k *Kubernetes) followOnce(ctx context.Context, f feed, version *string) error {
+	if *version == "" {
+		listed, err := k.listFeed(ctx, f)
+		if err != nil {
+			return err
+		}
+		*version = listed
+		f.reset(listed)
+	}
+	w, err := k.watchFeed(ctx, f, *version)
+	if err == nil {
+		defer w.Stop()
+		err = drainFeed(ctx, f, w, version)
+	}
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || tooLarge(err) {
+		*version = ""
+		return nil
+	}
+	return err
+}
+
+// tooLarge says that the server is behind the version asked for, as after a restore of etcd.
+func tooLarge(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsTimeout(err) && errors.As(err, &status) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+func (k *Kubernetes) listFeed(ctx context.Context, f feed) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	f.want.Verb = "list"
+	err = f.client.Get().Namespace(k.opts.Namespace).Resource(f.resource).
+		VersionedParams(&f.options, scheme.ParameterCodec).MaxRetries(0).Do(ctx).Into(f.list)
+	if err != nil {
+		return "", f.want.wrap(err)
+	}
+	list, err := meta.ListAccessor(f.list)
+	if err != nil {
+		return "", err
+	}
+	return list.GetResourceVersion(), nil
+}
+
+func (k *Kubernetes) watchFeed(ctx context.Context, f feed, version string) (watch.Interface, error) {
+	f.want.Verb = "watch"
+	options := f.options
+	options.Watch, options.ResourceVersion, options.AllowWatchBookmarks = true, version, true
+	seconds := int64(watchFor.Seconds() * (1 + rand.Float64()))
+	options.TimeoutSeconds = &seconds
+	// The timer limits the opening only; the context lives on with the watch.
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(readTimeout, func() { cancel(errors.New("watch: no answer")) })
+	w, err := f.client.Get().Namespace(k.opts.Namespace).Resource(f.resource).
+		VersionedParams(&options, scheme.ParameterCodec).MaxRetries(0).Watch(ctx)
+	if !timer.Stop() && err == nil {
+		w.Stop()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, f.want.wrap(err)
+	}
+	return stopper{w, cancel}, nil
+}
+
+// stopper ends the context of a watch with it.
+type stopper struct {
+	watch.Interface
+	cancel context.CancelCauseFunc
+}
+
+func (s stopper) Stop() {
+	s.Interface.Stop()
+	s.cancel(nil)
+}
+
+// drainFeed hands on events until the stream ends; nil where the server ended it.
+func drainFeed(ctx context.Context, f feed, w watch.Interface, version *string) error {
+	for {
+		var event watch.Event
+		var open bool
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, open = <-w.ResultChan():
+		}
+		switch {
+		case !open:
+			return nil
+		case event.Type == watch.Error:
+			return fmt.Errorf("watch %s: %w", f.want.object(), apierrors.FromObject(event.Object))
+		}
+		obj, err := meta.Accessor(event.Object)
+		if err != nil {
+			return fmt.Errorf("watch %s: %s event: %w", f.want.object(), event.Type, err)
+		}
+		if event.Type != watch.Bookmark {
+			f.change(event.Type, event.Object)
+		}
+		*version = obj.GetResourceVersion()
+	}
+}

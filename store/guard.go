@@ -1,0 +1,27 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rota-dev/rota/table"
+)
+
+// writable is rule R4: no invalid table is ever written.
+func writable(t *table.Table) error {
+	if t == nil {
+		return errors.New("table: nil")
+	}
+	if err := t.Valid(); err != nil {
+		return fmt.Errorf("table epoch %d is invalid, it was not written: %w", t.Epoch, err)
+	}
+	return nil
+}
+
+// conditional refuses a write that would be unconditional: Kubernetes takes an empty precondition for none.
+func conditional(uid, version string) error {
+	if uid == "" || version == "" {
+		return fmt.Errorf("precondition uid %q, version %q: both are required", uid, version)
+	}
+	return nil
+}

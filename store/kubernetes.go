@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
+)
+
+// Options are the options of NewKubernetes. Name and Namespace are required.
+type Options struct {
+	// Namespace is where the rota's objects are.
+	Namespace string
+	// Name is the rota's: the name of the ConfigMap and the first part of the names of the Leases. It is a DNS
+	// label: at most 63 lower-case letters, digits and dashes.
+	Name string
+	// LeaseDuration is written into the Leases for people to read, in whole seconds. Default 15 s.
+	LeaseDuration time.Duration
+	// Instance is the name under which events are reported: the member's ID. Default: the rota's name.
+	Instance string
+	// Report is told why a watch cannot be opened, at each attempt. It is called from several goroutines and must
+	// not block. Optional.
+	Report func(error)
+}
+
+const (
+	// readTimeout limits a GET or LIST, and the opening of a watch.
+	readTimeout = 10 * time.Second
+	// windowShare: a write must be on its way within this part of its timeout; the rest is the server's.
+	windowShare = 4
+)
+
+// Kubernetes is the Store in a Kubernetes API server.
+//
+// It has connections of its own, not shared with other clients of the process, without client-side rate limit:
+// one for the calls, given up when a call times out on it in silence, and one for the watches.
+type Kubernetes struct {
+	opts      Options
+	calls     clients
+	watches   clients
+	notes     sync.WaitGroup
+	noteSlots chan struct{}
+
+	mu sync.Mutex
+	// last are the objects as last seen, by resource and name, so that a write keeps what others added to them.
+	last map[string]object
+}
+
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// clients are the REST clients over one HTTP client.
+type clients struct {
+	http                 *http.Client
+	conns                *connections
+	core, leases, events rest.Interface
+}
+
+// NewKubernetes returns the store of a rota. cfg is copied; credentials, proxy, TLS and wrappers are taken over from
+// it, its limits and timeout are not. Nothing is sent yet.
+func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
+	if reasons := validation.IsDNS1123Label(opts.Name); len(reasons) > 0 {
+		return nil, fmt.Errorf("rota name %q: %s", opts.Name, strings.Join(reasons, "; "))
+	}
+	if opts.Namespace == "" {
+		return nil, fmt.Errorf("rota %s: the namespace is empty; in a cluster it is in /var/run/secrets/kubernetes.io/serviceaccount/namespace", opts.Name)
+	}
+	if opts.LeaseDuration <= 0 {
+		opts.LeaseDuration = 15 * time.Second
+	}
+	if opts.Instance == "" {
+		opts.Instance = opts.Name
+	}
+	if opts.Report == nil {
+		opts.Report = func(error) {}
+	}
+	calls, err := newClients(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("rota %s: %w", opts.Name, err)
+	}
+	watches, err := newClients(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("rota %s: %w", opts.Name, err)
+	}
+	return &Kubernetes{
+		opts: opts, calls: calls, watches: watches,
+		noteSlots: make(chan struct{}, maxNotes), last: map[string]object{},
+	}, nil
+}
+
+// Close waits for the events of Notify and closes idle connections. Watches end with their contexts.
+func (k *Kubernetes) Close() {
+	k.notes.Wait()
+	k.calls.closeIdle()
+	k.watches.closeIdle()
+}
+
+func newClients(cfg *rest.Config) (clients, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	cfg.UserAgent += " rota"
+	conns := &connections{open: map[*connection]struct{}{}}
+	if cfg.Transport == nil {
+		// A Dial of its own also keeps client-go from sharing the connections with the rest of the process.
+		cfg.Dial = conns.dial(dialer(cfg))
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return clients{}, err
+	}
+	// HTTPClientFor may hand out http.DefaultClient, which is not ours to change.
+	own := *client
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	own.Transport = onceTransport{own.Transport}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	core, errCore := corev1.NewForConfigAndClient(cfg, &own)
+	leases, errLeases := coordinationv1.NewForConfigAndClient(cfg, &own)
+	events, errEvents := eventsv1.NewForConfigAndClient(cfg, &own)
+	if err := errors.Join(errCore, errLeases, errEvents); err != nil {
+		return clients{}, err
+	}
+	return clients{&own, conns, core.RESTClient(), leases.RESTClient(), events.RESTClient()}, nil
+}
+
+func dialer(cfg *rest.Config) dialFunc {
+	if cfg.Dial != nil {
+		return cfg.Dial
+	}
+	// The connection of the watches sends nothing for long: these probes notice within about 11 s that its peer is
+	// gone, HTTP/2's within 45 s.
+	probes := net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+	return (&net.Dialer{Timeout: readTimeout, KeepAliveConfig: probes}).DialContext
+}
+
+func (c clients) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+
+// write sends one write, at most once, and stores the answer in into (nil: none is wanted).
+//
+// Within a quarter of the timeout it must be on its way; the server is given the other three quarters by the
+// parameter timeout=, so that it takes effect within the timeout or never; the client waits for the whole of it.
+func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object, want PermissionError) (member.Outcome, error) {
+	if timeout <= 0 {
+		return member.OutcomeFailed, fmt.Errorf("%s: no time left", want.object())
+	}
+	begun, s := time.Now(), &sending{}
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, sendingKey{}, s), timeout)
+	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	window := timeout / windowShare
+	defer s.window(window, abort).Stop()
+	result := req.MaxRetries(0).Param("timeout", (timeout - window).String()).Do(ctx)
+	err := result.Error()
+	if err == nil && into != nil {
+		err = result.Into(into)
+	}
+	sent := s.close()
+	if errors.Is(context.Cause(ctx), errNotSent) {
+		err = errNotSent
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		k.calls.conns.dropSilent(begun)
+	}
+	return outcome(err, sent), want.wrap(err)
+}
+
+// get reads one object, consistently.
+func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Object, want PermissionError) error {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := req.MaxRetries(0).Do(ctx).Into(into)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		k.calls.conns.dropSilent(begun)
+	}
+	return want.wrap(err)
+}
+
+// remember keeps an object as seen in the server, unless it is older than what is known: a watch lags.
+func (k *Kubernetes) remember(key string, obj object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[key]
+	if last != nil && last.GetUID() == obj.GetUID() && table.CompareVersions(obj.GetResourceVersion(), last.GetResourceVersion()) < 0 {
+		return
+	}
+	k.last[key] = obj
+}
+
+func (k *Kubernetes) forget(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.last, key)
+}
+
+func (k *Kubernetes) recall(key string) object {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[key]
+}
+
+// object names what the request is about, for errors.
+func (e *PermissionError) object() string {
+	name := e.Resource + " " + e.Namespace
+	if e.Name != "" {
+		name += "/" + e.Name
+	}
+	return name
+}
+
+// wrap puts the noun and the verb before the error, and the missing rule into it. nil stays nil.
+func (e PermissionError) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", e.Verb, e.object(), permission(err, e))
+}

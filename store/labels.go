@@ -1,0 +1,36 @@
+package store
+
+import "strings"
+
+// Prefix is the domain of all labels and annotations of the project.
+const Prefix = "rota.dev"
+
+// Labels and annotations of the table's ConfigMap and the members' Leases.
+const (
+	// LabelRota is the label, on both, whose value is the rota's name.
+	LabelRota = Prefix + "/rota"
+
+	// AnnotationEpoch is, on a Lease, the highest epoch that the member has seen.
+	AnnotationEpoch = Prefix + "/epoch"
+	// AnnotationTableUID is, on a Lease, the UID of the table that the member has seen.
+	AnnotationTableUID = Prefix + "/table-uid"
+	// AnnotationGate is, on a Lease, GateOpen or GateShut.
+	AnnotationGate = Prefix + "/gate"
+	// AnnotationFormat is, on a Lease, the newest table format that the member reads.
+	AnnotationFormat = Prefix + "/format"
+
+	// GateOpen says that the member's gate may be open. Any other value than GateShut is read as GateOpen.
+	GateOpen = "open"
+	// GateShut says that the member's gate is shut.
+	GateShut = "shut"
+)
+
+// LeaseName returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
+// namespace meet.
+func LeaseName(rota, id string) string { return rota + "." + id }
+
+// leaseID is the inverse of LeaseName; it returns false for a Lease that belongs to no member of the rota.
+func leaseID(rota, lease string) (string, bool) {
+	id, ok := strings.CutPrefix(lease, rota+".")
+	return id, ok && id != ""
+}

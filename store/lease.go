@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/member"
+)
+
+const leases = "leases"
+
+// lease describes a request for a Lease. The names of Leases are not limited in Rules, so the missing rule has none.
+func (k *Kubernetes) lease(verb string) PermissionError {
+	return PermissionError{Namespace: k.opts.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
+}
+
+func leaseKey(id string) string { return leases + "/" + id }
+
+// CreateLease implements Store.
+func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+	name := LeaseName(k.opts.Name, lease.ID)
+	if reasons := validation.IsDNS1123Subdomain(name); len(reasons) > 0 {
+		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease %q: %s", name, strings.Join(reasons, "; "))
+	}
+	obj := k.newLease(lease.ID)
+	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
+	var out coordinationv1.Lease
+	o, err := k.write(ctx, timeout, k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj), &out, k.lease("create"))
+	switch o {
+	case member.OutcomeDone:
+		k.remember(leaseKey(lease.ID), &out)
+		return readLease(lease.ID, &out), o, nil
+	case member.OutcomeMissing: // of the namespace
+		o = member.OutcomeFailed
+	}
+	return member.Lease{}, o, err
+}
+
+// RenewLease implements Store.
+//
+// It is a PUT on condition of UID and resourceVersion rather than a patch: a patch without resourceVersion that
+// arrives late would put an older gate or epoch over a newer one, and with it nothing is gained. The UID matters most:
+// Kubernetes creates a Lease that is PUT where there is none, with a resourceVersion, too; with a UID it answers 409.
+//
+// On a conflict the Lease is read again: an edit by hand, or an earlier renewal whose answer was lost, is no reason to
+// give up, and the renewal is sent once more, for the version found.
+func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+	if err := conditional(lease.UID, lease.Version); err != nil {
+		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: %w", lease.ID, err)
+	}
+	deadline := time.Now().Add(timeout)
+	base, ok := k.recall(leaseKey(lease.ID)).(*coordinationv1.Lease)
+	if !ok || string(base.UID) != lease.UID || base.ResourceVersion != lease.Version {
+		base = k.newLease(lease.ID)
+		base.UID, base.ResourceVersion = types.UID(lease.UID), lease.Version
+	}
+	for attempt := 0; ; attempt++ {
+		out, o, err := k.putLease(ctx, base, lease, time.Until(deadline))
+		if o != member.OutcomeConflict {
+			return out, o, err
+		}
+		var why member.Outcome
+		if base, why, err = k.reread(ctx, lease, deadline); why != member.OutcomeDone {
+			return member.Lease{}, why, err
+		}
+		if attempt == 1 {
+			// Still ours, only edited again and again: not lost.
+			return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: changed by others while being renewed", lease.ID)
+		}
+	}
+}
+
+func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+	obj := base.DeepCopy()
+	setLabel(obj, k.opts.Name)
+	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
+	var out coordinationv1.Lease
+	o, err := k.write(ctx, timeout,
+		k.calls.leases.Put().Namespace(k.opts.Namespace).Resource(leases).Name(obj.Name).Body(obj), &out, k.lease("update"))
+	if o != member.OutcomeDone {
+		return member.Lease{}, o, err
+	}
+	k.remember(leaseKey(lease.ID), &out)
+	return readLease(lease.ID, &out), o, nil
+}
+
+// reread finds out why a renewal met a conflict; OutcomeDone: the Lease is still the member's.
+func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline time.Time) (*coordinationv1.Lease, member.Outcome, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	obj, err := k.getLease(ctx, lease.ID)
+	switch {
+	case notFound(err):
+		return nil, member.OutcomeMissing, err
+	case err != nil:
+		return nil, member.OutcomeFailed, err
+	case string(obj.UID) != lease.UID:
+		return nil, member.OutcomeConflict, fmt.Errorf("lease %s: it was replaced: uid %s, not %s", obj.Name, obj.UID, lease.UID)
+	case holder(obj) != lease.ID:
+		return nil, member.OutcomeConflict, fmt.Errorf("lease %s: it is held by %q now", obj.Name, holder(obj))
+	}
+	return obj, member.OutcomeDone, nil
+}
+
+// DeleteLease implements Store.
+func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, timeout time.Duration) (member.Outcome, error) {
+	if uid == "" {
+		return k.unseenLease(ctx, id, timeout)
+	}
+	if err := conditional(uid, version); err != nil {
+		return member.OutcomeFailed, fmt.Errorf("lease of %s: %w", id, err)
+	}
+	options := &metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: ptr.To(types.UID(uid)), ResourceVersion: &version},
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	}
+	o, err := k.write(ctx, timeout,
+		k.calls.leases.Delete().Namespace(k.opts.Namespace).Resource(leases).Name(LeaseName(k.opts.Name, id)).Body(options),
+		nil, k.lease("delete"))
+	if o == member.OutcomeDone {
+		k.forget(leaseKey(id))
+	}
+	return o, err
+}
+
+func (k *Kubernetes) unseenLease(ctx context.Context, id string, timeout time.Duration) (member.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	switch _, err := k.getLease(ctx, id); {
+	case notFound(err):
+		return member.OutcomeMissing, err
+	case err != nil:
+		return member.OutcomeFailed, err
+	}
+	return member.OutcomeConflict, fmt.Errorf("lease %s: it exists", LeaseName(k.opts.Name, id))
+}
+
+func (k *Kubernetes) getLease(ctx context.Context, id string) (*coordinationv1.Lease, error) {
+	obj := &coordinationv1.Lease{}
+	err := k.get(ctx, k.calls.leases.Get().Namespace(k.opts.Namespace).Resource(leases).Name(LeaseName(k.opts.Name, id)), obj, k.lease("get"))
+	return obj, err
+}
+
+func (k *Kubernetes) newLease(id string) *coordinationv1.Lease {
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(k.opts.Name, id), Namespace: k.opts.Namespace}}
+	setLabel(obj, k.opts.Name)
+	return obj
+}

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/member"
+)
+
+// putLease writes what the member says into the object, and leaves the rest of it as it is.
+func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Duration, now time.Time) {
+	annotations := maps.Clone(obj.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationEpoch] = strconv.FormatUint(lease.Epoch, 10)
+	annotations[AnnotationTableUID] = lease.TableUID
+	annotations[AnnotationFormat] = strconv.Itoa(lease.Format)
+	annotations[AnnotationGate] = GateShut
+	if lease.Open {
+		annotations[AnnotationGate] = GateOpen
+	}
+	obj.Annotations = annotations
+	renewed := metav1.NewMicroTime(now)
+	if obj.Spec.AcquireTime == nil {
+		obj.Spec.AcquireTime = &renewed
+	}
+	obj.Spec.RenewTime = &renewed
+	obj.Spec.HolderIdentity = ptr.To(lease.ID)
+	obj.Spec.LeaseDurationSeconds = ptr.To(int32(max(1, duration/time.Second)))
+}
+
+// readLease is the inverse of putLease. What cannot be read is taken for what makes others most careful: a gate
+// that is not shut is open (rule R16). An epoch that cannot be read is 0: a new table's epoch starts above the
+// wall clock as well.
+func readLease(id string, obj *coordinationv1.Lease) member.Lease {
+	lease := member.Lease{
+		ID: id, UID: string(obj.UID), Version: obj.ResourceVersion,
+		TableUID: obj.Annotations[AnnotationTableUID],
+		Open:     obj.Annotations[AnnotationGate] != GateShut,
+	}
+	lease.Epoch, _ = strconv.ParseUint(obj.Annotations[AnnotationEpoch], 10, 64)
+	lease.Format, _ = strconv.Atoi(obj.Annotations[AnnotationFormat])
+	return lease
+}
+
+// holder returns who holds the Lease.
+func holder(obj *coordinationv1.Lease) string { return ptr.Deref(obj.Spec.HolderIdentity, "") }

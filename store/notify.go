@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/member"
+)
+
+const (
+	// maxNotes limits the events under way at a time; more are dropped.
+	maxNotes = 8
+	// maxNote is the length, in bytes, that the API allows.
+	maxNote = 1024
+)
+
+// Notify implements Store, with an event on the ConfigMap that `kubectl describe` and `kubectl events` show.
+func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
+	select {
+	case k.noteSlots <- struct{}{}:
+	default:
+		return
+	}
+	event := k.event(n, time.Now())
+	// What there is to tell is often the last word before an end.
+	ctx = context.WithoutCancel(ctx)
+	k.notes.Go(func() {
+		defer func() { <-k.noteSlots }()
+		want := PermissionError{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
+		if _, err := k.write(ctx, readTimeout, k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event), nil, want); err != nil {
+			k.opts.Report(err)
+		}
+	})
+}
+
+func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
+	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: k.opts.Namespace, Name: k.opts.Name}
+	if cm, ok := k.recall(configMaps).(*corev1.ConfigMap); ok {
+		regarding.UID = cm.UID
+	}
+	kind := corev1.EventTypeNormal
+	if n.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	note := n.Message
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
+	}
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", k.opts.Name, now.UnixNano()), Namespace: k.opts.Namespace},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: Prefix + "/rota",
+		ReportingInstance:   k.opts.Instance,
+		Action:              n.Reason,
+		Reason:              n.Reason,
+		Regarding:           regarding,
+		Note:                note,
+		Type:                kind,
+	}
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// errNotSent ends a request that could not be sent in time.
+var errNotSent = errors.New("not sent: no connection in time")
+
+// sending follows the body of one write, which tells whether the request may have reached a server: all our writes
+// have a body, and none is carried out before the server has read it.
+//
+// net/http and x/net/http2 send a request again by themselves after a connection was lost if they may rewind its
+// body: only where the server cannot have seen it, they say (GOAWAY, REFUSED_STREAM, nothing written), but
+// possibly much later than the first time. This body cannot be rewound, so each write is sent at most once, and
+// cannot be begun after its window.
+type sending struct {
+	mu     sync.Mutex
+	begun  bool
+	closed bool
+}
+
+// begin says whether the body may be sent.
+func (s *sending) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.begun = true
+	return true
+}
+
+// close refuses what has not begun, and returns whether anything has.
+func (s *sending) close() (begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.begun
+}
+
+// window cancels the request unless its sending begins in time.
+func (s *sending) window(d time.Duration, cancel context.CancelCauseFunc) *time.Timer {
+	return time.AfterFunc(d, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.begun {
+			s.closed = true
+			cancel(errNotSent)
+		}
+	})
+}
+
+type sendingKey struct{}
+
+// onceTransport puts the sending of the request's context around its body. It is the outermost transport.
+type onceTransport struct{ next http.RoundTripper }
+
+func (t onceTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	s, ok := req.Context().Value(sendingKey{}).(*sending)
+	if !ok || req.Body == nil {
+		return t.next.RoundTrip(req)
+	}
+	again := req.WithContext(req.Context())
+	again.Body = &onceBody{s, req.Body}
+	again.GetBody = nil
+	return t.next.RoundTrip(again)
+}
+
+// WrappedRoundTripper lets k8s.io/apimachinery/pkg/util/net find the connections.
+func (t onceTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+type onceBody struct {
+	sending *sending
+	io.ReadCloser
+}
+
+func (b *onceBody) Read(p []byte) (int, error) {
+	if !b.sending.begin() {
+		return 0, errNotSent
+	}
+	return b.ReadCloser.Read(p)
+}

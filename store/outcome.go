@@ -1,0 +1,55 @@
+package store
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/member"
+)
+
+// outcome says how a write ended, by its error. sent is false where no byte of its body left the process: then
+// there is nothing to be in doubt about.
+//
+// Definite are the answers that an API server gives before it writes, or instead of writing. Any 5xx is not:
+// etcd may commit what the API server gave up on, and a gateway does not know.
+func outcome(err error, sent bool) member.Outcome {
+	if err == nil {
+		return member.OutcomeDone
+	}
+	inDoubt := member.OutcomeUnknown
+	if !sent {
+		inDoubt = member.OutcomeFailed
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return inDoubt
+	}
+	switch code := int(status.Status().Code); {
+	case code == http.StatusNotFound && byGateway(err):
+		return member.OutcomeFailed
+	case byGateway(err) && code != http.StatusTooManyRequests:
+		return inDoubt
+	case code == http.StatusConflict:
+		return member.OutcomeConflict
+	case code == http.StatusNotFound:
+		return member.OutcomeMissing
+	case code == http.StatusRequestTimeout:
+		return inDoubt
+	case code >= 400 && code < 500:
+		return member.OutcomeFailed
+	default:
+		return inDoubt
+	}
+}
+
+// notFound says that the API server has no such object. A gateway's 404 says nothing about objects; to believe it
+// would end a member whose Lease is there, or have a second table created.
+func notFound(err error) bool { return apierrors.IsNotFound(err) && !byGateway(err) }
+
+// byGateway says that the answer is not in the form of the API server's.
+func byGateway(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

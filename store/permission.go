@@ -1,0 +1,90 @@
+package store
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// PermissionError says that the API server refused a request for want of a permission, and which.
+type PermissionError struct {
+	// User is who asked, in the words of the server: "system:serviceaccount:<namespace>:<name>" as a rule. Empty
+	// where the server did not say.
+	User string
+	// Namespace is where.
+	Namespace string
+	// Group, Resource and Verb are what was refused. Name is the one object that it was about, or empty.
+	Group, Resource, Verb, Name string
+	// Err is the server's error.
+	Err error
+}
+
+// Rule returns the rule that is missing from the user's Role.
+func (e *PermissionError) Rule() rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{e.Group}, Resources: []string{e.Resource}, Verbs: []string{e.Verb}}
+	if e.Name != "" {
+		rule.ResourceNames = []string{e.Name}
+	}
+	return rule
+}
+
+// Error names who lacks what, and gives the rule to add as YAML.
+func (e *PermissionError) Error() string {
+	var b strings.Builder
+	who := e.User
+	if who == "" {
+		who = "this user"
+	}
+	fmt.Fprintf(&b, "%s may not %s %s", who, e.Verb, e.Resource)
+	if e.Group != "" {
+		fmt.Fprintf(&b, ".%s", e.Group)
+	}
+	fmt.Fprintf(&b, " in namespace %s; add this to the rules of its Role there:\n", e.Namespace)
+	fmt.Fprintf(&b, "- apiGroups: [%q]\n  resources: [%q]\n", e.Group, e.Resource)
+	if e.Name != "" {
+		fmt.Fprintf(&b, "  resourceNames: [%q]\n", e.Name)
+	}
+	fmt.Fprintf(&b, "  verbs: [%q]", e.Verb)
+	return b.String()
+}
+
+// Unwrap returns the server's error.
+func (e *PermissionError) Unwrap() error { return e.Err }
+
+// rbacMessage matches a refusal by an authorizer. Admission (quotas, policies, terminating namespaces) answers 403
+// as well, but in other words.
+var rbacMessage = regexp.MustCompile(`User "([^"]*)" cannot `)
+
+// permission turns the refusal of an authorizer into a PermissionError and leaves other errors alone.
+func permission(err error, want PermissionError) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	match := rbacMessage.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	want.User, want.Err = match[1], err
+	return &want
+}
+
+// Rules returns what a member of the rota needs to be allowed in the rota's namespace, for a Role.
+//
+// Creating cannot be limited to a name in RBAC: the name of an object to be created is not in the request's URL.
+func Rules(name string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name},
+			Verbs: []string{"get", "list", "watch", "update"},
+		},
+		{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+		},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
+	}
+}

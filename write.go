@@ -1,0 +1,99 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// ErrDeadline is wrapped by the errors of writes that were not sent, because this member could not renew its
+// Lease in time: others may be about to take its slots.
+var ErrDeadline = errors.New("the member's Lease was not renewed in time")
+
+// unknownMargin is added to the timeout of a write whose outcome is unknown, for transit and for clocks that run
+// at different rates.
+const unknownMargin = time.Second
+
+// WrapConfig returns a copy of cfg whose clients write as a member must: each write is refused once the deadline
+// of the member's Lease has passed, carries a server-side timeout within it, and, if it was sent and its outcome is
+// unknown, keeps its slot from moving on until it can no longer take effect (rules R2 and R6). Reads are left
+// alone. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
+func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &writer{rota: r, next: next} })
+	return cfg
+}
+
+type writer struct {
+	rota *Rota
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !isWrite(req) {
+		return w.next.RoundTrip(req)
+	}
+	epochSlot, inFlight := slotFrom(req.Context())
+	if !inFlight {
+		return w.next.RoundTrip(req) // written by no sharded controller
+	}
+	left := w.rota.untilDeadline()
+	if left <= 0 {
+		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
+	}
+	timeout := min(left, w.rota.writeTimeout())
+	req = req.Clone(req.Context())
+	query := req.URL.Query()
+	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old > timeout {
+		// The server reads durations; it rounds nothing up.
+		query.Set("timeout", strconv.FormatInt(max(1, timeout.Milliseconds()), 10)+"ms")
+		req.URL.RawQuery = query.Encode()
+	}
+	release := w.rota.gate.Hold(epochSlot)
+	sent := time.Now()
+	resp, err := w.next.RoundTrip(req)
+	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) {
+		release()
+		return resp, err
+	}
+	time.AfterFunc(time.Until(sent.Add(timeout+unknownMargin)), release)
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (w *writer) WrappedRoundTripper() http.RoundTripper { return w.next }
+
+func isWrite(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	default:
+		// Reviews are questions in the form of a create.
+		return !strings.Contains(req.URL.Path, "reviews")
+	}
+}
+
+// neverSent says that the request cannot have reached the server.
+func neverSent(err error) bool {
+	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
+}
+
+type slotKey struct{}
+
+func withSlot(ctx context.Context, s slot.Slot) context.Context {
+	return context.WithValue(ctx, slotKey{}, s)
+}
+
+func slotFrom(ctx context.Context) (slot.Slot, bool) {
+	s, ok := ctx.Value(slotKey{}).(slot.Slot)
+	return s, ok
+}
