@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/table"
 )
 
 // journal records who reconciled what, over all members of a test.
@@ -102,6 +103,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	t.Helper()
 	cfg := controlplane.For(t).Config()
 	if o.logger.GetSink() == nil {
+		ctrl.SetLogger(logr.Discard())
 		o.logger = testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
 	}
 	r, err := rota.New(cfg, rota.Options{
@@ -157,7 +159,7 @@ func (r *replica) leave(t *testing.T) {
 	select {
 	case err := <-r.done:
 		if err != nil {
-			t.Errorf("replica: %v", err)
+			t.Errorf("replica: %v\n%v", err, table.Encode(r.Rota().Table()))
 		}
 		r.done <- nil
 	case <-time.After(30 * time.Second):

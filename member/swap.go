@@ -12,6 +12,8 @@ import (
 type swap struct {
 	underWay bool
 	serial   uint64
+	// version is the one on which the swap under way is conditional.
+	version string
 	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
 	refused string
 	retryAt time.Duration
@@ -61,7 +63,7 @@ func (m *Member) send(t *table.Table, create bool) {
 		m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod
 		return
 	}
-	m.swap.underWay, m.swap.serial = true, m.nextSerial()
+	m.swap.underWay, m.swap.serial, m.swap.version = true, m.nextSerial(), m.snap.Version
 	if create {
 		m.do(CreateTable{Serial: m.swap.serial, Table: t, Timeout: m.timeout()})
 		return
@@ -89,7 +91,7 @@ func (m *Member) swapped(e Swapped) {
 	}
 	switch e.Outcome {
 	case OutcomeConflict, OutcomeMissing:
-		m.swap.refused = m.snap.Version
+		m.swap.refused = m.swap.version // a newer one may have been read since
 		m.readSoon()
 	case OutcomeUnknown:
 		m.readSoon()

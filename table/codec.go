@@ -30,6 +30,8 @@ import (
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000
 //	podUIDs: a b c        of all members, for policies that are written in CEL
+//
+// Large tables are abbreviated, see longFormUpTo.
 const (
 	fieldFormat  = "format"
 	fieldUID     = "uid"
@@ -40,7 +42,8 @@ const (
 	fieldRuns    = "runs"
 	fieldNotes   = "notes"
 	fieldExpels  = "expels"
-	// FieldPodUIDs is the field that holds the members' POD_UIDs, separated by spaces.
+	// FieldPodUIDs is the field that holds the members' POD_UIDs, separated by spaces. In a large table a "-" stands
+	// for a member without one.
 	FieldPodUIDs = "podUIDs"
 )
 
@@ -51,24 +54,28 @@ var ErrFormat = errors.New("unknown table format")
 func Encode(t *Table) map[string]string {
 	var members, runs, notes, expels strings.Builder
 	var podUIDs []string
+	a := abbreviate(t)
 	for _, m := range t.Members {
-		fmt.Fprintf(&members, "%s %s %s %s %s %d %d-%d %d", m.ID, orNone(m.Pod), orNone(m.PodUID), orNone(m.Container), orNone(m.Build),
-			m.Weight, m.MinFormat, m.MaxFormat, m.Joined)
+		if line, ok := a.short(m); ok {
+			members.WriteString(line)
+		} else {
+			fmt.Fprintf(&members, "%s %s %s %s %d", m.ID, orNone(m.Pod), orNone(m.PodUID), classWords(m), m.Joined)
+		}
 		if m.Leaving {
 			members.WriteString(" leaving")
 		}
 		members.WriteByte('\n')
-		if m.PodUID != "" {
-			podUIDs = append(podUIDs, m.PodUID)
+		if m.PodUID != "" || a != nil {
+			podUIDs = append(podUIDs, orNone(m.PodUID))
 		}
 	}
 	for _, r := range t.Runs {
-		fmt.Fprintf(&runs, "%s %s", r.Slots, orNone(r.Owner))
+		fmt.Fprintf(&runs, "%s %s", r.Slots, orNone(a.name(r.Owner)))
 		if r.Owner != "" || r.Epoch != 0 {
-			fmt.Fprintf(&runs, " %d", r.Epoch)
+			runs.WriteString(" " + a.number(int64(r.Epoch)))
 		}
 		if r.Next != "" {
-			runs.WriteString(" -> " + r.Next)
+			runs.WriteString(" -> " + a.name(r.Next))
 		}
 		if r.Ready {
 			runs.WriteString(" ready")
@@ -89,12 +96,14 @@ func Encode(t *Table) map[string]string {
 	for _, e := range t.Expels {
 		fmt.Fprintf(&expels, "%s %d\n", e.Pod, e.At)
 	}
-	return map[string]string{
+	data := map[string]string{
 		fieldFormat: formatInt(Format), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
 		fieldSlots: formatInt(t.Slots), fieldKey: t.Key.String(),
 		fieldMembers: members.String(), fieldRuns: runs.String(), fieldNotes: notes.String(), fieldExpels: expels.String(),
 		FieldPodUIDs: strings.Join(podUIDs, " "),
 	}
+	a.fields(data)
+	return data
 }
 
 func orNone(s string) string {
@@ -131,13 +140,15 @@ func Decode(data map[string]string) (*Table, error) {
 	if t.Key, err = slot.ParseKey(data[fieldKey]); err != nil {
 		d.fail(fieldKey, 0, err)
 	}
+	a := d.abbreviations()
+	podUIDs := strings.Fields(data[FieldPodUIDs])
 	d.lines(fieldMembers, func(w []string) error {
-		m, err := parseMember(w)
+		m, err := parseMember(w, a, podUIDs, len(t.Members))
 		t.Members = append(t.Members, m)
 		return err
 	})
 	d.lines(fieldRuns, func(w []string) error {
-		r, err := parseRun(w)
+		r, err := parseRun(w, a)
 		t.Runs = append(t.Runs, r)
 		return err
 	})
@@ -198,24 +209,40 @@ func (d *decoder) lines(field string, parse func(words []string) error) {
 	}
 }
 
-func parseMember(w []string) (Member, error) {
-	if len(w) < 8 || len(w) > 9 || (len(w) == 9 && w[8] != "leaving") {
+// parseMember reads the line of the i-th member.
+func parseMember(w []string, a *abbreviations, podUIDs []string, i int) (Member, error) {
+	n := len(w)
+	if n > 0 && w[n-1] == "leaving" {
+		n--
+	}
+	if n == 3 && a != nil {
+		if i >= len(podUIDs) {
+			return Member{}, fmt.Errorf("%q: field %s ends before", w[0], FieldPodUIDs)
+		}
+		return a.parseShort(w, podUIDs[i])
+	}
+	if n != 8 {
 		return Member{}, fmt.Errorf("%q: want ID pod podUID container build weight formats joined [leaving]", strings.Join(w, " "))
 	}
-	low, high, _ := strings.Cut(w[6], "-")
-	m := Member{
-		ID: w[0], Pod: orEmpty(w[1]), PodUID: orEmpty(w[2]), Container: orEmpty(w[3]), Build: orEmpty(w[4]),
-		Leaving: len(w) == 9,
-	}
-	var errs [4]error
-	m.Weight, errs[0] = strconv.Atoi(w[5])
-	m.MinFormat, errs[1] = strconv.Atoi(low)
-	m.MaxFormat, errs[2] = strconv.Atoi(high)
-	m.Joined, errs[3] = strconv.ParseInt(w[7], 10, 64)
-	return m, errors.Join(errs[:]...)
+	m := Member{ID: w[0], Pod: orEmpty(w[1]), PodUID: orEmpty(w[2]), Leaving: len(w) == 9}
+	errClass := parseClass(&m, w[3:7])
+	var errJoined error
+	m.Joined, errJoined = strconv.ParseInt(w[7], 10, 64)
+	return m, errors.Join(errClass, errJoined)
 }
 
-func parseRun(w []string) (Run, error) {
+// parseClass reads container build weight formats.
+func parseClass(m *Member, w []string) error {
+	low, high, _ := strings.Cut(w[3], "-")
+	m.Container, m.Build = orEmpty(w[0]), orEmpty(w[1])
+	var errs [3]error
+	m.Weight, errs[0] = strconv.Atoi(w[2])
+	m.MinFormat, errs[1] = strconv.Atoi(low)
+	m.MaxFormat, errs[2] = strconv.Atoi(high)
+	return errors.Join(errs[:]...)
+}
+
+func parseRun(w []string, a *abbreviations) (Run, error) {
 	bad := fmt.Errorf("%q: want slots owner [epoch [-> next [ready]] [unsettled]]", strings.Join(w, " "))
 	if len(w) < 2 {
 		return Run{}, bad
@@ -224,16 +251,23 @@ func parseRun(w []string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	r := Run{Slots: slots, Owner: orEmpty(w[1])}
+	r := Run{Slots: slots}
+	if r.Owner, err = a.expand(w[1]); err != nil {
+		return Run{}, err
+	}
 	rest := w[2:]
 	if len(rest) > 0 {
-		if r.Epoch, err = strconv.ParseUint(rest[0], 10, 63); err != nil {
+		epoch, err := a.parse(rest[0])
+		if err != nil || epoch < 0 {
 			return Run{}, bad
 		}
-		rest = rest[1:]
+		r.Epoch, rest = uint64(epoch), rest[1:]
 	}
 	if len(rest) > 1 && rest[0] == "->" {
-		r.Next, rest = rest[1], rest[2:]
+		if r.Next, err = a.expand(rest[1]); err != nil {
+			return Run{}, err
+		}
+		rest = rest[2:]
 		if len(rest) > 0 && rest[0] == "ready" {
 			r.Ready, rest = true, rest[1:]
 		}
