@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -285,7 +287,34 @@ func (i *incarnation) drain(a member.Drain) {
 		for _, c := range controllers {
 			c.hurry(set)
 		}
+		time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 	})
+}
+
+// heldBackAfter is when people are told that a reconcile holds its slot back.
+const heldBackAfter = 5 * time.Second
+
+// heldBack tells people which reconciles keep slots of a drain from moving on.
+func (i *incarnation) heldBack(a member.Drain) {
+	i.mu.Lock()
+	var set slot.Set
+	for _, s := range a.Slots.Slots() {
+		if i.draining[s] == a.Round && i.gate.InFlightIn(s) > 0 {
+			set.Add(s)
+		}
+	}
+	i.mu.Unlock()
+	if set.Empty() || i.ctx.Err() != nil {
+		return
+	}
+	for _, f := range i.gate.Stuck(heldBackAfter) {
+		if set.Has(f.Slot) {
+			i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
+				"slot %d cannot move on: controller %s has been reconciling %s for %v; the other slots are not held back",
+				f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))})
+		}
+	}
+	time.AfterFunc(10*heldBackAfter, func() { i.heldBack(a) })
 }
 
 // catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. It costs nobody anything

@@ -15,7 +15,7 @@ type metrics struct {
 	verdicts, swaps, renewals *prometheus.CounterVec
 	rejoins, abandoned        prometheus.Counter
 
-	slots, epoch, members, inFlight, parked, untilDeadline *prometheus.Desc
+	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -42,6 +42,7 @@ func newMetrics(r *Rota) *metrics {
 		members:       desc("rota_members", "Members in the last table seen."),
 		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
+		stuck:         desc("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
 	}
 }
@@ -77,6 +78,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.members, float64(s.Members))
 	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))
+	gauge(m.stuck, float64(len(s.Stuck)))
 	gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
 }
 

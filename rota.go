@@ -153,7 +153,11 @@ func (r *Rota) Run(ctx context.Context) error {
 		if stop.Err == nil {
 			return nil
 		}
-		if !stop.Rejoin || ctx.Err() != nil {
+		if stop.Rejoin && ctx.Err() != nil {
+			r.log.Info("Expelled while leaving; there is nothing left to hand over", "cause", stop.Err.Error())
+			return nil
+		}
+		if !stop.Rejoin {
 			return fmt.Errorf("rota %s: %w", r.Name(), stop.Err)
 		}
 		r.log.Error(stop.Err, "Expelled; joining again once nothing is in flight")

@@ -1,6 +1,9 @@
 package rota
 
 import (
+	"time"
+
+	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -18,14 +21,20 @@ type Status struct {
 	Coming, Going slot.Set
 	// Unowned slots belong to nobody.
 	Unowned slot.Set
+	// InFlight is how many reconciles, and writes of unknown outcome, are in flight.
+	InFlight int
+	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
+	Stuck []gate.Flight
 }
+
+const stuckAfter = 10 * time.Second
 
 // Status returns a snapshot.
 func (r *Rota) Status() Status {
 	t, id := r.tableOf(), r.ID()
 	s := Status{
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
-		Owned: t.Owned(id), Coming: t.Coming(id),
+		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
 	}
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}

@@ -30,6 +30,7 @@ type Builder struct {
 	mgr     *Manager
 	inner   *builder.Builder
 	forObj  client.Object
+	whole   []client.Object // watched beside it
 	options controller.Options
 	name    string
 	err     error
@@ -57,18 +58,21 @@ func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder 
 
 // Owns defines a kind whose objects enqueue their owner: see builder.Builder. Every member caches all of them.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
+	b.whole = append(b.whole, object)
 	b.inner.Owns(object, opts...)
 	return b
 }
 
 // Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	b.whole = append(b.whole, object)
 	b.inner.Watches(object, h, opts...)
 	return b
 }
 
 // WatchesMetadata is Watches with metadata only: see builder.Builder.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+	b.whole = append(b.whole, object)
 	b.inner.WatchesMetadata(object, h, opts...)
 	return b
 }
@@ -142,6 +146,15 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	}
 	if err := b.mgr.kinds.shard(gvk.GroupKind(), name); err != nil {
 		return nil, err
+	}
+	for _, object := range b.whole {
+		watched, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
+		if err != nil {
+			return nil, err
+		}
+		if err := b.mgr.kinds.use(watched.GroupKind()); err != nil {
+			return nil, fmt.Errorf("controller %s: %w", name, err)
+		}
 	}
 	w := &worker{reconciler: r}
 	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)

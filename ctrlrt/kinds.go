@@ -12,10 +12,13 @@ type kinds struct {
 	mu      sync.Mutex
 	sharded map[schema.GroupKind]string // by which controller
 	whole   map[schema.GroupKind]bool
+	// refused gets the first refusal: a source that is refused its informer tries again until it times out, so the
+	// manager has to end it.
+	refused chan error
 }
 
 func newKinds() *kinds {
-	return &kinds{sharded: map[schema.GroupKind]string{}, whole: map[schema.GroupKind]bool{}}
+	return &kinds{sharded: map[schema.GroupKind]string{}, whole: map[schema.GroupKind]bool{}, refused: make(chan error, 1)}
 }
 
 func (k *kinds) shard(kind schema.GroupKind, controller string) error {
@@ -33,7 +36,12 @@ func (k *kinds) use(kind schema.GroupKind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if controller, ok := k.sharded[kind]; ok {
-		return bothError(kind, controller)
+		err := bothError(kind, controller)
+		select {
+		case k.refused <- err:
+		default:
+		}
+		return err
 	}
 	k.whole[kind] = true
 	return nil

@@ -78,7 +78,11 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 			withReader.Reader = m.reader
 			co.Cache = &withReader
 		}
-		return newClient(config, co)
+		c, err := newClient(config, co)
+		if err != nil {
+			return nil, err
+		}
+		return &writingClient{Client: c, mgr: m}, nil
 	}
 	inner, err := manager.New(r.WrapConfig(cfg), o)
 	if err != nil {
@@ -122,12 +126,20 @@ func (m *Manager) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		stop()
 		return <-managed
+	case err := <-m.kinds.refused:
+		stop()
+		return errors.Join(err, <-managed)
 	case <-m.ready:
 	}
 	member := make(chan error, 1)
 	go func() { member <- m.rota.Run(rotaCtx) }()
 	select {
 	case err := <-member:
+		stop()
+		return errors.Join(err, <-managed)
+	case err := <-m.kinds.refused:
+		leave()
+		err = errors.Join(err, <-member)
 		stop()
 		return errors.Join(err, <-managed)
 	case err := <-managed:

@@ -96,6 +96,8 @@ type replicaOptions struct {
 	build     string
 	reconcile func(context.Context, client.Client, reconcile.Request) (reconcile.Result, error)
 	setup     func(*ctrlrt.Manager)
+	// leaderElection is for unsharded controllers.
+	leaderElection bool
 }
 
 // startReplica starts a member named pod of the namespace's rota.
@@ -115,10 +117,12 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		t.Fatal(err)
 	}
 	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Logger:     o.logger,
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Logger:         o.logger,
+		Metrics:        server.Options{BindAddress: "0"},
+		LeaderElection: o.leaderElection, LeaderElectionID: "leader", LeaderElectionNamespace: namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 	})
 	if err != nil {
 		t.Fatal(err)

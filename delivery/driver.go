@@ -18,6 +18,9 @@ import (
 func (s *source) drive(ctx context.Context) {
 	for ctx.Err() == nil {
 		t := s.next()
+		if t.kind != nothing {
+			trace("task %d set %v gen %d ticket %d carried %v", t.kind, t.set, t.gen, t.ticket, t.carried)
+		}
 		switch {
 		case t.kind == nothing:
 			select {
@@ -98,6 +101,8 @@ func (s *source) drop(ctx context.Context, t task) {
 		return
 	}
 	keys := s.inf.keys(t.set)
+	trace("drop %v keys %d", t.set, len(keys))
+	defer trace("dropped %v", t.set)
 	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost) })
 	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
 }
@@ -193,6 +198,7 @@ func (p *pump) release(t task, version string) bool {
 		return false
 	}
 	buffer := s.buffer
+	trace("grown %v at %s, %d buffered, position %s", t.set, version, len(buffer), s.position)
 	s.warming, s.buffer = slot.Set{}, nil
 	behind := table.CompareVersions(version, s.position) > 0
 	if behind && s.floors == nil {
@@ -250,6 +256,9 @@ func (s *source) do(ctx context.Context, t task, run func(*pump) bool) bool {
 		s.mu.Lock()
 		valid := s.pump == p && s.gen == t.gen
 		s.mu.Unlock()
+		if !valid {
+			trace("invalid job gen %d", t.gen)
+		}
 		return !valid || run(p)
 	}}
 	select {

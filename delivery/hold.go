@@ -18,29 +18,27 @@ import (
 // ErrReleased is returned by Warm and Load where the slots were released meanwhile.
 var ErrReleased = errors.New("the slots were released")
 
-// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8). Handlers do
-// not hear of them before Open. Informers that begin to run later list the slots then. Failing lists are tried again until ctx
-// ends; the slots stay wanted even then: call Release to give them up.
-func (s *Share) Warm(ctx context.Context, set slot.Set) error {
-	s.hold(set)
-	return s.settled(ctx, set)
-}
-
-func (s *Share) hold(set slot.Set) {
+// Hold makes the slots wanted: informers of sharded kinds begin to list them, those that start later list them
+// then. It does not block, and handlers do not hear of the slots before Open. Calls of Hold and Release take effect in
+// their order; the waits for them, Warm and Load, change nothing by themselves.
+func (s *Share) Hold(set slot.Set) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	held := s.held.Load().Union(set)
 	s.held.Store(&held)
+	s.mu.Unlock()
+	for _, inf := range s.active() {
+		inf.source.wake()
+	}
 }
+
+// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold
+// was called. Failing lists are tried again until ctx ends. It returns ErrReleased where slots are not held any more.
+func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set) }
 
 // settled waits until the informers' stores hold what is wanted of the slots.
 func (s *Share) settled(ctx context.Context, set slot.Set) error {
-	informers := s.active()
-	for _, inf := range informers {
-		inf.source.wake()
-	}
 	slots := set.Slots()
-	for _, inf := range informers {
+	for _, inf := range s.active() {
 		src, released := inf.source, false
 		err := src.wait(ctx, func() bool {
 			held := s.held.Load()
@@ -65,15 +63,14 @@ func (s *Share) settled(ctx context.Context, set slot.Set) error {
 	return nil
 }
 
-// Load makes the stores complete for the slots, which it warms where that has not been done (rule R8): with
-// CauseHanded they are when the informers' streams have reached the versions; with other causes a consistent list that
-// begins now decides, also for slots warmed before. held says that the slots were this member's all along, so that
-// the stores are as good as ever. Errors are those of Warm.
+// Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded
+// they are when the informers' streams have reached the versions; with other causes a consistent list that begins now
+// decides, also for slots warmed before. held says that the slots were this member's all along, so that the stores are
+// as good as ever. Errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
 		return s.Warm(ctx, set)
 	}
-	s.hold(set)
 	if cause != table.CauseHanded {
 		for _, inf := range s.active() {
 			inf.source.refresh(set)

@@ -28,7 +28,8 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	}
 	s.mu.Lock()
 	if o.Continue == "" {
-		s.pending = &relist{set: s.inf.share.Held(), ticket: s.ticket}
+		s.pending = s.begin()
+		trace("begin %v limit %d rv %s", s.pending.set, o.Limit, o.ResourceVersion)
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
 	pending := s.pending
@@ -111,6 +112,7 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	s.mu.Lock()
 	pending := s.pending
 	s.pending, s.pump = nil, p
+	trace("watch %v", pending)
 	if pending != nil && pending.complete {
 		s.commit(pending.set, pending.ticket, pending.version)
 	}
@@ -129,7 +131,7 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	p := newPump(ctx, s, o)
 	s.mu.Lock()
-	initial := &relist{set: s.inf.share.Held(), ticket: s.ticket}
+	initial := s.begin()
 	s.pending, s.pump = nil, p
 	s.mu.Unlock()
 	o.ResourceVersion = ""

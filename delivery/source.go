@@ -153,6 +153,19 @@ func (s *source) carried() slot.Set {
 	return set
 }
 
+// begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
+// hold other slots, even if they are wanted again before the list comes into effect. s.mu is held.
+func (s *source) begin() *relist {
+	r := &relist{set: s.inf.share.Held(), ticket: s.ticket}
+	for n := range s.got {
+		if !r.set.Has(slot.Slot(n)) {
+			s.got[n], s.ready[n] = 0, 0
+		}
+	}
+	s.first = s.first.Intersect(r.set)
+	return r
+}
+
 // commit notes that a list of the slots at a version has replaced, or is about to replace, the whole store. s.mu is held.
 func (s *source) commit(set slot.Set, ticket uint64, version string) {
 	s.gen++
@@ -165,8 +178,6 @@ func (s *source) commit(set slot.Set, ticket uint64, version string) {
 	}
 	if s.gen == 1 {
 		s.first = set
-	} else {
-		s.first = s.first.Intersect(set)
 	}
 	s.position, s.listed = version, version
 	s.floors, s.floorMax = nil, ""

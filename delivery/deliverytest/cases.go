@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -25,9 +24,9 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r := s.rig(t)
 	before := r.fill(3, 1, 2)
 	r.fill(2, 3)
-	r.must(r.share.Warm(r.ctx, only(1))) // nothing runs yet
+	r.must(r.warm(r.ctx, only(1))) // nothing runs yet
 	r.run(r.informer)
-	r.must(r.share.Warm(r.ctx, only(1, 2)))
+	r.must(r.warm(r.ctx, only(1, 2)))
 	r.wantStore(only(1, 2))
 	r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, false))
 	r.wantHeard()
@@ -79,7 +78,7 @@ func (s suite) lossRacesARelist(t *testing.T) {
 	r.share.Release(only(1))
 	r.wantStore(only(2))
 	r.faults.Expire()
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	if got := r.own(only(1)); !cmp.Equal(got, keys) {
 		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
 	}
@@ -99,12 +98,12 @@ func (s suite) lostAndRegained(t *testing.T) {
 	r.own(only(1, 2))
 	for range 20 {
 		r.share.Release(only(1))
-		r.must(r.share.Warm(r.ctx, only(1)))
+		r.must(r.warm(r.ctx, only(1)))
 		r.share.Release(only(1, 2))
-		r.must(r.share.Warm(r.ctx, only(2)))
+		r.must(r.warm(r.ctx, only(2)))
 	}
 	r.wantStore(only(2))
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	r.wantStore(only(1, 2))
 	if got, want := len(r.open(only(1, 2))), 10; got != want {
 		t.Errorf("Open returns %d keys, want %d", got, want)
@@ -116,7 +115,7 @@ func (s suite) deletedSinceWarm(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)
 	r.run(r.informer)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	r.delete(keys[0])
 	short := r.create(r.key(1)).Key
 	r.delete(short)
@@ -149,7 +148,7 @@ func (s suite) listRacesChanges(t *testing.T) {
 	r.own(only(2))
 	held, release := r.faults.HoldLists()
 	done := make(chan error, 1)
-	go func() { done <- r.share.Warm(r.ctx, only(1)) }()
+	go func() { done <- r.warm(r.ctx, only(1)) }()
 	<-held
 	r.delete(keys[0])
 	r.update(keys[1])
@@ -181,7 +180,7 @@ func (s suite) laggingStreamAfterList(t *testing.T) {
 	r.update(keys[0])
 	r.delete(keys[1])
 	again := r.create(keys[1])
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	r.wantStore(only(1))
 	r.open(only(1))
 	resume()
@@ -198,7 +197,7 @@ func (s suite) handedWaits(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(2, 1)
 	r.run(r.informer)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	lists, _ := r.faults.Counts()
 	gone := r.delete(keys[0])
 	versions := table.Versions{r.kind.GroupKind.String(): r.update(keys[1]).Version, "Unheard.of": "1"}
@@ -219,7 +218,7 @@ func (s suite) handedFallsBack(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(2, 1)
 	r.run(r.informer)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	resume := r.faults.Pause()
 	defer resume()
 	versions := table.Versions{r.kind.GroupKind.String(): r.delete(keys[0]).Version}
@@ -237,7 +236,7 @@ func (s suite) expelledListsAgain(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)
 	r.run(r.informer)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	resume := r.faults.Pause()
 	r.delete(keys[0])
 	r.update(keys[1])
@@ -327,4 +326,3 @@ func (s suite) keyNamespace(t *testing.T) {
 	}
 }
 
-var _ = slot.KeyName

@@ -73,7 +73,7 @@ func (s suite) goneWhileGrowing(t *testing.T) {
 	for range 3 {
 		held, release := r.faults.HoldLists()
 		done := make(chan error, 1)
-		go func() { done <- r.share.Warm(r.ctx, only(1)) }()
+		go func() { done <- r.warm(r.ctx, only(1)) }()
 		<-held
 		r.faults.Expire()
 		r.update(keys[0])
@@ -146,13 +146,13 @@ func (s suite) listErrors(t *testing.T) {
 	r.run(r.informer)
 	r.faults.FailLists(apierrors.NewTooManyRequests("slow down", 0), apierrors.NewInternalError(fmt.Errorf("oops")),
 		apierrors.NewResourceExpired("the page is gone"))
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	r.wantStore(only(1))
 	_, release := r.faults.HoldLists()
 	defer release()
 	ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
 	defer cancel()
-	if err := r.share.Warm(ctx, only(2)); err == nil {
+	if err := r.warm(ctx, only(2)); err == nil {
 		t.Error("Warm outlives its context")
 	}
 }
@@ -163,7 +163,7 @@ func (s suite) releaseEndsWarm(t *testing.T) {
 	r.run(r.informer)
 	held, release := r.faults.HoldLists()
 	done := make(chan error, 1)
-	go func() { done <- r.share.Warm(r.ctx, only(1, 2)) }()
+	go func() { done <- r.warm(r.ctx, only(1, 2)) }()
 	<-held
 	r.share.Release(only(1))
 	if err := <-done; !isReleased(err) {
@@ -208,7 +208,7 @@ func (s suite) lateHandler(t *testing.T) {
 	r.fill(2, 2)
 	r.run(r.informer)
 	r.own(only(1))
-	r.must(r.share.Warm(r.ctx, only(2)))
+	r.must(r.warm(r.ctx, only(2)))
 	heard := r.listen(r.informer)
 	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
 	r.must(err)
@@ -249,7 +249,7 @@ func (s suite) severalInformers(t *testing.T) {
 	b, _ := r.newInformer(r.kind.Namespaces[1], 0)
 	keys := r.fill(4, 1)
 	r.run(a, b)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	gone := r.delete(keys[0])
 	version := r.update(keys[1]).Version
 	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, table.Versions{r.kind.GroupKind.String(): version}, false))
@@ -272,7 +272,7 @@ func (s suite) resync(t *testing.T) {
 	inf, _ := r.newInformer("", time.Second)
 	heard := r.listen(inf)
 	r.run(inf)
-	r.must(r.share.Warm(r.ctx, only(1, 2)))
+	r.must(r.warm(r.ctx, only(1, 2)))
 	r.share.Open(only(1))
 	r.eventually(func() error {
 		for _, e := range heard.history() {
@@ -306,7 +306,7 @@ func (s suite) transform(t *testing.T) {
 	}))
 	r.fill(1, 1)
 	r.run(inf)
-	r.must(r.share.Warm(r.ctx, only(1)))
+	r.must(r.warm(r.ctx, only(1)))
 	r.fill(1, 1)
 	r.eventually(func() error {
 		if n := len(inf.GetStore().List()); n != 2 {

@@ -296,9 +296,9 @@ func (w *memoryWatch) run(ctx context.Context) {
 		}
 		m.mu.Lock()
 		if w.at < m.floor {
-			m.mu.Unlock()
 			status := apierrors.NewResourceExpired("too old").Status()
 			events, w.at = []watch.Event{{Type: watch.Error, Object: &status}}, m.floor
+			m.mu.Unlock()
 			continue
 		}
 		events = w.since(m)

@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long the suite waits for what must come.
-const patience = 30 * time.Second
+const patience = 8 * time.Second
 
 const slots = slot.Count(8)
 
@@ -99,10 +99,16 @@ func only(ns ...slot.Slot) slot.Set {
 	return set
 }
 
+// warm holds slots and waits until the store does.
+func (r *rig) warm(ctx context.Context, set slot.Set) error {
+	r.share.Hold(set)
+	return r.share.Warm(ctx, set)
+}
+
 // own warms, loads and opens slots.
 func (r *rig) own(set slot.Set) []types.NamespacedName {
 	r.t.Helper()
-	r.must(r.share.Warm(r.ctx, set))
+	r.must(r.warm(r.ctx, set))
 	r.must(r.share.Load(r.ctx, set, table.CauseAssigned, nil, false))
 	return r.open(set)
 }
@@ -218,6 +224,9 @@ func (r *rig) eventually(check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
+			if d, ok := any(r.share).(interface{ Debug() string }); ok {
+				r.t.Log(d.Debug())
+			}
 			r.t.Fatal(err)
 		}
 		pace()
@@ -308,12 +317,15 @@ func (h *recorder) reconcile(keys ...types.NamespacedName) {
 	}
 }
 
-// take returns the events since the last call as "add NAME", without those about beacons of sync in slots that are open.
+// take returns the events since the last call as "add NAME", without updates that change nothing.
 func (h *recorder) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := []string{}
 	for _, e := range h.events[h.taken:] {
+		if e.resync {
+			continue
+		}
 		out = append(out, e.what+" "+e.key.String())
 	}
 	h.taken = len(h.events)
@@ -333,3 +345,11 @@ func (h *recorder) levels() map[types.NamespacedName]string {
 }
 
 func isReleased(err error) bool { return errors.Is(err, delivery.ErrReleased) }
+
+func objectOfAny(obj any) Object {
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	return objectOf(about)
+}

@@ -140,8 +140,14 @@ func (n *Node) checkOpen(a member.Open) {
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
 		for _, other := range w.Nodes {
-			if other != n && !other.Dead && other.gate.Owns(s) {
+			if other == n || other.Dead {
+				continue
+			}
+			if open := other.gate.OpenSet(); open.Has(s) {
 				w.violate("two open", "slot %v is opened by %s at epoch %d, and is open in %s at epoch %d", s, n.ID, a.Epoch, other.ID, other.gate.Epoch(s))
+			}
+			if other.works(s) {
+				w.violate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", s, n.ID, a.Epoch, other.ID)
 			}
 		}
 		if h.owners[a.Epoch] != n.ID {
@@ -162,7 +168,7 @@ func (n *Node) checkAdmitted(f *flight) {
 	w := n.w
 	for _, other := range w.Nodes {
 		o := other.work.flights[f.key]
-		if other == n || other.Dead || o == nil || o.ctx.Err() != nil || other.mono() >= other.deadline {
+		if other == n || other.Dead || o == nil || !other.valid(o) {
 			continue
 		}
 		w.violate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
@@ -170,6 +176,19 @@ func (n *Node) checkAdmitted(f *flight) {
 	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
 		w.violate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since", f.key, n.ID, f.epoch, h.epoch)
 	}
+}
+
+// valid says that a flight is not cancelled, nor would be if its process ran.
+func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.mono() < n.deadline }
+
+// works says that a valid flight is in the slot.
+func (n *Node) works(s slot.Slot) bool {
+	for i := range keysPerSlot {
+		if f := n.work.flights[key{s, i}]; f != nil && n.valid(f) {
+			return true
+		}
+	}
+	return false
 }
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
@@ -189,6 +208,7 @@ func (w *World) checkWrite(n *Node, f *flight) {
 	h := &w.slots[f.key.slot]
 	w.version++
 	h.version = w.version
+	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	if h.epoch > f.epoch && h.opener != n {
 		w.violate("late write", "a write for key %v by %s at epoch %d commits after %s opened the slot at epoch %d",
 			f.key, n.ID, f.epoch, h.opener.ID, h.epoch)

@@ -167,6 +167,9 @@ func (n *Node) run() {
 
 func (n *Node) planTick() {
 	n.wake++
+	if n.Stopped != nil {
+		return
+	}
 	if wake, mine := n.member.Wake(), n.wake; wake < math.MaxInt64 {
 		n.w.at(n.real(wake), func() {
 			if n.wake == mine && !n.Paused {

@@ -35,14 +35,14 @@ func (w *World) Unsettled() string {
 			return id + " is not in the table"
 		}
 	}
-	total := 0
+	total, fair, mixed := 0, true, false // fair: nobody is on probation
 	for _, m := range t.Members {
 		if live[m.ID] == nil {
 			return m.ID + " is dead, but in the table"
 		}
-		if !w.probation(t, m) {
-			total += m.Weight
-		}
+		total += m.Weight
+		mixed = mixed || m.Build != t.Members[0].Build
+		fair = fair && !w.probation(t, m)
 	}
 	for _, l := range w.Objects.Leases() {
 		if live[l.ID] == nil {
@@ -71,10 +71,15 @@ func (w *World) Unsettled() string {
 	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
-		if !ok || total == 0 || w.probation(t, m) {
+		if !ok || !fair {
 			continue
 		}
-		if share := int(t.Slots) * m.Weight; got*total < share-total || got*total > share+total {
+		share := int(t.Slots) * m.Weight // times total
+		low, high := share-total, share+total
+		if mixed { // a rollout tolerates up to 1.25 times the share
+			low, high = 0, max(share+total, share*5/4)
+		}
+		if got*total < low || got*total > high {
 			return fmt.Sprintf("%s owns %d slots of %d with weight %d of %d", id, got, t.Slots, m.Weight, total)
 		}
 	}

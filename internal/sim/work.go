@@ -39,7 +39,8 @@ type flight struct {
 	leave func()
 	// unknown is the real time until which a write of it may be admitted.
 	unknown time.Duration
-	over    bool
+	// sending: a write was checked and not sent yet.
+	sending, over bool
 }
 
 // startWork tries a key now and then, whatever the gate says.
@@ -122,8 +123,8 @@ func (n *Node) finish(f *flight) {
 	if f.over {
 		return
 	}
-	if f.unknown > n.w.now {
-		n.w.at(f.unknown, func() { n.local(func() { n.finish(f) }) })
+	if f.sending || f.unknown > n.w.now {
+		n.w.at(max(f.unknown, n.w.now+time.Millisecond), func() { n.local(func() { n.finish(f) }) })
 		return
 	}
 	f.over = true
@@ -141,6 +142,7 @@ func (n *Node) write(f *flight) {
 	w := n.w
 	timeout := min(n.cfg.WriteTimeout, left)
 	send := func() {
+		f.sending = false
 		w.Counts.Writes++
 		arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
 		commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), timeout)
@@ -148,7 +150,7 @@ func (n *Node) write(f *flight) {
 			w.Counts.LateWrites++
 			commits = arrives + w.between(0, timeout)
 		}
-		f.unknown = max(f.unknown, w.now+commits)
+		f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
 		if w.chance(w.Net.LoseResponse + w.Net.Late) {
 			// Of unknown outcome: in flight until it cannot be admitted any more.
 			f.unknown = w.now + transit + timeout + timeout/8
@@ -163,6 +165,7 @@ func (n *Node) write(f *flight) {
 	}
 	if w.chance(w.Net.Stall * 3) {
 		// The process stops between the check and the sending.
+		f.sending = true
 		n.Pause(w.between(0, 30*time.Second))
 		n.local(send)
 		return

@@ -1,0 +1,56 @@
+# Rota: a Kubernetes controller on many replicas at once. `make help` lists the verbs.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+KUBE := bin/rota-kube
+LINT := bin/golangci-lint
+ARGS ?=
+
+.PHONY: help
+help: ## List the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
+	@$(GO) build -o bin/rota ./cmd/rota
+	@bin/rota demo $(ARGS)
+
+.PHONY: test
+test: kube ## Run every test, those on the real API server included
+	$(GO) vet ./...
+	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./delivery .
+	$(GO) test -timeout 30m ./...
+	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
+
+.PHONY: kube
+kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
+	@$(GO) run ./internal/controlplane/buildcmd
+
+.PHONY: kube-up
+kube-up: kube ## Start a control plane for kubectl; Ctrl-C ends it (ARGS="--audit --apiservers 2")
+	@$(KUBE) up $(ARGS)
+
+.PHONY: bench
+bench: ## Run the Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
+
+.PHONY: sim
+sim: ## Run more seeds of the simulator (SEEDS=20000)
+	SIM_SEEDS=$(or $(SEEDS),20000) $(GO) test -timeout 60m -v -run TestSeeds ./internal/sim
+
+.PHONY: fuzz
+fuzz: ## Fuzz the decoders for a minute each
+	$(GO) test -run '^$$' -fuzz FuzzDecode -fuzztime 60s ./table
+	$(GO) test -run '^$$' -fuzz FuzzAssign -fuzztime 60s ./plan
+
+.PHONY: lint
+lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod
+	$(LINT) run ./...
+
+$(LINT): tools/go.mod
+	cd tools && $(GO) build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

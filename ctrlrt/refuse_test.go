@@ -1,0 +1,139 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, nil
+})
+
+func managerOptions() ctrl.Options {
+	return ctrl.Options{
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+}
+
+func newManager(t *testing.T) *ctrlrt.Manager {
+	t.Helper()
+	cfg := controlplane.For(t).Config()
+	mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), managerOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+func newRota(t *testing.T, cfg *rest.Config) *rota.Rota {
+	t.Helper()
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// wantError checks that an error says each of the words.
+func wantError(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one that says %q", words)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("error %q does not say %q", err, word)
+		}
+	}
+}
+
+func TestAKindIsShardedOrWhole(t *testing.T) {
+	t.Run("sharded first, stock controller second", func(t *testing.T) {
+		mgr := newManager(t)
+		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		// controller-runtime opens the informer when the manager starts.
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "cluster.New")
+	})
+	t.Run("informer first, sharded second", func(t *testing.T) {
+		mgr := newManager(t)
+		if _, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
+		wantError(t, err, "ConfigMap is sharded", "cluster.New")
+	})
+	t.Run("one sharded kind watched by another sharded controller", func(t *testing.T) {
+		mgr := newManager(t)
+		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
+		wantError(t, err, "ConfigMap is sharded", `"configmap"`)
+	})
+}
+
+func TestBuilderRefuses(t *testing.T) {
+	cfg := controlplane.For(t).Config()
+	stock, err := ctrl.NewManager(cfg, managerOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ctrlrt.NewControllerManagedBy(stock).For(&corev1.ConfigMap{}).Complete(nothing)
+	wantError(t, err, "ctrlrt.NewManager")
+	wantError(t, ctrlrt.NewControllerManagedBy(newManager(t)).Complete(nothing), "call For")
+	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(true)}).Complete(nothing)
+	wantError(t, err, "NeedLeaderElection", "ctrl.NewControllerManagedBy")
+	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Complete(nil)
+	wantError(t, err, "non-nil Reconciler")
+	mgr := newManager(t)
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing), "configmap", "already")
+}
+
+func TestNewManagerRefuses(t *testing.T) {
+	cfg := controlplane.For(t).Config()
+	o := managerOptions()
+	o.Cache.NewInformer = toolscache.NewSharedIndexInformer
+	_, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
+	wantError(t, err, "Cache.NewInformer", "leave it out")
+	_, err = ctrlrt.NewManager(cfg, nil, managerOptions())
+	wantError(t, err, "rota.New")
+}
+
+func TestMissingPermission(t *testing.T) {
+	plane := controlplane.For(t)
+	cfg, err := plane.UserConfig("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, r.Run(t.Context()), "nobody", "apiGroups", "resources", "verbs", r.Name().Namespace)
+}

@@ -1,0 +1,87 @@
+package rota_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/rota-dev/rota"
+
+// layers lists the packages from the bottom up: each may import those above it in the list only, and what it is
+// allowed of the outside. docs/architecture.md explains them.
+var layers = []struct {
+	name string
+	// forbidden are import path prefixes, with the reason.
+	forbidden map[string]string
+}{
+	{"slot", pure}, {"table", pure}, {"plan", pure}, {"member", pure},
+	{"store", noControllerRuntime}, {"gate", noKubernetes}, {"delivery", noControllerRuntime},
+	{"", noControllerRuntime}, {"ctrlrt", nil},
+}
+
+var (
+	pure = map[string]string{
+		"k8s.io/": "decisions must run in the simulator without Kubernetes", "sigs.k8s.io/": "decisions must run without Kubernetes",
+		"net/": "decisions do no I/O", "os": "decisions do no I/O", "context": "decisions do not wait", "sync": "decisions have no goroutines",
+	}
+	noKubernetes        = map[string]string{"k8s.io/": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it"}
+	noControllerRuntime = map[string]string{"sigs.k8s.io/controller-runtime": "plain client-go programs must not pull it in"}
+)
+
+func TestLayersImportDownwardsOnly(t *testing.T) {
+	type pkg struct {
+		ImportPath string
+		Imports    []string
+	}
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := func(path string) int {
+		for i, l := range layers {
+			if strings.TrimSuffix(module+"/"+l.name, "/") == path {
+				return i
+			}
+		}
+		return -1
+	}
+	seen := 0
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		self := rank(p.ImportPath)
+		if slices.Contains(p.Imports, "k8s.io/kubernetes") || slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, "k8s.io/kubernetes/") }) {
+			t.Errorf("%s imports k8s.io/kubernetes, which belongs to the module kube alone", p.ImportPath)
+		}
+		if self < 0 {
+			continue
+		}
+		seen++
+		for _, path := range p.Imports {
+			if r := rank(path); r >= self {
+				t.Errorf("%s imports %s, which stands above it", p.ImportPath, path)
+			}
+			if r := rank(path); r < 0 && strings.HasPrefix(path, module+"/") {
+				t.Errorf("%s imports %s, which is not part of the library", p.ImportPath, path)
+			}
+			for prefix, reason := range layers[self].forbidden {
+				if path == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) || strings.HasPrefix(path, prefix+"/") {
+					t.Errorf("%s imports %s: %s", p.ImportPath, path, reason)
+				}
+			}
+		}
+	}
+	if seen != len(layers) {
+		t.Errorf("found %d of %d packages", seen, len(layers))
+	}
+}

@@ -1,0 +1,61 @@
+package rota
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
+	box := newMailbox()
+	lease := func(id string) []member.Lease { return []member.Lease{{ID: id, Version: "1"}} }
+	box.put(member.LeasesSeen{Watch: 1, Complete: true, Leases: lease("a")})
+	box.put(member.LeasesSeen{Watch: 1, Leases: lease("b")})
+	box.put(member.LeasesSeen{Watch: 1, Leases: lease("b")}) // a second sign of life
+	box.put(member.LeasesSeen{Watch: 1, Gone: []string{"a"}})
+	box.put(member.LeasesSeen{Watch: 2, Leases: lease("c")})
+	box.put(member.Tick{})
+	box.idle(7, 3)
+	box.idle(7, 4)
+	<-box.filled
+	versions := func(set slot.Set) table.Versions { return table.Versions{"Kind": set.String()} }
+	got := box.take(versions)
+	want := []member.Event{
+		member.LeasesSeen{Watch: 1, Complete: true, Leases: slices.Concat(lease("a"), lease("b"))},
+		member.LeasesSeen{Watch: 1, Leases: lease("b")},
+		member.LeasesSeen{Watch: 1, Gone: []string{"a"}},
+		member.LeasesSeen{Watch: 2, Leases: lease("c")},
+		member.Tick{},
+		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
+		t.Error(diff)
+	}
+	if more := box.take(versions); more != nil {
+		t.Errorf("a second take returned %v", more)
+	}
+}
+
+func TestSequenceKeepsTheOrderOfEachSlot(t *testing.T) {
+	q := newSequence()
+	first, order := make(chan struct{}), make(chan string, 4)
+	q.run(slot.SetOf(slot.Range{First: 0, Last: 3}), func() { <-first; order <- "0-3" })
+	q.run(slot.SetOf(slot.Range{First: 3, Last: 5}), func() { order <- "3-5" })
+	q.run(slot.SetOf(slot.Range{First: 7, Last: 7}), func() { order <- "7" })
+	if got := <-order; got != "7" {
+		t.Errorf("%s went first, but only 7 waits for nothing", got)
+	}
+	close(first)
+	q.wait()
+	if a, b := <-order, <-order; a != "0-3" || b != "3-5" {
+		t.Errorf("order %s, %s", a, b)
+	}
+	if len(q.last) != 0 {
+		t.Errorf("%d slots are remembered after all work is done", len(q.last))
+	}
+}

@@ -1,0 +1,121 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func testRota(t *testing.T) *Rota {
+	t.Helper()
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func send(t *testing.T, r *Rota, ctx context.Context, method string, answer roundTripper) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&writer{rota: r, next: answer}).RoundTrip(req)
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+func status(code int) *http.Response {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(""))}
+}
+
+// R2: a write of a sharded reconcile carries a server-side timeout within the deadline, and is not sent after it.
+func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		ctx := withSlot(t.Context(), 3)
+		r.deadline = r.now() + 10*time.Second
+		var timeout string
+		ok := func(req *http.Request) (*http.Response, error) {
+			timeout = req.URL.Query().Get("timeout")
+			return status(http.StatusOK), nil
+		}
+		if err := send(t, r, ctx, http.MethodPut, ok); err != nil || timeout != "3000ms" {
+			t.Errorf("timeout %q, error %v; want writeTimeout", timeout, err)
+		}
+		r.deadline = r.now() + 1500*time.Millisecond
+		if err := send(t, r, ctx, http.MethodPut, ok); err != nil || timeout != "1500ms" {
+			t.Errorf("timeout %q, error %v; want the time left to the deadline", timeout, err)
+		}
+		timeout = ""
+		if err := send(t, r, ctx, http.MethodGet, ok); err != nil || timeout != "" {
+			t.Errorf("timeout %q of a read, error %v; want none", timeout, err)
+		}
+		if err := send(t, r, t.Context(), http.MethodPut, ok); err != nil || timeout != "" {
+			t.Errorf("timeout %q of a write that no slot is behind, error %v; want none", timeout, err)
+		}
+		r.deadline = r.now()
+		sent := false
+		err := send(t, r, ctx, http.MethodPut, func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil })
+		if !errors.Is(err, ErrDeadline) || sent {
+			t.Errorf("after the deadline: error %v, sent %v; want ErrDeadline and not sent", err, sent)
+		}
+	})
+}
+
+// R6: a write of unknown outcome counts as in flight until it cannot take effect any more.
+func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answer  roundTripper
+		unknown bool
+	}{
+		{"success", func(*http.Request) (*http.Response, error) { return status(200), nil }, false},
+		{"conflict", func(*http.Request) (*http.Response, error) { return status(409), nil }, false},
+		{"server timeout", func(*http.Request) (*http.Response, error) { return status(504), nil }, true},
+		{"connection lost", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }, true},
+		{"client timeout", func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }, true},
+		{"never sent", func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				r.deadline = r.now() + time.Minute
+				const s = slot.Slot(3)
+				_ = send(t, r, withSlot(t.Context(), s), http.MethodPut, test.answer)
+				if held := r.gate.InFlightIn(s) == 1; held != test.unknown {
+					t.Fatalf("in flight: %v, want %v", held, test.unknown)
+				}
+				if !test.unknown {
+					return
+				}
+				time.Sleep(r.writeTimeout())
+				if r.gate.InFlightIn(s) != 1 {
+					t.Error("given up at the timeout, without the margin for transit")
+				}
+				time.Sleep(unknownMargin + time.Millisecond)
+				if r.gate.InFlightIn(s) != 0 {
+					t.Error("still in flight when it cannot take effect any more")
+				}
+			})
+		})
+	}
+}
