@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -160,4 +161,14 @@ func (o Options) config() (member.Config, error) {
 		return cfg, fmt.Errorf("rota %s: %w", o.Name, err)
 	}
 	return cfg, nil
+}
+
+// BindFlags defines flags for what differs between replicas and deployments, with the present values as defaults.
+// Call it before the flags are parsed, and New afterwards.
+func (o *Options) BindFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Namespace, "rota-namespace", o.Namespace, "namespace of the rota's ConfigMap and Leases (default: POD_NAMESPACE)")
+	flags.StringVar(&o.Identity.Pod, "rota-pod", o.Identity.Pod, "name of this replica (default: POD_NAME)")
+	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
+	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build, "version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
+	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration, "how long others wait before they take a silent member's slots (0: 15s)")
 }

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +73,19 @@ func TestIdentityFromEnvironment(t *testing.T) {
 	a, b := newID("web-0"), newID("web-0")
 	if a == b || !strings.HasPrefix(a, "web-0-") {
 		t.Errorf("IDs %s and %s: must differ and begin with the pod's name", a, b)
+	}
+}
+
+func TestFlagsFillTheOptions(t *testing.T) {
+	o := Options{Name: "website", Namespace: "operators"}
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	o.BindFlags(flags)
+	err := flags.Parse([]string{"--rota-pod=web-1", "--rota-build=v2", "--rota-lease-duration=6s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-1", Build: "v2"}, LeaseDuration: 6 * time.Second}
+	if o.Namespace != want.Namespace || o.Identity != want.Identity || o.LeaseDuration != want.LeaseDuration {
+		t.Errorf("options %+v, want %+v", o, want)
 	}
 }
