@@ -187,7 +187,7 @@ func (i *incarnation) doSlots(a member.Action) {
 	case member.Warm:
 		i.work.run(a.Slots, func() {
 			if i.try("warm", a.Slots, func() error { return i.share.Warm(i.ctx, a.Slots) }) {
-				i.box.put(member.Warmed{Slots: a.Slots, Round: a.Round})
+				i.box.put(member.Warmed(a))
 			}
 		})
 	case member.Load:

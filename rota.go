@@ -153,9 +153,14 @@ func (r *Rota) Run(ctx context.Context) error {
 		if stop.Err == nil {
 			return nil
 		}
-		if stop.Rejoin && ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
+			if !stop.Rejoin {
+				break
+			}
 			r.log.Info("Expelled while leaving; there is nothing left to hand over", "cause", stop.Err.Error())
 			return nil
+		default:
 		}
 		if !stop.Rejoin {
 			return fmt.Errorf("rota %s: %w", r.Name(), stop.Err)

@@ -28,7 +28,7 @@ func testRota(t *testing.T) *Rota {
 	return r
 }
 
-func send(t *testing.T, r *Rota, ctx context.Context, method string, answer roundTripper) error {
+func send(ctx context.Context, t *testing.T, r *Rota, method string, answer roundTripper) error {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
 	if err != nil {
@@ -56,23 +56,23 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 			timeout = req.URL.Query().Get("timeout")
 			return status(http.StatusOK), nil
 		}
-		if err := send(t, r, ctx, http.MethodPut, ok); err != nil || timeout != "3000ms" {
+		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "3000ms" {
 			t.Errorf("timeout %q, error %v; want writeTimeout", timeout, err)
 		}
 		r.deadline = r.now() + 1500*time.Millisecond
-		if err := send(t, r, ctx, http.MethodPut, ok); err != nil || timeout != "1500ms" {
+		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "1500ms" {
 			t.Errorf("timeout %q, error %v; want the time left to the deadline", timeout, err)
 		}
 		timeout = ""
-		if err := send(t, r, ctx, http.MethodGet, ok); err != nil || timeout != "" {
+		if err := send(ctx, t, r, http.MethodGet, ok); err != nil || timeout != "" {
 			t.Errorf("timeout %q of a read, error %v; want none", timeout, err)
 		}
-		if err := send(t, r, t.Context(), http.MethodPut, ok); err != nil || timeout != "" {
+		if err := send(t.Context(), t, r, http.MethodPut, ok); err != nil || timeout != "" {
 			t.Errorf("timeout %q of a write that no slot is behind, error %v; want none", timeout, err)
 		}
 		r.deadline = r.now()
 		sent := false
-		err := send(t, r, ctx, http.MethodPut, func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil })
+		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil })
 		if !errors.Is(err, ErrDeadline) || sent {
 			t.Errorf("after the deadline: error %v, sent %v; want ErrDeadline and not sent", err, sent)
 		}
@@ -100,7 +100,7 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 				r := testRota(t)
 				r.deadline = r.now() + time.Minute
 				const s = slot.Slot(3)
-				_ = send(t, r, withSlot(t.Context(), s), http.MethodPut, test.answer)
+				_ = send(withSlot(t.Context(), s), t, r, http.MethodPut, test.answer)
 				if held := r.gate.InFlightIn(s) == 1; held != test.unknown {
 					t.Fatalf("in flight: %v, want %v", held, test.unknown)
 				}

@@ -115,7 +115,7 @@ func TestQueuesKeepTheirPromises(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
 	var failures, repeats atomic.Int32
-	reconcileFunc := func(ctx context.Context, _ client.Client, req reconcile.Request) (reconcile.Result, error) {
+	reconcileFunc := func(_ context.Context, _ client.Client, req reconcile.Request) (reconcile.Result, error) {
 		switch req.Name {
 		case "fails":
 			if failures.Add(1) < 4 {
@@ -192,7 +192,7 @@ func TestUnshardedControllersKeepTheirLeader(t *testing.T) {
 	stock := func(pod string) func(*ctrlrt.Manager) {
 		return func(mgr *ctrlrt.Manager) {
 			err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
-				func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				func(context.Context, reconcile.Request) (reconcile.Result, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					by[pod]++

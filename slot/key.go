@@ -84,7 +84,7 @@ func HashUID(uid string) uint64 {
 		prime  = 1099511628211
 	)
 	h := uint64(offset)
-	for i := 0; i < len(uid); i++ {
+	for i := range len(uid) {
 		h ^= uint64(uid[i])
 		h *= prime
 	}

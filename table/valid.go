@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ func (t *Table) Valid() error {
 		return err
 	}
 	if t.Key == slot.KeyUnknown {
-		return fmt.Errorf("key: unknown")
+		return errors.New("key: unknown")
 	}
 	if err := t.validMembers(); err != nil {
 		return err
