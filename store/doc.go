@@ -7,7 +7,9 @@
 //
 // # What a write promises
 //
-// Every write is sent at most once, takes effect at most its timeout after the call began or not at all (but for
-// the transit, and for what a stalled etcd may add), and says how it ended by a member.Outcome. OutcomeUnknown is
-// the honest answer wherever the request may have reached a server that did not say what became of it.
+// Every write is sent at most once and says how it ended by a member.Outcome; OutcomeUnknown is the honest answer
+// wherever the request may have reached a server that did not say what became of it. The API server gives up on a
+// write at most its timeout after the call began, transit excepted. That is no bound for etcd: where etcd itself
+// stood still, a write given up on was seen to be committed when it went on. So every write here is conditional on
+// what it replaces, and a late one loses to whatever was written since.
 package store

@@ -10,8 +10,8 @@ import (
 
 // Store is the table and the Leases of one rota. All methods may be called concurrently.
 //
-// A write returns an error with every outcome but OutcomeDone. timeout, above 0, limits the whole call; a write
-// takes effect within it or never, see the package comment.
+// A write returns an error with every outcome but OutcomeDone. timeout, above 0, limits the whole call; for
+// what it promises about a write see the package comment.
 type Store interface {
 	// ReadTable gets the table as it is now, or as it becomes during the call. A missing table is a Snapshot with
 	// empty UID and no error; a table that cannot be read as one is a Snapshot with Err.
