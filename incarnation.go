@@ -186,12 +186,14 @@ func (i *incarnation) doSlots(a member.Action) {
 	switch a := a.(type) {
 	case member.Warm:
 		i.work.run(a.Slots, func() {
+			i.share.Hold(a.Slots)
 			if i.try("warm", a.Slots, func() error { return i.share.Warm(i.ctx, a.Slots) }) {
 				i.box.put(member.Warmed(a))
 			}
 		})
 	case member.Load:
 		i.work.run(a.Slots, func() {
+			i.share.Hold(a.Slots)
 			load := func() error { return i.share.Load(i.ctx, a.Slots, a.Cause, a.Versions, a.Held) }
 			if i.try("load", a.Slots, load) {
 				i.box.put(member.Loaded{Slots: a.Slots, Round: a.Round})

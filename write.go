@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,7 +52,9 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
 	timeout := min(left, w.rota.writeTimeout())
-	req = req.Clone(req.Context())
+	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
+	ctx, cancel := context.WithTimeout(req.Context(), timeout)
+	req = req.Clone(ctx)
 	query := req.URL.Query()
 	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old > timeout {
 		// The server reads durations; it rounds nothing up.
@@ -59,14 +62,31 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.RawQuery = query.Encode()
 	}
 	release := w.rota.gate.Hold(epochSlot)
-	sent := time.Now()
 	resp, err := w.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) {
 		release()
-		return resp, err
+	} else {
+		// It may have been sent, or sent again by the transport, a moment ago.
+		time.AfterFunc(timeout+unknownMargin, release)
 	}
-	time.AfterFunc(time.Until(sent.Add(timeout+unknownMargin)), release)
-	return resp, err
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &cancelBody{resp.Body, cancel}
+	return resp, nil
+}
+
+// cancelBody ends a request's context when its answer has been read.
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
