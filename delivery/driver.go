@@ -18,20 +18,17 @@ import (
 func (s *source) drive(ctx context.Context) {
 	for ctx.Err() == nil {
 		t := s.next()
-		if t.kind != nothing {
-			trace("task %d set %v gen %d ticket %d carried %v", t.kind, t.set, t.gen, t.ticket, t.carried)
-		}
-		switch {
-		case t.kind == nothing:
+		switch t.kind {
+		case nothing:
 			select {
 			case <-s.kick:
 			case <-ctx.Done():
 			}
-		case t.kind == drop:
+		case drop:
 			s.drop(ctx, t)
-		case t.kind == settle:
+		case settle:
 			s.settle(ctx, t)
-		case t.kind == grow:
+		case grow:
 			s.grow(ctx, t)
 		}
 	}
@@ -101,8 +98,6 @@ func (s *source) drop(ctx context.Context, t task) {
 		return
 	}
 	keys := s.inf.keys(t.set)
-	trace("drop %v keys %d", t.set, len(keys))
-	defer trace("dropped %v", t.set)
 	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost) })
 	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
 }
@@ -128,6 +123,9 @@ func (s *source) settle(ctx context.Context, t task) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gen != t.gen {
+		return // settled anew, after the list that overtook this
+	}
 	for n, ticket := range got {
 		if s.got[n] == ticket {
 			s.ready[n] = ticket
@@ -198,7 +196,6 @@ func (p *pump) release(t task, version string) bool {
 		return false
 	}
 	buffer := s.buffer
-	trace("grown %v at %s, %d buffered, position %s", t.set, version, len(buffer), s.position)
 	s.warming, s.buffer = slot.Set{}, nil
 	behind := table.CompareVersions(version, s.position) > 0
 	if behind && s.floors == nil {
@@ -251,21 +248,17 @@ func (p *pump) bury(keys map[string]slot.Slot, mark string) bool {
 
 // do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
 // halfway, such a list follows.
-func (s *source) do(ctx context.Context, t task, run func(*pump) bool) bool {
+func (s *source) do(ctx context.Context, t task, run func(*pump) bool) {
 	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
 		s.mu.Lock()
 		valid := s.pump == p && s.gen == t.gen
 		s.mu.Unlock()
-		if !valid {
-			trace("invalid job gen %d", t.gen)
-		}
 		return !valid || run(p)
 	}}
 	select {
 	case s.jobs <- j:
-		return <-j.done
+		<-j.done
 	case <-ctx.Done():
-		return false
 	}
 }
 

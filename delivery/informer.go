@@ -77,12 +77,16 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.running = true
 	i.sharded = i.share.sharded[i.kind]
 	i.share.mu.Unlock()
-	if again || !i.sharded {
+	if again {
+		i.SharedIndexInformer.RunWithContext(ctx) // says that this is not allowed
+		return
+	}
+	defer i.forget()
+	if !i.sharded {
 		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}
 	i.source.on.Store(true)
-	defer i.stopped()
 	if err := i.AddIndexers(cache.Indexers{slotIndex: i.indexSlot}); err != nil {
 		i.share.log.Error(err, "Informer cannot be sharded", "kind", i.kind)
 		return
@@ -94,6 +98,8 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	// Whoever waits for the informer must go before it waits for the handlers, of which one may be the one that waits.
+	defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 	var wg sync.WaitGroup
 	wg.Go(func() { i.source.drive(ctx) })
 	i.SharedIndexInformer.RunWithContext(ctx)
@@ -101,8 +107,8 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	wg.Wait()
 }
 
-// stopped forgets the informer: an informer never runs again.
-func (i *informer) stopped() {
+// forget takes the informer, which never runs again, out of the share.
+func (i *informer) forget() {
 	i.share.mu.Lock()
 	i.running = false
 	for n, other := range i.share.informers {
@@ -112,7 +118,6 @@ func (i *informer) stopped() {
 		}
 	}
 	i.share.mu.Unlock()
-	i.source.stop()
 }
 
 func (i *informer) indexSlot(obj any) ([]string, error) {

@@ -23,7 +23,7 @@ var errOvertaken = errors.New("overtaken by another list")
 // list returns the objects of a task's slots at a version, consistently. It tries again until it succeeds; it
 // does not where ctx ends or a list of the whole overtakes the task.
 func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bool) {
-	paged, backoff := true, backoffMin
+	paged, backoff := true, firstBackoff
 	for {
 		items, version, err := s.listOnce(ctx, t, paged)
 		switch {
@@ -42,7 +42,7 @@ func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bo
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		backoff = min(2*backoff, backoffMax)
+		backoff = min(2*backoff, lastBackoff)
 	}
 }
 

@@ -29,7 +29,6 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	s.mu.Lock()
 	if o.Continue == "" {
 		s.pending = s.begin()
-		trace("begin %v limit %d rv %s", s.pending.set, o.Limit, o.ResourceVersion)
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
 	pending := s.pending
@@ -112,7 +111,6 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	s.mu.Lock()
 	pending := s.pending
 	s.pending, s.pump = nil, p
-	trace("watch %v", pending)
 	if pending != nil && pending.complete {
 		s.commit(pending.set, pending.ticket, pending.version)
 	}

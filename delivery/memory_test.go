@@ -10,7 +10,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	deliverytest.Run(t, deliverytest.Options{Kind: func(t *testing.T) deliverytest.Kind {
+	deliverytest.Run(t, deliverytest.Options{Kind: func(*testing.T) deliverytest.Kind {
 		m := deliverytest.NewMemory()
 		m.WatchList = true
 		return deliverytest.OfMemory(m)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +16,8 @@ import (
 )
 
 const (
-	backoffMin = 50 * time.Millisecond
-	backoffMax = 10 * time.Second
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 10 * time.Second
 	// cutMax is the longest wait after a watch that ended early but without an error.
 	cutMax = time.Second
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
@@ -33,12 +32,11 @@ const (
 // upstream watch and from jobs.
 type pump struct {
 	source  *source
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // the life of the watch, which Stop ends
 	cancel  context.CancelFunc
 	options metav1.ListOptions
 	// out has no buffer: what was sent has been taken.
-	out  chan watch.Event
-	once sync.Once
+	out chan watch.Event
 
 	upstream watch.Interface
 	opened   chan opened
@@ -63,7 +61,7 @@ type job struct {
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
-	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), backoff: backoffMin}
+	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), backoff: firstBackoff}
 	p.options.SendInitialEvents, p.options.ResourceVersionMatch = nil, ""
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -206,7 +204,7 @@ func (p *pump) gone(err error) bool {
 // later opens the upstream watch again after the back-off, of which half is random.
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
-	p.backoff = min(2*p.backoff, backoffMax)
+	p.backoff = min(2*p.backoff, lastBackoff)
 }
 
 // received handles an event of the upstream, or its end.
@@ -231,7 +229,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		}
 		return true
 	}
-	p.backoff, p.tooLarge = backoffMin, 0
+	p.backoff, p.tooLarge = firstBackoff, 0
 	about, err := meta.Accessor(e.Object)
 	if err != nil {
 		return p.failed(errors.New("watch event without metadata"))

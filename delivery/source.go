@@ -27,7 +27,7 @@ type source struct {
 	upstream cache.ListerWatcherWithContext
 	listless bool          // the upstream does not know WatchList
 	on       atomic.Bool   // the informer is sharded
-	done     chan struct{} // closed when the informer has stopped
+	done     chan struct{} // closed when the informer stops
 	kick     chan struct{} // the driver should look
 	jobs     chan job      // what the pump should inject
 	nudges   chan struct{} // the pump should provoke a bookmark
@@ -88,8 +88,6 @@ func (s *source) sharded() bool { return s.on.Load() }
 
 // IsWatchListSemanticsUnSupported is how client-go asks whether to use WatchList.
 func (s *source) IsWatchListSemanticsUnSupported() bool { return s.listless }
-
-func (s *source) stop() { close(s.done) }
 
 func (s *source) wake() {
 	select {

@@ -10,15 +10,15 @@ import (
 
 // entry is a key in flight, and the context that its reconciler gets.
 type entry struct {
-	context.Context
-	cancel     context.CancelCauseFunc
-	gate       *Gate
-	key        Key
-	slot       slot.Slot
-	epoch      uint64
-	since      time.Duration
-	prev, next *entry
-	left       atomic.Bool
+	context.Context //nolint:containedctx // it is the reconciler's context
+	cancel          context.CancelCauseFunc
+	gate            *Gate
+	key             Key
+	slot            slot.Slot
+	epoch           uint64
+	since           time.Duration
+	prev, next      *entry
+	left            atomic.Bool
 }
 
 type epochKey struct{}

@@ -18,6 +18,9 @@ func (s suite) emptyShareSyncs(t *testing.T) {
 	r.sync()
 	r.wantStore(only())
 	r.wantHeard()
+	if _, streamed := r.faults.Counts(); (streamed > 0) != s.watchList {
+		t.Errorf("WatchList is %v, but %d lists used it", s.watchList, streamed)
+	}
 }
 
 func (s suite) holdsAndHearsItsShare(t *testing.T) {
@@ -46,6 +49,7 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	if !r.share.Exists(r.kind.GroupKind, before[0]) || r.share.Exists(r.kind.GroupKind, before[1]) || r.share.Exists(r.kind.GroupKind, foreign.Key) {
 		t.Error("Exists is wrong")
 	}
+	r.wantDigest(1)
 }
 
 func (s suite) losingIsSilent(t *testing.T) {
@@ -325,4 +329,3 @@ func (s suite) keyNamespace(t *testing.T) {
 		}
 	}
 }
-

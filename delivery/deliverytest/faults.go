@@ -20,12 +20,11 @@ type Faulty struct {
 	mu       sync.Mutex
 	watches  map[*faultyWatch]struct{}
 	listErrs []error
-	expired  bool
 	held     chan struct{} // lists return when it is closed; nil: at once
 	inList   chan struct{} // gets a value when a list is held
 	paused   chan struct{} // watches deliver when it is closed; nil: at once
-	Lists    int           // how many lists or WatchLists began
-	Watches  int           // how many watches began
+	lists    int           // how many lists began, WatchLists included
+	streamed int           // how many of them were WatchLists
 }
 
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
@@ -83,11 +82,11 @@ func (f *Faulty) Expire() {
 	f.end(&watch.Event{Type: watch.Error, Object: &status})
 }
 
-// Counts returns how many lists and watches have begun.
-func (f *Faulty) Counts() (lists, watches int) {
+// Counts returns how many lists have begun, and how many of them by WatchList.
+func (f *Faulty) Counts() (lists, streamed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.Lists, f.Watches
+	return f.lists, f.streamed
 }
 
 func (f *Faulty) end(last *watch.Event) {
@@ -107,7 +106,7 @@ func (f *Faulty) List(o metav1.ListOptions) (runtime.Object, error) {
 func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	f.mu.Lock()
 	if o.Continue == "" && o.Limit != 1 {
-		f.Lists++
+		f.lists++
 	}
 	var err error
 	if len(f.listErrs) > 0 {
@@ -138,9 +137,9 @@ func (f *Faulty) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // WatchWithContext implements cache.WatcherWithContext.
 func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	f.mu.Lock()
-	f.Watches++
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
-		f.Lists++
+		f.lists++
+		f.streamed++
 	}
 	f.mu.Unlock()
 	inner, err := f.inner.WatchWithContext(ctx, o)

@@ -124,7 +124,7 @@ func (w *walk) change() {
 	case 3, 4, 5:
 		set := w.pick(func(s walkSlot) bool { return s.held && !s.busy && !s.open })
 		w.each(set, func(s *walkSlot) { s.open = true })
-		w.open(set)
+		w.openNow(set)
 	case 6:
 		set := w.pick(func(s walkSlot) bool { return s.open })
 		w.share.Shut(set)
@@ -316,7 +316,7 @@ func (w *walk) checkpoint() {
 type watcher struct{ w *walk }
 
 func (h *watcher) OnAdd(obj any, _ bool) { h.on("add", obj) }
-func (h *watcher) OnUpdate(old, obj any) { h.on("update", obj) }
+func (h *watcher) OnUpdate(_, obj any)   { h.on("update", obj) }
 func (h *watcher) OnDelete(any)          {}
 
 func (h *watcher) on(what string, obj any) {

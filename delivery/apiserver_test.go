@@ -1,0 +1,278 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+const crds = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.delivery.rota.dev}
+spec:
+  group: delivery.rota.dev
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets, singular: widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: domains.delivery.rota.dev}
+spec:
+  group: delivery.rota.dev
+  scope: Cluster
+  names: {kind: Domain, plural: domains, singular: domain}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+var installed sync.Once
+
+// form is a kind of the API server in one form of objects and one encoding.
+type form struct {
+	name     string
+	resource schema.GroupVersionResource
+	kind     string
+	cluster  bool
+	example  runtime.Object
+	source   func(t testing.TB, config *rest.Config, f form) lister
+}
+
+// lister lists and watches a namespace.
+type lister func(namespace string) (
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error))
+
+func unstructuredOf(group, kind string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	return u
+}
+
+var (
+	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	widgets      = schema.GroupVersionResource{Group: "delivery.rota.dev", Version: "v1", Resource: "widgets"}
+	domains      = schema.GroupVersionResource{Group: "delivery.rota.dev", Version: "v1", Resource: "domains"}
+
+	forms = []form{
+		{"TypedProtobuf", configMaps, "ConfigMap", false, &corev1.ConfigMap{}, typedConfigMaps},
+		{"UnstructuredJSON", widgets, "Widget", false, unstructuredOf(widgets.Group, "Widget"), unstructuredObjects},
+		{"Metadata", configMaps, "ConfigMap", false, &metav1.PartialObjectMetadata{}, metadataObjects},
+		{"ClusterTypedProtobuf", clusterRoles, "ClusterRole", true, &rbacv1.ClusterRole{}, typedClusterRoles},
+		{"ClusterUnstructuredJSON", domains, "Domain", true, unstructuredOf(domains.Group, "Domain"), unstructuredObjects},
+	}
+)
+
+// TestAPIServer runs the suite on the real API server.
+func TestAPIServer(t *testing.T) {
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) {
+			controlplane.For(t)
+			t.Parallel()
+			deliverytest.Run(t, deliverytest.Options{
+				Kind: func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, Steps: 60,
+			})
+		})
+	}
+}
+
+func kindOf(t *testing.T, f form) deliverytest.Kind {
+	cp := controlplane.For(t)
+	installed.Do(func() {
+		if err := cp.InstallCRDs(t.Context(), []byte(crds)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	config := cp.Config()
+	source := f.source(t, config, f)
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := []string{""}
+	if !f.cluster {
+		namespaces = []string{controlplane.Namespace(t), controlplane.Namespace(t)}
+	}
+	return deliverytest.Kind{
+		GroupKind: schema.GroupKind{Group: f.resource.Group, Kind: f.kind}, Example: f.example, Namespaces: namespaces,
+		Client: &apiClient{form: f, client: client, namespaces: namespaces},
+		ListWatch: func(namespace, selector string) cache.ListerWatcher {
+			list, follow := source(namespace)
+			return &cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.LabelSelector = selector
+					return list(ctx, o)
+				},
+				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					o.LabelSelector = selector
+					return follow(ctx, o)
+				},
+			}
+		},
+	}
+}
+
+func typedConfigMaps(t testing.TB, config *rest.Config, _ form) lister {
+	client := protobufClient(t, config)
+	return func(namespace string) (
+		func(context.Context, metav1.ListOptions) (runtime.Object, error),
+		func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	) {
+		c := client.CoreV1().ConfigMaps(namespace)
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }, c.Watch
+	}
+}
+
+func typedClusterRoles(t testing.TB, config *rest.Config, _ form) lister {
+	client := protobufClient(t, config)
+	return func(string) (
+		func(context.Context, metav1.ListOptions) (runtime.Object, error),
+		func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	) {
+		c := client.RbacV1().ClusterRoles()
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }, c.Watch
+	}
+}
+
+func protobufClient(t testing.TB, config *rest.Config) kubernetes.Interface {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func unstructuredObjects(t testing.TB, config *rest.Config, f form) lister {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(namespace string) (
+		func(context.Context, metav1.ListOptions) (runtime.Object, error),
+		func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	) {
+		c := client.Resource(f.resource).Namespace(namespace)
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }, c.Watch
+	}
+}
+
+func metadataObjects(t testing.TB, config *rest.Config, f form) lister {
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(namespace string) (
+		func(context.Context, metav1.ListOptions) (runtime.Object, error),
+		func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	) {
+		c := client.Resource(f.resource).Namespace(namespace)
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }, c.Watch
+	}
+}
+
+// apiClient changes objects of any form.
+type apiClient struct {
+	form       form
+	client     dynamic.Interface
+	namespaces []string
+	updates    atomic.Int64
+}
+
+func (c *apiClient) in(namespace string) dynamic.ResourceInterface {
+	return c.client.Resource(c.form.resource).Namespace(namespace)
+}
+
+func (c *apiClient) object(u *unstructured.Unstructured, err error) (deliverytest.Object, error) {
+	if err != nil {
+		return deliverytest.Object{}, err
+	}
+	return deliverytest.Object{
+		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(), Version: u.GetResourceVersion(),
+	}, nil
+}
+
+func (c *apiClient) Create(ctx context.Context, key types.NamespacedName, labels map[string]string) (deliverytest.Object, error) {
+	u := unstructuredOf(c.form.resource.Group, c.form.kind)
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	u.SetLabels(labels)
+	return c.object(c.in(key.Namespace).Create(ctx, u, metav1.CreateOptions{}))
+}
+
+func (c *apiClient) Update(ctx context.Context, key types.NamespacedName) (deliverytest.Object, error) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"updates":"%d"}}}`, c.updates.Add(1))
+	return c.object(c.in(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+// Delete learns the deletion's version from a watch.
+func (c *apiClient) Delete(ctx context.Context, key types.NamespacedName) (deliverytest.Object, error) {
+	in := c.in(key.Namespace)
+	before, err := in.Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return deliverytest.Object{}, err
+	}
+	w, err := in.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name, ResourceVersion: before.GetResourceVersion()})
+	if err != nil {
+		return deliverytest.Object{}, err
+	}
+	defer w.Stop()
+	if err := in.Delete(ctx, key.Name, metav1.DeleteOptions{}); err != nil {
+		return deliverytest.Object{}, err
+	}
+	for e := range w.ResultChan() {
+		if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == watch.Deleted {
+			return c.object(u, nil)
+		}
+	}
+	return deliverytest.Object{}, fmt.Errorf("deletion of %v: the watch ended", key)
+}
+
+func (c *apiClient) List(ctx context.Context) ([]deliverytest.Object, string, error) {
+	var out []deliverytest.Object
+	version := ""
+	for _, namespace := range c.namespaces {
+		list, err := c.in(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, "", err
+		}
+		version = list.GetResourceVersion()
+		for i := range list.Items {
+			obj, err := c.object(&list.Items[i], nil)
+			if err != nil {
+				return nil, "", err
+			}
+			out = append(out, obj)
+		}
+	}
+	return out, version, nil
+}
