@@ -2,7 +2,9 @@ package rota
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -31,7 +33,16 @@ type Controller struct {
 	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
-	leave   map[types.NamespacedName]func()
+	flying  map[types.NamespacedName]flight
+	// owed are keys whose object is gone and that could not be reconciled since the gate was shut. Nothing else would
+	// enqueue them if the slot opens again here: there is no object left to be found.
+	owed map[slot.Slot]map[types.NamespacedName]struct{}
+}
+
+// flight is a key that was admitted.
+type flight struct {
+	leave func()
+	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
 }
 
 // place says where a waiting key is: it may be in the queue again while a worker has it.
@@ -46,7 +57,8 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	c := &Controller{
 		rota: r, name: name, kind: kind, enqueue: enqueue,
 		waiting: map[slot.Slot]map[types.NamespacedName]place{},
-		leave:   map[types.NamespacedName]func(){},
+		flying:  map[types.NamespacedName]flight{},
+		owed:    map[slot.Slot]map[types.NamespacedName]struct{}{},
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,6 +76,7 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 func (c *Controller) Add(key types.NamespacedName) bool {
 	s := c.rota.SlotOf(key)
 	if !c.rota.gate.Owns(s) {
+		c.owe(s, key)
 		return false
 	}
 	c.place(s, key, func(p *place) { p.queued = true })
@@ -103,24 +116,67 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	// From here on it counts as in flight, or is somebody else's.
 	c.place(s, key, func(p *place) { p.taken = false })
 	if verdict != gate.Admitted {
+		if verdict == gate.Refused {
+			c.owe(s, key)
+		}
 		c.rota.gate.Recheck(s)
 		return ctx, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leave[key] = leave
+	c.flying[key] = flight{leave, inner}
 	return withSlot(inner, s), true
 }
 
-// Done notes that the queue was told that the key is done: whatever the reconcile wanted repeated is in the queue
-// again by now, so that a slot on its way is not given up before a deletion has been dealt with.
+// Done notes that a worker is done with the key. Call it after whatever the reconcile wanted repeated was added, so that
+// a slot on its way is not given up before a deletion has been dealt with, and before the queue's own Done, which lets
+// another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
-	leave := c.leave[key]
-	delete(c.leave, key)
+	f, ok := c.flying[key]
+	delete(c.flying, key)
 	c.mu.Unlock()
-	if leave != nil {
-		leave()
+	if !ok {
+		return
+	}
+	if cause := context.Cause(f.ctx); errors.Is(cause, gate.ErrLost) || errors.Is(cause, gate.ErrExpired) {
+		c.owe(c.rota.SlotOf(key), key)
+	}
+	f.leave()
+}
+
+// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.
+func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
+	if !c.rota.share.Holds(s) || c.rota.share.Exists(c.kind, key) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owed[s] == nil {
+		c.owed[s] = map[types.NamespacedName]struct{}{}
+	}
+	c.owed[s][key] = struct{}{}
+}
+
+// opened enqueues, once each, the objects of slots that were opened, what waited for their gate, and what is owed.
+func (c *Controller) opened(set slot.Set, objects []types.NamespacedName, parked []gate.Key) {
+	c.enqueue(objects, true)
+	var keys []types.NamespacedName
+	for _, key := range parked {
+		if key.Queue == c.name {
+			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	c.mu.Lock()
+	for s, owed := range c.owed {
+		if set.Has(s) {
+			keys = slices.AppendSeq(keys, maps.Keys(owed))
+			delete(c.owed, s)
+		}
+	}
+	c.mu.Unlock()
+	if len(keys) > 0 {
+		c.enqueue(keys, false)
 	}
 }
 
@@ -163,22 +219,6 @@ func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 func (c *Controller) forget(set slot.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.waiting {
-		if set.Has(s) {
-			delete(c.waiting, s)
-		}
-	}
-}
-
-// unpark enqueues the keys of this controller that waited for their slot to stay or go.
-func (c *Controller) unpark(parked []gate.Key) {
-	var keys []types.NamespacedName
-	for _, key := range parked {
-		if key.Queue == c.name {
-			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
-		}
-	}
-	if len(keys) > 0 {
-		c.enqueue(keys, false)
-	}
+	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })
+	maps.DeleteFunc(c.owed, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
 }

@@ -6,21 +6,18 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
-// incarnation drives one member.Member: it steps it with events and carries out its actions.
+// incarnation drives one member.Member: it steps it with events and carries out its actions. What concerns slots is
+// in handover.go.
 type incarnation struct {
 	*Rota
 	member *member.Member
 	box    *mailbox
-	work   *sequence
 	calls  sync.WaitGroup
 	// ctx ends with the incarnation.
 	ctx    context.Context //nolint:containedctx // the incarnation is a context's life
@@ -40,7 +37,7 @@ func newIncarnation(r *Rota) *incarnation {
 	r.deadline = 0
 	r.mu.Unlock()
 	return &incarnation{
-		Rota: r, member: member.New(r.cfg), box: newMailbox(), work: newSequence(), unwatch: func() {},
+		Rota: r, member: member.New(r.cfg), box: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{},
 	}
 }
@@ -89,7 +86,6 @@ func (i *incarnation) end() {
 	i.gate.Shut(i.all())
 	i.cancel()
 	i.calls.Wait()
-	i.work.wait()
 	i.share.Shut(i.all())
 	i.share.Release(i.all())
 	i.forget(i.all())
@@ -178,169 +174,6 @@ func (i *incarnation) do(a member.Action) {
 		i.stop = &a
 	default:
 		i.doSlots(a)
-	}
-}
-
-// doSlots carries out the actions on slots. The gate's part takes effect at once, the rest in order per slot.
-func (i *incarnation) doSlots(a member.Action) {
-	switch a := a.(type) {
-	case member.Warm:
-		i.work.run(a.Slots, func() {
-			i.share.Hold(a.Slots)
-			if i.try("warm", a.Slots, func() error { return i.share.Warm(i.ctx, a.Slots) }) {
-				i.box.put(member.Warmed(a))
-			}
-		})
-	case member.Load:
-		i.work.run(a.Slots, func() {
-			i.share.Hold(a.Slots)
-			load := func() error { return i.share.Load(i.ctx, a.Slots, a.Cause, a.Versions, a.Held) }
-			if i.try("load", a.Slots, load) {
-				i.box.put(member.Loaded{Slots: a.Slots, Round: a.Round})
-			}
-		})
-	case member.Open:
-		i.callOff(a.Slots)
-		parked := i.gate.Open(a.Slots, a.Epoch)
-		i.work.run(a.Slots, func() { i.enqueue(a.Slots, parked) })
-	case member.Drain:
-		i.drain(a)
-	case member.Shut:
-		i.callOff(a.Slots)
-		i.gate.Shut(a.Slots)
-		i.work.run(a.Slots, func() { i.share.Shut(a.Slots) })
-	case member.Release:
-		i.forget(a.Slots)
-		i.work.run(a.Slots, func() { i.share.Release(a.Slots) })
-	default:
-		panic(fmt.Sprintf("rota: unknown action %T", a))
-	}
-}
-
-// try repeats what ends with an error until it succeeds; false: the incarnation ended.
-func (i *incarnation) try(what string, set slot.Set, f func() error) bool {
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
-		err := f()
-		if err == nil {
-			return true
-		}
-		if i.ctx.Err() != nil {
-			return false
-		}
-		i.log.Error(err, "Cannot "+what+" slots; trying again", "slots", set.String(), "after", delay.String())
-		select {
-		case <-i.ctx.Done():
-			return false
-		case <-time.After(delay):
-		}
-	}
-}
-
-// enqueue lets handlers hear of the slots, and enqueues every object of them once.
-func (i *incarnation) enqueue(set slot.Set, parked []gate.Key) {
-	opened := i.share.Open(set)
-	for _, c := range i.registered() {
-		c.enqueue(opened[c.kind], true)
-		c.unpark(parked)
-	}
-}
-
-func (i *incarnation) drain(a member.Drain) {
-	i.mu.Lock()
-	for _, s := range a.Slots.Slots() {
-		i.draining[s] = a.Round
-	}
-	i.mu.Unlock()
-	i.calls.Go(func() {
-		// Deletions that the next owner's list did not show any more must be known here before it takes over.
-		i.catchUp(a.Slots)
-		var set slot.Set
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		for _, s := range a.Slots.Slots() {
-			if i.draining[s] == a.Round {
-				set.Add(s)
-			}
-		}
-		controllers := i.registered()
-		patience := i.now() + deletionPatience
-		time.AfterFunc(deletionPatience, func() {
-			for _, s := range set.Slots() {
-				i.gate.Recheck(s)
-			}
-		})
-		pending := func(s slot.Slot) bool {
-			for _, c := range controllers {
-				if i.now() < patience && c.deletions(s) {
-					return true
-				}
-			}
-			return false
-		}
-		i.gate.Drain(set, pending, func(s slot.Slot) {
-			for _, c := range controllers {
-				if c.deletions(s) {
-					i.metrics.abandoned.Inc()
-					i.log.Error(nil, "Slot handed over although a deletion in it could not be reconciled", "slot", s.String(), "controller", c.name)
-				}
-			}
-			i.box.idle(a.Round, s)
-		})
-		for _, c := range controllers {
-			c.hurry(set)
-		}
-		time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
-	})
-}
-
-// heldBackAfter is when people are told that a reconcile holds its slot back.
-const heldBackAfter = 5 * time.Second
-
-// heldBack tells people which reconciles keep slots of a drain from moving on.
-func (i *incarnation) heldBack(a member.Drain) {
-	i.mu.Lock()
-	var set slot.Set
-	for _, s := range a.Slots.Slots() {
-		if i.draining[s] == a.Round && i.gate.InFlightIn(s) > 0 {
-			set.Add(s)
-		}
-	}
-	i.mu.Unlock()
-	if set.Empty() || i.ctx.Err() != nil {
-		return
-	}
-	for _, f := range i.gate.Stuck(heldBackAfter) {
-		if set.Has(f.Slot) {
-			i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
-				"slot %d cannot move on: controller %s has been reconciling %s for %v; the other slots are not held back",
-				f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))})
-		}
-	}
-	time.AfterFunc(10*heldBackAfter, func() { i.heldBack(a) })
-}
-
-// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. It costs nobody anything
-// but time: the slots are open meanwhile.
-const catchUpPatience = 10 * time.Second
-
-func (i *incarnation) catchUp(set slot.Set) {
-	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
-	defer cancel()
-	if err := i.share.CatchUp(ctx); err != nil && i.ctx.Err() == nil {
-		i.log.Error(err, "Handing over without knowing whether all deletions were seen", "slots", set.String())
-	}
-}
-
-// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not be
-// held back for ever by an object that is gone.
-const deletionPatience = 10 * time.Second
-
-// callOff ends drains that have not begun yet.
-func (i *incarnation) callOff(set slot.Set) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, s := range set.Slots() {
-		delete(i.draining, s)
 	}
 }
 

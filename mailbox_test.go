@@ -40,22 +40,3 @@ func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
 		t.Errorf("a second take returned %v", more)
 	}
 }
-
-func TestSequenceKeepsTheOrderOfEachSlot(t *testing.T) {
-	q := newSequence()
-	first, order := make(chan struct{}), make(chan string, 4)
-	q.run(slot.SetOf(slot.Range{First: 0, Last: 3}), func() { <-first; order <- "0-3" })
-	q.run(slot.SetOf(slot.Range{First: 3, Last: 5}), func() { order <- "3-5" })
-	q.run(slot.SetOf(slot.Range{First: 7, Last: 7}), func() { order <- "7" })
-	if got := <-order; got != "7" {
-		t.Errorf("%s went first, but only 7 waits for nothing", got)
-	}
-	close(first)
-	q.wait()
-	if a, b := <-order, <-order; a != "0-3" || b != "3-5" {
-		t.Errorf("order %s, %s", a, b)
-	}
-	if len(q.last) != 0 {
-		t.Errorf("%d slots are remembered after all work is done", len(q.last))
-	}
-}

@@ -58,8 +58,8 @@ func (q *queue) Get() (request, bool) {
 
 // Done implements workqueue.TypedInterface. By now the controller has added the key again if it wants it again.
 func (q *queue) Done(r request) {
-	q.plainQueue.Done(r)
 	q.controller.Done(r.NamespacedName)
+	q.plainQueue.Done(r)
 }
 
 // priorityQueue wraps a priority queue, which controller-runtime recognises by its type.

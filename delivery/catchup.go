@@ -10,7 +10,8 @@ import (
 
 // CatchUp returns when the informers of sharded kinds have seen everything that happened before it was called, and
 // their handlers have been told. An owner about to give slots up thereby learns of every deletion that its
-// successor's lists do not show any more. On a kind without traffic it takes about two seconds: see Reached.
+// successor's lists do not show any more. On a kind without traffic it takes seconds, since only a
+// bookmark shows it: see Reached.
 func (s *Share) CatchUp(ctx context.Context) error {
 	for _, inf := range s.active() {
 		list, err := inf.source.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})

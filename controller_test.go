@@ -1,0 +1,73 @@
+package rota
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// R13, R15: a deletion whose reconcile is cut short by a lapse, or that comes while the gate is shut, is reconciled
+// when the slot opens here again, and is forgotten when it does not.
+func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName)
+	}{
+		{"cut short", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			if _, ok := c.Admit(t.Context(), key); !ok {
+				t.Fatal("not admitted")
+			}
+			r.gate.Shut(mine)
+			c.Done(key)
+		}},
+		{"refused", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			c.Take(key)
+			r.gate.Shut(mine)
+			if _, ok := c.Admit(t.Context(), key); ok {
+				t.Fatal("admitted by a shut gate")
+			}
+		}},
+		{"added while shut", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			r.gate.Shut(mine)
+			if c.Add(key) {
+				t.Fatal("added to the queue of a shut gate")
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := testRota(t)
+			var got []types.NamespacedName
+			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ bool) {
+				got = append(got, keys...)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := types.NamespacedName{Namespace: "a", Name: "b"}
+			var mine slot.Set
+			mine.Add(r.SlotOf(key))
+			r.share.Hold(mine)
+			r.gate.SetDeadline(time.Hour)
+			r.gate.Open(mine, 7)
+			test.lose(r, c, mine, key)
+			c.opened(mine, nil, r.gate.Open(mine, 7))
+			if !slices.Equal(got, []types.NamespacedName{key}) {
+				t.Fatalf("enqueued when the slot opened again: %v, want %v", got, key)
+			}
+			got = nil
+			test.lose(r, c, mine, key)
+			r.share.Release(mine)
+			c.forget(mine)
+			r.share.Hold(mine)
+			c.opened(mine, nil, r.gate.Open(mine, 9))
+			if len(got) != 0 {
+				t.Errorf("enqueued after the slot was another's: %v, want nothing", got)
+			}
+		})
+	}
+}

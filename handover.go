@@ -1,0 +1,190 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. The slots are open
+	// meanwhile. A watch shows that it has caught up by its next event; on a kind without any it cannot, and then a
+	// deletion is missed only if the watch lags by more than this.
+	catchUpPatience = time.Second
+	// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not
+	// be held back for ever by an object that is gone.
+	deletionPatience = 10 * time.Second
+	// heldBackAfter is when people are told that a reconcile holds its slot back.
+	heldBackAfter = 5 * time.Second
+)
+
+// doSlots carries out the actions on slots. All of it takes effect at once but for what takes time: waiting for lists
+// and versions, and draining.
+func (i *incarnation) doSlots(a member.Action) {
+	switch a := a.(type) {
+	case member.Warm:
+		i.share.Hold(a.Slots)
+		i.calls.Go(func() {
+			held := i.settle("warm", a.Slots, func(set slot.Set) error { return i.share.Warm(i.ctx, set) })
+			i.box.put(member.Warmed{Slots: held, Round: a.Round})
+		})
+	case member.Load:
+		i.share.Hold(a.Slots)
+		i.calls.Go(func() {
+			held := i.settle("load", a.Slots, func(set slot.Set) error {
+				return i.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
+			})
+			i.box.put(member.Loaded{Slots: held, Round: a.Round})
+		})
+	case member.Open:
+		i.callOff(a.Slots)
+		parked := i.gate.Open(a.Slots, a.Epoch)
+		opened := i.share.Open(a.Slots)
+		for _, c := range i.registered() {
+			c.opened(a.Slots, opened[c.kind], parked)
+		}
+	case member.Drain:
+		i.drain(a)
+	case member.Shut:
+		i.callOff(a.Slots)
+		i.gate.Shut(a.Slots)
+		i.share.Shut(a.Slots)
+	case member.Release:
+		i.share.Release(a.Slots)
+		i.forget(a.Slots)
+	default:
+		panic(fmt.Sprintf("rota: unknown action %T", a))
+	}
+}
+
+// settle repeats what ends with an error until it succeeds, for those of the slots that are still held. It returns
+// these; none once the incarnation has ended.
+func (i *incarnation) settle(what string, set slot.Set, f func(slot.Set) error) slot.Set {
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
+		err := f(set)
+		if err == nil {
+			return set
+		}
+		if i.ctx.Err() != nil {
+			return slot.Set{}
+		}
+		if errors.Is(err, delivery.ErrReleased) {
+			if set = set.Intersect(i.share.Held()); set.Empty() {
+				return set
+			}
+			continue
+		}
+		i.log.Error(err, "Cannot "+what+" slots; trying again", "slots", set.String(), "after", delay.String())
+		select {
+		case <-i.ctx.Done():
+			return slot.Set{}
+		case <-time.After(delay):
+		}
+	}
+}
+
+func (i *incarnation) drain(a member.Drain) {
+	i.mu.Lock()
+	for _, s := range a.Slots.Slots() {
+		i.draining[s] = a.Round
+	}
+	i.mu.Unlock()
+	i.calls.Go(func() {
+		i.catchUp()
+		i.beginDrain(a)
+	})
+}
+
+// catchUp waits for the watches: deletions that the next owner's list did not show any more must be known here
+// before it takes over.
+func (i *incarnation) catchUp() {
+	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
+	defer cancel()
+	if err := i.share.CatchUp(ctx); err != nil && i.ctx.Err() == nil {
+		i.log.V(1).Info("Handing over without proof that the watches have caught up", "cause", err.Error())
+	}
+}
+
+// beginDrain shuts the gate of those slots of a drain that was not called off meanwhile.
+func (i *incarnation) beginDrain(a member.Drain) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	set := i.stillDraining(a)
+	controllers := i.registered()
+	until := i.now() + deletionPatience
+	pending := func(s slot.Slot) bool {
+		for _, c := range controllers {
+			if c.deletions(s) {
+				return i.now() < until
+			}
+		}
+		return false
+	}
+	i.gate.Drain(set, pending, func(s slot.Slot) {
+		for _, c := range controllers {
+			if c.deletions(s) {
+				i.metrics.abandoned.Inc()
+				i.log.Error(nil, "Slot handed over although a deletion in it could not be reconciled", "slot", s.String(), "controller", c.name)
+			}
+		}
+		i.box.idle(a.Round, s)
+	})
+	for _, c := range controllers {
+		c.hurry(set)
+	}
+	time.AfterFunc(deletionPatience, func() {
+		for _, s := range set.Slots() {
+			i.gate.Recheck(s)
+		}
+	})
+	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
+}
+
+func (i *incarnation) stillDraining(a member.Drain) slot.Set {
+	var set slot.Set
+	for _, s := range a.Slots.Slots() {
+		if i.draining[s] == a.Round {
+			set.Add(s)
+		}
+	}
+	return set
+}
+
+// callOff ends drains that have not begun yet.
+func (i *incarnation) callOff(set slot.Set) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range set.Slots() {
+		delete(i.draining, s)
+	}
+}
+
+// heldBack tells people which reconciles keep slots of a drain from moving on.
+func (i *incarnation) heldBack(a member.Drain) {
+	i.mu.Lock()
+	set := i.stillDraining(a)
+	i.mu.Unlock()
+	if i.ctx.Err() != nil {
+		return
+	}
+	found := false
+	for _, f := range i.gate.Stuck(heldBackAfter) {
+		if !set.Has(f.Slot) {
+			continue
+		}
+		found = true
+		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
+			"slot %d cannot move on: controller %s has been reconciling %s for %v; the other slots are not held back",
+			f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))})
+	}
+	if found {
+		time.AfterFunc(10*heldBackAfter, func() { i.heldBack(a) })
+	}
+}
