@@ -26,7 +26,7 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	defer inner.ShutDown()
 	made := wrapQueue(controller.Options{
 		NewQueue: func(string, workqueue.TypedRateLimiter[request]) plainQueue {
-			return &spy{plainQueue: inner, t: t, rota: r}
+			return inner
 		},
 	}, func() *rota.Controller { return c }, func(plainQueue) {})("test", nil)
 	key := request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "b"}}
