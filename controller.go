@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
 )
@@ -159,9 +160,9 @@ func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 }
 
 // opened enqueues, once each, the objects of slots that were opened, what waited for their gate, and what is owed.
-func (c *Controller) opened(set slot.Set, objects []types.NamespacedName, parked []gate.Key) {
-	c.enqueue(objects, true)
-	var keys []types.NamespacedName
+func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) {
+	c.enqueue(objects.Others, true)
+	keys := objects.Changed
 	for _, key := range parked {
 		if key.Queue == c.name {
 			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})

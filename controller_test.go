@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -55,7 +56,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			r.gate.SetDeadline(time.Hour)
 			r.gate.Open(mine, 7)
 			test.lose(r, c, mine, key)
-			c.opened(mine, nil, r.gate.Open(mine, 7))
+			c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
 			if !slices.Equal(got, []types.NamespacedName{key}) {
 				t.Fatalf("enqueued when the slot opened again: %v, want %v", got, key)
 			}
@@ -64,7 +65,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			r.share.Release(mine)
 			c.forget(mine)
 			r.share.Hold(mine)
-			c.opened(mine, nil, r.gate.Open(mine, 9))
+			c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 9))
 			if len(got) != 0 {
 				t.Errorf("enqueued after the slot was another's: %v, want nothing", got)
 			}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -201,8 +202,14 @@ func (p *pump) release(t task, version string) bool {
 	if behind && s.floors == nil {
 		s.floors = make([]string, len(s.got))
 	}
+	if s.since == nil {
+		s.since = make([]string, len(s.got))
+	}
 	for _, n := range t.set.Slots() {
 		s.got[n] = t.ticket
+		if s.since[n] == "" {
+			s.since[n] = version
+		}
 		if behind {
 			s.floors[n] = version
 		}
@@ -308,4 +315,18 @@ func versionOf(obj any) string {
 		return ""
 	}
 	return about.GetResourceVersion()
+}
+
+// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none.
+func (s *source) takeSince(set slot.Set) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		return nil
+	}
+	out := slices.Clone(s.since)
+	for _, n := range set.Slots() {
+		s.since[n] = ""
+	}
+	return out
 }

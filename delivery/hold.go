@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,35 +114,82 @@ func (s *Share) barrier(ctx context.Context) error {
 	return nil
 }
 
+// Opened are the objects of a kind that handlers could not hear of before Open, each once.
+type Opened struct {
+	// Changed are those that were deleted since their slot was warmed, and those that were written since then: nobody
+	// may have reconciled that yet.
+	Changed []types.NamespacedName
+	// Others are those with nothing new since then, those written last first: after an expel, what changed while
+	// nobody owned the slot is among them, and should not have to wait for what did not.
+	Others []types.NamespacedName
+}
+
+// All returns both.
+func (o Opened) All() []types.NamespacedName { return slices.Concat(o.Changed, o.Others) }
+
 // Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
-// kinds in the slots, and every object of them deleted since they were warmed, each once, in no order. It does not block.
-func (s *Share) Open(set slot.Set) map[schema.GroupKind][]types.NamespacedName {
+// kinds in the slots, and every object of them deleted since they were warmed. It does not block.
+func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	s.mu.Lock()
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
 	s.open.Store(&open)
 	s.mu.Unlock()
-	found := map[schema.GroupKind]map[types.NamespacedName]struct{}{}
+	found := map[schema.GroupKind]*opening{}
 	for _, inf := range s.active() {
-		names := found[inf.kind]
-		if names == nil {
-			names = map[types.NamespacedName]struct{}{}
-			found[inf.kind] = names
+		if found[inf.kind] == nil {
+			found[inf.kind] = &opening{changed: map[types.NamespacedName]bool{}, written: map[types.NamespacedName]string{}}
 		}
-		for _, name := range inf.takeMissed(set) {
-			names[name] = struct{}{}
+		inf.collect(set, found[inf.kind])
+	}
+	out := make(map[schema.GroupKind]Opened, len(found))
+	for kind, o := range found {
+		out[kind] = o.sorted()
+	}
+	return out
+}
+
+// opening collects what Open finds of a kind in its informers.
+type opening struct {
+	changed map[types.NamespacedName]bool
+	// written are the versions of the objects in the stores.
+	written map[types.NamespacedName]string
+}
+
+func (i *informer) collect(set slot.Set, o *opening) {
+	for _, name := range i.takeMissed(set) {
+		o.changed[name] = true
+	}
+	since := i.source.takeSince(set)
+	for key, n := range i.keys(set) {
+		obj, exists, err := i.GetIndexer().GetByKey(key)
+		namespace, name, splitErr := cache.SplitMetaNamespaceKey(key)
+		if err != nil || splitErr != nil {
+			continue
 		}
-		for key := range inf.keys(set) {
-			if namespace, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
-				names[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
-			}
+		full, version := types.NamespacedName{Namespace: namespace, Name: name}, ""
+		if exists {
+			version = versionOf(obj)
+		}
+		if table.CompareVersions(o.written[full], version) <= 0 {
+			o.written[full] = version
+		}
+		if since != nil && since[n] != "" && table.CompareVersions(version, since[n]) > 0 {
+			o.changed[full] = true
 		}
 	}
-	out := make(map[schema.GroupKind][]types.NamespacedName, len(found))
-	for kind, names := range found {
-		for name := range names {
-			out[kind] = append(out[kind], name)
+}
+
+func (o *opening) sorted() Opened {
+	var out Opened
+	for name := range o.changed {
+		out.Changed = append(out.Changed, name)
+	}
+	for name := range o.written {
+		if !o.changed[name] {
+			out.Others = append(out.Others, name)
 		}
 	}
+	slices.SortFunc(out.Others, func(a, b types.NamespacedName) int { return table.CompareVersions(o.written[b], o.written[a]) })
 	return out
 }
 
@@ -163,6 +211,7 @@ func (s *Share) Release(set slot.Set) {
 	s.held.Store(&held)
 	s.mu.Unlock()
 	for _, inf := range s.active() {
+		inf.source.takeSince(set)
 		inf.source.wake()
 		inf.source.mu.Lock()
 		inf.source.changed()

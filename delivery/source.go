@@ -53,6 +53,8 @@ type source struct {
 	floorMax string
 	// saw is the highest version sent to the store, by slot.
 	saw []string
+	// since is the version of the list that brought a slot, until Open; nil before the first.
+	since []string
 }
 
 // relist is a list that the reflector asked for, page by page.

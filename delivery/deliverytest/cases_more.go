@@ -252,8 +252,13 @@ func (s suite) severalInformers(t *testing.T) {
 	version := r.update(keys[1]).Version
 	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, table.Versions{r.kind.GroupKind.String(): version}, false))
 	r.wantDigest(1)
-	if got := r.share.Open(only(1))[r.kind.GroupKind]; len(got) != len(keys) {
+	opened := r.share.Open(only(1))[r.kind.GroupKind]
+	if got := opened.All(); len(got) != len(keys) {
 		t.Errorf("Open returns %v, want %v", got, keys)
+	}
+	// What changed since the slot was warmed comes before what did not.
+	if len(opened.Changed) != 2 || !slices.Contains(opened.Changed, gone.Key) || !slices.Contains(opened.Changed, keys[1]) {
+		t.Errorf("Open returns as changed %v, want %v and %v", opened.Changed, gone.Key, keys[1])
 	}
 	for _, key := range keys[1:] {
 		if !r.share.Exists(r.kind.GroupKind, key) {

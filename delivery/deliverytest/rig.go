@@ -121,7 +121,7 @@ func (r *rig) open(set slot.Set) []types.NamespacedName {
 }
 
 func (r *rig) openNow(set slot.Set) []types.NamespacedName {
-	names := r.share.Open(set)[r.kind.GroupKind]
+	names := r.share.Open(set)[r.kind.GroupKind].All()
 	slices.SortFunc(names, compareNames)
 	r.heard.reconcile(names...)
 	return names

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rota-dev/rota/internal/demo"
+	"github.com/rota-dev/rota/slot"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	var slots int
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it: replicas join, leave, crash and roll under load, on a real API server",
+		Long: `Starts a Kubernetes control plane of its own and three replicas of the example operator as processes, and
+changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
+rolling restart. It takes three to five minutes. A checker that trusts no replica judges the run from journals and
+from the API server's audit log; the exit status is 1 if anything was lost, done twice, or done by the wrong one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output %s: must be text or json", output)
+			}
+			if o.LeaseDuration < 0 {
+				return fmt.Errorf("--lease-duration %v: must be above 0", o.LeaseDuration)
+			}
+			ctrl.SetLogger(logr.Discard()) // the replicas have their own
+			klog.SetLogger(logr.Discard())
+			o.Slots, o.Progress = slot.Count(slots), os.Stderr
+			report, err := demo.Run(cmd.Context(), o)
+			if report != nil {
+				if output == "json" {
+					encoder := json.NewEncoder(cmd.OutOrStdout())
+					encoder.SetIndent("", "  ")
+					err = errors.Join(err, encoder.Encode(report))
+				} else {
+					err = errors.Join(err, report.WriteText(cmd.OutOrStdout()))
+				}
+				if bad := report.Failures(); len(bad) > 0 {
+					err = errors.Join(err, errors.New(strings.Join(bad, "; ")))
+				}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this cluster, as an administrator, instead of starting a control plane")
+	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites and configmaps)")
+	f.IntVar(&o.Objects, "objects", 2000, "number of Websites")
+	f.Float64Var(&o.Rate, "rate", 50, "updates, deletions and recreations per second")
+	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
+	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
+	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0, "how long a replica works on without a renewal (default two thirds of the lease duration)")
+	f.DurationVar(&o.RetryPeriod, "retry-period", 0, "time between renewals (default a fifth of the renew deadline)")
+	f.DurationVar(&o.WriteTimeout, "write-timeout", 0, "longest time that a write may take (default 3s, or less with a short lease)")
+	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure without a disturbance first (default 20s)")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
+	f.StringVar(&output, "output", output, "text or json")
+	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and say where")
+	f.BoolVarP(&o.Verbose, "verbose", "v", false, "more in the replicas' logs; see --keep")
+	return cmd
+}
+
+// newOperator is a replica of the demo.
+func newOperator() *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-operator",
+		Short:  "A replica of the demo, which starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run:    func(*cobra.Command, []string) { os.Exit(demo.OperatorMain()) },
+	}
+}

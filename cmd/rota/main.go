@@ -1,0 +1,67 @@
+// Command rota shows a rota: what it does, on a control plane of its own, and how one in a cluster is.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted")
+		}
+		fmt.Fprintln(os.Stderr, "rota:", err)
+		return 1
+	}
+	return 0
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "rota",
+		Short:         "Run a Kubernetes controller on many replicas at once",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newDemo(), newOperator(), newStatus(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), version())
+		},
+	}
+}
+
+// version is the module's, and the commit where Go knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	out := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			out += " " + s.Value
+		}
+	}
+	return out + " " + info.GoVersion
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+// statusTimeout bounds all requests of `rota status` together.
+const statusTimeout = 20 * time.Second
+
+func newStatus() *cobra.Command {
+	var kubeconfig, namespace string
+	cmd := &cobra.Command{
+		Use:   "status NAME -n NAMESPACE",
+		Short: "Show who owns how much of a rota, and what is moving",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("status: give the name of one rota, as in `rota status website -n operators`; got %d names", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rules := clientcmd.NewDefaultClientConfigLoadingRules()
+			rules.ExplicitPath = kubeconfig
+			loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+			cfg, err := loaded.ClientConfig()
+			if err != nil {
+				return fmt.Errorf("kubeconfig: %w", err)
+			}
+			if namespace == "" {
+				if namespace, _, err = loaded.Namespace(); err != nil {
+					return fmt.Errorf("kubeconfig: %w", err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			return status(ctx, cmd.OutOrStdout(), cfg, namespace, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the rota (default that of the kubeconfig's context)")
+	return cmd
+}
+
+func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string) error {
+	failed := make(chan error, 1)
+	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name, Report: func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer kube.Close()
+	snapshot, err := kube.ReadTable(ctx)
+	if err == nil {
+		err = snapshot.Err
+	}
+	if err != nil {
+		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
+	}
+	if snapshot.UID == "" {
+		return fmt.Errorf("rota %s/%s: there is no ConfigMap of that name; no member has ever started", namespace, name)
+	}
+	leases, err := readLeases(ctx, kube, failed)
+	if err != nil {
+		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
+	}
+	return printStatus(w, snapshot.Table, leases)
+}
+
+func readLeases(ctx context.Context, kube *store.Kubernetes, failed <-chan error) (map[string]member.Lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var leases map[string]member.Lease
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = kube.WatchLeases(ctx, true, nil, func(l store.Leases) {
+			if leases == nil {
+				leases = map[string]member.Lease{}
+				for _, lease := range l.Leases {
+					leases[lease.ID] = lease
+				}
+				cancel(nil)
+			}
+		})
+	}()
+	select {
+	case <-done:
+	case err := <-failed:
+		cancel(err)
+		<-done
+	}
+	if leases == nil {
+		return nil, errors.Join(errors.New("cannot read the Leases"), context.Cause(ctx))
+	}
+	return leases, nil
+}
+
+func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) error {
+	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n\n", t.Epoch, t.Slots, t.Key, len(t.Members))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "MEMBER\tBUILD\tSLOTS\tCOMING\tGOING\tLEASE\tGATE\tSTATE")
+	counts := t.Counts()
+	for _, m := range t.Members {
+		going, unsettled := 0, 0
+		for _, r := range t.Runs {
+			if r.Owner == m.ID && r.Next != "" {
+				going += r.Slots.Len()
+			}
+			if r.Owner == m.ID && r.Unsettled {
+				unsettled += r.Slots.Len()
+			}
+		}
+		coming := t.Coming(m.ID)
+		lease, gate := "missing", "-"
+		if l, ok := leases[m.ID]; ok {
+			lease, gate = "there", store.GateShut
+			if l.Open {
+				gate = store.GateOpen
+			}
+		}
+		state := "working"
+		switch {
+		case m.Leaving:
+			state = "leaving"
+		case unsettled > 0:
+			state = fmt.Sprintf("activating %d", unsettled)
+		case counts[m.ID] == 0:
+			state = "waiting for slots"
+		}
+		build := m.Build
+		if build == "" {
+			build = "-"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, lease, gate, state)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if n := counts[""]; n > 0 {
+		fmt.Fprintf(w, "\n%d slots belong to nobody\n", n)
+	}
+	moving := false
+	for _, r := range t.Runs {
+		if r.Next == "" {
+			continue
+		}
+		if !moving {
+			fmt.Fprintln(w, "\nmoving:")
+			moving = true
+		}
+		stage := "warming"
+		if r.Ready {
+			stage = "ready, draining"
+		}
+		fmt.Fprintf(w, "  %s\t%s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// The Website operator. README.md compares its two forms, stock and sharded.
+package main
+
+import (
+	"flag"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/examples/website/controller"
+)
+
+func main() {
+	stateDir := flag.String("state-dir", "/var/lib/websites", "folder of the published pages, shared by all replicas")
+	probes := flag.String("health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	flag.Parse()
+	ctrl.SetLogger(zap.New())
+
+	scheme := runtime.NewScheme()
+	check(clientgoscheme.AddToScheme(scheme))
+	check(webv1.AddToScheme(scheme))
+	uncached := client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}}
+
+	cfg := ctrl.GetConfigOrDie()
+	mgr := must(ctrl.NewManager(cfg, ctrl.Options{LeaderElection: true, LeaderElectionID: "website-operator",
+		Scheme: scheme, Client: uncached, HealthProbeBindAddress: *probes,
+	}))
+	check(mgr.AddHealthzCheck("healthz", healthz.Ping))
+	check(mgr.AddReadyzCheck("readyz", healthz.Ping))
+	check(ctrl.NewControllerManagedBy(mgr).
+		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(&controller.WebsiteReconciler{
+			Client:   mgr.GetClient(),
+			Recorder: mgr.GetEventRecorder("website-operator"),
+			Pages:    controller.Pages{Dir: *stateDir},
+		}))
+	check(mgr.Start(ctrl.SetupSignalHandler()))
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func check(err error) {
+	if err != nil {
+		ctrl.Log.Error(err, "The operator ends")
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,47 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/demo/journal"
+)
+
+// Overlap is a pair of reconciles of one namespace/name by two processes at the same time.
+type Overlap struct{ A, B journal.Reconcile }
+
+// Overlaps returns all such pairs. ended tells when a process was gone: a reconcile without an end record ended then,
+// or, where the process is not in it, did not end.
+func Overlaps(all []journal.Reconcile, ended map[string]time.Duration) []Overlap {
+	byKey := map[types.NamespacedName][]journal.Reconcile{}
+	for _, r := range all {
+		if r.End == 0 {
+			r.End = never
+			if at, ok := ended[r.Pod]; ok {
+				r.End = at
+			}
+		}
+		byKey[r.Key] = append(byKey[r.Key], r)
+	}
+	var out []Overlap
+	for _, list := range byKey {
+		slices.SortFunc(list, func(a, b journal.Reconcile) int { return cmp.Compare(a.Start, b.Start) })
+		var open []journal.Reconcile // those that may overlap with what follows
+		for _, r := range list {
+			open = slices.DeleteFunc(open, func(o journal.Reconcile) bool { return o.End <= r.Start })
+			for _, o := range open {
+				if o.Pod != r.Pod {
+					out = append(out, Overlap{o, r})
+				}
+			}
+			open = append(open, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Overlap) int { return cmp.Compare(a.B.Start, b.B.Start) })
+	return out
+}
+
+const never = time.Duration(1<<63 - 1)

@@ -1,0 +1,172 @@
+package check_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+var rotaName = types.NamespacedName{Namespace: "operators", Name: "website"}
+
+// pod knows the users of the tests: members are "member:" and their process.
+func pod(user string) (string, bool) { return strings.CutPrefix(user, "member:") }
+
+// slotOf puts Websites whose names begin with "one" into slot 1, others into slot 0.
+func slotOf(site types.NamespacedName) slot.Slot {
+	if strings.HasPrefix(site.Name, "one") {
+		return 1
+	}
+	return 0
+}
+
+// line is an audit line. at is in seconds after the epoch of the tests.
+func line(verb, resource, name, user, code string, at float64, object string) string {
+	done := epoch.Add(time.Duration(at * float64(time.Second)))
+	ref := fmt.Sprintf(`{"resource":%q,"namespace":"sites","name":%q}`, resource, name)
+	return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"requestURI":"/x","user":{"username":%q},"objectRef":%s,"responseStatus":{"code":%s},`+
+		`"requestReceivedTimestamp":%q,"stageTimestamp":%q,"responseObject":%s}`+"\n", verb, user, ref, code,
+		done.Add(-10*time.Millisecond).Format(time.RFC3339Nano), done.Format(time.RFC3339Nano), object)
+}
+
+func site(uid, version string, generation, observed int, more string) string {
+	return fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"generation":%d%s},"status":{"observedGeneration":%d}}`, uid, version, generation, more, observed)
+}
+
+func page(uid, version, owner, ownerUID, data string) string {
+	return fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"ownerReferences":[{"kind":"Website","name":%q,"uid":%q}]},"data":{"index.html":%q}}`,
+		uid, version, owner, ownerUID, data)
+}
+
+// logOf reads audit lines and gives them the history of history().
+func logOf(t *testing.T, lines ...string) *check.Log {
+	t.Helper()
+	var l check.Log
+	if err := l.ReadAudit(strings.NewReader(strings.Join(lines, "")), rotaName); err != nil {
+		t.Fatal(err)
+	}
+	l.Tables = history()
+	l.Sort()
+	return &l
+}
+
+func TestForeignWrites(t *testing.T) {
+	deleting := `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+	for name, test := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"by the owner":               {lines: []string{line("patch", "websites", "one", "member:a", "200", 4, site("u", "139", 1, 1, ""))}},
+		"by the next owner, after":   {lines: []string{line("patch", "websites", "one", "member:b", "200", 6, site("u", "141", 1, 1, ""))}},
+		"by the next owner, before":  {lines: []string{line("patch", "websites", "one", "member:b", "200", 4, site("u", "139", 1, 1, ""))}, want: "b a 1"},
+		"by the former owner, late":  {lines: []string{line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 1, ""))}, want: "a b 1"},
+		"by a dead member":           {lines: []string{line("patch", "websites", "zero", "member:a", "200", 9, site("u", "161", 1, 1, ""))}, want: "a b 0"},
+		"by one that never was":      {lines: []string{line("patch", "websites", "zero", "member:c", "200", 9, site("u", "155", 1, 1, ""))}, want: "c a 0"},
+		"while nobody owns it":       {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "105", 1, 1, ""))}, want: "a  0"},
+		"before there is a table":    {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "99", 1, 1, ""))}, want: "a  0"},
+		"by somebody else":           {lines: []string{line("patch", "websites", "one", "admin", "200", 6, site("u", "141", 1, 1, ""))}},
+		"refused":                    {lines: []string{line("patch", "websites", "one", "member:a", "409", 6, `{"kind":"Status"}`)}},
+		"versions are numbers":       {lines: []string{line("patch", "websites", "zero", "member:b", "200", 9, site("u", "999", 1, 1, ""))}},
+		"a child, by the owner":      {lines: []string{line("update", "configmaps", "one-page", "member:b", "200", 6, page("c", "141", "one", "u", "x"))}},
+		"a child, by the former one": {lines: []string{line("update", "configmaps", "one-page", "member:a", "200", 6, page("c", "141", "one", "u", "x"))}, want: "a b 1"},
+		"no change": {lines: []string{
+			line("patch", "websites", "one", "member:a", "200", 4, site("u", "139", 1, 1, "")),
+			line("patch", "websites", "one", "member:b", "200", 6, site("u", "139", 1, 1, "")),
+		}},
+		"last finalizer, owner": {lines: []string{line("patch", "websites", "one", "member:b", "200", 6.5, site("u", "120", 1, 1, deleting))}},
+		"last finalizer, late":  {lines: []string{line("patch", "websites", "one", "member:a", "200", 6.5, site("u", "120", 1, 1, deleting))}, want: "a b 1"},
+		"last finalizer, while the slot is handed over": {lines: []string{
+			line("patch", "websites", "one", "member:a", "200", 4.95, site("u", "120", 1, 1, deleting)),
+		}},
+	} {
+		got := ""
+		for _, f := range logOf(t, test.lines...).Foreign(pod, slotOf) {
+			got += fmt.Sprintf("%s %s %d", f.Pod, f.Owner, f.Slot)
+		}
+		if got != test.want {
+			t.Errorf("%s: foreign writes %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestMoveWrites(t *testing.T) {
+	label := `,"labels":{"rota.dev/hash":"7"}`
+	base := line("create", "websites", "one", "admin", "201", 1, site("u", "10", 1, 0, ""))
+	done := line("update", "websites", "one", "member:a", "200", 2, site("u", "11", 1, 1, ""))
+	child := line("create", "configmaps", "one-page", "member:a", "201", 2, page("c", "12", "one", "u", "x"))
+	for name, test := range map[string]struct {
+		lines []string
+		want  int
+	}{
+		"real work":                   {lines: []string{base, done, child}},
+		"a new generation":            {lines: []string{base, done, line("patch", "websites", "one", "admin", "200", 3, site("u", "13", 2, 1, "")), line("update", "websites", "one", "member:a", "200", 4, site("u", "14", 2, 2, ""))}},
+		"a label":                     {lines: []string{base, done, line("patch", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, label))}, want: 1},
+		"a label from the start":      {lines: []string{line("create", "websites", "one", "admin", "201", 1, site("u", "10", 1, 0, label))}, want: 1},
+		"another label":               {lines: []string{base, done, line("patch", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, `,"labels":{"team":"7"}`))}},
+		"status again":                {lines: []string{base, done, line("update", "websites", "one", "member:b", "200", 3, site("u", "13", 1, 1, ""))}, want: 1},
+		"a child again":               {lines: []string{base, done, child, line("update", "configmaps", "one-page", "member:b", "200", 3, page("c", "13", "one", "u", "x"))}, want: 1},
+		"a child with new data":       {lines: []string{base, done, child, line("update", "configmaps", "one-page", "member:b", "200", 3, page("c", "13", "one", "u", "y"))}},
+		"a child adopted":             {lines: []string{base, done, child, line("update", "configmaps", "one-page", "member:b", "200", 3, page("c", "13", "one", "v", "x"))}},
+		"outside of the time":         {lines: []string{base, done, line("update", "websites", "one", "member:b", "200", 30, site("u", "13", 1, 1, ""))}},
+		"answered out of order":       {lines: []string{base, line("patch", "websites", "one", "admin", "200", 4, site("u", "12", 2, 1, "")), line("update", "websites", "one", "member:a", "200", 3, site("u", "13", 2, 2, "")), line("update", "websites", "one", "member:a", "200", 2, site("u", "11", 1, 1, ""))}},
+		"the finalizer of a deletion": {lines: []string{base, done, line("delete", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"]`)), line("patch", "websites", "one", "member:a", "200", 4, site("u", "13", 1, 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`))}},
+	} {
+		if got := logOf(t, test.lines...).MoveWrites(pod, epoch, epoch.Add(10*time.Second)); len(got) != test.want {
+			t.Errorf("%s: %d writes only to move, want %d: %+v", name, len(got), test.want, got)
+		}
+	}
+}
+
+func TestReadAudit(t *testing.T) {
+	tab := history()[4].Table
+	data := strings.Builder{}
+	for field, text := range table.Encode(tab) {
+		fmt.Fprintf(&data, ",%q:%q", field, text)
+	}
+	cm := func(version string) string {
+		l := line("update", "configmaps", "website", "member:a", "200", 1, fmt.Sprintf(`{"metadata":{"uid":"t","resourceVersion":%q},"data":{%s}}`, version, data.String()[1:]))
+		return strings.Replace(l, `"namespace":"sites"`, `"namespace":"operators"`, 1)
+	}
+	list := line("list", "websites", "", "member:b", "200", 2, "null")
+	watch := strings.NewReplacer(`"verb":"list"`, `"verb":"watch"`, `"/x"`, `"/x?sendInitialEvents=true"`, "ResponseComplete", "ResponseStarted").Replace(list)
+	var l check.Log
+	text := strings.Join([]string{
+		cm("9"), cm("10"), cm("9"), list, watch,
+		strings.Replace(list, `"/x"`, `"/x?limit=500&continue=abc"`, 1),
+		strings.Replace(watch, "sendInitialEvents=true", "resourceVersion=7", 1),
+		line("list", "websites", "", "admin", "200", 2, "null"),
+		line("get", "websites", "one", "member:b", "200", 2, "null"),
+		line("create", "configmaps", "unrelated", "admin", "201", 2, `{"metadata":{"uid":"c","resourceVersion":"7"}}`),
+		line("delete", "websites", "one", "admin", "200", 2, `{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u"}}`),
+		strings.Replace(line("patch", "websites", "one", "admin", "200", 2, site("u", "12", 1, 1, "")), `"user":`, `"impersonatedUser":{"username":"member:b"},"user":`, 1),
+		`{"cut short": "resource":"websites"`,
+	}, "")
+	if err := l.ReadAudit(strings.NewReader(text), rotaName); err != nil {
+		t.Fatal(err)
+	}
+	l.Sort()
+	if len(l.Tables) != 2 || l.Tables[0].Version != "9" || cmp.Diff(tab.Runs, l.Tables[1].Table.Runs) != "" {
+		t.Errorf("table versions: %+v", l.Tables)
+	}
+	if n := l.TableWrites(epoch, epoch.Add(time.Minute)); n != 2 {
+		t.Errorf("%d table writes, want 2", n)
+	}
+	if n := l.ListsBy(pod, epoch, epoch.Add(time.Minute)); n != 2 {
+		t.Errorf("%d lists by members, want 2: %+v", n, l.Lists)
+	}
+	if len(l.Writes) != 2 || l.Writes[0].Object != nil || l.Writes[1].User != "member:b" {
+		t.Errorf("writes: %+v", l.Writes)
+	}
+	for _, bad := range []string{`{"verb":"list","resource":"websites"` + "\n", strings.Replace(cm("9"), `"format":"1"`, `"format":"x"`, 1)} {
+		if err := new(check.Log).ReadAudit(strings.NewReader(bad), rotaName); err == nil {
+			t.Errorf("%.80s was read", bad)
+		}
+	}
+}

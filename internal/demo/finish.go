@@ -1,0 +1,239 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// settleLimit is how long after the load's end everything may take to be reconciled.
+	settleLimit = 30 * time.Second
+	// stopLimit is how long replicas may take to end.
+	stopLimit = 40 * time.Second
+	// crashMargin: what happened so shortly before a kill may not have reached the killed replica.
+	crashMargin = 2 * time.Second
+)
+
+// finish judges the run, once the load has ended.
+func (e *engine) finish(ctx context.Context) (*Report, error) {
+	e.view.title("the load has ended; checking")
+	history, err := e.follow.all()
+	if err != nil {
+		return nil, err
+	}
+	moves := history.Moves()
+	// Both waits may be in vain; the report tells.
+	_ = e.until(ctx, settleLimit, func() string { return e.unreconciled(ctx) })
+	_ = e.until(ctx, settleLimit/3, func() string {
+		left, err := e.leftovers(moves)
+		if err != nil || len(left) > 0 {
+			return "pages are left behind"
+		}
+		return ""
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &Report{Members: replicas, Slots: int(e.o.Slots)}
+	total, behind, example, err := e.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Objects, r.Reconciled = total, total-behind
+	if behind > 0 {
+		e.view.log("Not reconciled: %s and %d more", example, behind-1)
+	}
+	left, err := e.leftovers(moves)
+	if err != nil {
+		return nil, err
+	}
+	r.DeletionsMissed = len(left)
+	for _, key := range left {
+		e.view.log("Deletion missed: %s (slot %d)", key.Name, e.slotOf(key))
+	}
+	if t, _ := e.follow.latest(); t != nil {
+		r.UnownedAtEnd = t.Counts()[""]
+	}
+	e.load.mu.Lock()
+	if n := e.load.counts.failures; n > 0 {
+		e.view.log("%s of the load failed, the last one: %v", count(n, "request", "requests"), e.load.err)
+	}
+	e.load.mu.Unlock()
+
+	e.view.title("stopping the replicas")
+	if err := e.stop(ctx, stopLimit); err != nil {
+		e.view.log("%v", err)
+	}
+	all, ended, err := e.journals()
+	if err != nil {
+		return nil, err
+	}
+	overlaps := check.Overlaps(all, ended)
+	r.Overlaps = len(overlaps)
+	for _, o := range overlaps[:min(5, len(overlaps))] {
+		e.view.log("Overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
+			o.A.Pod, o.A.Start, o.A.End, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
+	}
+	audit, err := e.readAudit()
+	if err != nil {
+		return nil, err
+	}
+	if audit != nil {
+		foreign := audit.Foreign(podOf, e.slotOf)
+		n := len(foreign)
+		r.ForeignWrites = &n
+		for _, f := range foreign[:min(5, n)] {
+			e.view.log("Foreign write: %s %s %s by %s, but %q owns slot %d (received %s, answered %s)", f.Verb, f.Resource, f.Name, f.Pod, f.Owner, f.Slot,
+				f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano))
+		}
+	}
+	e.measure(r, history, moves, all, audit)
+	return r, nil
+}
+
+// journals returns all reconciles, and when each replica ended.
+func (e *engine) journals() ([]journal.Reconcile, map[string]time.Duration, error) {
+	var all []journal.Reconcile
+	ended := map[string]time.Duration{}
+	for _, p := range e.all() {
+		list, err := p.reconciles()
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, list...)
+		p.mu.Lock()
+		if p.ended != 0 {
+			ended[p.pod] = p.ended
+		}
+		p.mu.Unlock()
+	}
+	return all, ended, nil
+}
+
+func (e *engine) readAudit() (*check.Log, error) {
+	if len(e.cluster.audit) == 0 {
+		return nil, nil
+	}
+	var log check.Log
+	for _, path := range e.cluster.audit {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("audit log: %w", err)
+		}
+		err = log.ReadAudit(file, types.NamespacedName{Namespace: rotaNamespace, Name: rotaName})
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+	}
+	log.Sort()
+	return &log, nil
+}
+
+// leftovers returns the Websites that are gone and whose pages are not, but for those deleted while their slot was a
+// killed replica's.
+func (e *engine) leftovers(moves []check.Move) ([]types.NamespacedName, error) {
+	files, err := os.ReadDir(e.pages)
+	if err != nil {
+		return nil, err
+	}
+	e.load.mu.Lock()
+	defer e.load.mu.Unlock()
+	there := map[types.NamespacedName]bool{}
+	for _, s := range e.load.sites {
+		there[s.key] = true
+	}
+	gone := map[types.NamespacedName]time.Duration{}
+	for _, d := range e.load.deletions {
+		gone[d.key] = d.commit
+	}
+	var out []types.NamespacedName
+	for _, f := range files {
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		if ok && !there[key] && !e.excused(key, gone[key], moves) {
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
+func (e *engine) excused(key types.NamespacedName, at time.Duration, moves []check.Move) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.slotOf(key)
+	for _, p := range e.phases {
+		if p.victim == "" || !p.victimsSlots.Has(s) || at < p.killed-crashMargin {
+			continue
+		}
+		for _, m := range moves {
+			if m.Slot == s && m.Active > p.killed && m.Planned < p.end {
+				return at < m.Active
+			}
+		}
+	}
+	return false
+}
+
+// measure fills in what each phase showed.
+func (e *engine) measure(r *Report, history check.History, moves []check.Move, all []journal.Reconcile, audit *check.Log) {
+	e.load.mu.Lock()
+	latencies := check.Latencies(e.load.updates, all)
+	e.load.mu.Unlock()
+	quiet := check.Waits(latencies, 0, func(l check.Latency) bool { return e.baseline.start <= l.Commit && l.Commit < e.baseline.end })
+	median := check.Quantile(quiet, 0.5)
+	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); the stalls below are beyond that.",
+		median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
+		check.Quantile(quiet, 0.99).Round(10*time.Microsecond), check.Quantile(quiet, 1).Round(10*time.Microsecond))
+	for _, run := range e.phases {
+		p := Phase{Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
+		windows := map[slot.Slot][]check.Move{}
+		for _, m := range moves {
+			if m.Active <= run.start || m.Active > run.end {
+				continue
+			}
+			if m.From == run.victim && run.victim != "" {
+				m.Planned = min(m.Planned, run.killed)
+			}
+			windows[m.Slot] = append(windows[m.Slot], m)
+			p.transfers += m.Transfers
+			p.MovedObjects += run.perSlot[m.Slot] * m.Transfers
+		}
+		p.MovedSlots = len(windows)
+		if p.MovedSlots > 0 {
+			p.MovesPerSlot = float64(p.transfers) / float64(p.MovedSlots)
+		}
+		waits := check.Waits(latencies, median, func(l check.Latency) bool {
+			return slices.ContainsFunc(windows[e.slotOf(l.Key)], func(m check.Move) bool { return m.Planned <= l.Commit && l.Commit <= m.Active })
+		})
+		p.canaries = len(waits)
+		p.Stall = Stall{millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1))}
+		for _, v := range history {
+			if v.At > run.start && v.At <= run.end {
+				p.TableWrites++
+			}
+		}
+		if audit != nil {
+			p.TableWrites = audit.TableWrites(run.wallStart, run.wallEnd)
+			writes := audit.MoveWrites(podOf, run.wallStart, run.wallEnd)
+			n := len(writes)
+			for _, w := range writes[:min(3, n)] {
+				e.view.log("%s: a write only to move: %s %s/%s %s by %s", run.name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
+			}
+			listed := audit.ListsBy(podOf, run.wallStart, run.wallEnd) * run.objects
+			p.ObjectWrites, p.ListedObjects = &n, &listed
+		}
+		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
+		r.Phases = append(r.Phases, p)
+	}
+}

@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+)
+
+// EnvOperator is the environment variable that carries a replica's configuration.
+const EnvOperator = "ROTA_DEMO_OPERATOR"
+
+type operatorConfig struct {
+	Build, Kubeconfig, Journal, Pages string
+	Slots                             slot.Count
+	Lease, Renew, Retry, Write        time.Duration
+	Verbose                           bool
+}
+
+// OperatorMain is a replica: the Website operator with Rota, and a journal of its reconciles. It returns the exit
+// status. It ends when its standard input does, so also when the demo dies.
+func OperatorMain() int {
+	var c operatorConfig
+	if err := json.Unmarshal([]byte(os.Getenv(EnvOperator)), &c); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v; `rota demo` starts this command\n", EnvOperator, err)
+		return 2
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctrl.SetLogger(zap.New(zap.UseDevMode(c.Verbose), zap.ConsoleEncoder()))
+	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
+		ctrl.Log.Error(err, "The operator ends")
+		return 1
+	}
+	return 0
+}
+
+func (c *operatorConfig) run(ctx context.Context) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	w, err := journal.Create(c.Journal)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	r, err := rota.New(cfg, rota.Options{
+		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots,
+		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write, Logger: ctrl.Log,
+	})
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: website.Uncached()}},
+	})
+	if err != nil {
+		return err
+	}
+	err = ctrlrt.NewControllerManagedBy(mgr).
+		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
+		Complete(&journaled{client: mgr.GetClient(), journal: w, inner: &website.WebsiteReconciler{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: website.Pages{Dir: c.Pages},
+		}})
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// journaled records each reconcile of the one that it wraps.
+type journaled struct {
+	client  client.Reader
+	journal *journal.Writer
+	inner   reconcile.Reconciler
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (j *journaled) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	start := journal.Now()
+	epoch, _ := gate.EpochFrom(ctx)
+	var site webv1.Website
+	if err := j.client.Get(ctx, req.NamespacedName, &site); err != nil {
+		site = webv1.Website{}
+	}
+	n, err := j.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
+	if err == nil {
+		defer func() {
+			if err := j.journal.End(n); err != nil {
+				panic(err) // nobody could judge the run
+			}
+		}()
+		return j.inner.Reconcile(ctx, req)
+	}
+	panic(err)
+}

@@ -1,0 +1,57 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Options are the options of Run. Objects, Rate and Slots are required; see cmd/rota for their defaults.
+type Options struct {
+	// Kubeconfig names a cluster to use, as an administrator who may impersonate; empty: a control plane of its own.
+	Kubeconfig string
+	// AuditLog is the audit log of that cluster's one API server, if it can be read here.
+	AuditLog string
+	// Objects is the number of Websites, Rate the number of updates, deletions and recreations per second.
+	Objects int
+	Rate    float64
+	// Slots is the number of slots of the rota.
+	Slots slot.Count
+	// LeaseDuration and the following are those of rota.Options; zero is its default.
+	LeaseDuration, RenewDeadline, RetryPeriod, WriteTimeout time.Duration
+	// Baseline is how long the replicas work undisturbed before the first phase. Default 20 s.
+	Baseline time.Duration
+	// Seed is that of the load; 0: a random one, which is told.
+	Seed uint64
+	// Keep leaves the folder with journals, logs and audit log behind, and tells where it is.
+	Keep bool
+	// Verbose shows the events of the load and of the replicas.
+	Verbose bool
+	// Progress gets the live view, or plain lines where it is no terminal.
+	Progress io.Writer
+	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
+	// argument "demo-operator".
+	Command []string
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Objects < 1 || o.Objects > 100_000:
+		return fmt.Errorf("objects %d: must be from 1 to 100000", o.Objects)
+	case !(o.Rate > 0 && o.Rate <= 1000):
+		return fmt.Errorf("rate %v: must be above 0 and at most 1000 per second", o.Rate)
+	case o.AuditLog != "" && o.Kubeconfig == "":
+		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLog)
+	case o.Slots < 16:
+		if err := o.Slots.Validate(); err != nil {
+			return err
+		}
+		return fmt.Errorf("slot count %d: use at least 16, so that there is something to share", o.Slots)
+	}
+	if o.Baseline == 0 {
+		o.Baseline = 20 * time.Second
+	}
+	return o.Slots.Validate()
+}

@@ -1,0 +1,63 @@
+package demo
+
+// Report is what a run showed. Its JSON form is the output of `rota demo --output json`. What could not be measured
+// for want of an audit log is null.
+type Report struct {
+	Objects int `json:"objects"`
+	Members int `json:"members"`
+	Slots   int `json:"slots"`
+	// Reconciled are the Websites whose status shows their latest generation, after the load has ended.
+	Reconciled int `json:"reconciled"`
+	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
+	Overlaps int `json:"overlaps"`
+	// ForeignWrites are accepted writes to a Website or its ConfigMap by a member that did not own its slot.
+	ForeignWrites *int `json:"foreign_writes"`
+	UnownedAtEnd  int  `json:"unowned_at_end"`
+	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
+	DeletionsMissed int     `json:"deletions_missed"`
+	Phases          []Phase `json:"phases"`
+}
+
+// Phase is what one phase showed.
+type Phase struct {
+	Name string `json:"name"`
+	// MovedSlots are the slots that changed their owner, MovesPerSlot how often on average.
+	MovedSlots   int     `json:"moved_slots"`
+	MovesPerSlot float64 `json:"moves_per_slot"`
+	// MovedObjects are the Websites in those slots, counted once per move.
+	MovedObjects int `json:"moved_objects"`
+	// ObjectWrites are writes made only in order to move objects.
+	ObjectWrites *int `json:"object_writes"`
+	TableWrites  int  `json:"table_writes"`
+	// ListedObjects is the number of Websites at the phase's start, times the lists of them by members.
+	ListedObjects *int    `json:"listed_objects"`
+	Stall         Stall   `json:"stall_ms"`
+	Seconds       float64 `json:"seconds"`
+
+	canaries, transfers int
+}
+
+// Stall is how much longer than usual a change waited for its reconcile, in milliseconds.
+type Stall struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Failures lists what must not have happened, in words.
+func (r *Report) Failures() []string {
+	var out []string
+	fail := func(bad bool, what string) {
+		if bad {
+			out = append(out, what)
+		}
+	}
+	fail(r.Overlaps > 0, count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once")
+	if r.ForeignWrites != nil {
+		fail(*r.ForeignWrites > 0, count(*r.ForeignWrites, "write", "writes")+" by a replica that did not own the Website")
+	}
+	fail(r.UnownedAtEnd > 0, count(r.UnownedAtEnd, "slot", "slots")+" without owner at the end")
+	fail(r.Reconciled != r.Objects, count(r.Objects-r.Reconciled, "Website", "Websites")+" not reconciled at the end")
+	fail(r.DeletionsMissed > 0, count(r.DeletionsMissed, "page", "pages")+" left behind by a deletion that nobody noticed")
+	return out
+}

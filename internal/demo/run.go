@@ -1,0 +1,299 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	replicas = 3
+	// quietFor is how long the table must not change for a phase to be over.
+	quietFor = time.Second
+	// stepLimit bounds every wait but those for a lease.
+	stepLimit = 2 * time.Minute
+	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many;
+	// crashRate the same while a dead replica's slots wait for its lease.
+	canaryRate, crashRate = 100, 25
+)
+
+// engine is one run.
+type engine struct {
+	o       *Options
+	dir     string
+	pages   string
+	seed    uint64
+	cluster *cluster
+	follow  *follower
+	load    *load
+	view    *view
+
+	// dead are the slots of a killed replica until the table takes them away from it.
+	dead atomic.Pointer[deadSlots]
+
+	mu     sync.Mutex
+	pods   int
+	procs  []*process
+	phases []*phaseRun
+	// baseline is when the replicas worked undisturbed.
+	baseline phaseRun
+}
+
+type deadSlots struct {
+	pod   string
+	slots slot.Set
+}
+
+// Run runs the demo. It returns a report also with an error, where there is one to be made. When it returns, all
+// processes are gone, and so is every folder unless Options.Keep is set.
+func Run(ctx context.Context, o Options) (report *Report, err error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if len(o.Command) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		o.Command = []string{self, "demo-operator"}
+	}
+	dir, err := os.MkdirTemp("", "rota-demo-")
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{o: &o, dir: dir, pages: filepath.Join(dir, "pages"), seed: cmp.Or(o.Seed, rand.Uint64()>>32), view: newView(o.Progress)}
+	defer func() {
+		if o.Keep {
+			e.view.log("Journals, logs and audit log are in %s.", dir)
+		} else {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	if err := os.Mkdir(e.pages, 0o755); err != nil {
+		return nil, err
+	}
+	e.view.log("Seed of the load: %d", e.seed)
+	return e.run(ctx)
+}
+
+func (e *engine) run(ctx context.Context) (report *Report, err error) {
+	// Whatever ends the run ends everything it began.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel(nil)
+
+	e.view.log("Starting a Kubernetes API server ...")
+	e.cluster, err = openCluster(ctx, e.o, e.dir)
+	defer func() {
+		cancel(nil)
+		background.Wait()
+		e.killAll()
+		if e.o.Keep {
+			err = errors.Join(err, e.cluster.saveAudit())
+		}
+		err = errors.Join(err, e.cluster.close())
+	}()
+	if err != nil {
+		return nil, err
+	}
+	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, e.slotOf)
+	if e.follow, err = newFollower(e.cluster.config, e.aim); err != nil {
+		return nil, err
+	}
+	background.Go(func() { e.follow.run(ctx) })
+	background.Go(func() { e.watchTrouble(ctx, cancel) })
+	background.Go(func() { e.show(ctx) })
+
+	loading, endLoad := context.WithCancel(ctx)
+	defer endLoad()
+	if err := e.story(ctx, loading); err != nil {
+		endLoad()
+		e.load.work.Wait()
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	endLoad()
+	e.load.work.Wait()
+	report, err = e.finish(ctx)
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return report, nil
+}
+
+func (e *engine) slotOf(site types.NamespacedName) slot.Slot {
+	return e.o.Slots.Of(slot.KeyName.Hash(site.Namespace, site.Name, ""))
+}
+
+// aim points half of the load, and the canaries, at the slots that are on the way.
+func (e *engine) aim(t *table.Table) {
+	var set slot.Set
+	for _, r := range t.Runs {
+		if r.Next != "" || r.Owner == "" || r.Unsettled {
+			set.AddRange(r.Slots)
+		}
+	}
+	if dead := e.dead.Load(); dead != nil {
+		still := false
+		for _, m := range t.Members {
+			still = still || m.Pod == dead.pod
+		}
+		if still {
+			set = set.Union(dead.slots)
+		}
+	}
+	e.load.moving.Store(&set)
+}
+
+// start starts a replica, the next one by number.
+func (e *engine) start(build string) (*process, error) {
+	e.mu.Lock()
+	e.pods++
+	pod := fmt.Sprintf("web-%d", e.pods)
+	e.mu.Unlock()
+	kubeconfig, err := e.cluster.kubeconfig(pod)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(e.o.Command, e.dir, pod, operatorConfig{
+		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Verbose: e.o.Verbose,
+		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.procs = append(e.procs, p)
+	return p, nil
+}
+
+func (e *engine) all() []*process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]*process(nil), e.procs...)
+}
+
+// live returns the replicas that run and are meant to, oldest first.
+func (e *engine) live() []*process {
+	var out []*process
+	for _, p := range e.all() {
+		if p.running() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (e *engine) killAll() {
+	for _, p := range e.all() {
+		p.kill()
+	}
+}
+
+// watchTrouble ends the run when a replica or the control plane ends that should not.
+func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFunc) {
+	var gone <-chan struct{}
+	if e.cluster.plane != nil {
+		gone = e.cluster.plane.Done()
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			cancel(errors.New("the control plane ended"))
+			return
+		case <-tick.C:
+		}
+		for _, p := range e.all() {
+			if err := p.trouble(); err != nil {
+				cancel(err)
+				return
+			}
+		}
+		if _, err := e.follow.all(); err != nil {
+			cancel(err)
+			return
+		}
+	}
+}
+
+// until waits until check returns "", and says what it waited for if that takes too long.
+func (e *engine) until(ctx context.Context, limit time.Duration, check func() string) error {
+	deadline := time.Now().Add(limit)
+	for {
+		problem := check()
+		if problem == "" {
+			return nil
+		}
+		if err := wait(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %v: %s", limit, problem)
+		}
+	}
+}
+
+// stop ends the replicas with SIGTERM, and those that take too long with SIGKILL.
+func (e *engine) stop(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	live := e.live()
+	for _, p := range live {
+		if err := p.signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, p := range live {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			p.kill()
+			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.tail())
+		}
+		if err := p.trouble(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// phaseRun is when a phase was, by both clocks.
+type phaseRun struct {
+	name         string
+	start, end   time.Duration
+	wallStart    time.Time
+	wallEnd      time.Time
+	objects      int
+	perSlot      map[slot.Slot]int
+	killed       time.Duration
+	victim       string
+	victimsSlots slot.Set
+}
+
+func (p *phaseRun) begin() { p.start, p.wallStart = journal.Now(), time.Now() }
+
+func (p *phaseRun) finish() { p.end, p.wallEnd = journal.Now(), time.Now() }

@@ -1,0 +1,217 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+)
+
+// story is what happens, in order. The load runs until loading ends.
+func (e *engine) story(ctx, loading context.Context) error {
+	e.view.title("setting up")
+	e.view.log("Starting %d replicas, and creating %d Websites. The first start of a rota takes one lease.", replicas, e.o.Objects)
+	for range replicas {
+		if _, err := e.start("v1"); err != nil {
+			return err
+		}
+	}
+	if err := e.load.fill(ctx); err != nil {
+		return err
+	}
+	if err := e.quiet(ctx); err != nil {
+		return fmt.Errorf("the first replicas do not share the slots: %w", err)
+	}
+	if err := e.until(ctx, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
+		return fmt.Errorf("the Websites are not all reconciled: %w", err)
+	}
+	e.view.log("All Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Rate)
+
+	e.view.title("undisturbed, for comparison")
+	e.load.canaryRate.Store(canaryRate)
+	e.load.everywhere.Store(true)
+	e.load.run(loading, ctx, e.o.Rate)
+	if err := wait(ctx, 2*time.Second); err != nil { // until the load has its pace
+		return err
+	}
+	e.baseline.begin()
+	if err := wait(ctx, e.o.Baseline); err != nil {
+		return err
+	}
+	e.baseline.finish()
+	e.load.everywhere.Store(false)
+
+	for _, p := range []struct {
+		name string
+		do   func(context.Context, *phaseRun) error
+	}{{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout}} {
+		if err := e.phase(ctx, p.name, p.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *engine) phase(ctx context.Context, name string, do func(context.Context, *phaseRun) error) error {
+	p := &phaseRun{name: name, perSlot: map[slot.Slot]int{}}
+	e.load.mu.Lock()
+	p.objects = len(e.load.sites)
+	for _, s := range e.load.sites {
+		p.perSlot[e.slotOf(s.key)]++
+	}
+	e.load.mu.Unlock()
+	p.begin()
+	if err := do(ctx, p); err != nil {
+		return fmt.Errorf("phase %s: %w", name, err)
+	}
+	if err := e.quiet(ctx); err != nil {
+		return fmt.Errorf("phase %s does not come to rest: %w", name, err)
+	}
+	p.finish()
+	e.load.canaryRate.Store(canaryRate)
+	if name != "" {
+		e.mu.Lock()
+		e.phases = append(e.phases, p)
+		e.mu.Unlock()
+		e.view.log("%-8s %.1f s", name, (p.end - p.start).Seconds())
+	}
+	// What the phase left waiting shall not be the next one's.
+	return wait(ctx, quietFor)
+}
+
+func (e *engine) join(context.Context, *phaseRun) error {
+	p, err := e.start("v1")
+	if err == nil {
+		e.view.title("a replica joins: " + p.pod)
+	}
+	return err
+}
+
+func (e *engine) leave(context.Context, *phaseRun) error {
+	p := e.live()[0]
+	e.view.title("a replica leaves (SIGTERM): " + p.pod)
+	return p.signal(syscall.SIGTERM)
+}
+
+// crash kills the second oldest: the oldest may be the one that others have watched longest.
+func (e *engine) crash(_ context.Context, run *phaseRun) error {
+	p := e.live()[1]
+	e.view.title("a replica is killed (SIGKILL): " + p.pod)
+	t, _ := e.follow.latest()
+	for _, m := range t.Members {
+		if m.Pod == p.pod {
+			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID))
+		}
+	}
+	run.victim, run.killed = p.pod, journal.Now()
+	e.load.canaryRate.Store(crashRate)
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
+	e.aim(t)
+	return nil
+}
+
+// replace starts a replica in the killed one's place, as a Deployment would.
+func (e *engine) replace(context.Context, *phaseRun) error {
+	p, err := e.start("v1")
+	if err == nil {
+		e.view.title("in the killed one's place: " + p.pod)
+	}
+	return err
+}
+
+// rollout replaces the replicas one by one, with one more than usual meanwhile, as a Deployment with maxSurge 1 and
+// maxUnavailable 0 does.
+func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
+	old := e.live()
+	for i, p := range old {
+		fresh, err := e.start("v2")
+		if err != nil {
+			return err
+		}
+		e.view.title(fmt.Sprintf("rolling restart, %d of %d: %s comes, %s goes", i+1, len(old), fresh.pod, p.pod))
+		if err := e.until(ctx, stepLimit, func() string { return e.absent(fresh.pod) }); err != nil {
+			return err
+		}
+		if err := p.signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *engine) absent(pod string) string {
+	t, _ := e.follow.latest()
+	if t != nil {
+		for _, m := range t.Members {
+			if m.Pod == pod {
+				return ""
+			}
+		}
+	}
+	return pod + " has not joined"
+}
+
+// quiet waits until exactly the live replicas share the slots, and nothing moves.
+func (e *engine) quiet(ctx context.Context) error {
+	limit := stepLimit + 4*max(e.o.LeaseDuration, 15*time.Second)
+	return e.until(ctx, limit, func() string {
+		t, since := e.follow.latest()
+		var pods []string
+		for _, p := range e.live() {
+			pods = append(pods, p.pod)
+		}
+		if problem := check.Quiet(t, pods); problem != "" {
+			return problem
+		}
+		for _, p := range e.all() {
+			select {
+			case <-p.done:
+			default:
+				if !p.running() {
+					return p.pod + " has not ended"
+				}
+			}
+		}
+		if journal.Now()-since < quietFor {
+			return "the table still changes"
+		}
+		return ""
+	})
+}
+
+// unreconciled says which Websites do not show their latest generation, or "".
+func (e *engine) unreconciled(ctx context.Context) string {
+	total, behind, example, err := e.survey(ctx)
+	switch {
+	case err != nil:
+		return err.Error()
+	case behind > 0:
+		return fmt.Sprintf("%d of %d Websites, such as %s", behind, total, example)
+	default:
+		return ""
+	}
+}
+
+// survey counts the Websites, and those whose status does not show their latest generation.
+func (e *engine) survey(ctx context.Context) (total, behind int, example string, err error) {
+	var sites webv1.WebsiteList
+	if err := e.cluster.client.List(ctx, &sites, client.InNamespace(sitesNamespace)); err != nil {
+		return 0, 0, "", err
+	}
+	for i := range sites.Items {
+		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil {
+			behind, example = behind+1, s.Name
+		}
+	}
+	return len(sites.Items), behind, example, nil
+}
