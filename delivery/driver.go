@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -317,7 +318,12 @@ func versionOf(obj any) string {
 	return about.GetResourceVersion()
 }
 
-// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none.
+// backlog is how old a change may be that the former owner of a slot has not reconciled yet, because its watch or its
+// queue was behind. Being wrong costs an object its place in the queue, no more.
+const backlog = 5 * time.Second
+
+// takeSince returns the versions since which objects of the slots may have changed unreconciled, and forgets them; nil:
+// there are none. These are the versions of the lists that brought the slots, or that of a moment ago if that is lower.
 func (s *source) takeSince(set slot.Set) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,7 +331,11 @@ func (s *source) takeSince(set slot.Set) []string {
 		return nil
 	}
 	out := slices.Clone(s.since)
+	recent := s.past.before(time.Now().Add(-backlog))
 	for _, n := range set.Slots() {
+		if recent != "" && table.CompareVersions(recent, out[n]) < 0 {
+			out[n] = recent
+		}
 		s.since[n] = ""
 	}
 	return out

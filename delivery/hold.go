@@ -116,10 +116,10 @@ func (s *Share) barrier(ctx context.Context) error {
 
 // Opened are the objects of a kind that handlers could not hear of before Open, each once.
 type Opened struct {
-	// Changed are those that were deleted since their slot was warmed, and those that were written since then: nobody
-	// may have reconciled that yet.
+	// Changed are those that were deleted since their slot was warmed, and those that were written since then or
+	// shortly before: nobody may have reconciled that yet.
 	Changed []types.NamespacedName
-	// Others are those with nothing new since then, those written last first: after an expel, what changed while
+	// Others are those with nothing new, those written last first: after an expel, what changed while
 	// nobody owned the slot is among them, and should not have to wait for what did not.
 	Others []types.NamespacedName
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -53,6 +54,8 @@ type source struct {
 	floorMax string
 	// saw is the highest version sent to the store, by slot.
 	saw []string
+	// past are earlier positions.
+	past past
 	// since is the version of the list that brought a slot, until Open; nil before the first.
 	since []string
 }
@@ -192,6 +195,7 @@ func (s *source) advance(version string) {
 		return
 	}
 	s.position = version
+	s.past.note(time.Now(), version)
 	if s.floors != nil && table.CompareVersions(version, s.floorMax) >= 0 {
 		s.floors, s.floorMax = nil, ""
 	}

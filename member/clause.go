@@ -18,10 +18,14 @@ const (
 	ClauseLivePlanners
 	// ClauseOpenEpoch (R5): a slot is open only at the epoch for which it was activated.
 	ClauseOpenEpoch
+	// ClauseOpenConfirmed (R5): a gate opens only after a read of the table that began when the Lease said "open".
+	ClauseOpenConfirmed
 	// ClauseFenceFirst (R6): a slot is not handed over before its own fence wait is over.
 	ClauseFenceFirst
 	// ClauseShutOnceSent (R6): from the sending of a transfer the gate stays shut until a newer table is read.
 	ClauseShutOnceSent
+	// ClauseLeaseFirst (R7): an expelled member's Lease is deleted before the table changes.
+	ClauseLeaseFirst
 	// ClauseFenceWait (R7): new owners of an expelled member's slots wait fenceDelay.
 	ClauseFenceWait
 	// ClauseLeaverPlans (R9): a leaver plans its own moves.
@@ -30,6 +34,8 @@ const (
 	ClauseRestartWaits
 	// ClauseNewcomersWait (R16): who creates a table waits a lease, whatever Leases there are.
 	ClauseNewcomersWait
+	// ClauseJoinToldEpoch (R16): nobody joins by a table of a lower epoch than Leases tell of it.
+	ClauseJoinToldEpoch
 	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.
 	ClauseEpochAbove
 )

@@ -16,8 +16,10 @@ type lease struct {
 	next     time.Duration
 	// failed: the last renewal was not answered by a success.
 	failed bool
-	// open is what the last successful renewal said.
-	open bool
+	// said is what the last successful renewal said of the gate, and saidAt when it first said "open"; open: the table was
+	// read since, consistently, so that nobody who looked for open gates before can have made another (rules R5, R16).
+	said, open bool
+	saidAt     time.Duration
 }
 
 // ErrExpelled is wrapped by the error of a Stop because others hold this incarnation for dead.
@@ -53,7 +55,7 @@ func (m *Member) keepLease() {
 		return
 	}
 	open := m.usable()
-	urgent := m.lease.mine.UID != "" && open != m.lease.open && !m.lease.failed
+	urgent := m.lease.mine.UID != "" && open != m.lease.said && !m.lease.failed
 	if !urgent && !m.due(m.lease.next) {
 		return
 	}
@@ -76,7 +78,7 @@ func (m *Member) keepLease() {
 	}
 	if !open {
 		// The word that the gate is shut must never be taken back by an answer that is on its way.
-		m.lease.open = false
+		m.lease.said, m.lease.open = false, false
 	}
 	m.do(RenewLease{Lease: l, Timeout: timeout})
 }
@@ -89,7 +91,7 @@ func (m *Member) renewed(e Renewed) {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
-		m.lease.open = e.Lease.Open
+		m.say(e.Lease.Open)
 		if m.phase == starting {
 			m.phase = joining
 		}
@@ -121,6 +123,20 @@ func (m *Member) renewed(e Renewed) {
 		m.stop(fmt.Errorf("lease of member %s is gone or was taken over: %w", m.cfg.Self.ID, ErrExpelled), true)
 	case OutcomeUnknown, OutcomeFailed:
 		m.lease.next = min(m.lease.next, m.now.Mono+m.cfg.RetryPeriod/2+m.jitter(m.cfg.RetryPeriod/4))
+	}
+}
+
+// say notes what a renewal said of the gate.
+func (m *Member) say(open bool) {
+	switch {
+	case !open:
+		m.lease.said, m.lease.open = false, false
+	case !m.lease.said:
+		m.lease.said, m.lease.saidAt = true, m.now.Mono
+		m.lease.open = !m.has(ClauseOpenConfirmed)
+	}
+	if m.lease.said && !m.lease.open {
+		m.read.wanted, m.read.retryAt = true, 0
 	}
 }
 

@@ -20,7 +20,7 @@ func (m *Member) leave() {
 		}
 		m.stop(nil, false)
 	case joining:
-		m.part()
+		m.phase = leaving // followTable goes on, once a swap under way is answered
 	case joined:
 		m.phase = leaving
 		m.note("Leaving", false, "handing over what is owned")
@@ -65,13 +65,13 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	id := m.cfg.Self.ID
 	self, _ := t.Member(id)
 	if self.Leaving && ownsNothing(t, id) && !m.transferUnknown() {
-		d.next.Remove(id)
+		d.edit().Remove(id)
 		d.due = true
 		return true
 	}
 	if !self.Leaving {
 		self.Leaving = true
-		d.next.Put(self)
+		d.edit().Put(self)
 		d.due = true
 	}
 	if !m.has(ClauseLeaverPlans) {
@@ -79,10 +79,10 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	}
 	// Without anybody to hand to, the slots are drained and given up to nobody.
 	in := m.planInput(t, func(other table.Member) bool {
-		return m.watch.others[other.ID] == nil || m.renewing(other.ID)
+		return m.watch.others[other.ID] == nil || m.lively(other.ID)
 	})
 	in.Only = id
-	in.Tolerant = mixed(t)
+	in.Tolerant = m.rollout(t)
 	if m.draftMoves(t, d, plan.Assign(in), id) {
 		d.due = true
 	}
@@ -107,9 +107,9 @@ func ownsNothing(t *table.Table, id string) bool {
 // draftMoves sets the next owner of the slots of one owner where it differs from target. It says whether any did.
 func (m *Member) draftMoves(t *table.Table, d *draft, target []string, owner string) bool {
 	changes := map[string]*slot.Set{}
-	m.eachRun(t, func(s slot.Slot, r table.Run) {
+	eachSlot(t, func(r table.Run) bool { return r.Owner == owner }, func(s slot.Slot, r table.Run) {
 		to := target[s]
-		if r.Owner != owner || to == r.Next || to == owner || m.slots[s].state == sent && owner == m.cfg.Self.ID {
+		if to == r.Next || to == owner || m.slots[s].state == sent && owner == m.cfg.Self.ID {
 			return
 		}
 		if changes[to] == nil {
@@ -117,14 +117,24 @@ func (m *Member) draftMoves(t *table.Table, d *draft, target []string, owner str
 		}
 		changes[to].Add(s)
 	})
-	for to, set := range changes {
-		d.next.Update(*set, func(r *table.Run) { r.Next, r.Ready = to, false })
+	for _, to := range sortedKeys(changes) {
+		set := changes[to]
+		d.update(*set, func(r *table.Run) { r.Next, r.Ready = to, false })
 	}
 	return len(changes) > 0
 }
 
 // draftJoin enters this member into the table, and takes out the earlier incarnation of its container (rule R9).
 func (m *Member) draftJoin(t *table.Table, d *draft) {
+	if !m.watch.all || !m.watch.complete {
+		return
+	}
+	if t.Epoch < m.epochs[m.snap.UID] {
+		if m.has(ClauseJoinToldEpoch) {
+			m.read.wanted = true // a watch that lags, or an old copy
+			return
+		}
+	}
 	if p, ok := m.predecessor(t); ok && !m.buried[p.ID] {
 		return // bury asks for it
 	} else if ok {
@@ -132,7 +142,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	}
 	self := m.cfg.Self
 	self.Joined, self.Leaving = m.now.Wall, false
-	d.next.Put(self)
+	d.edit().Put(self)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {
 		cause := table.CauseExpelled
@@ -140,15 +150,16 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 			cause = table.CauseAssigned
 		}
 		epoch := d.note(t.Epoch, cause, nil)
-		d.next.Update(t.Owned(p.ID), func(r *table.Run) {
+		d.update(t.Owned(p.ID), func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
 		})
 	}
 }
 
-// predecessor is the member that ran in this same container before it was restarted.
+// predecessor is the member that ran in this same container before it was restarted. One that was restarted before
+// does not take its slots over: it may be crashing in a loop, and the others expel it in due time.
 func (m *Member) predecessor(t *table.Table) (table.Member, bool) {
-	if m.cfg.Self.PodUID == "" || m.phase != joining {
+	if m.cfg.Self.PodUID == "" || m.phase != joining || m.expels(t, m.cfg.Self.Pod) > 0 {
 		return table.Member{}, false
 	}
 	for _, p := range t.Members {
@@ -170,11 +181,16 @@ func (m *Member) onProbation(t *table.Table, other table.Member) bool {
 	if m.now.Wall-other.Joined >= probation {
 		return false
 	}
+	return m.expels(t, other.Pod) >= 2
+}
+
+// expels counts how often a replica was expelled lately.
+func (m *Member) expels(t *table.Table, pod string) int {
 	n := 0
 	for _, e := range t.Expels {
-		if e.Pod == other.Pod && m.now.Wall-e.At < int64(crashMemory.Seconds()) {
+		if e.Pod == pod && m.now.Wall-e.At < int64(crashMemory.Seconds()) {
 			n++
 		}
 	}
-	return n >= 2
+	return n
 }

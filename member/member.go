@@ -46,8 +46,16 @@ type Member struct {
 
 	// snap is the last version of the table believed; Table is nil while none was seen or it is missing.
 	snap Snapshot
-	// known is the UID of the last table that was adopted.
+	// known is the UID of the last table that was adopted; gone are the UIDs of tables that were deleted, which
+	// never come back.
 	known string
+	gone  map[string]bool
+	// floor is the highest version seen of the object that holds the table, and seenAt when that was first seen.
+	floor  string
+	seenAt time.Duration
+	// epochs are the highest epochs that Leases told, by the table's UID, and toldAt is when one of them rose.
+	epochs map[string]uint64
+	toldAt time.Duration
 	// top is the highest epoch ever seen.
 	top uint64
 	// lapsed: the deadline passed; readAfter is when the renewal that ended it was answered, 0 before.
@@ -56,6 +64,12 @@ type Member struct {
 	trouble   trouble
 
 	slots []slotState
+	// gather is since when this member has had slots that are ready to be handed over; 0: it has none.
+	gather time.Duration
+	// followed is the version of the table that the slots follow.
+	followed string
+	// order is the cache of candidates.
+	order order
 	swap  swap
 	plan  planning
 	// buried are members whose Lease is gone by this member's hand or by its own observation (rule R7).
@@ -96,6 +110,8 @@ func New(cfg Config) *Member {
 		slots:   make([]slotState, cfg.Slots),
 		buried:  map[string]bool{},
 		burying: map[string]bool{},
+		gone:    map[string]bool{},
+		epochs:  map[string]uint64{},
 		watch:   newWatch(),
 		plan:    planning{seen: map[string]time.Duration{}},
 	}
@@ -202,7 +218,7 @@ func (m *Member) usable() bool {
 // stop ends the incarnation. Whatever is open is shut first.
 func (m *Member) stop(err error, rejoin bool) {
 	m.shutAll()
-	m.phase = ended
+	m.phase, m.wake = ended, never
 	m.do(Stop{Err: err, Rejoin: rejoin})
 }
 

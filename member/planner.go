@@ -24,6 +24,11 @@ type planning struct {
 	// key and target cache the last assignment and what it was made from.
 	key    string
 	target []string
+	// looked is the version of the table that was looked at last, mourned how many were buried by then, and lookAt
+	// is when to look again in any case.
+	looked  string
+	mourned int
+	lookAt  time.Duration
 	// fresh is when a table without any owner was first seen; 0: never.
 	fresh time.Duration
 }
@@ -46,13 +51,24 @@ func (m *Member) bury() {
 	if m.phase != joined || !m.isPlanner() || !m.watch.all {
 		return
 	}
-	for _, id := range sortedKeys(m.watch.others) {
+	var silent []string
+	for id, o := range m.watch.others {
+		if o.missing || m.dead(id) {
+			silent = append(silent, id)
+		}
+	}
+	slices.Sort(silent)
+	for _, id := range silent {
 		_, member := t.Member(id)
 		if m.dead(id) && (member || m.silence(id) >= 2*m.cfg.LeaseDuration && !m.watch.others[id].missing) {
 			m.buryOne(id)
 		}
 		if !member && m.watch.others[id].missing {
 			delete(m.watch.others, id)
+		}
+	}
+	for id := range m.buried {
+		if _, member := t.Member(id); !member && m.watch.others[id] == nil {
 			delete(m.buried, id)
 		}
 	}
@@ -60,6 +76,10 @@ func (m *Member) bury() {
 
 func (m *Member) buryOne(id string) {
 	if m.burying[id] || m.buried[id] || !m.due(m.plan.buryAt) {
+		return
+	}
+	if !m.has(ClauseLeaseFirst) {
+		m.buried[id] = true
 		return
 	}
 	m.burying[id] = true
@@ -97,6 +117,11 @@ func (m *Member) draftPlan(t *table.Table, d *draft) {
 		m.plan.since = 0
 		return
 	}
+	// With many members, many Leases change: no need to look at everything each time.
+	if m.plan.since == 0 && m.plan.looked == m.snap.Version && len(m.buried) == m.plan.mourned && !m.due(m.plan.lookAt) {
+		return
+	}
+	m.plan.looked, m.plan.mourned, m.plan.lookAt = m.snap.Version, len(m.buried), m.now.Mono+m.cfg.Coalesce
 	var dead []string
 	for _, other := range t.Members {
 		if m.buried[other.ID] {
@@ -104,10 +129,11 @@ func (m *Member) draftPlan(t *table.Table, d *draft) {
 		}
 	}
 	target := m.target(t, d, dead)
-	next := d.next.Clone()
-	top := d.top
+	before := *d
+	d.own = false
 	changed := m.applyPlan(t, d, dead, target)
 	if !changed {
+		*d = before
 		m.plan.since = 0
 		return
 	}
@@ -116,14 +142,14 @@ func (m *Member) draftPlan(t *table.Table, d *draft) {
 		d.due = true
 		return
 	}
-	d.next, d.top = next, top
+	*d = before
 }
 
 // target is the assignment that a planner wants, from a cache where nothing changed.
 func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
-	ripe := m.ripe(t, dead)
+	ripe, tolerant := m.ripe(t, dead), m.rollout(t)
 	var key strings.Builder
-	key.WriteString(strconv.FormatUint(fingerprint(d.next), 16))
+	key.WriteString(m.snap.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
 	for _, other := range t.Members {
 		key.WriteByte(' ')
 		if ripe(other) {
@@ -133,24 +159,27 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 			key.WriteByte('d')
 		}
 	}
+	if tolerant {
+		key.WriteString(" t")
+	}
 	if k := key.String(); k != m.plan.key || m.plan.target == nil {
 		in := m.planInput(d.next, ripe)
 		// Leavers plan for themselves: what they own is not touched, what is on its way from them counts for
 		// whom it goes to.
 		in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
 		if m.has(ClauseLeaverPlans) {
-			m.eachRun(d.next, func(s slot.Slot, r table.Run) {
-				if owner, ok := t.Member(r.Owner); ok && owner.Leaving && !slices.Contains(dead, r.Owner) {
-					in.Moving.Add(s)
-				}
-			})
+			leavers := func(r table.Run) bool {
+				owner, ok := t.Member(r.Owner)
+				return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
+			}
+			eachSlot(d.next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
 			for i := range in.Members {
 				if p := &in.Members[i]; p.Leaves {
 					p.Leaves, p.Receives = false, false
 				}
 			}
 		}
-		in.Tolerant = mixed(t)
+		in.Tolerant = tolerant
 		m.plan.key, m.plan.target = k, plan.Assign(in)
 	}
 	return m.plan.target
@@ -185,37 +214,44 @@ func (m *Member) ripe(t *table.Table, dead []string) func(table.Member) bool {
 	} else if m.waited(&m.plan.fresh, true, m.cfg.JoinDelay) {
 		urgent = true
 	}
+	fit := func(other table.Member) bool {
+		return !slices.Contains(dead, other.ID) && (other.ID == m.cfg.Self.ID || m.lively(other.ID)) && !m.onProbation(t, other)
+	}
+	if !slices.ContainsFunc(t.Members, fit) {
+		// Better a member on probation, or one that is slow, than none.
+		fit = func(other table.Member) bool { return !slices.Contains(dead, other.ID) && !m.dead(other.ID) }
+	}
+	delay := m.cfg.JoinDelay
+	if mixed(t) {
+		delay = m.cfg.RolloutDelay
+	}
+	age := func(other table.Member) time.Duration { // beyond the delay
+		m.due(m.plan.seen[other.ID] + delay)
+		return m.now.Mono - m.plan.seen[other.ID] - delay
+	}
+	// Who came within JoinDelay after one whose time has come is planned together with that one.
+	late := time.Duration(0)
+	has := map[string]bool{}
+	for _, r := range t.Runs {
+		has[r.Owner], has[r.Next] = true, true
+	}
 	for _, other := range t.Members {
-		urgent = urgent || other.Leaving
-	}
-	ok := func(other table.Member) bool {
-		if slices.Contains(dead, other.ID) || m.dead(other.ID) || m.onProbation(t, other) {
-			return false
+		if !has[other.ID] && fit(other) && age(other) >= 0 {
+			late = m.cfg.JoinDelay
 		}
-		delay := m.cfg.JoinDelay
-		for _, old := range t.Members {
-			if old.Build != other.Build {
-				delay = m.cfg.RolloutDelay
-			}
-		}
-		return m.due(m.plan.seen[other.ID]+delay) || urgent
 	}
-	if owned && !slices.ContainsFunc(t.Members, ok) {
-		// Better a member on probation than none.
-		return func(other table.Member) bool { return !slices.Contains(dead, other.ID) && !m.dead(other.ID) }
-	}
-	return ok
+	return func(other table.Member) bool { return fit(other) && (urgent || age(other) >= -late) }
 }
 
 // planInput describes the table for plan.Assign. receives tells which members may get slots; leavers never do.
 func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
 	in := plan.Input{Owners: make([]string, t.Slots)}
-	m.eachRun(t, func(s slot.Slot, r table.Run) {
+	eachSlot(t, func(table.Run) bool { return true }, func(s slot.Slot, r table.Run) {
 		in.Owners[s] = r.Owner
 		if r.Next == "" {
 			return
 		}
-		if next, ok := t.Member(r.Next); ok && !next.Leaving && !m.dead(r.Next) {
+		if next, ok := t.Member(r.Next); ok && !next.Leaving && !m.dead(r.Next) && !m.slow(r) {
 			in.Owners[s] = r.Next
 			in.Moving.Add(s)
 		}
@@ -230,13 +266,19 @@ func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) pla
 		in.Members = append(in.Members, plan.Member{
 			ID: other.ID, Weight: other.Weight, Leaves: other.Leaving || other.ID == m.cfg.Self.ID && m.phase == leaving,
 			Receives: !other.Leaving && !m.dead(other.ID) && receives(other) && !(other.ID == m.cfg.Self.ID && m.phase == leaving),
-			Prefer:   mixed(t) && other.Build == latest.Build,
+			Prefer:   other.Build == latest.Build,
 		})
 	}
 	return in
 }
 
-// mixed says that members of several builds are there: a rollout runs.
+// slow says that a leaver had better look for somebody else to take the slots of a run: whom they move to is not
+// ready, and does not renew as it should.
+func (m *Member) slow(r table.Run) bool {
+	return m.phase == leaving && r.Owner == m.cfg.Self.ID && !r.Ready && !m.lively(r.Next)
+}
+
+// mixed says that members of several builds are there.
 func mixed(t *table.Table) bool {
 	for _, other := range t.Members {
 		if other.Build != t.Members[0].Build {
@@ -244,6 +286,19 @@ func mixed(t *table.Table) bool {
 		}
 	}
 	return false
+}
+
+// rolloutTime bounds how long a rollout is believed in after the last member joined: members of two builds may also
+// live side by side for good.
+const rolloutTime = 10 * time.Minute
+
+// rollout says that a rollout runs: most slots will move once more soon.
+func (m *Member) rollout(t *table.Table) bool {
+	latest := int64(0)
+	for _, other := range t.Members {
+		latest = max(latest, other.Joined)
+	}
+	return mixed(t) && m.now.Wall-latest < int64(rolloutTime.Seconds())
 }
 
 // applyPlan writes expels and moves into the draft; it says whether there were any.
@@ -265,7 +320,8 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 	gained := map[string]*slot.Set{}
 	expelled := map[string]*slot.Set{}
 	moves := map[string]*slot.Set{}
-	m.eachRun(d.next, func(s slot.Slot, r table.Run) {
+	any := func(table.Run) bool { return true }
+	eachSlot(d.next, any, func(s slot.Slot, r table.Run) {
 		to := target[s]
 		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) {
 			return
@@ -293,7 +349,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		for _, to := range sortedKeys(group) {
 			changed = true
 			epoch := d.note(t.Epoch, cause, nil)
-			d.next.Update(*group[to], func(r *table.Run) {
+			d.update(*group[to], func(r *table.Run) {
 				*r = table.Run{Slots: r.Slots, Owner: to, Epoch: epoch, Unsettled: true}
 			})
 		}
@@ -302,13 +358,14 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 	give(gained, table.CauseAssigned)
 	for _, to := range sortedKeys(moves) {
 		changed = true
-		d.next.Update(*moves[to], func(r *table.Run) { r.Next, r.Ready = to, false })
+		d.update(*moves[to], func(r *table.Run) { r.Next, r.Ready = to, false })
 	}
 	return changed
 }
 
 // draftExpels takes members out of the table and remembers it.
 func (m *Member) draftExpels(t *table.Table, d *draft, dead []string) {
+	d.edit()
 	d.next.Expels = slices.DeleteFunc(d.next.Expels, func(e table.Expel) bool {
 		return m.now.Wall-e.At >= int64(crashMemory.Seconds())
 	})

@@ -27,7 +27,14 @@ func (m *Member) tableSeen(e TableSeen) {
 	if e.Consistent {
 		m.read.underWay = false
 	}
+	if e.Consistent && e.Snapshot.Missing() && m.snap.UID != "" && e.Begun <= m.seenAt {
+		m.read.wanted = true // what was seen meanwhile may be newer
+		return
+	}
 	m.believe(e.Snapshot, e.Consistent)
+	if e.Consistent {
+		m.confirm(e)
+	}
 	if m.phase == ended || !e.Consistent || !m.lapsed || m.readAfter == 0 {
 		return
 	}
@@ -46,7 +53,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.believeMissing(s, consistent)
 		return
 	}
-	if s.UID == m.snap.UID && table.CompareVersions(s.Version, m.snap.Version) <= 0 {
+	if m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0 {
 		return // a watch that lags, or the answer to a request that was overtaken
 	}
 	if s.Err == nil {
@@ -56,19 +63,22 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: mend the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
 		return
 	}
-	switch {
-	case s.Table.UID != s.UID:
-		// Created or restored, and not adopted yet.
-		m.snap = s
-		m.enterTrouble()
-		return
-	case s.Table.Epoch < m.top:
+	adopted := s.Table.UID == s.UID
+	if adopted && s.Table.Epoch < m.top {
 		if !consistent {
 			m.read.wanted, m.read.retryAt = true, 0
 			return
 		}
-		m.stop(fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: an old copy was restored over it; "+
-			"delete the ConfigMap, and the members will make a new table", s.Version, s.Table.Epoch, m.top), false)
+		m.stop(m.stale(s, m.top), false)
+		return
+	}
+	if m.known != "" && m.known != s.UID {
+		m.gone[m.known] = true
+	}
+	m.floor, m.seenAt = s.Version, m.now.Mono
+	if !adopted {
+		m.snap = s // created, or restored
+		m.enterTrouble()
 		return
 	}
 	if m.known != s.UID {
@@ -76,7 +86,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 			m.shutAll() // another object took the place of the one that was known (rule R5)
 			m.shutSlots()
 		}
-		m.known = s.UID
+		m.known, m.watch.old = s.UID, true
 		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
 			m.phase = joining
 		}
@@ -94,16 +104,46 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 }
 
 func (m *Member) believeMissing(s Snapshot, consistent bool) {
-	if m.snap.UID != "" && s.Version != "" && table.CompareVersions(s.Version, m.snap.Version) <= 0 {
+	if s.Version != "" && table.CompareVersions(s.Version, m.floor) <= 0 {
 		return
 	}
 	if !consistent {
 		// A watch says so: shut first (rule R5), then find out.
 		m.read.wanted, m.read.retryAt = true, 0
 	}
-	m.snap = Snapshot{Version: s.Version}
+	for _, uid := range []string{m.snap.UID, m.known} {
+		if uid != "" {
+			m.gone[uid] = true
+		}
+	}
+	if s.Version != "" {
+		m.floor = s.Version
+	}
+	m.snap = Snapshot{}
 	m.enterTrouble()
 	m.trouble.confirmed = m.trouble.confirmed || consistent
+}
+
+// confirm draws the conclusions from a consistent read: that the table is older than what Leases tell of it, so that
+// a newcomer must not join (rule R16), or that the gate may open, now that the Lease says so (rule R5).
+func (m *Member) confirm(e TableSeen) {
+	s := e.Snapshot
+	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
+		return
+	}
+	if told := m.epochs[s.UID]; m.phase == joining && m.has(ClauseJoinToldEpoch) && s.Table.Epoch < told && e.Begun >= m.toldAt {
+		m.stop(m.stale(s, told), false)
+		return
+	}
+	if m.lease.said && e.Begun >= m.lease.saidAt && m.usable() {
+		m.lease.open = true
+	}
+}
+
+// stale is the error for a table that is older than one seen before under its UID.
+func (m *Member) stale(s Snapshot, epoch uint64) error {
+	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: an old copy was put over it; "+
+		"delete the ConfigMap, and the members will make a new table", s.Version, s.Table.Epoch, epoch)
 }
 
 // refuse says why this member must not work with a table that is valid in itself.

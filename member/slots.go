@@ -74,8 +74,11 @@ func (m *Member) answer(set slot.Set, round uint64, from, to state) {
 func (m *Member) drained(e Drained) {
 	for _, s := range e.Slots.Slots() {
 		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
-			m.slots[s].state = drained
-			m.slots[s].versions, m.slots[s].cause = e.Versions, table.CauseHanded
+			l := &m.slots[s]
+			l.state, l.versions, l.cause = drained, e.Versions, table.CauseHanded
+			if l.heldSince != l.epoch {
+				l.versions, l.cause = nil, table.CauseAssigned // never loaded: there is no word to give
+			}
 		}
 	}
 }
@@ -96,6 +99,8 @@ func (m *Member) shutSlots() {
 type requests struct {
 	warm, drain, open, shut, release slot.Set
 	load                             []loadGroup
+	// mayDrain: see gathered.
+	mayDrain bool
 }
 
 // loadGroup are slots that are loaded in one request.
@@ -119,15 +124,22 @@ func (m *Member) followTable() {
 			m.stop(fmt.Errorf("%w: table epoch %d does not name member %s any more", ErrExpelled, t.Epoch, self), true)
 			return
 		case leaving:
-			m.part()
+			if !m.swap.underWay {
+				m.part()
+			}
 			return
 		case starting, joining, parting, ended:
 		}
 	} else if m.phase == joining {
 		m.phase = joined
 	}
-	var req requests
+	req := requests{mayDrain: m.gathered(t)}
+	changed := m.followed != m.snap.Version
+	m.followed = m.snap.Version
 	for _, r := range t.Runs {
+		if !changed && r.Owner != self && r.Next != self {
+			continue // nothing has changed about slots of others
+		}
 		for s := r.Slots.First; ; s++ {
 			m.followSlot(t, s, r, &req)
 			if s == r.Slots.Last {
@@ -168,20 +180,22 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		switch over := m.due(l.until); {
 		case !over && m.has(ClauseFenceFirst):
 		case m.phase == leaving || !over && m.drainNow(t, r):
-			l.state, l.cause, l.versions = drained, table.CauseAssigned, nil
+			l.state = draining
+			req.drain.Add(s)
 		case over:
 			l.state = loading
 			req.addLoad(s, l, table.CauseExpelled)
 		}
 	case loading, loaded:
 		if m.phase == leaving {
-			// Its gate has not been open since it came: hand it on without loading it.
-			l.state, l.cause, l.versions = drained, table.CauseAssigned, nil
+			// Hand it on without loading it. Something may be in flight since before a lapse.
+			l.state = draining
+			req.drain.Add(s)
 		} else if l.state == loaded {
 			m.openLoaded(s, l, req)
 		}
 	case open:
-		if m.drainNow(t, r) {
+		if req.mayDrain && m.drainNow(t, r) {
 			l.state = draining
 			req.drain.Add(s)
 		}
@@ -247,6 +261,33 @@ func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	}
 	next, _ := t.Member(r.Next)
 	return r.Ready && !next.Leaving && m.renewing(r.Next)
+}
+
+// gathered says that it is time to drain what is ready. An owner waits a moment until all that it hands over is ready,
+// and for its turn where others hand over, too: the slots are open meanwhile, whereas a slot that is drained waits for
+// its swap, and swaps that come one after the other do not meet conflicts.
+func (m *Member) gathered(t *table.Table) bool {
+	owners := map[string]bool{}
+	complete := true
+	for _, r := range t.Runs {
+		switch {
+		case r.Next == "":
+		case r.Ready:
+			owners[r.Owner] = true
+		case r.Owner == m.cfg.Self.ID && m.renewing(r.Next):
+			complete = false
+		}
+	}
+	if !owners[m.cfg.Self.ID] {
+		m.gather = 0
+		return true // what a leaver gives up to nobody
+	}
+	if !complete {
+		return m.waited(&m.gather, true, m.cfg.RetryPeriod/2)
+	}
+	turn := time.Duration(slices.Index(sortedKeys(owners), m.cfg.Self.ID))
+	step := min(3*m.cfg.Coalesce, m.cfg.RetryPeriod/time.Duration(max(1, len(owners))))
+	return m.waited(&m.gather, true, turn*step)
 }
 
 func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {

@@ -17,6 +17,8 @@ type swap struct {
 	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
 	refused string
 	retryAt time.Duration
+	// conflicts counts those in a row.
+	conflicts int
 	// parts says since when each kind of change waits to be written; 0: there is none.
 	ready, transfer, settle, abort time.Duration
 }
@@ -78,6 +80,7 @@ func (m *Member) swapped(e Swapped) {
 	m.swap.underWay = false
 	m.swap.retryAt = 0
 	if e.Outcome == OutcomeDone {
+		m.swap.conflicts = 0
 		m.believe(e.Snapshot, false)
 		return
 	}
@@ -92,6 +95,9 @@ func (m *Member) swapped(e Swapped) {
 	switch e.Outcome {
 	case OutcomeConflict, OutcomeMissing:
 		m.swap.refused = m.swap.version // a newer one may have been read since
+		// Jitter that grows, so that many who want something at once do not get in each other's way for ever.
+		m.swap.conflicts++
+		m.swap.retryAt = m.now.Mono + m.jitter(m.cfg.Coalesce/2<<min(m.swap.conflicts-1, 6))
 		m.readSoon()
 	case OutcomeUnknown:
 		m.readSoon()
@@ -104,6 +110,8 @@ func (m *Member) swapped(e Swapped) {
 // draft is a change of the table in the making.
 type draft struct {
 	next *table.Table
+	// own says that next is a copy, which may be changed.
+	own bool
 	// top is the highest epoch used by a note.
 	top uint64
 	// due says that something must be written now.
@@ -112,10 +120,25 @@ type draft struct {
 	transfers slot.Set
 }
 
+// edit returns the next table, to be changed.
+func (d *draft) edit() *table.Table {
+	if !d.own {
+		d.next, d.own = d.next.Clone(), true
+	}
+	return d.next
+}
+
+// update changes the slots of a set.
+func (d *draft) update(set slot.Set, change func(*table.Run)) {
+	if !set.Empty() {
+		d.edit().Update(set, change)
+	}
+}
+
 // Notes of one change get epochs of their own, by cause.
 func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) uint64 {
 	epoch := base + uint64(cause)
-	note := d.next.Notes[epoch]
+	note := d.edit().Notes[epoch]
 	note.Cause = cause
 	if cause == table.CauseHanded {
 		note.Versions = note.Versions.Merge(versions)
@@ -139,7 +162,7 @@ func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration)
 
 // draft makes the next table out of everything that this member has to say, and of what its duties ask for.
 func (m *Member) draft(t *table.Table) *draft {
-	d := &draft{next: t.Clone()}
+	d := &draft{next: t}
 	switch {
 	case m.phase == joining:
 		m.draftJoin(t, d)
@@ -159,10 +182,7 @@ func (m *Member) draft(t *table.Table) *draft {
 func (m *Member) draftReady(t *table.Table, d *draft) {
 	var set slot.Set
 	more := false
-	m.eachRun(t, func(s slot.Slot, r table.Run) {
-		if r.Next != m.cfg.Self.ID {
-			return
-		}
+	eachSlot(t, func(r table.Run) bool { return r.Next == m.cfg.Self.ID }, func(s slot.Slot, r table.Run) {
 		switch m.slots[s].state {
 		case warm:
 			if !r.Ready {
@@ -179,7 +199,7 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 	if m.waited(&m.swap.ready, !set.Empty(), delay) {
 		d.due = true
 	}
-	d.next.Update(set, func(r *table.Run) { r.Ready = true })
+	d.update(set, func(r *table.Run) { r.Ready = true })
 }
 
 // draftTransfers gives drained slots to who is next, and takes back the moves to members that do not renew or
@@ -187,9 +207,10 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	var set, abort slot.Set
 	more := false
-	m.eachRun(d.next, func(s slot.Slot, r table.Run) {
-		if r.Owner != m.cfg.Self.ID || r.Next != t.At(s).Next {
-			return // not owned, or just planned anew
+	mine := func(r table.Run) bool { return r.Owner == m.cfg.Self.ID && (r.Next != "" || m.phase == leaving) }
+	eachSlot(d.next, mine, func(s slot.Slot, r table.Run) {
+		if r.Next != t.At(s).Next {
+			return // just planned anew
 		}
 		state := m.slots[s].state
 		next, _ := t.Member(r.Next)
@@ -207,7 +228,7 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	if m.waited(&m.swap.abort, !abort.Empty(), 0) {
 		d.due = true
 	}
-	d.next.Update(abort, func(r *table.Run) { r.Next, r.Ready = "", false })
+	d.update(abort, func(r *table.Run) { r.Next, r.Ready = "", false })
 	delay := time.Duration(0)
 	if more {
 		delay = m.cfg.Coalesce
@@ -221,11 +242,11 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		var one slot.Set
 		one.Add(s)
 		if r.Next == "" {
-			d.next.Update(one, func(r *table.Run) { *r = table.Run{Slots: r.Slots, Epoch: r.Epoch} })
+			d.update(one, func(r *table.Run) { *r = table.Run{Slots: r.Slots, Epoch: r.Epoch} })
 			continue
 		}
 		epoch := d.note(t.Epoch, l.cause, l.versions)
-		d.next.Update(one, func(r *table.Run) {
+		d.update(one, func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: r.Next, Epoch: epoch, Unsettled: true}
 		})
 	}
@@ -234,19 +255,24 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 
 func (m *Member) draftSettle(t *table.Table, d *draft) {
 	var set slot.Set
-	m.eachRun(t, func(s slot.Slot, r table.Run) {
-		if r.Owner == m.cfg.Self.ID && r.Unsettled && m.slots[s].epoch == r.Epoch && m.slots[s].state == open && !d.transfers.Has(s) {
+	mine := func(r table.Run) bool { return r.Owner == m.cfg.Self.ID && r.Unsettled }
+	eachSlot(t, mine, func(s slot.Slot, r table.Run) {
+		if m.slots[s].epoch == r.Epoch && m.slots[s].state == open && !d.transfers.Has(s) {
 			set.Add(s)
 		}
 	})
 	if m.waited(&m.swap.settle, !set.Empty(), m.cfg.SettleDelay) {
 		d.due = true
 	}
-	d.next.Update(set, func(r *table.Run) { r.Unsettled = false })
+	d.update(set, func(r *table.Run) { r.Unsettled = false })
 }
 
-func (m *Member) eachRun(t *table.Table, visit func(slot.Slot, table.Run)) {
+// eachSlot visits the slots of the wanted runs.
+func eachSlot(t *table.Table, wanted func(table.Run) bool, visit func(slot.Slot, table.Run)) {
 	for _, r := range t.Runs {
+		if !wanted(r) {
+			continue
+		}
 		for s := r.Slots.First; ; s++ {
 			visit(s, r)
 			if s == r.Slots.Last {

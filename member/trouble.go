@@ -45,8 +45,8 @@ func (m *Member) safe() bool {
 	}
 	for id, o := range m.watch.others {
 		switch {
-		case o.missing, !o.lease.Open:
-		case m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
+		case !o.missing && !o.lease.Open:
+		case !o.missing && m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
 		case m.silence(id) >= m.cfg.LeaseDuration:
 		default:
 			return false
@@ -103,18 +103,21 @@ func (tr *trouble) turn(m *Member) time.Duration {
 	return m.watch.echo + min(m.cfg.RetryPeriod, time.Duration(slices.Index(ids, m.cfg.Self.ID))*m.cfg.RetryPeriod/8)
 }
 
+// epochsPerSecond is more than the epochs that a rota can use up in a second, so that the wall clock stays ahead.
+const epochsPerSecond = 1000
+
 // epochAbove is an epoch that nobody has seen: above all that Leases say, and above the wall clock, since Leases
 // lag behind the last swap (rule R16).
 func (m *Member) epochAbove() uint64 {
 	epoch := m.top
-	for _, o := range m.watch.others {
-		epoch = max(epoch, o.lease.Epoch)
+	for _, told := range m.epochs {
+		epoch = max(epoch, told)
 	}
 	if m.snap.Table != nil {
 		epoch = max(epoch, m.snap.Table.Epoch)
 	}
 	if m.has(ClauseEpochAbove) && m.now.Wall > 0 {
-		epoch = max(epoch, uint64(m.now.Wall))
+		epoch = max(epoch, uint64(m.now.Wall)*epochsPerSecond)
 	}
 	return epoch + 1
 }

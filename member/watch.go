@@ -21,7 +21,9 @@ type watch struct {
 	ids    []string
 	// complete: the first answer to the current request has come.
 	complete bool
-	heard    time.Duration
+	// old: the request was made before the table that is known was seen. What it tells may be older than the table.
+	old   bool
+	heard time.Duration
 	// echo is when the member's own Lease was last seen to change.
 	echo    time.Duration
 	version string
@@ -43,19 +45,21 @@ func newWatch() watch { return watch{others: map[string]*other{}} }
 // chooseWatch asks for the Leases that this member has to see: all of them for planners and in trouble, otherwise
 // those of the planners and of whom it hands slots to, so that the load on the API server stays O(members).
 func (m *Member) chooseWatch() {
-	if m.lease.mine.UID == "" {
+	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.trouble.on {
 		return
 	}
-	all := m.trouble.on || m.isPlanner()
+	// A newcomer looks at all Leases once, for what they tell of the table (rule R16).
+	all := m.trouble.on || m.phase == joining || m.isPlanner()
 	var ids []string
 	if !all {
 		ids = m.watchedIDs()
 	}
-	if m.watch.serial != 0 && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
+	anew := m.watch.serial == 0 || m.watch.old && m.phase == joining
+	if !anew && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
 		return
 	}
 	m.watch.serial = m.nextSerial()
-	m.watch.all, m.watch.ids, m.watch.complete = all, ids, false
+	m.watch.all, m.watch.ids, m.watch.complete, m.watch.old = all, ids, false, false
 	m.watch.echo = 0
 	m.do(WatchLeases{Serial: m.watch.serial, All: all, IDs: ids})
 }
@@ -93,6 +97,9 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	echoed := false
 	for _, l := range e.Leases {
 		seen[l.ID] = true
+		if l.TableUID != "" && l.Epoch > m.epochs[l.TableUID] {
+			m.epochs[l.TableUID], m.toldAt = l.Epoch, m.now.Mono
+		}
 		if l.ID == m.cfg.Self.ID {
 			echoed = m.echoed(l) || echoed
 			continue
@@ -104,18 +111,17 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 		}
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
 			*o = other{lease: l, pending: true}
-			delete(m.buried, l.ID)
 		}
 	}
 	for _, id := range e.Gone {
-		m.missing(id)
+		m.missing(id, m.watch.all && m.watch.complete)
 	}
 	if e.Complete {
 		m.watch.complete = true
 		for id := range m.watch.others {
 			if !seen[id] {
 				if m.watch.all || slices.Contains(m.watch.ids, id) {
-					m.missing(id)
+					m.missing(id, false)
 				} else {
 					delete(m.watch.others, id) // watched anew, its wait starts anew (rule R3)
 				}
@@ -142,7 +148,7 @@ func (m *Member) expectMembers() {
 	for _, other := range t.Members {
 		if other.ID != m.cfg.Self.ID && m.watch.others[other.ID] == nil &&
 			(m.watch.all || slices.Contains(m.watch.ids, other.ID)) {
-			m.missing(other.ID)
+			m.missing(other.ID, false)
 		}
 	}
 }
@@ -188,8 +194,10 @@ func (m *Member) settlePending() {
 }
 
 // missing notes that a watched Lease is not there. The first sight restarts the wait: its owner may be about to
-// end, or somebody deleted it by hand. From then on it counts as unchanged (rule R1).
-func (m *Member) missing(id string) {
+// end, or somebody deleted it by hand. From then on it counts as unchanged (rule R1). Not so where a member was held
+// dead before and gapless says that no renewal can have gone unseen: then another planner is about to expel it, and may
+// die over it.
+func (m *Member) missing(id string, gapless bool) {
 	if id == m.cfg.Self.ID {
 		m.lease.next = m.now.Mono
 		return
@@ -200,7 +208,7 @@ func (m *Member) missing(id string) {
 		return
 	}
 	if !o.missing {
-		pending := o.pending || m.has(ClauseMissingRestarts)
+		pending := o.pending || m.has(ClauseMissingRestarts) && !(gapless && m.dead(id))
 		*o = other{lease: Lease{ID: id}, missing: true, since: o.since, pending: pending}
 	} else if !m.has(ClauseMissingCounts) {
 		o.pending = true
@@ -218,7 +226,7 @@ func (m *Member) silence(id string) time.Duration {
 
 // dead says that this member holds another for dead (rule R1).
 func (m *Member) dead(id string) bool {
-	return id != m.cfg.Self.ID && m.silence(id) >= m.cfg.LeaseDuration
+	return id != m.cfg.Self.ID && (m.buried[id] || m.silence(id) >= m.cfg.LeaseDuration)
 }
 
 // renewing says that another was lately seen to renew; a missing Lease is none (rule R6).
@@ -227,26 +235,64 @@ func (m *Member) renewing(id string) bool {
 	return o != nil && !o.missing && m.silence(id) < m.cfg.RenewDeadline
 }
 
+// lively says that another misses none of its renewals: it is a good choice for slots, though others may be alive.
+func (m *Member) lively(id string) bool {
+	o := m.watch.others[id]
+	return o != nil && !o.missing && m.silence(id) < m.cfg.RetryPeriod*5/2
+}
+
 // planners is how many members plan (rule R3).
 const planners = 3
 
-// candidates are all members of the newest format that are not held dead first, then the others, in hash order.
+// order is the cache of candidates, of one version of the table: leavers left out, in hash order, and the lowest and highest
+// newest format among them.
+type order struct {
+	version string
+	members []table.Member
+	ids     []string
+	low     int
+	high    int
+}
+
+// candidates are all members of the newest format, among those that are not held dead, in hash order. Leavers are
+// none: they are busy with themselves.
 func (m *Member) candidates(t *table.Table) []string {
+	o := &m.order
+	if o.version != m.snap.Version {
+		*o = order{version: m.snap.Version}
+		hashes := make(map[string]uint64, len(t.Members))
+		for _, c := range t.Members {
+			if c.Leaving {
+				continue
+			}
+			hashes[c.ID] = xxhash.Sum64String(c.ID)
+			o.members, o.high = append(o.members, c), max(o.high, c.MaxFormat)
+			if o.low == 0 || c.MaxFormat < o.low {
+				o.low = c.MaxFormat
+			}
+		}
+		slices.SortFunc(o.members, func(a, b table.Member) int {
+			return cmp.Or(cmp.Compare(hashes[a.ID], hashes[b.ID]), cmp.Compare(a.ID, b.ID))
+		})
+		for _, c := range o.members {
+			o.ids = append(o.ids, c.ID)
+		}
+	}
+	if o.low == o.high {
+		return o.ids
+	}
 	newest := 0
-	for _, c := range t.Members {
+	for _, c := range o.members {
 		if !m.has(ClauseLivePlanners) || !m.dead(c.ID) {
 			newest = max(newest, c.MaxFormat)
 		}
 	}
 	var ids []string
-	for _, c := range t.Members {
+	for _, c := range o.members {
 		if c.MaxFormat >= newest {
 			ids = append(ids, c.ID)
 		}
 	}
-	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(cmp.Compare(xxhash.Sum64String(a), xxhash.Sum64String(b)), cmp.Compare(a, b))
-	})
 	return ids
 }
 
@@ -278,10 +324,10 @@ func (m *Member) rank() int {
 		return i
 	}
 	if m.has(ClauseLivePlanners) {
-		for _, other := range t.Members {
-			// Spread over a lease, so that not all members begin to watch everything at once.
-			patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
-			if m.dead(other.ID) && m.silence(other.ID) >= patience {
+		// Spread over a lease, so that not all members begin to watch everything at once.
+		patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
+		for id := range m.watch.others {
+			if _, member := t.Member(id); member && m.dead(id) && m.silence(id) >= patience {
 				return planners
 			}
 		}

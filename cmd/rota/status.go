@@ -169,7 +169,7 @@ func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) er
 		if r.Ready {
 			stage = "ready, draining"
 		}
-		fmt.Fprintf(w, "  %s\t%s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
+		fmt.Fprintf(w, "  %s  %s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
 	}
 	return nil
 }

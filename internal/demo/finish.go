@@ -230,10 +230,30 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 			for _, w := range writes[:min(3, n)] {
 				e.view.log("%s: a write only to move: %s %s/%s %s by %s", run.name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
 			}
-			listed := audit.ListsBy(podOf, run.wallStart, run.wallEnd) * run.objects
+			listed := audit.ListedBy(podOf, run.wallStart, run.wallEnd, run.objects)
 			p.ObjectWrites, p.ListedObjects = &n, &listed
 		}
 		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
+		if run.victim != "" {
+			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, reopened(run, all, e.slotOf).Seconds())
+		}
 		r.Phases = append(r.Phases, p)
 	}
+}
+
+// reopened returns how long after the kill the last of the new owners began to work on the killed replica's slots.
+func reopened(run *phaseRun, all []journal.Reconcile, slotOf func(types.NamespacedName) slot.Slot) time.Duration {
+	first := map[string]time.Duration{}
+	for _, r := range all {
+		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(slotOf(r.Key)) {
+			if at, ok := first[r.Pod]; !ok || r.Start < at {
+				first[r.Pod] = r.Start
+			}
+		}
+	}
+	last := run.killed
+	for _, at := range first {
+		last = max(last, at)
+	}
+	return last - run.killed
 }

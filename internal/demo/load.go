@@ -29,8 +29,6 @@ type load struct {
 	slotOf  func(types.NamespacedName) slot.Slot
 	// moving are the slots on the way, aimed at by canaries.
 	moving atomic.Pointer[slot.Set]
-	// everywhere has canaries updated in all slots while none is moving.
-	everywhere atomic.Bool
 	// canaryRate is per second.
 	canaryRate atomic.Int64
 
@@ -182,7 +180,7 @@ func (l *load) one(ctx context.Context) {
 // canary updates an object whose slot is on its way.
 func (l *load) canary(ctx context.Context) {
 	aim := *l.moving.Load()
-	if aim.Empty() && !l.everywhere.Load() {
+	if aim.Empty() {
 		return
 	}
 	l.mu.Lock()

@@ -147,9 +147,9 @@ func (p *process) reconciles() ([]journal.Reconcile, error) {
 }
 
 // count returns the number of reconciles so far.
-func (p *process) count() int {
+func (p *process) count() (int, error) {
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	list, _ := p.journal.Read() // an error comes back at the end
-	return len(list)
+	list, err := p.journal.Read()
+	return len(list), err
 }

@@ -36,7 +36,6 @@ func (e *engine) story(ctx, loading context.Context) error {
 
 	e.view.title("undisturbed, for comparison")
 	e.load.canaryRate.Store(canaryRate)
-	e.load.everywhere.Store(true)
 	e.load.run(loading, ctx, e.o.Rate)
 	if err := wait(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
@@ -46,7 +45,6 @@ func (e *engine) story(ctx, loading context.Context) error {
 		return err
 	}
 	e.baseline.finish()
-	e.load.everywhere.Store(false)
 
 	for _, p := range []struct {
 		name string
@@ -82,8 +80,47 @@ func (e *engine) phase(ctx context.Context, name string, do func(context.Context
 		e.mu.Unlock()
 		e.view.log("%-8s %.1f s", name, (p.end - p.start).Seconds())
 	}
-	// What the phase left waiting shall not be the next one's.
-	return wait(ctx, quietFor)
+	// What the phase left to be worked off shall not be the next one's stall.
+	return e.calm(ctx)
+}
+
+// calm waits until the replicas have caught up with the load, at most stepLimit.
+func (e *engine) calm(ctx context.Context) error {
+	for range int(stepLimit / quietFor) {
+		before, err := e.work()
+		if err != nil {
+			return err
+		}
+		if err := wait(ctx, quietFor); err != nil {
+			return err
+		}
+		after, err := e.work()
+		if err != nil {
+			return err
+		}
+		_, behind, _, err := e.survey(ctx)
+		if err != nil {
+			return err
+		}
+		// Of the load itself some is always under way.
+		if some := 5 + int(e.o.Rate); behind <= some && after-before <= 2*some {
+			return nil
+		}
+	}
+	e.view.log("The replicas do not catch up with the load; this machine is too busy for it.")
+	return nil
+}
+
+// work returns the number of reconciles so far.
+func (e *engine) work() (n int, err error) {
+	for _, p := range e.all() {
+		done, err := p.count()
+		if err != nil {
+			return 0, err
+		}
+		n += done
+	}
+	return n, nil
 }
 
 func (e *engine) join(context.Context, *phaseRun) error {
@@ -129,6 +166,9 @@ func (e *engine) replace(context.Context, *phaseRun) error {
 	return err
 }
 
+// readyAfter is how long a kubelet takes to notice that a replica is ready, with the probe of the example's Deployment.
+const readyAfter = 2 * time.Second
+
 // rollout replaces the replicas one by one, with one more than usual meanwhile, as a Deployment with maxSurge 1 and
 // maxUnavailable 0 does.
 func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
@@ -140,6 +180,9 @@ func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
 		}
 		e.view.title(fmt.Sprintf("rolling restart, %d of %d: %s comes, %s goes", i+1, len(old), fresh.pod, p.pod))
 		if err := e.until(ctx, stepLimit, func() string { return e.absent(fresh.pod) }); err != nil {
+			return err
+		}
+		if err := wait(ctx, readyAfter); err != nil {
 			return err
 		}
 		if err := p.signal(syscall.SIGTERM); err != nil {

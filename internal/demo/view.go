@@ -251,7 +251,7 @@ type sample struct {
 func newMeter() *meter { return &meter{samples: map[string][]sample{}} }
 
 func (m *meter) rate(p *process) float64 {
-	n := p.count()
+	n, _ := p.count() // an error comes back at the end
 	list := append(m.samples[p.pod], sample{time.Now(), n})
 	if len(list) > 9 {
 		list = list[1:]

@@ -72,6 +72,9 @@ func (n *Node) carryOut(action member.Action) {
 		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed{Slots: a.Slots, Round: a.Round}) })
 	case member.Load:
 		n.checkLoad(a)
+		if !a.Held {
+			n.Loads += a.Slots.Len()
+		}
 		n.store(Load, n.Slow.Load, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
 	case member.Drain:
 		n.drain(a)

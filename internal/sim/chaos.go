@@ -20,8 +20,8 @@ type Chaos struct {
 	alarm bool
 }
 
-// RunChaos lives through a life of a seed and returns its world.
-func RunChaos(seed uint64, trace func(string)) *World {
+// RunChaos lives through a life of a seed and returns its world. without leaves clauses of the protocol out.
+func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
 	c := &Chaos{World: New(Options{Seed: seed, Wild: true, Trace: trace, Slots: 16})}
 	c.opts.Slots = []slot.Count{16, 16, 32, 64}[c.rng.IntN(4)]
 	members := 2 + c.rng.IntN(4)
@@ -31,6 +31,7 @@ func RunChaos(seed uint64, trace func(string)) *World {
 	c.slots = make([]slotHistory, c.opts.Slots)
 	weights := c.rng.IntN(4) == 0
 	c.opts.Tune = func(cfg *member.Config) {
+		cfg.Without = without
 		if weights {
 			cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3
 		}
@@ -41,9 +42,13 @@ func RunChaos(seed uint64, trace func(string)) *World {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
 	c.Run(25 * time.Second)
-	for faults := 3 + c.rng.IntN(12); faults > 0 && !c.Failed(); faults-- {
+	for faults := 3 + c.rng.IntN(24); faults > 0 && !c.Failed(); faults-- {
 		c.fault()
-		c.Run(c.between(0, 12*time.Second))
+		if c.rng.IntN(2) == 0 {
+			c.Run(c.between(0, 12*time.Second))
+		} else {
+			c.Run(c.between(0, 300*time.Millisecond))
+		}
 	}
 	c.calm()
 	c.Settle(4 * time.Minute)
@@ -55,6 +60,7 @@ func (c *Chaos) calm() {
 	c.Net = Net{}
 	for _, n := range c.Live() {
 		n.Resume()
+		clear(n.bad)
 		n.Slow = Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond}
 	}
 	c.logf("no more faults")
@@ -121,9 +127,9 @@ func (c *Chaos) fault() {
 		change(&c.Net)
 		c.after(c.between(time.Second, 20*time.Second), func() { c.Net = Net{} })
 	}
-	kind := c.rng.IntN(20)
+	kind := c.rng.IntN(24)
 	if c.tamper && c.rng.IntN(4) == 0 {
-		kind = 20 + c.rng.IntN(5)
+		kind = 24 + c.rng.IntN(5)
 	}
 	switch kind {
 	case 0, 1, 2:
@@ -172,30 +178,47 @@ func (c *Chaos) fault() {
 		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
 	case 19:
 		c.crashAll()
-	case 20:
+	case 20, 21:
+		c.spell(n, Swap, true)
+		if c.rng.IntN(2) == 0 {
+			n.tables.until = c.now + c.between(0, 15*time.Second)
+		}
+	case 22:
+		c.spell(n, RenewLease, c.rng.IntN(2) == 0)
+	case 23:
+		c.spell(n, ReadTable, false)
+		c.stallFeeds(n, c.between(time.Second, 20*time.Second))
+	case 24:
 		c.logf("the Lease of %s is deleted by hand", n.ID)
 		c.Objects.RemoveLease(n.ID)
-	case 21:
+	case 25:
 		c.logf("the table is deleted by hand")
 		c.Objects.RemoveTable()
-	case 22:
+	case 26:
 		if len(c.copies) > 0 {
 			c.logf("an old copy of the table is restored under a new UID")
 			c.Objects.RestoreTable(c.copies[c.rng.IntN(len(c.copies))])
 		}
-	case 23:
+	case 27:
 		c.logf("the table and all Leases are deleted by hand")
 		c.Objects.RemoveTable()
 		for _, l := range c.Objects.Leases() {
 			c.Objects.RemoveLease(l.ID)
 		}
-	case 24:
+	case 28:
 		c.overwrite()
 	}
 	c.Sync()
 	if text := c.Objects.Text(); text != nil && !c.alarm {
 		c.copies = append(c.copies, maps.Clone(text))
 	}
+}
+
+// spell lets one kind of a node's requests go wrong for a while.
+func (c *Chaos) spell(n *Node, name string, late bool) {
+	d := c.between(time.Second, 20*time.Second)
+	c.logf("%s of %s goes wrong for %v, late %v", name, n.ID, d, late)
+	n.bad[name] = spell{c.now + d, late}
 }
 
 // overwrite puts an old copy over the table, under its UID, and deletes it half a minute later.

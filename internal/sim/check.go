@@ -137,19 +137,21 @@ func (n *Node) checkOpen(a member.Open) {
 	if l, ok := w.Objects.Lease(n.ID); ok && !l.Open {
 		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", n.ID, a.Slots)
 	}
-	for _, s := range a.Slots.Slots() {
-		h := &w.slots[s]
-		for _, other := range w.Nodes {
-			if other == n || other.Dead {
-				continue
-			}
-			if open := other.gate.OpenSet(); open.Has(s) {
-				w.violate("two open", "slot %v is opened by %s at epoch %d, and is open in %s at epoch %d", s, n.ID, a.Epoch, other.ID, other.gate.Epoch(s))
-			}
-			if other.works(s) {
-				w.violate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", s, n.ID, a.Epoch, other.ID)
+	for _, other := range w.Nodes {
+		if other == n || other.Dead {
+			continue
+		}
+		if both := other.gate.OpenSet().Intersect(a.Slots); both != (slot.Set{}) {
+			w.violate("two open", "slots %v are opened by %s at epoch %d, and are open in %s", both, n.ID, a.Epoch, other.ID)
+		}
+		for k, f := range other.work.flights {
+			if a.Slots.Has(k.slot) && other.valid(f) {
+				w.violate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", k.slot, n.ID, a.Epoch, other.ID)
 			}
 		}
+	}
+	for _, s := range a.Slots.Slots() {
+		h := &w.slots[s]
 		if h.owners[a.Epoch] != n.ID {
 			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
 		}
@@ -180,16 +182,6 @@ func (n *Node) checkAdmitted(f *flight) {
 
 // valid says that a flight is not cancelled, nor would be if its process ran.
 func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.mono() < n.deadline }
-
-// works says that a valid flight is in the slot.
-func (n *Node) works(s slot.Slot) bool {
-	for i := range keysPerSlot {
-		if f := n.work.flights[key{s, i}]; f != nil && n.valid(f) {
-			return true
-		}
-	}
-	return false
-}
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
 func (w *World) fenced(n *Node) bool {

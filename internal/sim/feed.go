@@ -35,6 +35,9 @@ func (n *Node) follow(f *feed) *feed {
 
 // relist reports the state anew; changes on their way are lost.
 func (f *feed) relist() {
+	if f.list == nil {
+		return // of a member that has stopped
+	}
 	f.breaks++
 	f.waiting, f.listed = nil, false
 	mine := f.breaks
@@ -60,7 +63,7 @@ func (f *feed) offer(c store.Change) {
 func (f *feed) forward(event func() member.Event) {
 	w := f.n.w
 	if f.blocked {
-		f.waiting = append(f.waiting, func() { f.forward(event) })
+		f.keep(event)
 		return
 	}
 	mine := f.breaks
@@ -69,11 +72,16 @@ func (f *feed) forward(event func() member.Event) {
 		switch {
 		case f.breaks != mine || f.n.Dead || f != f.n.tables && f != f.n.leases:
 		case f.blocked:
-			f.waiting = append(f.waiting, func() { f.forward(event) })
+			f.keep(event)
 		default:
 			f.n.post(event())
 		}
 	})
+}
+
+// keep puts a report on the list of those that wait.
+func (f *feed) keep(event func() member.Event) {
+	f.waiting = append(f.waiting, func() { f.n.local(func() { f.n.post(event()) }) })
 }
 
 // Block keeps a feed silent; Unblock lets it report all it missed.

@@ -17,6 +17,12 @@ type Net struct {
 	Down bool
 }
 
+// spell is a time in which requests of one name go wrong: they are late, or else lost.
+type spell struct {
+	until time.Duration
+	late  bool
+}
+
 // transit is the longest way from a client to the server.
 const transit = 300 * time.Millisecond
 
@@ -36,6 +42,9 @@ type request struct {
 func (n *Node) send(r request) {
 	r.n = n
 	n.w.Messages.Requests[r.name]++
+	if n.lost(r) {
+		return
+	}
 	if waiting, ok := n.held[r.name]; ok {
 		n.held[r.name] = append(waiting, func() { n.deliver(r) })
 		return
@@ -68,6 +77,13 @@ func (n *Node) deliver(r request) {
 	there := w.delay(time.Millisecond, 30*time.Millisecond)
 	there = min(there, transit)
 	net := w.Net
+	if s := n.bad[r.name]; w.now < s.until {
+		if s.late && r.timeout > 0 {
+			net.Late = 1
+		} else {
+			net.LoseRequest = 1
+		}
+	}
 	switch {
 	case net.Down || w.chance(net.LoseRequest):
 		unknown(w.between(there, patience))

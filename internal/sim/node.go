@@ -47,13 +47,15 @@ type Node struct {
 	planner  bool
 
 	tables, leases *feed
-	held           map[string][]func()
+	held, astray   map[string][]func()
+	lose           map[string]int
+	bad            map[string]spell
 	Slow           Slow
 	work           work
 	// Notes are the reasons of its Notify actions.
 	Notes []string
-	// Opens are the Open actions carried out, Warms the Warm ones, in slots.
-	Opens, Warms int
+	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
+	Warms, Loads int
 	// Parts counts Steps.
 	Parts int
 }
@@ -65,7 +67,7 @@ type Slow struct{ Warm, Load time.Duration }
 func (w *World) Start(r *Replica) *Node {
 	r.incarnations++
 	n := &Node{
-		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){},
+		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
 		Slow: Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond},
 	}
 	if w.opts.Wild {

@@ -1,7 +1,9 @@
 package sim_test
 
 import (
+	_ "embed"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"reflect"
 	"runtime"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/internal/sim"
+	"github.com/rota-dev/rota/member"
 )
 
 // TestChaos lives through many seeds. SIM_SEED=<n> repeats one, with a trace; SIM_SEEDS=<n> sets how many.
@@ -45,7 +48,7 @@ func TestChaos(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1) - 1; seed < int64(first+seeds); seed = next.Add(1) - 1 {
-				w := sim.RunChaos(uint64(seed), nil)
+				w := sim.RunChaos(uint64(seed), without(), nil)
 				mu.Lock()
 				add(&total, w.Counts)
 				if w.Failed() {
@@ -63,10 +66,51 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+//go:embed testdata/graveyard.txt
+var graveyard string
+
+func TestGraveyard(t *testing.T) {
+	for line := range strings.Lines(graveyard) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		seed, err := strconv.ParseUint(words[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := sim.RunChaos(seed, 0, nil); w.Failed() {
+			t.Errorf("seed %d (%s): %v", seed, strings.Join(words[1:], " "), w.Violations()[0])
+		}
+	}
+}
+
+// A seed repeats exactly, or no failure could be looked at.
+func TestSeedsRepeat(t *testing.T) {
+	lives := map[string]bool{}
+	for range 2 {
+		h := fnv.New64a()
+		sim.RunChaos(7, 0, func(line string) { _, _ = h.Write([]byte(line)) })
+		lives[fmt.Sprint(h.Sum64())] = true
+	}
+	if len(lives) != 1 {
+		t.Error("the same seed made two different lives")
+	}
+}
+
+// without is a clause to leave out, by the number SIM_WITHOUT of its bit: do the seeds miss it?
+func without() member.Clause {
+	bit, err := strconv.Atoi(os.Getenv("SIM_WITHOUT"))
+	if err != nil {
+		return 0
+	}
+	return 1 << bit
+}
+
 func repeat(t *testing.T, seed uint64) {
 	t.Helper()
 	var lines []string
-	w := sim.RunChaos(seed, func(line string) { lines = append(lines, line) })
+	w := sim.RunChaos(seed, without(), func(line string) { lines = append(lines, line) })
 	limit := 400
 	if os.Getenv("SIM_ALL") != "" {
 		limit = len(lines)

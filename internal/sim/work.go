@@ -41,6 +41,8 @@ type flight struct {
 	unknown time.Duration
 	// sending: a write was checked and not sent yet.
 	sending, over bool
+	// stuck: it does not look at its context.
+	stuck bool
 }
 
 // startWork tries a key now and then, whatever the gate says.
@@ -68,7 +70,6 @@ func (n *Node) startWork() {
 // open opens the gate, and reconciles some of what is enqueued by that.
 func (n *Node) open(a member.Open) {
 	n.checkOpen(a)
-	n.Opens += a.Slots.Len()
 	parked := n.gate.Open(a.Slots, a.Epoch)
 	n.cancelled()
 	n.work.opened = a.Slots.Slots()
@@ -177,7 +178,7 @@ func (n *Node) write(f *flight) {
 func (n *Node) cancelled() {
 	for _, k := range n.flying() {
 		f := n.work.flights[k]
-		if f.ctx.Err() != nil {
+		if f.ctx.Err() != nil && !f.stuck {
 			n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { n.finish(f) }) })
 		}
 	}
@@ -203,6 +204,9 @@ func (n *Node) forgetPending(set slot.Set) {
 }
 
 func (n *Node) hurryPending(set slot.Set) {
+	if n.w.opts.Idle {
+		return // a script says when
+	}
 	for _, k := range slices.Clone(n.work.deletions) {
 		if set.Has(k.slot) {
 			n.Try(k.slot, k.n)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type Log struct {
 	Writes []Write
 	// Tables are the versions of the table, in order; At is not set.
 	Tables History
-	// Lists are the lists of Websites, WatchLists included; of a list in pages, the first page.
+	// Lists are the lists of Websites, WatchLists included; of a list in pages, the first page stands for all.
 	Lists []List
 }
 
@@ -62,11 +63,15 @@ type Object struct {
 	Data map[string]string `json:"data"`
 }
 
-// List is a list of all Websites, or the beginning of a watch with all of them.
+// List is a list of all Websites, or the beginning of a watch with all of them; or, where One is set, a list that asks
+// for one of them only, to learn the present resourceVersion.
 type List struct {
 	User string
 	At   time.Time
+	One  bool
 }
+
+var onlyOne = regexp.MustCompile(`[?&]limit=1(&|$)`)
 
 type auditEvent struct {
 	Stage            string `json:"stage"`
@@ -135,7 +140,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		whole := e.Verb == "list" && e.Stage == "ResponseComplete" && !strings.Contains(e.RequestURI, "continue=") ||
 			e.Verb == "watch" && e.Stage == "ResponseStarted" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
 		if whole && ref.Resource == "websites" && ref.Name == "" {
-			l.Lists = append(l.Lists, List{who, e.RequestReceivedTimestamp})
+			l.Lists = append(l.Lists, List{who, e.RequestReceivedTimestamp, onlyOne.MatchString(e.RequestURI)})
 		}
 		return nil
 	case "create", "update", "patch", "delete", "deletecollection":

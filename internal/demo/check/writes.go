@@ -155,12 +155,17 @@ func (l *Log) TableWrites(from, to time.Time) int {
 	return n
 }
 
-// ListsBy counts the lists of Websites by members that began after from and up to to.
-func (l *Log) ListsBy(pod func(user string) (string, bool), from, to time.Time) int {
+// ListedBy returns how many Websites members listed after from and up to to, where there are so many of them.
+func (l *Log) ListedBy(pod func(user string) (string, bool), from, to time.Time, objects int) int {
 	n := 0
 	for _, list := range l.Lists {
-		if _, ok := pod(list.User); ok && list.At.After(from) && !list.At.After(to) {
-			n++
+		if _, ok := pod(list.User); !ok || !list.At.After(from) || list.At.After(to) {
+			continue
+		}
+		if list.One {
+			n += min(1, objects)
+		} else {
+			n += objects
 		}
 	}
 	return n

@@ -140,6 +140,7 @@ func TestReadAudit(t *testing.T) {
 	text := strings.Join([]string{
 		cm("9"), cm("10"), cm("9"), list, watch,
 		strings.Replace(list, `"/x"`, `"/x?limit=500&continue=abc"`, 1),
+		strings.Replace(list, `"/x"`, `"/x?limit=1"`, 1),
 		strings.Replace(watch, "sendInitialEvents=true", "resourceVersion=7", 1),
 		line("list", "websites", "", "admin", "200", 2, "null"),
 		line("get", "websites", "one", "member:b", "200", 2, "null"),
@@ -158,8 +159,8 @@ func TestReadAudit(t *testing.T) {
 	if n := l.TableWrites(epoch, epoch.Add(time.Minute)); n != 2 {
 		t.Errorf("%d table writes, want 2", n)
 	}
-	if n := l.ListsBy(pod, epoch, epoch.Add(time.Minute)); n != 2 {
-		t.Errorf("%d lists by members, want 2: %+v", n, l.Lists)
+	if n := l.ListedBy(pod, epoch, epoch.Add(time.Minute), 500); n != 1001 {
+		t.Errorf("%d objects listed by members, want 500 twice and 1: %+v", n, l.Lists)
 	}
 	if len(l.Writes) != 2 || l.Writes[0].Object != nil || l.Writes[1].User != "member:b" {
 		t.Errorf("writes: %+v", l.Writes)

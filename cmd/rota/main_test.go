@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+func TestBadUse(t *testing.T) {
+	for args, want := range map[string]string{
+		"demo --slots 100":          "power of two",
+		"demo --rate 0":             "rate 0",
+		"demo --objects -3":         "objects -3",
+		"demo --output xml":         "must be text or json",
+		"demo --lease-duration -1s": "must be above 0",
+		"demo --audit-log x":        "only with a kubeconfig",
+		"demo --kubeconfig /no/x":   "/no/x",
+		"demo something":            "something",
+		"status":                    "name of one rota",
+		"status a --kubeconfig /no": "/no",
+		"no-such-thing":             "no-such-thing",
+	} {
+		cmd := newCommand()
+		cmd.SetArgs(strings.Fields(args))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rota %s: %v, want an error with %q", args, err, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"version"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "go1") {
+		t.Errorf("%v: %q", err, out.String())
+	}
+}
+
+func TestPrintStatus(t *testing.T) {
+	tab := table.New(256, slot.KeyName, 43)
+	for _, id := range []string{"web-0-a", "web-1-b", "web-2-c"} {
+		tab.Put(table.Member{ID: id, Pod: id[:5], Build: "v7", Weight: 1, MinFormat: 1, MaxFormat: 1, Leaving: id == "web-1-b"})
+	}
+	tab.Runs = []table.Run{
+		{Slots: slot.Range{First: 0, Last: 84}, Owner: "web-0-a", Epoch: 41, Unsettled: true},
+		{Slots: slot.Range{First: 85, Last: 127}, Owner: "web-1-b", Epoch: 40, Next: "web-0-a", Ready: true},
+		{Slots: slot.Range{First: 128, Last: 255}},
+	}
+	tab.Notes = map[uint64]table.Note{41: {Cause: table.CauseAssigned}}
+	if err := tab.Valid(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := printStatus(&out, tab, map[string]member.Lease{"web-0-a": {Open: true}, "web-1-b": {}}); err != nil {
+		t.Fatal(err)
+	}
+	want := `epoch 43, 256 slots by Name, 3 members
+
+MEMBER   BUILD  SLOTS  COMING  GOING  LEASE    GATE  STATE
+web-0-a  v7     85     43      0      there    open  activating 85
+web-1-b  v7     43     0       43     there    shut  leaving
+web-2-c  v7     0      0       0      missing  -     waiting for slots
+
+128 slots belong to nobody
+
+moving:
+  85-127  web-1-b -> web-0-a (ready, draining)
+`
+	if got := out.String(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

@@ -1,0 +1,169 @@
+package demo
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// The test binary is also the replicas'.
+func TestMain(m *testing.M) {
+	if os.Getenv(EnvOperator) != "" {
+		os.Exit(OperatorMain())
+	}
+	os.Exit(m.Run())
+}
+
+// logWriter passes complete lines on to the test's log.
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimRight(string(b), "\n"))
+	return len(b), nil
+}
+
+// TestDemo is the whole demo, small. What takes how long is not its business.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane: not under -short")
+	}
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Options{
+		Objects: 60, Rate: 20, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: 2 * time.Second,
+		Progress: logWriter{t}, Command: []string{self},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := report.Failures(); len(bad) > 0 {
+		t.Errorf("%s", strings.Join(bad, "; "))
+	}
+	if report.Objects != 60 || report.Reconciled != 60 || report.Members != 3 || report.ForeignWrites == nil {
+		t.Errorf("report: %+v", report)
+	}
+	// Of 256 slots, a fourth replica gets 64; one of four gives up 64 and one of three 85 or 86; a rollout moves all.
+	want := []struct {
+		name           string
+		fewest, most   int
+		mostMoves      float64
+		mostTableWrite int
+	}{{"join", 64, 64, 1, 20}, {"leave", 64, 64, 1, 40}, {"crash", 85, 86, 1, 40}, {"rollout", 256, 256, 1.5, 200}}
+	if len(report.Phases) != len(want) {
+		t.Fatalf("%d phases, want %d", len(report.Phases), len(want))
+	}
+	for i, p := range report.Phases {
+		w := want[i]
+		if p.Name != w.name || p.MovedSlots < w.fewest || p.MovedSlots > w.most || p.MovesPerSlot < 1 || p.MovesPerSlot > w.mostMoves {
+			t.Errorf("phase %s: %d slots moved %.2f times, want %s, %d to %d, at most %.1f times", p.Name, p.MovedSlots, p.MovesPerSlot, w.name, w.fewest, w.most, w.mostMoves)
+		}
+		if p.ObjectWrites == nil || *p.ObjectWrites != 0 || p.TableWrites < 1 || p.TableWrites > w.mostTableWrite || p.ListedObjects == nil {
+			t.Errorf("phase %s: %+v", p.Name, p)
+		}
+		if p.Stall.P50 > p.Stall.P99 || p.Stall.P99 > p.Stall.Max {
+			t.Errorf("phase %s: stall %+v", p.Name, p.Stall)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	good := Options{Objects: 10, Rate: 1, Slots: 256}
+	if err := good.validate(); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(*Options){
+		"objects":        func(o *Options) { o.Objects = 0 },
+		"rate":           func(o *Options) { o.Rate = 0 },
+		"power of two":   func(o *Options) { o.Slots = 100 },
+		"at least 16":    func(o *Options) { o.Slots = 8 },
+		"only with":      func(o *Options) { o.AuditLog = "x" },
+		"at most 100000": func(o *Options) { o.Objects = 1 << 20 },
+	} {
+		o := good
+		spoil(&o)
+		if err := o.validate(); name != "at most 100000" && (err == nil || !strings.Contains(err.Error(), name)) || err == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReportText(t *testing.T) {
+	none, one := 0, 1
+	r := &Report{
+		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, ForeignWrites: &none,
+		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: Stall{0, 12.3, 12345}, Seconds: 3}},
+	}
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil || len(r.Failures()) > 0 || strings.Contains(b.String(), "FAIL") {
+		t.Errorf("%v, %v:\n%s", err, r.Failures(), b.String())
+	}
+	for _, want := range []string{"a replica joins", "64", "1.00", "12 ms", "12.3 s", "?"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
+		}
+	}
+	for what, spoil := range map[string]func(*Report){
+		"two replicas at once": func(r *Report) { r.Overlaps = 2 },
+		"did not own":          func(r *Report) { r.ForeignWrites = &one },
+		"owner":                func(r *Report) { r.UnownedAtEnd = 1 },
+		"2 Websites":           func(r *Report) { r.Reconciled = 8 },
+		"left behind":          func(r *Report) { r.DeletionsMissed = 1 },
+	} {
+		bad := *r
+		spoil(&bad)
+		b.Reset()
+		if err := bad.WriteText(&b); err != nil || !strings.Contains(b.String(), "FAIL") {
+			t.Errorf("%s: %v:\n%s", what, err, b.String())
+		}
+		if f := bad.Failures(); len(f) != 1 || !strings.Contains(f[0], what) {
+			t.Errorf("%s: failures %q", what, f)
+		}
+	}
+}
+
+func TestScene(t *testing.T) {
+	s := &scene{title: "a replica joins: web-4", slots: 256, unowned: 3, load: "10 Websites", rows: []row{
+		{pod: "web-1", build: "v1", owned: 85, going: 21, perSecond: 12},
+		{pod: "web-4", build: "v1", coming: 64, note: "leaving"},
+	}}
+	for _, width := range []int{20, 60, 80, 200} {
+		lines := s.lines(width)
+		if len(lines) != 5 {
+			t.Errorf("width %d: %d lines", width, len(lines))
+		}
+		for _, line := range lines {
+			if n := len([]rune(line)); n >= width {
+				t.Errorf("width %d: a line of %d: %s", width, n, line)
+			}
+		}
+	}
+	text := strings.Join(s.lines(100), "\n")
+	for _, want := range []string{"web-1", "85 slots -21", "0 slots +64", "░", "▒", "3 slots without owner", "leaving"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestViewWithoutTerminal: plain lines, no escape codes.
+func TestViewWithoutTerminal(t *testing.T) {
+	var b bytes.Buffer
+	v := newView(&b)
+	v.title("joining")
+	v.draw(&scene{})
+	v.clear()
+	if got := b.String(); !strings.Contains(got, "joining") || strings.Contains(got, "\x1b") || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+}

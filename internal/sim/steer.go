@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// The methods here let a script do by hand what Chaos leaves to chance.
+
+// Lose makes the next request of a name one of unknown outcome: the client is told so at once, and the request
+// takes effect only when Admit says so.
+func (n *Node) Lose(name string) { n.lose[name]++ }
+
+// lost says whether a request is to be lost, and keeps it.
+func (n *Node) lost(r request) bool {
+	if n.lose[r.name] == 0 {
+		return false
+	}
+	n.lose[r.name]--
+	n.w.logf("%s's %s is lost on its way", n.ID, r.name)
+	n.w.Counts.Unknown++
+	n.astray[r.name] = append(n.astray[r.name], func() {
+		n.w.logf("%s's %s is admitted late", n.ID, r.name)
+		n.w.Counts.LateWrites++
+		r.effect(true)
+		n.w.Sync()
+	})
+	n.w.after(100*time.Millisecond, func() { n.post(r.fail(member.OutcomeUnknown)) })
+	return true
+}
+
+// Admit lets the requests lost before take effect. It says whether there were any.
+func (n *Node) Admit(name string) bool {
+	astray := n.astray[name]
+	delete(n.astray, name)
+	for _, do := range astray {
+		do()
+	}
+	return len(astray) > 0
+}
+
+// Astray says that a request of a name is lost and not admitted yet.
+func (n *Node) Astray(name string) bool { return len(n.astray[name]) > 0 }
+
+// Fly starts to reconcile the first key of a slot, until Land, whatever its context says. It says whether the gate admitted it.
+func (n *Node) Fly(s slot.Slot) bool {
+	k := key{s, 0}
+	if n.Dead || n.work.flights[k] != nil {
+		return false
+	}
+	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), false)
+	if verdict != gate.Admitted {
+		return false
+	}
+	epoch, _ := gate.EpochFrom(ctx)
+	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, stuck: true}
+	n.checkAdmitted(f)
+	n.work.flights[k] = f
+	return true
+}
+
+// Land ends what Fly began.
+func (n *Node) Land(s slot.Slot) {
+	if f := n.work.flights[key{s, 0}]; f != nil {
+		n.local(func() { n.finish(f) })
+	}
+}
+
+// Write sends a write for the key that is in flight, whatever its context says by now: it was looked at before. The
+// write commits after d, at most the write timeout, if the fence lets it pass now.
+func (n *Node) Write(s slot.Slot, d time.Duration) bool {
+	f := n.work.flights[key{s, 0}]
+	if f == nil {
+		return false
+	}
+	if n.w.fenced(n) {
+		n.w.logf("%s's write for %v is refused by the fence", n.ID, f.key)
+		return true
+	}
+	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
+	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f) })
+	return true
+}
+
+// Delete makes the second key of a slot one whose object is gone, known to the node and not reconciled (rule R15).
+func (n *Node) Delete(s slot.Slot) { n.work.deletions = append(n.work.deletions, key{s, 1}) }
+
+// Reconcile tries the second key of a slot.
+func (n *Node) Reconcile(s slot.Slot) bool { return n.Try(s, 1) }
+
+// Table and Lease watches of the node, for scripts.
+
+// Relist breaks a watch: what is on its way is lost, and the state is reported anew.
+func (f *feed) Relist() {
+	f.blocked = false
+	f.relist()
+}
+
+// Deliver lets the first n waiting reports of a blocked feed through.
+func (f *feed) Deliver(n int) int {
+	n = min(n, len(f.waiting))
+	let := f.waiting[:n:n]
+	f.waiting = f.waiting[n:]
+	for _, do := range let {
+		do()
+	}
+	return n
+}
+
+// Planner says that the member watches all Leases.
+func (n *Node) Planner() bool { return n.planner }
