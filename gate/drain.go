@@ -50,6 +50,7 @@ func (g *Gate) Recheck(s slot.Slot) {
 			st.state = idle
 		}
 		st.drain = nil
+		st.changes++ // for who asked pending of the same drain meanwhile
 		g.mu.Unlock()
 		d.idle(s)
 		return

@@ -34,6 +34,8 @@ const (
 	ClauseRestartWaits
 	// ClauseNewcomersWait (R16): who creates a table waits a lease, whatever Leases there are.
 	ClauseNewcomersWait
+	// ClauseShutWaits (R16): a Lease must have shown a shut gate for fenceDelay.
+	ClauseShutWaits
 	// ClauseJoinToldEpoch (R16): nobody joins by a table of a lower epoch than Leases tell of it.
 	ClauseJoinToldEpoch
 	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.

@@ -99,7 +99,7 @@ func (r *run) command(words []string) error {
 	case "land":
 		r.node(arg(1)).Land(slot.Slot(number(arg(2))))
 	case "write":
-		if !r.node(arg(1)).Write(slot.Slot(number(arg(2))), duration(arg(3))) {
+		if !r.node(arg(1)).Write(slot.Slot(number(arg(2))), duration(arg(3)), rest(4) != "unfenced") {
 			return errors.New("nothing in flight")
 		}
 	case "remove":

@@ -320,8 +320,8 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 	gained := map[string]*slot.Set{}
 	expelled := map[string]*slot.Set{}
 	moves := map[string]*slot.Set{}
-	any := func(table.Run) bool { return true }
-	eachSlot(d.next, any, func(s slot.Slot, r table.Run) {
+	every := func(table.Run) bool { return true }
+	eachSlot(d.next, every, func(s slot.Slot, r table.Run) {
 		to := target[s]
 		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) {
 			return

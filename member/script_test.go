@@ -33,7 +33,7 @@ import (
 //	down, up                    the API server
 //	edit FIELD TEXT             a field of the table, by hand
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
-//	fly, land POD SLOT          reconcile a key; write POD SLOT 3s: it writes, which commits 3s later
+//	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
 //	remove, reconcile POD SLOT  delete a key's object, reconcile that
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once
 //	let $NAME POD [NEXT]        the first slot that POD owns, and that moves to NEXT, where that is given
@@ -60,7 +60,7 @@ var clauses = map[string]member.Clause{
 	"OpenConfirmed": member.ClauseOpenConfirmed, "FenceFirst": member.ClauseFenceFirst,
 	"ShutOnceSent": member.ClauseShutOnceSent, "FenceWait": member.ClauseFenceWait, "LeaseFirst": member.ClauseLeaseFirst,
 	"LeaverPlans": member.ClauseLeaverPlans, "RestartWaits": member.ClauseRestartWaits,
-	"NewcomersWait": member.ClauseNewcomersWait, "JoinToldEpoch": member.ClauseJoinToldEpoch,
+	"NewcomersWait": member.ClauseNewcomersWait, "ShutWaits": member.ClauseShutWaits, "JoinToldEpoch": member.ClauseJoinToldEpoch,
 	"EpochAbove": member.ClauseEpochAbove,
 }
 

@@ -45,7 +45,7 @@ func (m *Member) safe() bool {
 	}
 	for id, o := range m.watch.others {
 		switch {
-		case !o.missing && !o.lease.Open:
+		case !o.missing && !o.lease.Open && (!m.has(ClauseShutWaits) || m.stillFor(o)):
 		case !o.missing && m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
 		case m.silence(id) >= m.cfg.LeaseDuration:
 		default:
@@ -53,6 +53,11 @@ func (m *Member) safe() bool {
 		}
 	}
 	return true
+}
+
+// stillFor says that nothing that a member wrote before it shut its gate can still be on its way.
+func (m *Member) stillFor(o *other) bool {
+	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= m.cfg.FenceDelay
 }
 
 // mend creates or adopts the table once that is safe.

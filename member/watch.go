@@ -38,6 +38,10 @@ type other struct {
 	// change is never dated back.
 	since   time.Duration
 	pending bool
+	// shut is the heard time at which the Lease was first seen to say that its gate is shut, after it may have been
+	// open; until the next echo it is shutting.
+	shut     time.Duration
+	shutting bool
 }
 
 func newWatch() watch { return watch{others: map[string]*other{}} }
@@ -110,7 +114,12 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 			m.watch.others[l.ID] = o
 		}
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
-			*o = other{lease: l, pending: true}
+			// A member that knows no table has worked by none.
+			was := *o
+			*o = other{lease: l, pending: true, shut: was.shut, shutting: was.shutting}
+			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
+				o.shutting = true
+			}
 		}
 	}
 	for _, id := range e.Gone {
@@ -186,6 +195,9 @@ func (m *Member) settlePending() {
 	for _, o := range m.watch.others {
 		if o.pending {
 			o.pending, o.since = false, m.watch.heard
+		}
+		if o.shutting {
+			o.shutting, o.shut = false, m.watch.heard
 		}
 	}
 	if m.trouble.on && m.trouble.pending {

@@ -103,13 +103,13 @@ func (l *load) fill(ctx context.Context) error {
 }
 
 func (l *load) create(ctx context.Context, s *site) error {
-	for {
+	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
 		obj := &webv1.Website{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
 			Spec:       webv1.WebsiteSpec{Title: "Website " + s.key.Name, Content: l.content(s), Protected: s.protected},
 		}
 		err := l.client.Create(ctx, obj)
-		if apierrors.IsAlreadyExists(err) && wait(ctx, 20*time.Millisecond) == nil {
+		if apierrors.IsAlreadyExists(err) && wait(ctx, delay) == nil {
 			continue // the finalizer of its predecessor
 		}
 		if err != nil {

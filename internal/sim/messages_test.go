@@ -76,7 +76,7 @@ func uid(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) 
 // those of docs/protocol.md: go test -run TestMessages -v ./internal/sim
 func TestMessages(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 s")
+		t.Skip("takes 30 s")
 	}
 	var steady, join, crash []traffic
 	sizes := []int{10, 100, 1000}
@@ -87,7 +87,7 @@ func TestMessages(t *testing.T) {
 			bytes += len(text)
 		}
 		start := time.Now()
-		s := measure(w, 30*time.Second)
+		s := measure(w, 10*time.Second)
 		t.Logf("%d members: the table has %d bytes; %v of CPU per Step in steady state", n, bytes, time.Since(start)/time.Duration(s.steps))
 		steady = append(steady, s)
 
@@ -119,7 +119,7 @@ func TestMessages(t *testing.T) {
 	}{{"requests", traffic.total}, {"watch events", func(t traffic) int { return t.events }}} {
 		small, large := float64(what.of(steady[0]))/10, float64(what.of(steady[2]))/1000
 		if large > 1.5*small {
-			t.Errorf("%s per member in 30 s: %.1f among 1000 members, %.1f among 10: want at most 1.5 times that", what.name, large, small)
+			t.Errorf("%s per member in 10 s: %.1f among 1000 members, %.1f among 10: want at most 1.5 times that", what.name, large, small)
 		}
 	}
 	for i, of := range [][]traffic{join, crash} {

@@ -56,8 +56,6 @@ type Node struct {
 	Notes []string
 	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
 	Warms, Loads int
-	// Parts counts Steps.
-	Parts int
 }
 
 // Slow says how long the stores of a node take.
@@ -155,7 +153,6 @@ func (n *Node) run() {
 		e := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		n.w.Counts.Steps++
-		n.Parts++
 		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
 			n.w.logf("%s ← %s", n.ID, describe(e))
 		}
