@@ -3,10 +3,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ func run() int {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("interrupted")
+			err = errors.New("interrupted")
 		}
 		fmt.Fprintln(os.Stderr, "rota:", err)
 		return 1
@@ -46,7 +48,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), version())
 		},
 	}
 }
@@ -57,11 +59,11 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
-	out := info.Main.Version
+	words := []string{info.Main.Version}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			out += " " + s.Value
+			words = append(words, s.Value)
 		}
 	}
-	return out + " " + info.GoVersion
+	return strings.Join(append(words, info.GoVersion), " ")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -112,10 +113,11 @@ func readLeases(ctx context.Context, kube *store.Kubernetes, failed <-chan error
 	return leases, nil
 }
 
-func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) error {
+func printStatus(to io.Writer, t *table.Table, leases map[string]member.Lease) error {
+	w := &strings.Builder{}
 	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n\n", t.Epoch, t.Slots, t.Key, len(t.Members))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "MEMBER\tBUILD\tSLOTS\tCOMING\tGOING\tLEASE\tGATE\tSTATE")
+	_, _ = fmt.Fprintln(out, "MEMBER\tBUILD\tSLOTS\tCOMING\tGOING\tLEASE\tGATE\tSTATE")
 	counts := t.Counts()
 	for _, m := range t.Members {
 		going, unsettled := 0, 0
@@ -148,7 +150,7 @@ func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) er
 		if build == "" {
 			build = "-"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, lease, gate, state)
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, lease, gate, state)
 	}
 	if err := out.Flush(); err != nil {
 		return err
@@ -162,7 +164,7 @@ func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) er
 			continue
 		}
 		if !moving {
-			fmt.Fprintln(w, "\nmoving:")
+			w.WriteString("\nmoving:\n")
 			moving = true
 		}
 		stage := "warming"
@@ -171,5 +173,6 @@ func printStatus(w io.Writer, t *table.Table, leases map[string]member.Lease) er
 		}
 		fmt.Fprintf(w, "  %s  %s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
 	}
-	return nil
+	_, err := io.WriteString(to, w.String())
+	return err
 }

@@ -74,7 +74,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }() // each record was written when it was made
 	r, err := rota.New(cfg, rota.Options{
 		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots,
 		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write, Logger: ctrl.Log,

@@ -68,8 +68,8 @@ func startProcess(command []string, dir, pod string, c operatorConfig) (*process
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
-	p.cmd = exec.Command(command[0], command[1:]...)
+	defer func() { _ = log.Close() }()               // the process has its own
+	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // a replica ends by a signal, or by kill
 	p.cmd.Env = append(os.Environ(), EnvOperator+"="+string(env), "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+rotaNamespace)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = childAttributes()

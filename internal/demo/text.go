@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,7 +20,7 @@ func orUnknown(n *int) string {
 	if n == nil {
 		return "?"
 	}
-	return fmt.Sprint(*n)
+	return strconv.Itoa(*n)
 }
 
 var phaseTitles = map[string]string{
@@ -31,9 +32,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d Websites on %d replicas, in %d slots, under a load that never stopped:\n\n", r.Objects, r.Members, r.Slots)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tslots moved\tmoves per slot\tobjects moved\tobject writes\ttable writes\tobjects listed\tstall p50\tp99\tmax\ttook\t")
+	_, _ = fmt.Fprintln(t, "\tslots moved\tmoves per slot\tobjects moved\tobject writes\ttable writes\tobjects listed\tstall p50\tp99\tmax\ttook\t")
 	for _, p := range r.Phases {
-		fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name], p.MovedSlots, p.MovesPerSlot, p.MovedObjects,
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name], p.MovedSlots, p.MovesPerSlot, p.MovedObjects,
 			orUnknown(p.ObjectWrites), p.TableWrites, orUnknown(p.ListedObjects), ms(p.Stall.P50), ms(p.Stall.P99), ms(p.Stall.Max), p.Seconds)
 	}
 	_ = t.Flush()

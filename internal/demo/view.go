@@ -47,11 +47,11 @@ func (v *view) log(format string, args ...any) {
 	defer v.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
 	if v.width == nil {
-		fmt.Fprintf(v.out, "%6.1fs  %s\n", time.Since(v.begun).Seconds(), line)
+		v.print("%6.1fs  %s\n", time.Since(v.begun).Seconds(), line)
 		return
 	}
 	v.erase()
-	fmt.Fprintln(v.out, line)
+	v.print("%s\n", line)
 	v.paint()
 }
 
@@ -87,15 +87,18 @@ func (v *view) clear() {
 	v.picture = nil
 }
 
+// print writes to a terminal or a log: nobody is left to be told that it cannot be written.
+func (v *view) print(format string, args ...any) { _, _ = fmt.Fprintf(v.out, format, args...) }
+
 func (v *view) erase() {
 	if n := len(v.picture); n > 0 {
-		fmt.Fprintf(v.out, "\x1b[%dA\x1b[J", n)
+		v.print("\x1b[%dA\x1b[J", n)
 	}
 }
 
 func (v *view) paint() {
 	if len(v.picture) > 0 {
-		fmt.Fprintln(v.out, strings.Join(v.picture, "\n"))
+		v.print("%s\n", strings.Join(v.picture, "\n"))
 	}
 }
 
@@ -252,12 +255,11 @@ func newMeter() *meter { return &meter{samples: map[string][]sample{}} }
 
 func (m *meter) rate(p *process) float64 {
 	n, _ := p.count() // an error comes back at the end
-	list := append(m.samples[p.pod], sample{time.Now(), n})
-	if len(list) > 9 {
-		list = list[1:]
+	m.samples[p.pod] = append(m.samples[p.pod], sample{time.Now(), n})
+	if len(m.samples[p.pod]) > 9 {
+		m.samples[p.pod] = m.samples[p.pod][1:]
 	}
-	m.samples[p.pod] = list
-	first := list[0]
+	first := m.samples[p.pod][0]
 	if d := time.Since(first.at).Seconds(); d > 0.1 {
 		return float64(n-first.n) / d
 	}

@@ -37,7 +37,7 @@ func (r *Reader) Read() ([]Reconcile, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	if _, err := file.Seek(r.offset, io.SeekStart); err != nil {
 		return nil, err
 	}
