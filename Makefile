@@ -25,7 +25,7 @@ test: kube ## Run every test, those on the real API server included
 
 .PHONY: kube
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
-	@$(GO) run ./internal/controlplane/buildcmd
+	@$(GO) run ./internal/controlplane/buildcmd >/dev/null
 
 .PHONY: kube-up
 kube-up: kube ## Start a control plane for kubectl; Ctrl-C ends it (ARGS="--audit --apiservers 2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,7 +38,8 @@ var _ manager.Manager = (*Manager)(nil)
 // what manager.New does itself.
 //
 // Options.Cache.NewInformer must not be set; everything else keeps its meaning. LeaderElection concerns the
-// unsharded controllers alone. One Rota serves one manager.
+// unsharded controllers alone. One Rota serves one manager. The manager gets a readiness check "rota", which
+// passes once the member has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("ctrlrt: must specify Config")
@@ -95,11 +97,25 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err := inner.Add(starter{m.ready}); err != nil {
 		return nil, err
 	}
+	if err := inner.AddReadyzCheck("rota", m.joined); err != nil {
+		return nil, err
+	}
 	var already prometheus.AlreadyRegisteredError
 	if err := metrics.Registry.Register(r.Collector()); err != nil && !errors.As(err, &already) {
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
+}
+
+// joined is the readiness check "rota": a rollout must not go on before the new member has joined. A member without
+// slots is ready, so that a rollout cannot wait for slots that only a leaver can give up.
+func (m *Manager) joined(*http.Request) error {
+	select {
+	case <-m.rota.Joined():
+		return nil
+	default:
+		return fmt.Errorf("rota %s: not joined yet", m.rota.Name())
+	}
 }
 
 // Rota returns the member that this manager works for.

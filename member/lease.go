@@ -56,7 +56,12 @@ func (m *Member) keepLease() {
 	}
 	open := m.usable()
 	urgent := m.lease.mine.UID != "" && open != m.lease.said && !m.lease.failed
-	if !urgent && !m.due(m.lease.next) {
+	next := m.lease.next
+	if m.watch.suspects && m.watch.all && !m.lease.failed {
+		// Heard time passes with the own renewals only: an expel that is near would wait for the next one.
+		next -= m.cfg.RetryPeriod * 3 / 4
+	}
+	if !urgent && !m.due(next) {
 		return
 	}
 	m.lease.underWay = true

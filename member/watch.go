@@ -28,6 +28,8 @@ type watch struct {
 	echo    time.Duration
 	version string
 	others  map[string]*other
+	// suspects says that, at the last echo, some Lease had been silent for nearly as long as it takes.
+	suspects bool
 }
 
 // other is what is known of another member's Lease.
@@ -192,7 +194,12 @@ func (m *Member) echoed(l Lease) bool {
 }
 
 func (m *Member) settlePending() {
+	m.watch.suspects = false
 	for _, o := range m.watch.others {
+		silence := m.watch.heard - o.since
+		if !o.pending && silence >= m.cfg.LeaseDuration-m.cfg.RetryPeriod && silence < m.cfg.LeaseDuration {
+			m.watch.suspects = true
+		}
 		if o.pending {
 			o.pending, o.since = false, m.watch.heard
 		}
