@@ -16,10 +16,24 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Enqueue puts keys into a controller's work queue. When low is set they should come after keys that wait for a
-// reason of their own, such as a change. It is called from goroutines of the rota, never concurrently for one
-// controller, and must not block.
-type Enqueue func(keys []types.NamespacedName, low bool)
+// Priority is how urgent keys are that the rota enqueues by itself. The numbers are those of controller-runtime's
+// priority queue: higher is sooner, and 0 is what an event gets. Queues without priorities take keys as they come.
+type Priority int
+
+// Priorities.
+const (
+	// PriorityEvent is for what changed while a slot was on its way here, deletions included.
+	PriorityEvent Priority = 0
+	// PriorityRecent is for objects that changed shortly before: most have been reconciled by the former owner, and
+	// whoever waits for one that has not been should not wait for all the others.
+	PriorityRecent Priority = -1
+	// PriorityOpened is for all other objects of a slot that was opened.
+	PriorityOpened Priority = -100
+)
+
+// Enqueue puts keys into a controller's work queue, in order. It is called from goroutines of the rota and must not
+// block.
+type Enqueue func(keys []types.NamespacedName, priority Priority)
 
 // Controller is one work queue whose keys are sharded. Its methods follow a key's way: Add when it enters the
 // queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is done.
@@ -161,8 +175,7 @@ func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 
 // opened enqueues, once each, the objects of slots that were opened, what waited for their gate, and what is owed.
 func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) {
-	c.enqueue(objects.Others, true)
-	keys := objects.Changed
+	keys := slices.Concat(objects.Deleted, objects.Changed)
 	for _, key := range parked {
 		if key.Queue == c.name {
 			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
@@ -177,8 +190,10 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	}
 	c.mu.Unlock()
 	if len(keys) > 0 {
-		c.enqueue(keys, false)
+		c.enqueue(keys, PriorityEvent)
 	}
+	c.enqueue(objects.Recent, PriorityRecent)
+	c.enqueue(objects.Others, PriorityOpened)
 }
 
 // deletions says whether a key of the slot waits whose object is gone (rule R15).
@@ -202,7 +217,7 @@ func (c *Controller) hurry(set slot.Set) {
 		}
 	}
 	if len(gone) > 0 {
-		c.enqueue(gone, false)
+		c.enqueue(gone, PriorityEvent)
 	}
 }
 

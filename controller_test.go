@@ -43,7 +43,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
 			var got []types.NamespacedName
-			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ bool) {
+			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
 				got = append(got, keys...)
 			})
 			if err != nil {

@@ -187,7 +187,7 @@ func (w *worker) setQueue(q plainQueue) {
 
 // enqueue implements rota.Enqueue. Before the controller has started there is no queue: its own start enqueues
 // everything.
-func (w *worker) enqueue(keys []types.NamespacedName, low bool) {
+func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
 	w.mu.Lock()
 	q := w.queue
 	w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *worker) enqueue(keys []types.NamespacedName, low bool) {
 	for i, key := range keys {
 		requests[i] = request{NamespacedName: key}
 	}
-	enqueue(q, requests, low)
+	enqueue(q, requests, int(priority))
 }
 
 // Reconcile lets the user's reconciler have the keys that the gate admits.

@@ -7,7 +7,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -125,14 +124,10 @@ func stockQueue(o controller.Options) newQueue {
 	}
 }
 
-// enqueue adds keys to a queue, at low priority where the queue knows priorities.
-func enqueue(q plainQueue, keys []request, low bool) {
+// enqueue adds keys to a queue, at a priority where the queue knows them.
+func enqueue(q plainQueue, keys []request, priority int) {
 	if p, ok := q.(prioritized); ok {
-		o := priorityqueue.AddOpts{}
-		if low {
-			o.Priority = ptr.To(handler.LowPriority)
-		}
-		p.AddWithOpts(o, keys...)
+		p.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)
 		return
 	}
 	for _, key := range keys {

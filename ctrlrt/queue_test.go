@@ -18,7 +18,7 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, bool) {})
+	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, rota.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -322,21 +322,17 @@ func versionOf(obj any) string {
 // queue was behind. Being wrong costs an object its place in the queue, no more.
 const backlog = 5 * time.Second
 
-// takeSince returns the versions since which objects of the slots may have changed unreconciled, and forgets them; nil:
-// there are none. These are the versions of the lists that brought the slots, or that of a moment ago if that is lower.
-func (s *source) takeSince(set slot.Set) []string {
+// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none. With them
+// comes a version from a moment ago; "" where none is known.
+func (s *source) takeSince(set slot.Set) (since []string, recently string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since == nil {
-		return nil
+		return nil, ""
 	}
-	out := slices.Clone(s.since)
-	recent := s.past.before(time.Now().Add(-backlog))
+	since = slices.Clone(s.since)
 	for _, n := range set.Slots() {
-		if recent != "" && table.CompareVersions(recent, out[n]) < 0 {
-			out[n] = recent
-		}
 		s.since[n] = ""
 	}
-	return out
+	return since, s.past.before(time.Now().Add(-backlog))
 }

@@ -257,8 +257,8 @@ func (s suite) severalInformers(t *testing.T) {
 		t.Errorf("Open returns %v, want %v", got, keys)
 	}
 	// What changed since the slot was warmed comes before what did not.
-	if len(opened.Changed) != 2 || !slices.Contains(opened.Changed, gone.Key) || !slices.Contains(opened.Changed, keys[1]) {
-		t.Errorf("Open returns as changed %v, want %v and %v", opened.Changed, gone.Key, keys[1])
+	if !slices.Equal(opened.Deleted, []types.NamespacedName{gone.Key}) || !slices.Equal(opened.Changed, []types.NamespacedName{keys[1]}) {
+		t.Errorf("Open returns %v as deleted and %v as changed, want %v and %v", opened.Deleted, opened.Changed, gone.Key, keys[1])
 	}
 	for _, key := range keys[1:] {
 		if !r.share.Exists(r.kind.GroupKind, key) {

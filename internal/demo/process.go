@@ -109,6 +109,16 @@ func (p *process) running() bool {
 	return p.ended == 0 && !p.expected
 }
 
+// lingers says that the process has not ended, "" when it has.
+func (p *process) lingers() string {
+	select {
+	case <-p.done:
+		return ""
+	default:
+		return p.pod + " has not ended"
+	}
+}
+
 // trouble returns an error if the process ended and was not meant to, or ended with an error after SIGTERM.
 func (p *process) trouble() error {
 	p.mu.Lock()

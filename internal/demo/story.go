@@ -188,6 +188,10 @@ func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
 		if err := p.signal(syscall.SIGTERM); err != nil {
 			return err
 		}
+		// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
+		if err := e.until(ctx, stepLimit, p.lingers); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -217,12 +221,8 @@ func (e *engine) quiet(ctx context.Context) error {
 			return problem
 		}
 		for _, p := range e.all() {
-			select {
-			case <-p.done:
-			default:
-				if !p.running() {
-					return p.pod + " has not ended"
-				}
+			if problem := p.lingers(); problem != "" && !p.running() {
+				return problem
 			}
 		}
 		if journal.Now()-since < quietFor {
