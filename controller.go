@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -173,8 +174,9 @@ func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 	c.owed[s][key] = struct{}{}
 }
 
-// opened enqueues, once each, the objects of slots that were opened, what waited for their gate, and what is owed.
-func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) {
+// opened enqueues what changed in slots that were opened, what waited for their gate, and what is owed, once each. It
+// returns the other objects, which have to be enqueued once, too.
+func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	keys := slices.Concat(objects.Deleted, objects.Changed)
 	for _, key := range parked {
 		if key.Queue == c.name {
@@ -193,7 +195,22 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 		c.enqueue(keys, PriorityEvent)
 	}
 	c.enqueue(objects.Recent, PriorityRecent)
-	c.enqueue(objects.Others, PriorityOpened)
+	return objects.Others
+}
+
+// trickle enqueues keys at moveRate, until all are or ctx ends.
+func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
+	const every = 100 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for chunk := range slices.Chunk(keys, int(moveRate*every/time.Second)) {
+		c.enqueue(chunk, PriorityOpened)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // deletions says whether a key of the slot waits whose object is gone (rule R15).

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -23,6 +25,10 @@ const (
 	deletionPatience = 10 * time.Second
 	// heldBackAfter is when people are told that a reconcile holds its slot back.
 	heldBackAfter = 5 * time.Second
+	// moveRate is how many objects per second of slots that were handed over are enqueued, per controller, beyond those
+	// that changed lately. Nearly all of them have nothing to do: at full speed a move would load the API server with
+	// that for seconds, and make changes wait.
+	moveRate = 100
 )
 
 // doSlots carries out the actions on slots. All of it takes effect at once but for what takes time: waiting for lists
@@ -37,6 +43,11 @@ func (i *incarnation) doSlots(a member.Action) {
 		})
 	case member.Load:
 		i.share.Hold(a.Slots)
+		if a.Cause == table.CauseHanded && !a.Held {
+			i.handed = i.handed.Union(a.Slots)
+		} else {
+			i.handed = i.handed.Minus(a.Slots)
+		}
 		i.calls.Go(func() {
 			held := i.settle("load", a.Slots, func(set slot.Set) error {
 				return i.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
@@ -46,10 +57,8 @@ func (i *incarnation) doSlots(a member.Action) {
 	case member.Open:
 		i.callOff(a.Slots)
 		parked := i.gate.Open(a.Slots, a.Epoch)
-		opened := i.share.Open(a.Slots)
-		for _, c := range i.registered() {
-			c.opened(a.Slots, opened[c.kind], parked)
-		}
+		i.opened(a.Slots.Minus(i.handed), parked, false)
+		i.opened(a.Slots.Intersect(i.handed), nil, true)
 	case member.Drain:
 		i.drain(a)
 	case member.Shut:
@@ -61,6 +70,19 @@ func (i *incarnation) doSlots(a member.Action) {
 		i.forget(a.Slots)
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
+	}
+}
+
+// opened enqueues what slots brought whose gate was opened.
+func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
+	opened := i.share.Open(set)
+	for _, c := range i.registered() {
+		rest := c.opened(set, opened[c.kind], parked)
+		if !slowly {
+			c.enqueue(rest, PriorityOpened)
+			continue
+		}
+		i.calls.Go(func() { c.trickle(i.ctx, rest) })
 	}
 }
 

@@ -25,6 +25,8 @@ type incarnation struct {
 	stop   *member.Stop
 
 	unwatch func()
+	// handed are the slots that their former owner handed over, as far as they were loaded here.
+	handed slot.Set
 
 	mu sync.Mutex
 	// draining are the rounds of drains that were not called off.
