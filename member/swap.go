@@ -183,7 +183,7 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 	var set slot.Set
 	more := false
 	eachSlot(t, func(r table.Run) bool { return r.Next == m.cfg.Self.ID }, func(s slot.Slot, r table.Run) {
-		switch m.slots[s].state {
+		switch m.slots[s].state { //nolint:exhaustive // the others have nothing to say
 		case warm:
 			if !r.Ready {
 				set.Add(s)

@@ -79,7 +79,7 @@ func (m *Member) watchedIDs() []string {
 	for _, p := range m.candidates(t) {
 		// Those held dead are still watched: they may come back.
 		ids = append(ids, p)
-		if len(m.livePlanners(t, ids[1:])) == planners {
+		if len(m.livePlanners(ids[1:])) == planners {
 			break
 		}
 	}
@@ -316,7 +316,7 @@ func (m *Member) candidates(t *table.Table) []string {
 }
 
 // livePlanners are the planners among ids: the first three not held dead.
-func (m *Member) livePlanners(t *table.Table, ids []string) []string {
+func (m *Member) livePlanners(ids []string) []string {
 	var live []string
 	for _, id := range ids {
 		if !m.has(ClauseLivePlanners) || !m.dead(id) {
@@ -339,7 +339,7 @@ func (m *Member) rank() int {
 	if _, ok := t.Member(m.cfg.Self.ID); !ok {
 		return -1
 	}
-	if i := slices.Index(m.livePlanners(t, m.candidates(t)), m.cfg.Self.ID); i >= 0 {
+	if i := slices.Index(m.livePlanners(m.candidates(t)), m.cfg.Self.ID); i >= 0 {
 		return i
 	}
 	if m.has(ClauseLivePlanners) {

@@ -89,17 +89,17 @@ func (o *oracle) fair(lo func(id string) int, total int) map[string]*big.Rat {
 	want := big.NewRat(int64(total), 1)
 	for i := 1; i < len(levels); i++ {
 		low, _ := sum(levels[i-1])
-		high, shares := sum(levels[i])
+		high, _ := sum(levels[i])
 		if high.Cmp(want) < 0 {
 			continue
 		}
 		if low.Cmp(want) >= 0 {
-			_, shares = sum(levels[i-1])
+			_, shares := sum(levels[i-1])
 			return shares
 		}
 		part := new(big.Rat).Quo(new(big.Rat).Sub(want, low), new(big.Rat).Sub(high, low))
 		step := new(big.Rat).Sub(levels[i], levels[i-1])
-		_, shares = sum(step.Add(step.Mul(step, part), levels[i-1]))
+		_, shares := sum(step.Add(step.Mul(step, part), levels[i-1]))
 		return shares
 	}
 	return nil

@@ -43,7 +43,7 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 	want := k.configMap("create")
 	want.Name = "" // RBAC cannot limit creating to a name
 	o, err := k.write(ctx, timeout, k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm), &out, want)
-	switch o {
+	switch o { //nolint:exhaustive // the others are what they are
 	case member.OutcomeDone:
 		return k.seen(&out), o, nil
 	case member.OutcomeMissing: // of the namespace

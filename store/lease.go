@@ -34,7 +34,7 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
 	o, err := k.write(ctx, timeout, k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj), &out, k.lease("create"))
-	switch o {
+	switch o { //nolint:exhaustive // the others are what they are
 	case member.OutcomeDone:
 		k.remember(leaseKey(lease.ID), &out)
 		return readLease(lease.ID, &out), o, nil

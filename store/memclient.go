@@ -138,7 +138,7 @@ func (c *Client) write(ctx context.Context, op Op, timeout time.Duration, effect
 	if err := errors.Join(c.hook(ctx, op, true), ctx.Err()); err != nil {
 		return member.OutcomeUnknown, fmt.Errorf("%s: %w", op, err)
 	}
-	switch out {
+	switch out { //nolint:exhaustive // the others need no words
 	case member.OutcomeConflict:
 		return out, fmt.Errorf("%s: %s exists, or is not the version expected", op, what)
 	case member.OutcomeMissing:

@@ -54,7 +54,7 @@ var spawn = sync.OnceValue(func() func(*exec.Cmd) error {
 
 func startChild(binary string, args []string, stderr io.Writer) (*child, error) {
 	c := &child{
-		cmd:    exec.Command(binary, args...),
+		cmd:    exec.Command(binary, args...), //nolint:noctx // it outlives the context of its start; end stops it
 		lines:  make(chan []byte, 1),
 		done:   make(chan struct{}),
 		stderr: &tailWriter{next: stderr},
@@ -106,7 +106,7 @@ func (c *child) death() error {
 	if c.ended && c.err == nil {
 		return errors.New("the control plane was stopped")
 	}
-	return fmt.Errorf("rota-kube ended (%v): %s", c.err, c.stderr.tail())
+	return fmt.Errorf("rota-kube ended (%w): %s", c.err, c.stderr.tail())
 }
 
 // end has rota-kube clean up and waits for it.
@@ -119,12 +119,12 @@ func (c *child) end() error {
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
-	c.stdin.Close()
+	_ = c.stdin.Close()
 	go func() { // an answer that nobody waits for must not hold it up
 		for range c.lines {
 		}
 	}()
-	timer := time.AfterFunc(endTimeout, func() { c.cmd.Process.Kill() })
+	timer := time.AfterFunc(endTimeout, func() { _ = c.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-c.done
 	if c.err != nil {

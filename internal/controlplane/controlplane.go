@@ -78,7 +78,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 	c := &ControlPlane{child: child, stop: sync.OnceValue(child.end)}
 	if err := c.ready(ctx); err != nil {
-		c.Stop()
+		_ = c.Stop()
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
 	return c, nil

@@ -83,14 +83,14 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{"SIGINT to the whole group", func(t *testing.T, c *ControlPlane) {
+		{"SIGINT to the whole group", func(_ *testing.T, c *ControlPlane) {
 			syscall.Kill(-c.child.cmd.Process.Pid, syscall.SIGINT)
 		}},
-		{"SIGTERM", func(t *testing.T, c *ControlPlane) {
+		{"SIGTERM", func(_ *testing.T, c *ControlPlane) {
 			syscall.Kill(c.child.cmd.Process.Pid, syscall.SIGTERM)
 		}},
 		// What a parent that is killed looks like; only the first may count.
-		{"end of input and then signals", func(t *testing.T, c *ControlPlane) {
+		{"end of input and then signals", func(_ *testing.T, c *ControlPlane) {
 			c.child.stdin.Close()
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()

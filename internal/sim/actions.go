@@ -69,7 +69,7 @@ func (n *Node) carryOut(action member.Action) {
 		})
 	case member.Warm:
 		n.Warms += a.Slots.Len()
-		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed{Slots: a.Slots, Round: a.Round}) })
+		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
 	case member.Load:
 		n.checkLoad(a)
 		if !a.Held {
@@ -203,7 +203,7 @@ func (n *Node) stop(a member.Stop) {
 	}
 	// What is in flight goes on in the process until it sees that it was cancelled.
 	n.cancelled()
-	n.tables, n.leases, n.inbox, n.todo = &feed{n: n}, nil, nil, nil
+	n.tables, n.leases, n.inbox, n.todo = &Feed{n: n}, nil, nil, nil
 	n.wake++
 	n.ended(0)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// feed is one watch of a node: the state at first, then every change, in order, each after a delay.
-type feed struct {
+// Feed is one watch of a node: the state at first, then every change, in order, each after a delay.
+type Feed struct {
 	n *Node
 	// wanted says which changes it is about; list reports the state, change a change.
 	wanted func(store.Change) bool
@@ -27,14 +27,14 @@ type feed struct {
 }
 
 // follow replaces a feed by a new one.
-func (n *Node) follow(f *feed) *feed {
+func (n *Node) follow(f *Feed) *Feed {
 	f.n = n
 	f.relist()
 	return f
 }
 
 // relist reports the state anew; changes on their way are lost.
-func (f *feed) relist() {
+func (f *Feed) relist() {
 	if f.list == nil {
 		return // of a member that has stopped
 	}
@@ -53,14 +53,14 @@ func (f *feed) relist() {
 }
 
 // offer reports a change.
-func (f *feed) offer(c store.Change) {
+func (f *Feed) offer(c store.Change) {
 	if f.listed && f.wanted(c) {
 		f.n.w.Messages.Events++
 		f.forward(func() member.Event { return f.change(c) })
 	}
 }
 
-func (f *feed) forward(event func() member.Event) {
+func (f *Feed) forward(event func() member.Event) {
 	w := f.n.w
 	if f.blocked {
 		f.keep(event)
@@ -80,15 +80,15 @@ func (f *feed) forward(event func() member.Event) {
 }
 
 // keep puts a report on the list of those that wait.
-func (f *feed) keep(event func() member.Event) {
+func (f *Feed) keep(event func() member.Event) {
 	f.waiting = append(f.waiting, func() { f.n.local(func() { f.n.post(event()) }) })
 }
 
 // Block keeps a feed silent; Unblock lets it report all it missed.
-func (f *feed) Block() { f.blocked = true }
+func (f *Feed) Block() { f.blocked = true }
 
 // Unblock ends Block.
-func (f *feed) Unblock() {
+func (f *Feed) Unblock() {
 	f.blocked = false
 	waiting := f.waiting
 	f.waiting = nil
@@ -98,14 +98,14 @@ func (f *feed) Unblock() {
 }
 
 // Tables and Leases are the node's watches.
-func (n *Node) Tables() *feed { return n.tables }
+func (n *Node) Tables() *Feed { return n.tables }
 
 // Leases is the node's watch of Leases, nil before there is one.
-func (n *Node) Leases() *feed { return n.leases }
+func (n *Node) Leases() *Feed { return n.leases }
 
 func (n *Node) followTable() {
 	n.w.Messages.Requests["watch table"]++
-	n.tables = n.follow(&feed{
+	n.tables = n.follow(&Feed{
 		wanted: func(c store.Change) bool { return c.Table != nil },
 		list: func() member.Event {
 			n.w.Messages.Listed++
@@ -119,7 +119,7 @@ func (n *Node) followLeases(a member.WatchLeases) {
 	n.w.Messages.Requests["watch leases"]++
 	wanted := func(id string) bool { return a.All || slices.Contains(a.IDs, id) }
 	old := n.leases
-	f := &feed{
+	f := &Feed{
 		wanted: func(c store.Change) bool {
 			return c.Gone != "" && wanted(c.Gone) || c.Lease != nil && wanted(c.Lease.ID)
 		},

@@ -46,7 +46,7 @@ type Node struct {
 	deadline time.Duration // of the gate, by its own clock
 	planner  bool
 
-	tables, leases *feed
+	tables, leases *Feed
 	held, astray   map[string][]func()
 	lose           map[string]int
 	bad            map[string]spell

@@ -95,13 +95,13 @@ func (n *Node) Reconcile(s slot.Slot) bool { return n.Try(s, 1) }
 // Table and Lease watches of the node, for scripts.
 
 // Relist breaks a watch: what is on its way is lost, and the state is reported anew.
-func (f *feed) Relist() {
+func (f *Feed) Relist() {
 	f.blocked = false
 	f.relist()
 }
 
 // Deliver lets the first n waiting reports of a blocked feed through.
-func (f *feed) Deliver(n int) int {
+func (f *Feed) Deliver(n int) int {
 	n = min(n, len(f.waiting))
 	let := f.waiting[:n:n]
 	f.waiting = f.waiting[n:]

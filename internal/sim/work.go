@@ -35,7 +35,7 @@ type work struct {
 type flight struct {
 	key   key
 	epoch uint64
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // the gate cancels it
 	leave func()
 	// unknown is the real time until which a write of it may be admitted.
 	unknown time.Duration

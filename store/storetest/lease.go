@@ -32,7 +32,7 @@ func renew(t *testing.T, s store.Store, l member.Lease) member.Lease {
 }
 
 // missing fails the test if the Lease is there.
-func missing(t *testing.T, target Target, id string) {
+func missing(t *testing.T, target Target, id string) { //nolint:unparam // reads better with it
 	t.Helper()
 	o, err := target.Other.DeleteLease(t.Context(), id, "", "", timeout)
 	outcome(t, o, err, member.OutcomeMissing)

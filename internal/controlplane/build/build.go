@@ -127,7 +127,7 @@ func (b builder) build(ctx context.Context) error {
 	if err := os.Mkdir(aside, 0o755); err != nil {
 		return err
 	}
-	defer os.RemoveAll(aside)
+	defer func() { _ = os.RemoveAll(aside) }()
 
 	p := newProgress(b.out)
 	defer p.stop()

@@ -23,19 +23,19 @@ func lock(ctx context.Context, path string, w io.Writer) (unlock func(), err err
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { f.Close() }, nil
+			return func() { _ = f.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close()
+			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if time.Since(said) >= sayEvery {
-			fmt.Fprintf(w, "rota-kube: %.0f s, another process is building it\n", time.Since(begin).Seconds())
+			_, _ = fmt.Fprintf(w, "rota-kube: %.0f s, another process is building it\n", time.Since(begin).Seconds())
 			said = time.Now()
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
+			_ = f.Close()
 			return nil, context.Cause(ctx)
 		case <-tick.C:
 		}

@@ -56,7 +56,7 @@ func (p *progress) report() {
 }
 
 func (p *progress) say(format string, args ...any) {
-	fmt.Fprintf(p.out, "rota-kube: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(p.out, "rota-kube: "+format+"\n", args...)
 }
 
 func (p *progress) Write(b []byte) (int, error) {
