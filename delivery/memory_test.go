@@ -9,7 +9,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the shared control plane may be running
 	deliverytest.Run(t, deliverytest.Options{Kind: func(*testing.T) deliverytest.Kind {
 		m := deliverytest.NewMemory()
 		m.WatchList = true
