@@ -19,7 +19,8 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 .PHONY: test
 test: kube ## Run every test, those on the real API server included
 	$(GO) vet ./...
-	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./delivery .
+	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./delivery ./internal/sim .
+	$(GO) test -race ./ctrlrt
 	$(GO) test -timeout 30m ./...
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
@@ -37,7 +38,7 @@ bench: ## Run the Go benchmarks
 
 .PHONY: sim
 sim: ## Run more seeds of the simulator (SEEDS=20000)
-	SIM_SEEDS=$(or $(SEEDS),20000) $(GO) test -timeout 60m -v -run TestSeeds ./internal/sim
+	SIM_SEEDS=$(or $(SEEDS),20000) $(GO) test -timeout 60m -v -run TestChaos ./internal/sim
 
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders for a minute each

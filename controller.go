@@ -198,12 +198,13 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	return objects.Others
 }
 
-// trickle enqueues keys at moveRate, until all are or ctx ends.
+// trickle enqueues keys at moveRate, or what moveTime asks for, until all are or ctx ends.
 func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 	const every = 100 * time.Millisecond
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for chunk := range slices.Chunk(keys, int(moveRate*every/time.Second)) {
+	size := max(int(moveRate*every/time.Second), len(keys)/int(moveTime/every)+1)
+	for chunk := range slices.Chunk(keys, size) {
 		c.enqueue(chunk, PriorityOpened)
 		select {
 		case <-tick.C:

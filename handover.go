@@ -17,9 +17,9 @@ import (
 
 const (
 	// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. The slots are open
-	// meanwhile. A watch shows that it has caught up by its next event; on a kind without any it cannot, and then a
-	// deletion is missed only if the watch lags by more than this.
-	catchUpPatience = time.Second
+	// meanwhile. A watch shows that it has caught up by its next event, or by a bookmark where the kind has no traffic,
+	// which can take longer than this: then a deletion is missed only if the watch of its kind lags by more.
+	catchUpPatience = 3 * time.Second
 	// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not
 	// be held back for ever by an object that is gone.
 	deletionPatience = 10 * time.Second
@@ -27,8 +27,9 @@ const (
 	heldBackAfter = 5 * time.Second
 	// moveRate is how many objects per second of slots that were handed over are enqueued, per controller, beyond those
 	// that changed lately. Nearly all of them have nothing to do: at full speed a move would load the API server with
-	// that for seconds, and make changes wait.
+	// that for seconds, and make changes wait. It is exceeded where they would take longer than moveTime.
 	moveRate = 100
+	moveTime = 30 * time.Second
 )
 
 // doSlots carries out the actions on slots. All of it takes effect at once but for what takes time: waiting for lists

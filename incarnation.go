@@ -16,6 +16,7 @@ import (
 // in handover.go.
 type incarnation struct {
 	*Rota
+	id     string
 	member *member.Member
 	box    *mailbox
 	calls  sync.WaitGroup
@@ -39,7 +40,7 @@ func newIncarnation(r *Rota) *incarnation {
 	r.deadline = 0
 	r.mu.Unlock()
 	return &incarnation{
-		Rota: r, member: member.New(r.cfg), box: newMailbox(), unwatch: func() {},
+		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{},
 	}
 }
@@ -132,7 +133,7 @@ func (i *incarnation) observe(e member.Event) {
 		return
 	}
 	i.snapshot = s
-	if _, ok := s.Table.Member(i.cfg.Self.ID); ok {
+	if _, ok := s.Table.Member(i.id); ok {
 		select {
 		case <-i.joined:
 		default:
@@ -232,7 +233,7 @@ func (i *incarnation) watchLeases(a member.WatchLeases) {
 }
 
 func (i *incarnation) notify(n member.Notify) {
-	log := i.log.WithValues("member", i.cfg.Self.ID, "reason", n.Reason)
+	log := i.log.WithValues("member", i.id, "reason", n.Reason)
 	if n.Warning {
 		log.Error(nil, n.Message)
 	} else {

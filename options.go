@@ -45,10 +45,10 @@ type Options struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between renewals. Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// WriteTimeout is the longest server-side timeout of a write. Default 3 s, or 3/10 of RenewDeadline if shorter.
+	// WriteTimeout is the longest server-side timeout of a write. Default 2 s, or 3/10 of RenewDeadline if shorter.
 	WriteTimeout time.Duration
 	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
-	// be longer than WriteTimeout. Default WriteTimeout + 1 s.
+	// be longer than WriteTimeout. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
 	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not
 	// be handed over wait for the Lease. Keep it below terminationGracePeriodSeconds. Default 25 s.

@@ -56,7 +56,7 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 			timeout = req.URL.Query().Get("timeout")
 			return status(http.StatusOK), nil
 		}
-		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "3000ms" {
+		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "2000ms" {
 			t.Errorf("timeout %q, error %v; want writeTimeout", timeout, err)
 		}
 		r.deadline = r.now() + 1500*time.Millisecond

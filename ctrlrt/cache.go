@@ -3,6 +3,7 @@ package ctrlrt
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,7 +30,11 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(key) {
 		return r.live.Get(ctx, key, obj, opts...)
 	}
-	return r.Reader.Get(ctx, key, obj, opts...)
+	getErr := r.Reader.Get(ctx, key, obj, opts...)
+	if apierrors.IsNotFound(getErr) && err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(key) {
+		return r.live.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
+	}
+	return getErr
 }
 
 // wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses the kinds of

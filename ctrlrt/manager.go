@@ -29,7 +29,8 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	ready  chan struct{}
+	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
+	ready, stopping chan struct{}
 }
 
 var _ manager.Manager = (*Manager)(nil)
@@ -53,7 +54,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
-	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{})}
+	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{})}
 	o.Cache.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(obj, o.Scheme)
 		if err != nil {
@@ -94,7 +95,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
-	if err := inner.Add(starter{m.ready}); err != nil {
+	if err := inner.Add(starter{m.ready, m.stopping}); err != nil {
 		return nil, err
 	}
 	if err := inner.AddReadyzCheck("rota", m.joined); err != nil {
@@ -158,19 +159,24 @@ func (m *Manager) Start(ctx context.Context) error {
 		err = errors.Join(err, <-member)
 		stop()
 		return errors.Join(err, <-managed)
-	case err := <-managed:
+	case <-m.stopping:
+		// By itself: it lost its leader election, or something in it failed. Hand over at once, rather than when all has
+		// ended: nobody works here any more.
 		leave()
-		return errors.Join(err, <-member)
+		err := <-member
+		stop()
+		return errors.Join(<-managed, err)
 	}
 }
 
 // starter tells when the manager has started its caches: it is a runnable that needs no leader.
-type starter struct{ ready chan struct{} }
+type starter struct{ ready, stopping chan struct{} }
 
 // Start implements manager.Runnable.
 func (s starter) Start(ctx context.Context) error {
 	close(s.ready)
 	<-ctx.Done()
+	close(s.stopping)
 	return nil
 }
 

@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,18 +15,24 @@ import (
 // successor's lists do not show any more. On a kind without traffic it takes seconds, since only a
 // bookmark shows it: see Reached.
 func (s *Share) CatchUp(ctx context.Context) error {
-	for _, inf := range s.active() {
-		list, err := inf.source.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
-		}
-		accessor, err := meta.ListAccessor(list)
-		if err != nil {
-			return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
-		}
-		if err := s.reachOne(ctx, inf, accessor.GetResourceVersion()); err != nil {
-			return err
-		}
+	informers := s.active()
+	errs := make([]error, len(informers))
+	var wg sync.WaitGroup
+	for n, inf := range informers {
+		wg.Go(func() { errs[n] = s.catchUp(ctx, inf) })
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Share) catchUp(ctx context.Context, inf *informer) error {
+	list, err := inf.source.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
+	}
+	return s.reachOne(ctx, inf, accessor.GetResourceVersion())
 }

@@ -24,10 +24,10 @@ type Config struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between renewals. Default 2 s.
 	RetryPeriod time.Duration
-	// WriteTimeout is the longest server-side timeout of a write. Default 3 s.
+	// WriteTimeout is the longest server-side timeout of a write. Default 2 s.
 	WriteTimeout time.Duration
 	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag
-	// of the fence. Default WriteTimeout + 1 s.
+	// of the fence. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
 	// Coalesce is how long a change of the table waits for others to be written with it. Default 50 ms.
 	Coalesce time.Duration
@@ -55,8 +55,8 @@ func (c *Config) SetDefaults() {
 	set(&c.LeaseDuration, 15*time.Second)
 	set(&c.RenewDeadline, c.LeaseDuration*2/3)
 	set(&c.RetryPeriod, c.RenewDeadline/5)
-	set(&c.WriteTimeout, min(3*time.Second, c.RenewDeadline*3/10))
-	set(&c.FenceDelay, c.WriteTimeout+time.Second)
+	set(&c.WriteTimeout, min(2*time.Second, c.RenewDeadline*3/10))
+	set(&c.FenceDelay, c.WriteTimeout+500*time.Millisecond)
 	set(&c.Coalesce, 50*time.Millisecond)
 	set(&c.SettleDelay, 2*time.Second)
 	set(&c.JoinDelay, time.Second)
@@ -97,9 +97,9 @@ func (c *Config) Validate() error {
 	case c.RetryPeriod > c.LeaseDuration/4:
 		return fmt.Errorf("RetryPeriod %v, LeaseDuration %v: renew at least four times in a lease; the defaults are 2s and 15s", c.RetryPeriod, c.LeaseDuration)
 	case c.WriteTimeout >= c.RenewDeadline:
-		return fmt.Errorf("WriteTimeout %v, RenewDeadline %v: a write must be able to end before the deadline; the defaults are 3s and 10s", c.WriteTimeout, c.RenewDeadline)
+		return fmt.Errorf("WriteTimeout %v, RenewDeadline %v: a write must be able to end before the deadline; the defaults are 2s and 10s", c.WriteTimeout, c.RenewDeadline)
 	case c.FenceDelay <= c.WriteTimeout:
-		return fmt.Errorf("FenceDelay %v, WriteTimeout %v: new owners must wait longer than an expelled member's last write can take; leave FenceDelay out for WriteTimeout + 1s", c.FenceDelay, c.WriteTimeout)
+		return fmt.Errorf("FenceDelay %v, WriteTimeout %v: new owners must wait longer than an expelled member's last write can take; leave FenceDelay out for WriteTimeout + 0.5s", c.FenceDelay, c.WriteTimeout)
 	case c.Self.Weight < 1:
 		return fmt.Errorf("Weight %d: must be at least 1", c.Self.Weight)
 	}

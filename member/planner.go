@@ -103,7 +103,7 @@ func (m *Member) leaseDeleted(e LeaseDeleted) {
 	case OutcomeConflict:
 		// Alive: it renewed since it was last seen. Its wait starts anew.
 		if o := m.watch.others[e.ID]; o != nil {
-			o.pending = true
+			o.pending, o.seen = true, m.now.Mono
 		}
 	case OutcomeUnknown, OutcomeFailed:
 		m.plan.buryAt = m.now.Mono + m.cfg.RetryPeriod/4

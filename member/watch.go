@@ -28,6 +28,9 @@ type watch struct {
 	echo    time.Duration
 	version string
 	others  map[string]*other
+	// step is by how much the last echo moved heard; capped: less than the time that passed.
+	step   time.Duration
+	capped bool
 	// suspects says that, at the last echo, some Lease had been silent for nearly as long as it takes.
 	suspects bool
 }
@@ -40,6 +43,8 @@ type other struct {
 	// change is never dated back.
 	since   time.Duration
 	pending bool
+	// seen is when the change was seen, by the own clock.
+	seen time.Duration
 	// shut is the heard time at which the Lease was first seen to say that its gate is shut, after it may have been
 	// open; until the next echo it is shutting.
 	shut     time.Duration
@@ -118,7 +123,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
 			// A member that knows no table has worked by none.
 			was := *o
-			*o = other{lease: l, pending: true, shut: was.shut, shutting: was.shutting}
+			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
 			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
 				o.shutting = true
 			}
@@ -187,7 +192,11 @@ func (m *Member) echoed(l Lease) bool {
 				gap = quarter
 			}
 		}
+		m.watch.capped = m.now.Mono-m.watch.echo > quarter
+		m.watch.step = gap
 		m.watch.heard += gap
+	} else {
+		m.watch.capped = true
 	}
 	m.watch.echo = m.now.Mono
 	return true
@@ -202,6 +211,9 @@ func (m *Member) settlePending() {
 		}
 		if o.pending {
 			o.pending, o.since = false, m.watch.heard
+			if !m.watch.capped && o.seen > 0 {
+				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo vouches for the time since it was seen
+			}
 		}
 		if o.shutting {
 			o.shutting, o.shut = false, m.watch.heard
