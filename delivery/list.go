@@ -35,7 +35,7 @@ func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bo
 			paged = false // the version of the first page was gone before the last one was read
 			continue
 		}
-		s.inf.share.log.V(1).Info("List failed, trying again", "kind", s.inf.kind, "error", err.Error(), "in", backoff)
+		s.inf.share.log.Error(err, "Cannot list, trying again; slots on their way here wait for it", "kind", s.inf.kind.String(), "in", backoff.String())
 		timer := time.NewTimer(backoff/2 + rand.N(backoff/2+1))
 		select {
 		case <-timer.C:
