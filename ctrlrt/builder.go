@@ -165,7 +165,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	o.Reconciler = nil
 	defaulted := o
 	defaulted.DefaultFromConfig(b.mgr.GetControllerOptions())
-	o.NewQueue = wrapQueue(defaulted, func() *rota.Controller { return w.controller }, w.setQueue)
+	o.NewQueue = wrapQueue(defaulted, w.controller, w.setQueue)
 	b.inner.WithOptions(o)
 	return b.inner.Build(w)
 }

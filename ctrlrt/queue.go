@@ -94,14 +94,14 @@ var (
 
 // wrapQueue returns a constructor of wrapped queues. The unwrapped one is that of the options, or the one that
 // controller-runtime would choose.
-func wrapQueue(o controller.Options, c func() *rota.Controller, made func(plainQueue)) newQueue {
+func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) newQueue {
 	inner := o.NewQueue
 	if inner == nil {
 		inner = stockQueue(o)
 	}
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		plain := inner(name, limiter)
-		wrapped := queue{plainQueue: plain, controller: c()}
+		wrapped := queue{plainQueue: plain, controller: c}
 		var out plainQueue = &wrapped
 		if p, ok := plain.(prioritized); ok {
 			out = &priorityQueue{queue: wrapped, priorities: p}

@@ -291,21 +291,6 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 	return s.inf.everyoneSaw(ctx, serial)
 }
 
-// Listed returns, per sharded kind, the highest version of the lists that the slots came by so far: what an old owner of
-// slots that were just warmed has to have Reached.
-func (s *Share) Listed() table.Versions {
-	out := table.Versions{}
-	for _, inf := range s.active() {
-		inf.source.mu.Lock()
-		version := inf.source.listed
-		inf.source.mu.Unlock()
-		if kind := inf.kind.String(); table.CompareVersions(out[kind], version) < 0 {
-			out[kind] = version
-		}
-	}
-	return out
-}
-
 // refresh asks for a list of the slots that begins from now on.
 func (s *source) refresh(set slot.Set) {
 	s.mu.Lock()

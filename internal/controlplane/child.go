@@ -31,9 +31,13 @@ type child struct {
 	ended bool // end was called
 }
 
-// spawn starts commands from one thread that never ends: rota-kube asks the
+// Spawn starts a command from one thread that never ends, since on Linux the death of a parent, of which a child can
+// ask to be told, is that of the thread that started it.
+func Spawn(cmd *exec.Cmd) error { return spawner()(cmd) }
+
+// spawner returns what starts commands from one thread that never ends: rota-kube asks the
 // kernel to be told when its parent dies, which on Linux means that thread.
-var spawn = sync.OnceValue(func() func(*exec.Cmd) error {
+var spawner = sync.OnceValue(func() func(*exec.Cmd) error {
 	type request struct {
 		cmd    *exec.Cmd
 		result chan error
@@ -70,7 +74,7 @@ func startChild(binary string, args []string, stderr io.Writer) (*child, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := spawn()(c.cmd); err != nil {
+	if err := Spawn(c.cmd); err != nil {
 		return nil, err
 	}
 	go c.read(stdout)

@@ -202,7 +202,7 @@ func TestUpForPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := spawn()(cmd); err != nil {
+	if err := Spawn(cmd); err != nil {
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill()

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/demo/journal"
 )
 
@@ -33,26 +33,6 @@ type process struct {
 	ended    time.Duration // by journal.Now; 0 while it runs
 	err      error
 }
-
-// spawn starts commands from one thread that never ends: the parent-death signal of Linux is about threads.
-var spawn = sync.OnceValue(func() func(*exec.Cmd) error {
-	type request struct {
-		cmd    *exec.Cmd
-		result chan error
-	}
-	requests := make(chan request)
-	go func() {
-		runtime.LockOSThread()
-		for r := range requests {
-			r.result <- r.cmd.Start()
-		}
-	}()
-	return func(cmd *exec.Cmd) error {
-		r := request{cmd, make(chan error)}
-		requests <- r
-		return <-r.result
-	}
-})
 
 func startProcess(command []string, dir, pod string, c operatorConfig) (*process, error) {
 	c.Journal = filepath.Join(dir, pod+".journal")
@@ -76,7 +56,7 @@ func startProcess(command []string, dir, pod string, c operatorConfig) (*process
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := spawn()(p.cmd); err != nil {
+	if err := controlplane.Spawn(p.cmd); err != nil {
 		return nil, fmt.Errorf("start replica %s: %w", pod, err)
 	}
 	go p.wait()
