@@ -24,7 +24,7 @@ func (c *connections) dial(next dialFunc) dialFunc {
 		if err != nil {
 			return nil, err
 		}
-		conn := &connection{Conn: inner, all: c}
+		conn := &connection{Conn: inner, all: c, gone: make(chan struct{})}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.open[conn] = struct{}{}
@@ -32,7 +32,8 @@ func (c *connections) dial(next dialFunc) dialFunc {
 	}
 }
 
-// dropSilent closes the connections from which nothing was read since then.
+// dropSilent closes the connections from which nothing was read since then, and returns when the HTTP client has given
+// them up: until it has, it may send the next call over one of them.
 func (c *connections) dropSilent(since time.Time) {
 	c.mu.Lock()
 	var silent []*connection
@@ -43,14 +44,28 @@ func (c *connections) dropSilent(since time.Time) {
 	}
 	c.mu.Unlock()
 	for _, conn := range silent {
-		_ = conn.Close()
+		_ = conn.Conn.Close()
+	}
+	soon := time.NewTimer(giveUpTime)
+	defer soon.Stop()
+	for _, conn := range silent {
+		select {
+		case <-conn.gone:
+		case <-soon.C:
+			return
+		}
 	}
 }
+
+// giveUpTime limits the wait for the HTTP client, which has nothing to wait for itself: its reader gets an error.
+const giveUpTime = 100 * time.Millisecond
 
 type connection struct {
 	net.Conn
 	all      *connections
 	lastRead atomic.Pointer[time.Time]
+	once     sync.Once
+	gone     chan struct{} // closed when the HTTP client has closed it, after it has taken it out of its pool
 }
 
 func (c *connection) Read(p []byte) (int, error) {
@@ -66,5 +81,6 @@ func (c *connection) Close() error {
 	c.all.mu.Lock()
 	delete(c.all.open, c)
 	c.all.mu.Unlock()
+	c.once.Do(func() { close(c.gone) })
 	return c.Conn.Close()
 }
