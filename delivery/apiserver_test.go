@@ -6,9 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,8 +23,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/delivery/deliverytest"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 const crds = `
@@ -275,4 +280,109 @@ func (c *apiClient) List(ctx context.Context) ([]deliverytest.Object, string, er
 		}
 	}
 	return out, version, nil
+}
+
+const gizmos = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gizmos.delivery.rota.dev}
+spec:
+  group: delivery.rota.dev
+  scope: Namespaced
+  names: {kind: Gizmo, plural: gizmos, singular: gizmo}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// TestDeletedDefinition: a CustomResourceDefinition is deleted and created again under a running informer. Deletions
+// are heard, slots move on meanwhile, and what is created afterwards is heard of.
+func TestDeletedDefinition(t *testing.T) {
+	cp := controlplane.For(t)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(cp.InstallCRDs(ctx, []byte(gizmos)))
+	resource := schema.GroupVersionResource{Group: "delivery.rota.dev", Version: "v1", Resource: "gizmos"}
+	kind := schema.GroupKind{Group: resource.Group, Kind: "Gizmo"}
+	client, err := dynamic.NewForConfig(cp.Config())
+	must(err)
+	namespace := controlplane.Namespace(t)
+	in := client.Resource(resource).Namespace(namespace)
+	create := func(name string) {
+		t.Helper()
+		u := unstructuredOf(resource.Group, kind.Kind)
+		u.SetName(name)
+		_, err := in.Create(ctx, u, metav1.CreateOptions{})
+		must(err)
+	}
+	share := delivery.New(delivery.Options{Slots: 2})
+	must(share.Shard(kind))
+	list, follow := unstructuredObjects(t, cp.Config(), form{resource: resource})("")
+	inf := share.NewInformer(kind, &cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow},
+		unstructuredOf(resource.Group, kind.Kind), 0, cache.Indexers{})
+	heard := make(chan string, 100)
+	_, err = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { heard <- "add " + obj.(metav1.Object).GetName() },
+		DeleteFunc: func(obj any) { heard <- "delete " + obj.(metav1.Object).GetName() },
+	})
+	must(err)
+	wait := func(want string) {
+		t.Helper()
+		select {
+		case got := <-heard:
+			if got != want {
+				t.Fatalf("heard %q, want %q", got, want)
+			}
+		case <-ctx.Done():
+			t.Fatalf("heard nothing, want %q", want)
+		}
+	}
+	own := func(n slot.Slot) {
+		t.Helper()
+		var set slot.Set
+		set.Add(n)
+		share.Hold(set)
+		must(share.Warm(ctx, set))
+		must(share.Load(ctx, set, table.CauseAssigned, nil, false))
+		share.Open(set)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { inf.RunWithContext(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	names := map[slot.Slot]string{}
+	for i := 0; len(names) < 2; i++ {
+		name := fmt.Sprintf("g%d", i)
+		names[share.Slot(namespace, name, "")] = name
+	}
+	own(0)
+	create(names[0])
+	wait("add " + names[0])
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	must(definitions.Delete(ctx, "gizmos.delivery.rota.dev", metav1.DeleteOptions{}))
+	wait("delete " + names[0])
+	for { // the definition goes when its objects have gone
+		if _, err := list(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("the definition is still served")
+		}
+	}
+	own(1)
+	must(cp.InstallCRDs(ctx, []byte(gizmos)))
+	create(names[1])
+	wait("add " + names[1])
+	create(names[0])
+	wait("add " + names[0])
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // CatchUp returns when the informers of sharded kinds have seen everything that happened before it was called, and
@@ -26,13 +23,12 @@ func (s *Share) CatchUp(ctx context.Context) error {
 }
 
 func (s *Share) catchUp(ctx context.Context, inf *informer) error {
-	list, err := inf.source.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	version, err := inf.source.present(ctx)
+	if inf.source.answered(err) {
+		return nil // there is nothing left of which a deletion could be missed
+	}
 	if err != nil {
 		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
 	}
-	accessor, err := meta.ListAccessor(list)
-	if err != nil {
-		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
-	}
-	return s.reachOne(ctx, inf, accessor.GetResourceVersion())
+	return s.reachOne(ctx, inf, version)
 }

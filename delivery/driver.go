@@ -154,6 +154,10 @@ func (s *source) grow(ctx context.Context, t task) {
 	if !ok {
 		return
 	}
+	if version == "" {
+		s.growAbsent(ctx, t)
+		return
+	}
 	old := map[string]slot.Slot{}
 	if !t.carried.Empty() {
 		old = s.inf.keys(t.carried)
@@ -179,6 +183,22 @@ func (s *source) grow(ctx context.Context, t task) {
 			return false
 		}
 		return p.release(t, version)
+	})
+}
+
+// growAbsent takes slots into the stream although their kind is not served: there is nothing of them. Nothing is
+// concluded about objects that the store has, and once the watch is open again the whole is listed.
+func (s *source) growAbsent(ctx context.Context, t task) {
+	s.do(ctx, t, func(p *pump) bool {
+		s.mu.Lock()
+		s.stale = true
+		version := s.position
+		s.mu.Unlock()
+		if !p.release(t, version) {
+			return false
+		}
+		p.reopen() // in case that it is open still
+		return true
 	})
 }
 

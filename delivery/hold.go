@@ -48,7 +48,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set) error {
 					released = true
 					return true
 				}
-				if src.ready[n] < max(src.want[n], 1) {
+				if src.ready[n] < max(src.want[n], 1) && !src.vacant() {
 					return false
 				}
 			}
@@ -107,7 +107,11 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 // barrier waits until all stores hold what was sent to them.
 func (s *Share) barrier(ctx context.Context) error {
 	for _, inf := range s.active() {
-		if _, err := inf.source.barrier(ctx, slot.Set{}); err != nil && !errors.Is(err, errStopped) {
+		err := inf.source.served(ctx, func(ctx context.Context) error {
+			_, err := inf.source.barrier(ctx, slot.Set{})
+			return err
+		})
+		if err != nil && !errors.Is(err, errStopped) {
 			return fmt.Errorf("informer of %s: %w", inf.kind, err)
 		}
 	}

@@ -20,13 +20,16 @@ const pageSize = 1000
 // errOvertaken says that the whole was listed meanwhile.
 var errOvertaken = errors.New("overtaken by another list")
 
-// list returns the objects of a task's slots at a version, consistently. It tries again until it succeeds; it
-// does not where ctx ends or a list of the whole overtakes the task.
+// list returns the objects of a task's slots at a version, consistently; or none, and "", where the API server does
+// not serve the kind. It tries again until it succeeds; it does not where ctx ends or a list of the whole overtakes
+// the task.
 func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bool) {
 	paged, backoff := true, firstBackoff
 	for {
 		items, version, err := s.listOnce(ctx, t, paged)
 		switch {
+		case s.answered(err):
+			return nil, "", true
 		case err == nil:
 			return items, version, true
 		case ctx.Err() != nil, errors.Is(err, errOvertaken):

@@ -37,13 +37,20 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
 	}
 	s.inf.share.scope.list(&o, pending.set)
+	if pending.set.Empty() {
+		o.Limit = 1 // only the version is wanted
+	}
 	list, err := s.upstream.ListWithContext(ctx, o)
+	s.answered(err)
 	if err != nil {
 		return nil, err
 	}
 	more, err := s.keep(list, pending.set)
 	if err != nil {
 		return nil, err
+	}
+	if pending.set.Empty() {
+		more.SetContinue("")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +120,11 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	s.pending, s.pump = nil, p
 	if pending != nil && pending.complete {
 		s.commit(pending.set, pending.ticket, pending.version)
+	} else {
+		p.over = true
 	}
 	s.mu.Unlock()
-	if pending == nil || !pending.complete {
+	if p.over {
 		// The reflector gave up a watch of ours without listing again, which it has no reason to do. What it had
 		// not read of it is lost: make it list.
 		go p.expire()
@@ -132,14 +141,39 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	initial := s.begin()
 	s.pending, s.pump = nil, p
 	s.mu.Unlock()
+	if initial.set.Empty() {
+		version, err := s.present(p.ctx)
+		s.answered(err)
+		if err != nil {
+			p.abort()
+			return nil, err
+		}
+		initial.version, initial.complete = version, true
+		go p.run(nil, initial)
+		return p, nil
+	}
 	o.ResourceVersion = ""
 	o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	s.inf.share.scope.watch(&o, initial.set)
 	w, err := s.upstream.WatchWithContext(p.ctx, o)
+	s.answered(err)
 	if err != nil {
-		p.cancel()
+		p.abort()
 		return nil, err
 	}
 	go p.run(w, initial)
 	return p, nil
+}
+
+// present returns the kind's version as of now, consistently.
+func (s *source) present(ctx context.Context) (string, error) {
+	list, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	}
+	return about.GetResourceVersion(), nil
 }

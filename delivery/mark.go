@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Marks are metadata.uids that no API server gives. They are looked at for every deletion, and reading a UID is
@@ -49,6 +51,15 @@ func (m marker) object(uid types.UID, namespace, name, version string) runtime.O
 func (m marker) barrier(serial uint64, version string) runtime.Object {
 	n := strconv.FormatUint(serial, 10)
 	return m.object(types.UID(markBarrier+n), "", barrierName+n, version)
+}
+
+// initialEnd is the event that ends a WatchList at a version.
+func (m marker) initialEnd(version string) watch.Event {
+	obj := m.object("", "", "", version)
+	if accessor, err := meta.Accessor(obj); err == nil {
+		accessor.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
 // markOf returns the object's mark, or "".

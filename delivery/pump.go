@@ -47,6 +47,8 @@ type pump struct {
 	nudge    bool
 	// initial is what is being listed by WatchList, until the bookmark that ends it.
 	initial *relist
+	// over: it runs no jobs any more. Guarded by source.mu.
+	over bool
 }
 
 type opened struct {
@@ -95,6 +97,9 @@ func (p *pump) expire() {
 func (p *pump) run(first watch.Interface, initial *relist) {
 	p.upstream, p.initial, p.since = first, initial, time.Now()
 	defer p.end()
+	if initial != nil && initial.complete && !p.bookmark(p.source.inf.mark.initialEnd(initial.version), initial.version, true) {
+		return
+	}
 	if first == nil {
 		p.open()
 	}
@@ -123,10 +128,7 @@ func (p *pump) run(first watch.Interface, initial *relist) {
 			j.done <- ok
 		case <-p.source.nudges:
 			p.nudge = true
-			if p.upstream != nil && p.initial == nil {
-				p.disconnect()
-				p.open()
-			}
+			p.reopen()
 		}
 		if !ok {
 			return
@@ -135,15 +137,32 @@ func (p *pump) run(first watch.Interface, initial *relist) {
 }
 
 func (p *pump) end() {
-	p.cancel()
+	p.abort()
 	p.disconnect()
 	close(p.out)
+}
+
+// abort notes that the pump runs no jobs any more.
+func (p *pump) abort() {
+	p.cancel()
+	p.source.mu.Lock()
+	defer p.source.mu.Unlock()
+	p.over = true
+	p.source.changed()
 }
 
 func (p *pump) disconnect() {
 	if p.upstream != nil {
 		p.upstream.Stop()
 		p.upstream = nil
+	}
+}
+
+// reopen opens the upstream watch anew, where it is open.
+func (p *pump) reopen() {
+	if p.upstream != nil && p.initial == nil {
+		p.disconnect()
+		p.open()
 	}
 }
 
@@ -171,10 +190,17 @@ func (p *pump) open() {
 }
 
 func (p *pump) connected(o opened) bool {
+	p.source.answered(o.err)
 	if o.err != nil {
 		return p.failed(o.err)
 	}
 	p.upstream, p.since = o.watch, time.Now()
+	p.source.mu.Lock()
+	stale := p.source.stale
+	p.source.mu.Unlock()
+	if stale {
+		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed again"))
+	}
 	return true
 }
 

@@ -35,6 +35,8 @@ type source struct {
 
 	mu      sync.Mutex
 	pump    *pump  // the one whose events count
+	absent  bool   // the API server does not serve the kind
+	stale   bool   // slots were taken for empty because of that: the whole has to be listed when it does again
 	gen     uint64 // counts the lists that replaced the whole store
 	pending *relist
 	waiters map[*waiter]struct{}
@@ -182,7 +184,7 @@ func (s *source) commit(set slot.Set, ticket uint64, version string) {
 	if s.gen == 1 {
 		s.first = set
 	}
-	s.position, s.listed = version, version
+	s.position, s.listed, s.stale = version, version, false
 	s.floors, s.floorMax = nil, ""
 	s.warming, s.buffer = slot.Set{}, nil
 	s.changed()

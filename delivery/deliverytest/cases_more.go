@@ -39,6 +39,14 @@ func (h *recorder) dropBeacons(*rig) {
 	h.taken = min(h.taken, len(h.events))
 }
 
+// dropBeaconsBut forgets the additions of objects but those of keys.
+func (h *recorder) dropBeaconsBut(keys []types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" && !slices.Contains(keys, e.key) })
+	h.taken = min(h.taken, len(h.events))
+}
+
 // wantDigest compares the digest of a slot with what the server has.
 func (r *rig) wantDigest(n slot.Slot) {
 	r.t.Helper()

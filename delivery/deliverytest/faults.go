@@ -20,6 +20,7 @@ type Faulty struct {
 	mu       sync.Mutex
 	watches  map[*faultyWatch]struct{}
 	listErrs []error
+	refuse   error         // of all calls; nil: they go through
 	held     chan struct{} // lists return when it is closed; nil: at once
 	inList   chan struct{} // gets a value when a list is held
 	paused   chan struct{} // watches deliver when it is closed; nil: at once
@@ -82,6 +83,17 @@ func (f *Faulty) Expire() {
 	f.end(&watch.Event{Type: watch.Error, Object: &status})
 }
 
+// Refuse answers all lists and watches with an error, and ends the watches that are open; with nil, calls go through
+// again.
+func (f *Faulty) Refuse(err error) {
+	f.mu.Lock()
+	f.refuse = err
+	f.mu.Unlock()
+	if err != nil {
+		f.Cut()
+	}
+}
+
 // Counts returns how many lists have begun, and how many of them by WatchList.
 func (f *Faulty) Counts() (lists, streamed int) {
 	f.mu.Lock()
@@ -108,8 +120,8 @@ func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if o.Continue == "" && o.Limit != 1 {
 		f.lists++
 	}
-	var err error
-	if len(f.listErrs) > 0 {
+	err := f.refuse
+	if err == nil && len(f.listErrs) > 0 {
 		err, f.listErrs = f.listErrs[0], f.listErrs[1:]
 	}
 	held := f.held
@@ -141,7 +153,11 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		f.lists++
 		f.streamed++
 	}
+	err := f.refuse
 	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	inner, err := f.inner.WatchWithContext(ctx, o)
 	if err != nil {
 		return nil, err
