@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A kind that the API server does not serve, because its CustomResourceDefinition was deleted for instance, must not
@@ -17,10 +16,9 @@ import (
 // errVacant ends a wait for what does not come while the kind is not served.
 var errVacant = errors.New("the kind is not served")
 
-// notServed says that the API server itself, not a gateway before it, does not know the kind.
-func notServed(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
+// notServed says that the API server does not know the kind. It says so in the same words as a gateway that does not
+// know the path.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // answered notes how the upstream answered, and returns whether it does not serve the kind.
 func (s *source) answered(err error) bool {

@@ -15,7 +15,7 @@ import (
 )
 
 // notServed is what an API server answers that does not know a kind.
-var notServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "", "", 0, false)
+var notServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "", "404 page not found", 0, true)
 
 // mayMoveOn takes slots through a handover, which must not wait for a kind that is not served.
 func (r *rig) mayMoveOn(cause table.Cause, in ...types.NamespacedName) {

@@ -80,7 +80,8 @@ type walkSlot struct {
 	held, busy, open bool
 	// closed is a version not below those that existed when the slot was closed.
 	closed string
-	// called and returned are versions at the call and return of the Warm that brought the slot.
+	// called and returned are versions at the call of Warm and the return of Load that brought the slot; returned is
+	// "" without Load. Then the stream may be behind: an object created and deleted since is not known of.
 	called, returned string
 }
 
@@ -190,6 +191,9 @@ func (w *walk) gain(set slot.Set, how int) {
 		if err != nil {
 			w.share.Release(set)
 		}
+		if how == 0 {
+			returned = ""
+		}
 		w.each(set, func(s *walkSlot) {
 			s.busy, s.called, s.returned = false, called, returned
 			s.held = s.held && err == nil
@@ -290,7 +294,7 @@ func (w *walk) checkpoint() {
 			n := w.share.Slot(d.key.Namespace, d.key.Name, "")
 			s := w.slots[n]
 			created, known := w.created[uid]
-			if !s.open || table.CompareVersions(d.after, s.returned) <= 0 {
+			if !s.open || s.returned == "" || table.CompareVersions(d.after, s.returned) <= 0 {
 				continue
 			}
 			if _, again := store(w.informer)[d.key]; again {
