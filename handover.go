@@ -28,7 +28,7 @@ const (
 	// moveRate is how many objects per second of slots that were handed over are enqueued, per controller, beyond those
 	// that changed lately. Nearly all of them have nothing to do: at full speed a move would load the API server with
 	// that for seconds, and make changes wait. It is exceeded where they would take longer than moveTime.
-	moveRate = 100
+	moveRate = 30
 	moveTime = 30 * time.Second
 )
 

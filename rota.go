@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,10 +170,15 @@ func (r *Rota) Run(ctx context.Context) error {
 		if !r.idle(ctx) {
 			return fmt.Errorf("rota %s: %w; reconciles are still in flight, so this process must end", r.Name(), stop.Err)
 		}
+		former := append(slices.Clone(r.cfg.Former), r.cfg.Self.ID)
+		r.cfg.Former = former[max(0, len(former)-maxFormer):]
 		r.cfg.Self.ID = newID(r.opts.Identity.Pod)
 		r.metrics.rejoins.Inc()
 	}
 }
+
+// maxFormer is how many earlier incarnations are remembered: those before them have left every table long since.
+const maxFormer = 16
 
 // idle waits until nothing is in flight (rule R13); it gives up after RenewDeadline.
 func (r *Rota) idle(ctx context.Context) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -136,4 +137,31 @@ func TestMissingPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, r.Run(t.Context()), "nobody", "apiGroups", "resources", "verbs", r.Name().Namespace)
+}
+
+// R9: a second process with a pod name in use ends with an error, and the first goes on.
+func TestIdentityInUse(t *testing.T) {
+	namespace := controlplane.Namespace(t)
+	first := startReplica(t, namespace, "a", newJournal(), replicaOptions{})
+	eventually(t, 30*time.Second, settled(first))
+	id := first.Rota().ID()
+	cfg := controlplane.For(t).Config()
+	second, err := rota.New(cfg, rota.Options{
+		Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: "a"},
+		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wantError(t, second.Run(ctx), "identity is in use", id, "pod name")
+	if problem := settled(first)(); problem != "" || first.Rota().ID() != id {
+		t.Errorf("the first was disturbed: %s", problem)
+	}
+	select {
+	case <-second.Joined():
+		t.Error("the second joined")
+	default:
+	}
 }

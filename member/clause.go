@@ -36,8 +36,8 @@ const (
 	ClauseNewcomersWait
 	// ClauseShutWaits (R16): a Lease must have shown a shut gate for fenceDelay.
 	ClauseShutWaits
-	// ClauseJoinToldEpoch (R16): nobody joins by a table of a lower epoch than Leases tell of it.
-	ClauseJoinToldEpoch
+	// ClauseToldEpoch (R16): nobody goes by a table of a lower epoch than Leases tell of it.
+	ClauseToldEpoch
 	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.
 	ClauseEpochAbove
 )

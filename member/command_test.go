@@ -40,6 +40,10 @@ func (r *run) command(words []string) error {
 	case "slots":
 	case "start":
 		r.start(words[1:])
+	case "twin":
+		each(func(n *sim.Node) {
+			r.w.Start(&sim.Replica{Pod: n.Replica.Pod, PodUID: "uid-twin", Container: "main", Build: n.Replica.Build, Weight: 1})
+		})
 	case "restart":
 		each(func(n *sim.Node) { r.w.Start(n.Replica) })
 	case "crash":

@@ -12,6 +12,8 @@ import (
 type Config struct {
 	// Self is the member's entry in the table. ID must be new with every process start.
 	Self table.Member
+	// Former are the IDs of this process's earlier incarnations, which do nothing any more.
+	Former []string
 	// Slots and Key are those of the rota; every member must be started with the same.
 	Slots slot.Count
 	Key   slot.Key

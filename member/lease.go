@@ -117,7 +117,7 @@ func (m *Member) renewed(e Renewed) {
 		m.at(m.deadline())
 	case OutcomeConflict, OutcomeMissing:
 		if m.phase == parting {
-			m.stop(nil, false)
+			m.stop(m.refused, false)
 			return
 		}
 		if first {

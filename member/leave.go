@@ -1,7 +1,9 @@
 package member
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/plan"
@@ -54,10 +56,11 @@ func (m *Member) keepParting() {
 func (m *Member) parted(o Outcome) {
 	if o == OutcomeUnknown || o == OutcomeFailed {
 		// Others will take the Lease away. Nothing is lost by it: the table does not name this member any more.
-		m.stop(fmt.Errorf("lease of member %s could not be deleted; it will be removed when it has expired", m.cfg.Self.ID), false)
+		err := fmt.Errorf("lease of member %s could not be deleted; it will be removed when it has expired", m.cfg.Self.ID)
+		m.stop(errors.Join(m.refused, err), false)
 		return
 	}
-	m.stop(nil, false)
+	m.stop(m.refused, false)
 }
 
 // draftLeave plans a leaver's moves and removes it at the end. It says whether the draft is complete.
@@ -129,11 +132,9 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	if !m.watch.all || !m.watch.complete {
 		return
 	}
-	if t.Epoch < m.epochs[m.snap.UID] {
-		if m.has(ClauseJoinToldEpoch) {
-			m.read.wanted = true // a watch that lags, or an old copy
-			return
-		}
+	if other, ok := m.namesake(t); ok {
+		m.meet(other)
+		return
 	}
 	if p, ok := m.predecessor(t); ok && !m.buried[p.ID] {
 		return // bury asks for it
@@ -168,6 +169,41 @@ func (m *Member) predecessor(t *table.Table) (table.Member, bool) {
 		}
 	}
 	return table.Member{}, false
+}
+
+// ErrIdentity is wrapped by the error of a Stop because another process has this one's identity.
+var ErrIdentity = errors.New("the identity is in use")
+
+// aliveAfter is how many renewals of a namesake must be seen: the first may be older than what a list brought.
+const aliveAfter = 2
+
+// namesake is a member whose identity is this one's, and that may still work. It is none that ran in this very
+// container, of which there is one process at a time, nor one on its way out.
+func (m *Member) namesake(t *table.Table) (table.Member, bool) {
+	self := m.cfg.Self
+	for _, other := range t.Members {
+		same := self.Pod != "" && other.Pod == self.Pod && other.Container == self.Container &&
+			(other.PodUID == "" || other.PodUID != self.PodUID)
+		if same && !other.Leaving && !m.dead(other.ID) && !slices.Contains(m.cfg.Former, other.ID) {
+			return other, true
+		}
+	}
+	return table.Member{}, false
+}
+
+// meet gives up where a namesake is alive. Where it is not, its Lease will tell.
+func (m *Member) meet(other table.Member) {
+	pod := m.cfg.Self.Pod
+	if o := m.watch.others[other.ID]; o == nil || o.missing || o.renewals < aliveAfter {
+		if !m.met {
+			m.met = true
+			m.note("IdentityInUse", false, "member %s has this replica's pod name, %s; waiting until its Lease shows whether it is alive", other.ID, pod)
+		}
+		return
+	}
+	m.refused = fmt.Errorf("%w: member %s, which renews its Lease, has the same pod name, %s: give every replica a pod name of its own", ErrIdentity, other.ID, pod)
+	m.note("IdentityInUse", true, "member %s ends: %v", m.cfg.Self.ID, m.refused)
+	m.part()
 }
 
 // probation is how long a crash-looping member has to be up before it gets slots.

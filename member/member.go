@@ -72,6 +72,9 @@ type Member struct {
 	order order
 	swap  swap
 	plan  planning
+	// refused is why this member parts although nobody asked it to. met: a namesake was told of.
+	refused error
+	met     bool
 	// buried are members whose Lease is gone by this member's hand or by its own observation (rule R7).
 	buried map[string]bool
 	// burying are DeleteLease requests under way.

@@ -125,13 +125,13 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 }
 
 // confirm draws the conclusions from a consistent read: that the table is older than what Leases tell of it, so that
-// a newcomer must not join (rule R16), or that the gate may open, now that the Lease says so (rule R5).
+// nobody must go by it (rule R16), or that the gate may open, now that the Lease says so (rule R5).
 func (m *Member) confirm(e TableSeen) {
 	s := e.Snapshot
 	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
 		return
 	}
-	if told := m.epochs[s.UID]; m.phase == joining && m.has(ClauseJoinToldEpoch) && s.Table.Epoch < told && e.Begun >= m.toldAt {
+	if told := m.epochs[s.UID]; m.has(ClauseToldEpoch) && s.Table.Epoch < told && e.Begun >= m.toldAt {
 		m.stop(m.stale(s, told), false)
 		return
 	}

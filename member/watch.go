@@ -39,6 +39,8 @@ type watch struct {
 type other struct {
 	lease   Lease
 	missing bool
+	// renewals counts those seen, up to aliveAfter.
+	renewals int
 	// since is the heard time at which the Lease was last seen to change; pending until the next echo, so that a
 	// change is never dated back.
 	since   time.Duration
@@ -124,6 +126,9 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 			// A member that knows no table has worked by none.
 			was := *o
 			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
+			if was.lease.UID == l.UID {
+				o.renewals = min(was.renewals+1, aliveAfter)
+			}
 			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
 				o.shutting = true
 			}

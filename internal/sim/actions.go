@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -201,6 +203,9 @@ func (n *Node) stop(a member.Stop) {
 	if a.Err == nil && n.Leaving {
 		n.w.Counts.Leaves++
 	}
+	if errors.Is(a.Err, member.ErrIdentity) {
+		n.w.Counts.Namesakes++
+	}
 	// What is in flight goes on in the process until it sees that it was cancelled.
 	n.cancelled()
 	n.tables, n.leases, n.inbox, n.todo = &Feed{n: n}, nil, nil, nil
@@ -220,6 +225,6 @@ func (n *Node) ended(waited time.Duration) {
 	n.end()
 	if n.Stopped.Rejoin && !n.Leaving && !n.Replica.Gone {
 		n.w.Counts.Rejoins++
-		n.w.Start(n.Replica)
+		n.w.start(n.Replica, append(slices.Clone(n.cfg.Former), n.ID))
 	}
 }

@@ -15,6 +15,7 @@ type Chaos struct {
 	pods   int
 	build  int
 	tamper bool
+	twins  bool
 	copies []map[string]string
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
@@ -37,6 +38,7 @@ func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
 		}
 	}
 	c.tamper = c.rng.IntN(3) == 0
+	c.twins = seed%10 == 8 // the lives of the other seeds stay as they are
 	c.logf("seed %d: %d members, %d slots, tampering %v", seed, members, c.opts.Slots, c.tamper)
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
@@ -75,6 +77,14 @@ func (c *Chaos) grow() {
 		r.PodUID = "uid-" + pod
 	}
 	c.Start(r)
+}
+
+// twin starts a second process that has a replica's pod name. It may turn out to be the only one.
+func (c *Chaos) twin(n *Node) {
+	r := *n.Replica
+	r.PodUID = ""
+	c.logf("a second %s is started", r.Pod)
+	c.Start(&r)
 }
 
 // pick returns a live replica, or nil.
@@ -146,7 +156,11 @@ func (c *Chaos) fault() {
 		c.leave(n)
 		c.after(c.between(0, 5*time.Second), c.grow)
 	case 7:
-		c.grow()
+		if c.twins {
+			c.twin(n)
+		} else {
+			c.grow()
+		}
 	case 8:
 		c.rollout()
 	case 9:

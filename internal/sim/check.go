@@ -207,12 +207,18 @@ func (w *World) checkWrite(n *Node, f *flight) {
 	}
 }
 
-// checkLoad looks at what a new owner is to wait for.
+// checkLoad looks at what a new owner is to wait for. One that was paused in between, and has lost the slots, will not
+// open them.
 func (n *Node) checkLoad(a member.Load) {
 	if a.Cause != table.CauseHanded || a.Held {
 		return
 	}
-	for _, s := range a.Slots.Slots() {
+	t := n.w.Objects.Table().Table
+	if t == nil {
+		return
+	}
+	owned := t.Owned(n.ID).Intersect(a.Slots)
+	for _, s := range owned.Slots() {
 		want := n.w.slots[s].version
 		if got := a.Versions["Website"]; want > 0 && table.CompareVersions(got, formatVersion(want)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)

@@ -62,7 +62,15 @@ type Node struct {
 type Slow struct{ Warm, Load time.Duration }
 
 // Start starts a replica's next incarnation.
-func (w *World) Start(r *Replica) *Node {
+func (w *World) Start(r *Replica) *Node { return w.start(r, nil) }
+
+// start starts an incarnation in a process that was other incarnations before.
+func (w *World) start(r *Replica, former []string) *Node {
+	for _, n := range w.Nodes {
+		if n.Replica.Pod == r.Pod {
+			r.incarnations = max(r.incarnations, n.Replica.incarnations) // a namesake
+		}
+	}
 	r.incarnations++
 	n := &Node{
 		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
@@ -75,7 +83,7 @@ func (w *World) Start(r *Replica) *Node {
 	}
 	n.cfg = member.Config{
 		Self:  table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight},
-		Slots: w.opts.Slots, Seed: w.rng.Uint64(),
+		Slots: w.opts.Slots, Seed: w.rng.Uint64(), Former: former,
 	}
 	if w.opts.Tune != nil {
 		w.opts.Tune(&n.cfg)

@@ -148,8 +148,8 @@ func (w *World) Put(t *table.Table) {
 
 // Counts says what a world went through.
 type Counts struct {
-	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted  int
-	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops int
+	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
+	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
 }
 
 // Messages counts the traffic between members and API server.
