@@ -171,6 +171,8 @@ func (w *walk) change() {
 // gain warms slots in the background; they may be released meanwhile.
 func (w *walk) gain(set slot.Set, how int) {
 	called := w.version()
+	// Of what is deleted while nobody holds the slot nobody hears.
+	w.heard.forget(func(key types.NamespacedName) bool { return set.Has(w.share.Slot(key.Namespace, key.Name, "")) })
 	w.each(set, func(s *walkSlot) { s.held, s.busy = true, true })
 	w.share.Hold(set)
 	w.busy.Go(func() {

@@ -342,6 +342,13 @@ func (h *recorder) history() []event {
 	return slices.Clone(h.events)
 }
 
+// forget forgets the last reconciles of keys.
+func (h *recorder) forget(which func(types.NamespacedName) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.level, func(key types.NamespacedName, _ string) bool { return which(key) })
+}
+
 func (h *recorder) levels() map[types.NamespacedName]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
