@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
-// CatchUp returns when the informers of sharded kinds have seen everything that happened before it was called, and
+// CatchUp returns when the informers of primary kinds have seen everything that happened before it was called, and
 // their handlers have been told. An owner about to give slots up thereby learns of every deletion that its
 // successor's lists do not show any more. On a kind without traffic it takes seconds, since only a
 // bookmark shows it: see Reached.
 func (s *Share) CatchUp(ctx context.Context) error {
-	informers := s.active()
+	informers := slices.DeleteFunc(s.active(), func(i *informer) bool { return !i.role.primary })
 	errs := make([]error, len(informers))
 	var wg sync.WaitGroup
 	for n, inf := range informers {

@@ -172,7 +172,10 @@ func (s *source) grow(ctx context.Context, t task) {
 					}
 				}
 			}
-			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+			s.mu.Lock()
+			newer := s.sent.newer(obj, versionOf(obj))
+			s.mu.Unlock()
+			if !newer && !p.send(watch.Event{Type: watch.Added, Object: obj}) {
 				return false
 			}
 		}
@@ -244,11 +247,7 @@ func (p *pump) release(t task, version string) bool {
 		if table.CompareVersions(v, version) <= 0 {
 			continue
 		}
-		n, _, _ := s.inf.share.slotOf(e.Object)
-		s.mu.Lock()
-		s.see(n, v)
-		s.mu.Unlock()
-		if !p.send(e) {
+		if !p.replay(e, v) {
 			return false
 		}
 	}
@@ -258,20 +257,42 @@ func (p *pump) release(t task, version string) bool {
 	return true
 }
 
-// bury sends marked deletions.
+// bury sends marked deletions of keys, of which the slots are those that they were found in.
 func (p *pump) bury(keys map[string]slot.Slot, mark string) bool {
-	version := p.source.at()
-	for key := range keys {
-		namespace, name, err := cache.SplitMetaNamespaceKey(key)
-		if err != nil {
-			continue
+	s := p.source
+	for key, n := range keys {
+		if s.inf.mobile() {
+			s.mu.Lock()
+			is, there := s.sent[key]
+			s.mu.Unlock()
+			if !there || is.slot != n {
+				continue // it has gone elsewhere since
+			}
 		}
-		obj := p.source.inf.mark.object(types.UID(mark), namespace, name, version)
-		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
+		if !p.buryOne(key, mark) {
 			return false
 		}
 	}
 	return true
+}
+
+func (p *pump) buryOne(key, mark string) bool {
+	i := p.source.inf
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return true
+	}
+	obj := i.mark.object(types.UID(mark), namespace, name, p.source.at())
+	if i.role.owners != nil && mark == markMissing {
+		// Who has to hear of it is in the object that was lost.
+		old, exists, err := i.GetIndexer().GetByKey(key)
+		if about, accessErr := meta.Accessor(old); err == nil && exists && accessErr == nil {
+			if marked, err := meta.Accessor(obj); err == nil {
+				marked.SetOwnerReferences(about.GetOwnerReferences())
+			}
+		}
+	}
+	return p.send(watch.Event{Type: watch.Deleted, Object: obj})
 }
 
 // do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends

@@ -2,10 +2,11 @@ package delivery
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
@@ -31,29 +32,30 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 		return
 	}
 	if h.informer.source.sharded() {
-		if n, _, ok := h.informer.share.slotOf(obj); !ok || !h.hears(n) {
+		if n, _, ok := h.informer.slotOf(obj); !ok || !h.hears(n) {
 			return
 		}
 	}
 	h.user.OnAdd(obj, isInInitialList)
 }
 
-// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot.
+// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot, and
+// an object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion.
 func (h *handler) OnUpdate(old, obj any) {
-	if h.user == nil && h.informer.share.key != slot.KeyUID {
-		return
-	}
-	if h.informer.source.sharded() {
-		n, _, ok := h.informer.share.slotOf(obj)
-		if !ok {
-			return
+	i := h.informer
+	if i.source.sharded() {
+		n, _, ok := i.slotOf(obj)
+		if i.mobile() {
+			if before, _, was := i.slotOf(old); was && (!ok || before != n) {
+				key, err := cache.MetaNamespaceKeyFunc(old)
+				if err == nil {
+					h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: old})
+				}
+				h.OnAdd(obj, false)
+				return
+			}
 		}
-		if before, name, ok := h.informer.share.slotOf(old); ok && before != n {
-			h.OnDelete(cache.DeletedFinalStateUnknown{Key: cache.NewObjectName(name.Namespace, name.Name).String(), Obj: old})
-			h.OnAdd(obj, false)
-			return
-		}
-		if !h.hears(n) {
+		if !ok || !h.hears(n) {
 			return
 		}
 	}
@@ -81,7 +83,7 @@ func (h *handler) OnDelete(obj any) {
 	if mark == markLost {
 		return
 	}
-	n, name, ok := i.share.slotOf(obj)
+	n, about, ok := i.slotOf(obj)
 	if !ok {
 		return
 	}
@@ -91,51 +93,49 @@ func (h *handler) OnDelete(obj any) {
 	}
 	if mark == markMissing {
 		i.mu.Lock()
-		i.miss(n, name)
+		i.miss(n, about)
 		i.mu.Unlock()
 		return
 	}
-	if h.hearsOrMisses(n, name) && h.user != nil {
+	if h.hearsOrMisses(n, about) && h.user != nil {
 		h.user.OnDelete(obj)
 	}
 }
 
 // hearsOrMisses says whether the user may hear of a deletion in slot n, and records it where not. Open flips the
 // slots before it takes the lock, so that it gets what is recorded here.
-func (h *handler) hearsOrMisses(n slot.Slot, name types.NamespacedName) bool {
+func (h *handler) hearsOrMisses(n slot.Slot, about subject) bool {
 	i := h.informer
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if h.hears(n) {
 		return true
 	}
-	i.miss(n, name)
+	i.miss(n, about)
 	return false
 }
 
 // miss records a deletion of a slot held. i.mu is held.
-func (i *informer) miss(n slot.Slot, name types.NamespacedName) {
+func (i *informer) miss(n slot.Slot, about subject) {
 	if !i.share.Holds(n) {
 		return
 	}
 	if i.missed[n] == nil {
-		i.missed[n] = map[types.NamespacedName]struct{}{}
+		i.missed[n] = map[subject]struct{}{}
 	}
-	i.missed[n][name] = struct{}{}
+	i.missed[n][about] = struct{}{}
 }
 
 // takeMissed returns the deletions recorded in the slots, and forgets them.
-func (i *informer) takeMissed(set slot.Set) []types.NamespacedName {
+func (i *informer) takeMissed(set slot.Set) []subject {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var out []types.NamespacedName
-	for n, names := range i.missed {
+	var out []subject
+	for n, missed := range i.missed {
 		if !set.Has(n) {
 			continue
 		}
-		for name := range names {
-			out = append(out, name)
-		}
+		out = slices.AppendSeq(out, maps.Keys(missed))
 		delete(i.missed, n)
 	}
 	return out

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -116,104 +112,6 @@ func (s *Share) barrier(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Opened are the objects of a kind that handlers could not hear of before Open, each once.
-type Opened struct {
-	// Deleted were deleted since their slot was warmed; some may exist again.
-	Deleted []types.NamespacedName
-	// Changed were written since their slot was warmed, the last ones first.
-	Changed []types.NamespacedName
-	// Recent were written shortly before, the last ones first: the former owner may not have reconciled that.
-	Recent []types.NamespacedName
-	// Others are those with nothing new, those written last first: after an expel, what changed while
-	// nobody owned the slot is among them, and should not have to wait for what did not.
-	Others []types.NamespacedName
-}
-
-// All returns all of them.
-func (o Opened) All() []types.NamespacedName {
-	return slices.Concat(o.Deleted, o.Changed, o.Recent, o.Others)
-}
-
-// Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
-// kinds in the slots, and every object of them deleted since they were warmed. It does not block.
-func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
-	s.mu.Lock()
-	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
-	s.open.Store(&open)
-	s.mu.Unlock()
-	found := map[schema.GroupKind]*opening{}
-	for _, inf := range s.active() {
-		if found[inf.kind] == nil {
-			found[inf.kind] = &opening{
-				missed: map[types.NamespacedName]bool{}, changed: map[types.NamespacedName]bool{},
-				recent: map[types.NamespacedName]bool{}, written: map[types.NamespacedName]string{},
-			}
-		}
-		inf.collect(set, found[inf.kind])
-	}
-	out := make(map[schema.GroupKind]Opened, len(found))
-	for kind, o := range found {
-		out[kind] = o.sorted()
-	}
-	return out
-}
-
-// opening collects what Open finds of a kind in its informers.
-type opening struct {
-	missed, changed, recent map[types.NamespacedName]bool
-	// written are the versions of the objects in the stores.
-	written map[types.NamespacedName]string
-}
-
-func (i *informer) collect(set slot.Set, o *opening) {
-	for _, name := range i.takeMissed(set) {
-		o.missed[name] = true
-	}
-	since, recently := i.source.takeSince(set)
-	for key, n := range i.keys(set) {
-		obj, exists, err := i.GetIndexer().GetByKey(key)
-		namespace, name, splitErr := cache.SplitMetaNamespaceKey(key)
-		if err != nil || splitErr != nil {
-			continue
-		}
-		full, version := types.NamespacedName{Namespace: namespace, Name: name}, ""
-		if exists {
-			version = versionOf(obj)
-		}
-		if table.CompareVersions(o.written[full], version) <= 0 {
-			o.written[full] = version
-		}
-		if since != nil && since[n] != "" && table.CompareVersions(version, since[n]) > 0 {
-			o.changed[full] = true
-		} else if recently != "" && table.CompareVersions(version, recently) > 0 {
-			o.recent[full] = true
-		}
-	}
-}
-
-func (o *opening) sorted() Opened {
-	var out Opened
-	for name := range o.missed {
-		out.Deleted = append(out.Deleted, name)
-	}
-	for name := range o.written {
-		switch {
-		case o.missed[name]:
-		case o.changed[name]:
-			out.Changed = append(out.Changed, name)
-		case o.recent[name]:
-			out.Recent = append(out.Recent, name)
-		default:
-			out.Others = append(out.Others, name)
-		}
-	}
-	lastFirst := func(a, b types.NamespacedName) int { return table.CompareVersions(o.written[b], o.written[a]) }
-	slices.SortFunc(out.Changed, lastFirst)
-	slices.SortFunc(out.Recent, lastFirst)
-	slices.SortFunc(out.Others, lastFirst)
-	return out
 }
 
 // Shut silences the handlers for the slots at once; a call of a handler that has begun may still be running. The

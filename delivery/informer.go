@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
@@ -29,6 +28,7 @@ type informer struct {
 
 	// running and sharded are guarded by share.mu until running is true, then sharded stays as it is.
 	running, sharded bool
+	role             role
 
 	// marks is the number of the last barrier sent. joining is held while a barrier travels and while a handler
 	// joins, so that a handler that joins after barrier n has seen[n] and will see all later ones.
@@ -41,9 +41,9 @@ type informer struct {
 
 	mu       sync.Mutex
 	handlers map[*handler]cache.ResourceEventHandlerRegistration
-	waiting  map[uint64]chan struct{} // barriers on their way
-	missed   map[slot.Slot]map[types.NamespacedName]struct{}
-	passed   chan struct{} // closed and replaced when any handler passes a barrier
+	waiting  map[uint64]chan struct{}           // barriers on their way
+	missed   map[slot.Slot]map[subject]struct{} // what deletions were about that handlers could not hear of
+	passed   chan struct{}                      // closed and replaced when any handler passes a barrier
 	recorder *handler
 }
 
@@ -55,7 +55,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 	inf := &informer{
 		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
-		missed: map[slot.Slot]map[types.NamespacedName]struct{}{}, passed: make(chan struct{}),
+		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}),
 	}
 	inf.source = newSource(inf, lw)
 	// The indexer takes the map as its own and AddIndexers would change the caller's.
@@ -75,7 +75,8 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.share.mu.Lock()
 	again := i.running
 	i.running = true
-	i.sharded = i.share.sharded[i.kind]
+	i.role = i.share.roles[i.kind]
+	i.sharded = i.role.primary || i.role.owners != nil
 	i.share.mu.Unlock()
 	if again {
 		i.SharedIndexInformer.RunWithContext(ctx) // says that this is not allowed
@@ -121,7 +122,7 @@ func (i *informer) forget() {
 }
 
 func (i *informer) indexSlot(obj any) ([]string, error) {
-	n, _, ok := i.share.slotOf(obj)
+	n, _, ok := i.slotOf(obj)
 	if !ok {
 		return nil, nil
 	}

@@ -73,7 +73,7 @@ func (s *source) listOnce(ctx context.Context, t task, paged bool) ([]runtime.Ob
 		}
 		s.mu.Lock()
 		err = meta.EachListItem(page, func(obj runtime.Object) error {
-			if n, _, ok := s.inf.share.slotOf(obj); ok && t.set.Has(n) {
+			if n, _, ok := s.inf.slotOf(obj); ok && t.set.Has(n) {
 				items = append(items, s.detach(obj))
 				s.see(n, versionOf(obj))
 			}

@@ -45,7 +45,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if err != nil {
 		return nil, err
 	}
-	more, err := s.keep(list, pending.set)
+	more, err := s.keep(list, pending.set, pending.sent)
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +68,13 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.keep(list, set)
+	_, err = s.keep(list, set, nil)
 	return list, err
 }
 
 // keep drops what lies in other slots from a list, in place. SetList copies what stays, so that the memory of the
-// rest can go.
-func (s *source) keep(list runtime.Object, set slot.Set) (metav1.ListInterface, error) {
+// rest can go. What stays is noted in sent.
+func (s *source) keep(list runtime.Object, set slot.Set, sent sent) (metav1.ListInterface, error) {
 	about, err := meta.ListAccessor(list)
 	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
@@ -82,8 +82,9 @@ func (s *source) keep(list runtime.Object, set slot.Set) (metav1.ListInterface, 
 	var kept []runtime.Object
 	s.mu.Lock()
 	err = meta.EachListItem(list, func(obj runtime.Object) error {
-		if n, _, ok := s.inf.share.slotOf(obj); ok && set.Has(n) {
+		if n, _, ok := s.inf.slotOf(obj); ok && set.Has(n) {
 			kept = append(kept, obj)
+			sent.note(s.inf, watch.Event{Type: watch.Added, Object: obj})
 			s.see(n, versionOf(obj))
 		}
 		return nil
@@ -119,7 +120,7 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	pending := s.pending
 	s.pending, s.pump = nil, p
 	if pending != nil && pending.complete {
-		s.commit(pending.set, pending.ticket, pending.version)
+		s.commit(pending, pending.version)
 	} else {
 		p.over = true
 	}

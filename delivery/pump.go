@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -79,10 +78,21 @@ func (p *pump) Stop() { p.cancel() }
 func (p *pump) send(e watch.Event) bool {
 	select {
 	case p.out <- e:
-		return true
 	case <-p.ctx.Done():
 		return false
 	}
+	s := p.source
+	if !s.inf.mobile() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.initial != nil {
+		p.initial.sent.note(s.inf, e)
+	} else {
+		s.sent.note(s.inf, e)
+	}
+	return true
 }
 
 // expire tells the reflector to list again.
@@ -264,8 +274,16 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	if e.Type == watch.Bookmark {
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
-	n, _, ok := p.source.inf.share.slotOf(e.Object)
-	if !ok || !p.wanted(e, n, version) {
+	n, _, ok := p.source.inf.slotOf(e.Object)
+	p.hold(e)
+	if p.source.inf.mobile() && p.leaves(e, n, ok, version) && !p.leave(e) {
+		return false
+	}
+	if !ok {
+		p.advance(version)
+		return true
+	}
+	if !p.wanted(e, n, version) {
 		return true
 	}
 	if !p.send(e) {
@@ -273,6 +291,17 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	}
 	p.advance(version)
 	return true
+}
+
+// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state of
+// an object than one that went elsewhere meanwhile.
+func (p *pump) hold(e watch.Event) {
+	s := p.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sent != nil && p.initial == nil && s.pump == p && !s.warming.Empty() {
+		s.buffer = append(s.buffer, e)
+	}
 }
 
 // wanted says whether an event of slot n goes to the store now.
@@ -287,10 +316,13 @@ func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
 	switch {
 	case s.pump != p: // replaced: its events would move the position of its successor
 		return false
+	case s.sent.newer(e.Object, version): // of a predecessor of the same name
 	case s.warming.Has(n):
-		s.buffer = append(s.buffer, e)
+		if s.sent == nil {
+			s.buffer = append(s.buffer, e)
+		}
 	case s.got[n] == 0:
-	case s.floors != nil && table.CompareVersions(version, s.floors[n]) <= 0:
+	case s.covered(n, version):
 	default:
 		s.see(n, version)
 		return true
@@ -326,7 +358,7 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	}
 	if initial != nil {
 		p.initial = nil
-		s.commit(initial.set, initial.ticket, version)
+		s.commit(initial, version)
 	}
 	s.advance(version)
 	return true

@@ -45,7 +45,7 @@ type Share struct {
 	held, open atomic.Pointer[slot.Set]
 
 	mu        sync.Mutex
-	sharded   map[schema.GroupKind]bool
+	roles     map[schema.GroupKind]role
 	informers []*informer
 	wrote     map[schema.GroupKind][]string // by slot
 }
@@ -66,41 +66,16 @@ func New(o Options) *Share {
 	}
 	s := &Share{
 		slots: o.Slots, key: o.Key, scope: filterScope{}, log: o.Logger, patience: o.Patience,
-		sharded: map[schema.GroupKind]bool{}, wrote: map[schema.GroupKind][]string{},
+		roles: map[schema.GroupKind]role{}, wrote: map[schema.GroupKind][]string{},
 	}
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
 	return s
 }
 
-// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of
-// the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
-func (s *Share) Shard(kind schema.GroupKind) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sharded[kind] {
-		return nil
-	}
-	for _, inf := range s.informers {
-		if inf.kind == kind && inf.running {
-			return fmt.Errorf("kind %s: cannot be sharded any more, an informer of it is already running: "+
-				"set up the controllers of sharded kinds before the manager starts", kind)
-		}
-	}
-	s.sharded[kind] = true
-	return nil
-}
-
-// Sharded says whether the kind is declared as primary.
-func (s *Share) Sharded(kind schema.GroupKind) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sharded[kind]
-}
-
 // NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer does, of which controller-runtime's
-// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: where Shard was
-// not called for the kind, it behaves as a stock one. example must be a pointer to a struct with metadata.
+// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: where neither Shard
+// nor Own was called for the kind, it behaves as a stock one. example must be a pointer to a struct with metadata.
 //
 // The informer's handlers hear only of open slots. Its LastSyncResourceVersion is the position in the stream.
 func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
@@ -119,30 +94,6 @@ func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, examp
 // Slot returns the slot of an object by the share's key. uid is looked at with KeyUID only.
 func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 	return s.slots.Of(s.key.Hash(namespace, name, uid))
-}
-
-// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown.
-func (s *Share) slotOf(obj any) (slot.Slot, types.NamespacedName, bool) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		if gone.Obj == nil {
-			namespace, name, err := cache.SplitMetaNamespaceKey(gone.Key)
-			if err != nil || s.key == slot.KeyUID {
-				return 0, types.NamespacedName{}, false
-			}
-			return s.Slot(namespace, name, ""), types.NamespacedName{Namespace: namespace, Name: name}, true
-		}
-		obj = gone.Obj
-	}
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		return 0, types.NamespacedName{}, false
-	}
-	name := types.NamespacedName{Namespace: accessor.GetNamespace(), Name: accessor.GetName()}
-	uid := ""
-	if s.key == slot.KeyUID {
-		uid = string(accessor.GetUID())
-	}
-	return s.Slot(name.Namespace, name.Name, uid), name, true
 }
 
 // Exists says whether any informer of the kind holds the object: where none does, it is gone, or not ours.

@@ -60,6 +60,7 @@ type source struct {
 	past past
 	// since is the version of the list that brought a slot, until Open; nil before the first.
 	since []string
+	sent  sent
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -68,6 +69,7 @@ type relist struct {
 	ticket   uint64
 	version  string
 	complete bool
+	sent     sent
 }
 
 // waiter waits for a condition on the source, checked under its lock whenever something changed.
@@ -161,7 +163,7 @@ func (s *source) carried() slot.Set {
 // begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
 // hold other slots, even if they are wanted again before the list comes into effect. s.mu is held.
 func (s *source) begin() *relist {
-	r := &relist{set: s.inf.share.Held(), ticket: s.ticket}
+	r := &relist{set: s.inf.share.Held(), ticket: s.ticket, sent: s.newSent()}
 	for n := range s.got {
 		if !r.set.Has(slot.Slot(n)) {
 			s.got[n], s.ready[n] = 0, 0
@@ -171,8 +173,10 @@ func (s *source) begin() *relist {
 	return r
 }
 
-// commit notes that a list of the slots at a version has replaced, or is about to replace, the whole store. s.mu is held.
-func (s *source) commit(set slot.Set, ticket uint64, version string) {
+// commit notes that a list has replaced, or is about to replace, the whole store, at a version. s.mu is held.
+func (s *source) commit(list *relist, version string) {
+	set, ticket := list.set, list.ticket
+	s.sent = list.sent
 	s.gen++
 	for n := range s.got {
 		if !set.Has(slot.Slot(n)) {

@@ -183,7 +183,7 @@ func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest
 		err = errNotSent
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		k.calls.conns.dropSilent(begun)
+		k.calls.conns.dropSilent(begun.Add(timeout / 2))
 	}
 	return outcome(err, sent), want.wrap(err)
 }
@@ -195,7 +195,7 @@ func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Ob
 	defer cancel()
 	err := req.MaxRetries(0).Do(ctx).Into(into)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		k.calls.conns.dropSilent(begun)
+		k.calls.conns.dropSilent(begun.Add(readTimeout / 2))
 	}
 	return want.wrap(err)
 }

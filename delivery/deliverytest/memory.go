@@ -86,6 +86,22 @@ func (m *Memory) Delete(_ context.Context, key types.NamespacedName) (Object, er
 	return m.change(key, old, nil), nil
 }
 
+// Put creates or replaces an object, whatever its metadata says.
+func (m *Memory) Put(obj *corev1.ConfigMap) Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+	old := m.objects[key]
+	obj = obj.DeepCopy()
+	if old != nil {
+		obj.UID = old.UID
+	} else {
+		m.uids++
+		obj.UID = types.UID(fmt.Sprintf("uid-%d", m.uids))
+	}
+	return m.change(key, old, obj)
+}
+
 // List implements Client.
 func (m *Memory) List(context.Context) ([]Object, string, error) {
 	m.mu.Lock()

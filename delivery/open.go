@@ -1,0 +1,133 @@
+package delivery
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Opened are the objects of a primary kind that handlers could not hear of before Open, each once. What happened to an
+// object of an owned kind counts as if it had happened to its owner.
+type Opened struct {
+	// Deleted were deleted since their slot was warmed; some may exist again.
+	Deleted []types.NamespacedName
+	// Changed were written since their slot was warmed, the last ones first; then the owners of objects that were written
+	// or deleted since, which need not exist themselves.
+	Changed []types.NamespacedName
+	// Recent were written shortly before, the last ones first: the former owner may not have reconciled that.
+	Recent []types.NamespacedName
+	// Others are those with nothing new, those written last first: after an expel, what changed while
+	// nobody owned the slot is among them, and should not have to wait for what did not.
+	Others []types.NamespacedName
+}
+
+// All returns all of them.
+func (o Opened) All() []types.NamespacedName {
+	return slices.Concat(o.Deleted, o.Changed, o.Recent, o.Others)
+}
+
+// Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
+// kinds in the slots, and every object of them deleted since they were warmed. It does not block.
+func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
+	s.mu.Lock()
+	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
+	s.open.Store(&open)
+	s.mu.Unlock()
+	found := openings{}
+	for _, inf := range s.active() {
+		inf.collect(set, found)
+	}
+	out := make(map[schema.GroupKind]Opened, len(found))
+	for kind, o := range found {
+		out[kind] = o.sorted()
+	}
+	return out
+}
+
+// openings are what Open finds, by primary kind.
+type openings map[schema.GroupKind]*opening
+
+// opening collects what Open finds of a kind in its informers.
+type opening struct {
+	missed, changed, recent map[types.NamespacedName]bool
+	// written are the versions of the objects in the stores.
+	written map[types.NamespacedName]string
+}
+
+func (o openings) of(kind schema.GroupKind) *opening {
+	if o[kind] == nil {
+		o[kind] = &opening{
+			missed: map[types.NamespacedName]bool{}, changed: map[types.NamespacedName]bool{},
+			recent: map[types.NamespacedName]bool{}, written: map[types.NamespacedName]string{},
+		}
+	}
+	return o[kind]
+}
+
+func (i *informer) collect(set slot.Set, found openings) {
+	if i.role.primary {
+		found.of(i.kind)
+	}
+	for _, about := range i.takeMissed(set) {
+		if i.role.primary {
+			found.of(about.kind).missed[about.name] = true
+		} else {
+			found.of(about.kind).changed[about.name] = true
+		}
+	}
+	since, recently := i.source.takeSince(set)
+	for key := range i.keys(set) {
+		obj, exists, err := i.GetIndexer().GetByKey(key)
+		if err != nil || !exists {
+			continue // deleted at this moment: handlers hear of it
+		}
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			continue
+		}
+		n, about, ok := i.slotOf(obj)
+		if !ok {
+			continue
+		}
+		o, version := found.of(about.kind), accessor.GetResourceVersion()
+		if i.role.primary && table.CompareVersions(o.written[about.name], version) <= 0 {
+			o.written[about.name] = version
+		}
+		if since != nil && since[n] != "" && table.CompareVersions(version, since[n]) > 0 {
+			o.changed[about.name] = true
+		} else if recently != "" && table.CompareVersions(version, recently) > 0 {
+			o.recent[about.name] = true
+		}
+	}
+}
+
+func (o *opening) sorted() Opened {
+	var out Opened
+	for name := range o.missed {
+		out.Deleted = append(out.Deleted, name)
+	}
+	for name := range o.changed {
+		if !o.missed[name] {
+			out.Changed = append(out.Changed, name)
+		}
+	}
+	for name := range o.written {
+		switch {
+		case o.missed[name] || o.changed[name]:
+		case o.recent[name]:
+			out.Recent = append(out.Recent, name)
+		default:
+			out.Others = append(out.Others, name)
+		}
+	}
+	lastFirst := func(a, b types.NamespacedName) int { return table.CompareVersions(o.written[b], o.written[a]) }
+	slices.SortFunc(out.Changed, lastFirst)
+	slices.SortFunc(out.Recent, lastFirst)
+	slices.SortFunc(out.Others, lastFirst)
+	return out
+}
