@@ -83,7 +83,7 @@ func TestQueueAdmit(t *testing.T) {
 			q, _ := testQueue(t, r)
 			mine := own(r, testItem)
 			synced := false
-			sync := q.Admit(func(ctx context.Context, item cache.ObjectName) error {
+			sync := q.Admit(func(ctx context.Context, _ cache.ObjectName) error {
 				synced = true
 				if _, ok := slotFrom(ctx); !ok {
 					t.Error("the context does not say which slot it is for")

@@ -16,13 +16,13 @@ import (
 // errVacant ends a wait for what does not come while the kind is not served.
 var errVacant = errors.New("the kind is not served")
 
-// notServed says that the API server does not know the kind. It says so in the same words as a gateway that does not
+// errNotServed says that the API server does not know the kind. It says so in the same words as a gateway that does not
 // know the path.
-func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+func errNotServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // answered notes how the upstream answered, and returns whether it does not serve the kind.
 func (s *source) answered(err error) bool {
-	absent := notServed(err)
+	absent := errNotServed(err)
 	if err != nil && !absent {
 		return false // nothing is known
 	}

@@ -171,7 +171,7 @@ func Checksum(data map[string][]byte) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		// Quotes keep {"a": "b"} and {"ab": ""} apart.
-		fmt.Fprintf(h, "%s %s", strconv.Quote(key), strconv.Quote(string(data[key])))
+		_, _ = fmt.Fprintf(h, "%s %s", strconv.Quote(key), strconv.Quote(string(data[key])))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
