@@ -24,6 +24,21 @@ test: kube ## Run every test, those on the real API server included
 	$(GO) test -timeout 30m ./...
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
+# -modfile does not go with a go.work above, and the children of tests build other modules: hence no GOFLAGS.
+LATEST := -modfile=go.latest.mod
+.PHONY: test-latest
+test-latest: export GOWORK := off
+test-latest: kube ## Run the tests with the newest controller-runtime and client-go (go.latest.mod)
+	$(GO) mod tidy -diff
+	$(GO) mod tidy -diff $(LATEST)
+	$(GO) vet $(LATEST) ./...
+	$(GO) test $(LATEST) -timeout 30m ./...
+
+.PHONY: tidy
+tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the newest
+	GOWORK=off $(GO) mod tidy
+	GOWORK=off $(GO) mod tidy $(LATEST)
+
 .PHONY: kube
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
 	@$(GO) run ./internal/controlplane/buildcmd >/dev/null

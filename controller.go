@@ -2,13 +2,13 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -50,6 +50,7 @@ type Controller struct {
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
+	bypass  sync.Once // somebody was told that the gate is not asked
 	// owed are keys whose object is gone and that could not be reconciled since the gate was shut. Nothing else would
 	// enqueue them if the slot opens again here: there is no object left to be found.
 	owed map[slot.Slot]map[types.NamespacedName]struct{}
@@ -151,14 +152,30 @@ func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	f, ok := c.flying[key]
 	delete(c.flying, key)
+	s := c.rota.SlotOf(key)
+	taken := c.waiting[s][key].taken
 	c.mu.Unlock()
 	if !ok {
+		if taken {
+			c.place(s, key, func(p *place) { p.taken = false })
+			c.rota.gate.Recheck(s)
+			c.bypass.Do(func() {
+				c.rota.log.Error(nil, "Done without Admit: where keys are worked on, the gate has to be asked first", "controller", c.name, "object", key.String())
+			})
+		}
 		return
 	}
-	if cause := context.Cause(f.ctx); errors.Is(cause, gate.ErrLost) || errors.Is(cause, gate.ErrExpired) {
-		c.owe(c.rota.SlotOf(key), key)
+	if gate.CutShort(f.ctx) {
+		c.owe(s, key)
 	}
 	f.leave()
+}
+
+// Wrote notes that a client of this member wrote an object of the controller's kind and got this answer: the next owner
+// of its slot waits until its informer shows that version (rule R8). Deletes need no note.
+func (c *Controller) Wrote(obj metav1.Object) {
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	c.rota.share.Wrote(c.kind, c.rota.SlotOf(name), obj.GetResourceVersion())
 }
 
 // owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,5 +72,18 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 				t.Errorf("enqueued after the slot was another's: %v, want nothing", got)
 			}
 		})
+	}
+}
+
+// R8: what this member wrote counts among the versions that the next owner waits for.
+func TestR8WroteCounts(t *testing.T) {
+	r := testRota(t)
+	q, _ := testQueue(t, r)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: "17"}}
+	q.Controller().Wrote(secret)
+	var mine slot.Set
+	mine.Add(r.SlotOf(types.NamespacedName{Namespace: "a", Name: "b"}))
+	if got := r.share.Versions(mine)["Secret"]; got != "17" {
+		t.Errorf("version of the slot is %q, want 17", got)
 	}
 }

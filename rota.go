@@ -33,6 +33,7 @@ type Rota struct {
 
 	mu          sync.Mutex
 	controllers []*Controller
+	started     []start
 	ran         bool
 	deadline    time.Duration
 	id          string
@@ -135,8 +136,8 @@ func (r *Rota) untilDeadline() time.Duration {
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
 // Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that
-// is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned. It may be called
-// once.
+// is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
+// may be called once. It joins when the informers of all queues made by NewQueue run.
 //
 // An error means that the process should end: the table is invalid, a permission is missing, options do not fit
 // the table, or this member was expelled with work in flight. An expelled member with nothing in flight joins
@@ -149,6 +150,9 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
+	if !r.awaitInformers(ctx) {
+		return nil
+	}
 	for {
 		stop := newIncarnation(r).run(ctx)
 		if stop.Err == nil {

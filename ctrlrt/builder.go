@@ -208,8 +208,8 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 		return reconcile.Result{}, nil
 	}
 	result, err := w.reconciler.Reconcile(ctx, r)
-	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, gate.ErrLost) || errors.Is(cause, gate.ErrExpired)) {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", cause.Error(), "error", err.Error())
+	if err != nil && gate.CutShort(ctx) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
 		return reconcile.Result{}, nil // its next owner repeats it
 	}
 	return result, err

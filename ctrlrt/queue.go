@@ -1,8 +1,7 @@
 package ctrlrt
 
 import (
-	"time"
-
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -19,51 +18,9 @@ type (
 	prioritized = priorityqueue.PriorityQueue[request]
 )
 
-// queue wraps a work queue: keys of others stay out of it, and the rota knows what waits.
-type queue struct {
-	plainQueue
-	controller *rota.Controller
-}
-
-// Add implements workqueue.TypedInterface.
-func (q *queue) Add(r request) {
-	if q.controller.Add(r.NamespacedName) {
-		q.plainQueue.Add(r)
-	}
-}
-
-// AddAfter implements workqueue.TypedDelayingInterface.
-func (q *queue) AddAfter(r request, d time.Duration) {
-	if q.controller.Add(r.NamespacedName) {
-		q.plainQueue.AddAfter(r, d)
-	}
-}
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (q *queue) AddRateLimited(r request) {
-	if q.controller.Add(r.NamespacedName) {
-		q.plainQueue.AddRateLimited(r)
-	}
-}
-
-// Get implements workqueue.TypedInterface.
-func (q *queue) Get() (request, bool) {
-	r, shutdown := q.plainQueue.Get()
-	if !shutdown {
-		q.controller.Take(r.NamespacedName)
-	}
-	return r, shutdown
-}
-
-// Done implements workqueue.TypedInterface. By now the controller has added the key again if it wants it again.
-func (q *queue) Done(r request) {
-	q.controller.Done(r.NamespacedName)
-	q.plainQueue.Done(r)
-}
-
 // priorityQueue wraps a priority queue, which controller-runtime recognises by its type.
 type priorityQueue struct {
-	queue
+	*rota.Queue[request]
 	priorities prioritized
 }
 
@@ -71,7 +28,7 @@ type priorityQueue struct {
 func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	var mine []request
 	for _, r := range items {
-		if q.controller.Add(r.NamespacedName) {
+		if q.Controller().Add(r.NamespacedName) {
 			mine = append(mine, r)
 		}
 	}
@@ -82,15 +39,14 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 	r, priority, shutdown := q.priorities.GetWithPriority()
 	if !shutdown {
-		q.controller.Take(r.NamespacedName)
+		q.Controller().Take(r.NamespacedName)
 	}
 	return r, priority, shutdown
 }
 
-var (
-	_ plainQueue  = (*queue)(nil)
-	_ prioritized = (*priorityQueue)(nil)
-)
+var _ prioritized = (*priorityQueue)(nil)
+
+func nameOf(r request) types.NamespacedName { return r.NamespacedName }
 
 // wrapQueue returns a constructor of wrapped queues. The unwrapped one is that of the options, or the one that
 // controller-runtime would choose.
@@ -101,10 +57,10 @@ func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) 
 	}
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		plain := inner(name, limiter)
-		wrapped := queue{plainQueue: plain, controller: c}
-		var out plainQueue = &wrapped
+		wrapped := rota.WrapQueue(c, plain, nameOf)
+		var out plainQueue = wrapped
 		if p, ok := plain.(prioritized); ok {
-			out = &priorityQueue{queue: wrapped, priorities: p}
+			out = &priorityQueue{Queue: wrapped, priorities: p}
 		}
 		made(out)
 		return out

@@ -29,6 +29,9 @@ type informer struct {
 	// running and sharded are guarded by share.mu until running is true, then sharded stays as it is.
 	running, sharded bool
 	role             role
+	// started is closed when it begins to run.
+	started chan struct{}
+	once    sync.Once
 
 	// marks is the number of the last barrier sent. joining is held while a barrier travels and while a handler
 	// joins, so that a handler that joins after barrier n has seen[n] and will see all later ones.
@@ -55,7 +58,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 	inf := &informer{
 		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
-		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}),
+		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
 	}
 	inf.source = newSource(inf, lw)
 	// The indexer takes the map as its own and AddIndexers would change the caller's.
@@ -77,6 +80,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.running = true
 	i.role = i.share.roles[i.kind]
 	i.sharded = i.role.primary || i.role.owners != nil
+	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	if again {
 		i.SharedIndexInformer.RunWithContext(ctx) // says that this is not allowed

@@ -91,6 +91,19 @@ func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, examp
 	return inf
 }
 
+// Of returns the kind of an informer that this share made and that has not stopped, and a channel that is closed when
+// the informer runs, from when on Warm and Load wait for it.
+func (s *Share) Of(i cache.SharedIndexInformer) (kind schema.GroupKind, started <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, inf := range s.informers {
+		if cache.SharedIndexInformer(inf) == i {
+			return inf.kind, inf.started, true
+		}
+	}
+	return schema.GroupKind{}, nil, false
+}
+
 // Slot returns the slot of an object by the share's key. uid is looked at with KeyUID only.
 func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 	return s.slots.Of(s.key.Hash(namespace, name, uid))

@@ -15,6 +15,13 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
+// CutShort says whether the context of an admitted key ended because its slot was lost or the Lease not renewed in time.
+// Whoever owns the slot next begins anew with the key, so an error that comes of it tells nobody anything.
+func CutShort(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired)
+}
+
 // Key is what waits for admission.
 type Key struct {
 	// Queue names the queue that the key came from, such as a controller's name. The gate does not look at it.

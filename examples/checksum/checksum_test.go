@@ -1,0 +1,37 @@
+// Package checksum has the test of the example's files; the controller is in stock and sharded.
+package checksum
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rota-dev/rota/examples/internal/lines"
+)
+
+// TestTenLines: a controller of plain client-go becomes sharded in at most ten lines, and the README shows them. What
+// goes is leader election.
+func TestTenLines(t *testing.T) { lines.Few(t, 10, 17) }
+
+// TestREADME: the lines in the README at the root are those of sharded/main.go.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	main, err := os.ReadFile("sharded/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "### With client-go alone")
+	_, section, _ = strings.Cut(section, "```go\n")
+	code, _, _ := strings.Cut(section, "```")
+	if code == "" {
+		t.Fatal("README.md has no code below \"With client-go alone\"")
+	}
+	for line := range strings.Lines(code) {
+		if !strings.Contains(string(main), "\t"+line) {
+			t.Errorf("sharded/main.go has no line %q", line)
+		}
+	}
+}
