@@ -105,7 +105,7 @@ func (c cluster) get(r schema.GroupVersionResource, ns, name string) *metav1.Par
 // comes waits until an object has the right label.
 func (c cluster) comes(what string, r schema.GroupVersionResource, ns, name string) time.Duration {
 	c.t.Helper()
-	return eventually(c.t, 10*time.Second, what, func() bool {
+	return eventually(c.t, what, func() bool {
 		return c.get(r, ns, name).Labels[labeller.Label] == labeller.Value(slot.KeyName, ns, name)
 	})
 }
@@ -129,7 +129,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	c.comes("found at the start", configMaps, a, "old")
 	checkFields(t, c, a)
-	eventually(t, 5*time.Second, "the scan ends", func() bool { return l.Stats().Scans > 0 })
+	eventually(t, "the scan ends", func() bool { return l.Stats().Scans > 0 })
 
 	c.create(a, "new", nil)
 	c.comes("a new object", configMaps, a, "new")
@@ -187,7 +187,7 @@ func TestLatency(t *testing.T) {
 	const n, every = 400, 20 * time.Millisecond
 	ns, c := controlplane.Namespace(t), newCluster(t)
 	l := start(t, controlplane.For(t).Config(), labeller.Options{Namespaces: []string{ns}})
-	eventually(t, 5*time.Second, "watches", func() bool { return l.Stats().Watches > 0 })
+	eventually(t, "watches", func() bool { return l.Stats().Watches > 0 })
 	w, err := c.meta.Resource(configMaps).Namespace(ns).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

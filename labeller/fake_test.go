@@ -3,6 +3,7 @@ package labeller_test
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -44,7 +45,10 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-func (f *fake) config() *rest.Config { return &rest.Config{Host: f.server.URL} }
+// config has a dialer of its own because client-go keeps only two connections open over plain HTTP otherwise.
+func (f *fake) config() *rest.Config {
+	return &rest.Config{Host: f.server.URL, Dial: (&net.Dialer{}).DialContext}
+}
 
 // put creates or replaces an object.
 func (f *fake) put(name string, set map[string]string) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,11 +20,11 @@ func TestFix(t *testing.T) {
 	if !l.Fix(configMaps, one) {
 		t.Fatal("the queue is full")
 	}
-	eventually(t, 5*time.Second, "rewritten", f.labelled)
+	eventually(t, "rewritten", f.labelled)
 	one.Labels[labeller.Label] = right("one")
 	l.Fix(configMaps, one)
 	l.Fix(configMaps, &metav1.ObjectMeta{Namespace: "ns", Name: "gone"})
-	eventually(t, 5*time.Second, "the other is gone", func() bool { return l.Stats().Gone == 1 })
+	eventually(t, "the other is gone", func() bool { return l.Stats().Gone == 1 })
 	if got := f.asked("patch"); !slices.Equal(got, []string{"patch one", "patch gone"}) {
 		t.Errorf("%v", got)
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,7 +69,7 @@ func heap(t *testing.T, n int) float64 {
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { l.Run(ctx) })
-	eventually(t, 2*time.Minute, "scanned", func() bool { return l.Stats().Scans == 1 })
+	eventually(t, "scanned", func() bool { return l.Stats().Scans == 1 })
 	if got := l.Stats(); got.Scanned != uint64(n) || got.Patched != 0 {
 		t.Fatalf("stats %+v", got)
 	}

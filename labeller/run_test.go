@@ -47,15 +47,18 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 	return l
 }
 
+// patience is long because tests of several packages share few cores.
+const patience = 30 * time.Second
+
 // eventually polls until ok, and returns how long that took.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) time.Duration {
+func eventually(t testing.TB, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
-		if time.Since(begun) > limit {
-			t.Fatalf("not within %v: %s", limit, what)
+		if time.Since(begun) > patience {
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 		<-tick.C
 	}
