@@ -20,6 +20,7 @@ type follower struct {
 	found chan target
 	// begun is set when the first list has begun, short where the long selector does not pass.
 	begun, short bool
+	absent       bool // the API server did not know the kind the last time
 	// incomplete is written to where an object was given up for now.
 	incomplete chan struct{}
 	relists    int // for objects given up, in a row
@@ -34,9 +35,13 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 	for failures := 0; ctx.Err() == nil; {
 		begun := time.Now()
 		err := f.round(ctx)
-		if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+		// A kind that is not served may be any time; it need not be said each time.
+		absent := apierrors.IsNotFound(err)
+		if err != nil && ctx.Err() == nil && !expired && !(absent && f.absent) {
 			t.l.opts.Report(err)
 		}
+		f.absent = absent
 		f.short = f.short || tooLong(err)
 		if time.Since(begun) > lastBackoff {
 			failures = 0

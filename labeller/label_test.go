@@ -1,7 +1,6 @@
 package labeller_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -72,9 +71,4 @@ func TestOptionsThatAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.opts, err, c.want)
 		}
 	}
-}
-
-func ExampleValue() {
-	fmt.Println(labeller.Value(slot.KeyName, "default", "web"))
-	// Output: 1957
 }
