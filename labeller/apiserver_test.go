@@ -63,6 +63,10 @@ func user(t *testing.T, name string, rules []rbacv1.PolicyRule) *rest.Config {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // for go test -count
+		rbac.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		rbac.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
 	return config
 }
 
@@ -137,6 +141,7 @@ func TestAPIServer(t *testing.T) {
 	if _, err := dynamic.NewForConfigOrDie(plane.Config()).Resource(domains).Create(t.Context(), domain, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	defer c.meta.Resource(domains).Delete(context.Background(), "d", metav1.DeleteOptions{})
 	c.comes("a cluster-scoped object", domains, "", "d")
 	c.patch(a, "new", `{"rota.dev/hash":null}`)
 	t.Logf("removed: put right after %v", c.comes("a removed label", configMaps, a, "new").Round(time.Millisecond))
