@@ -237,5 +237,5 @@ func (e PermissionError) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", e.Verb, e.object(), permission(err, e))
+	return fmt.Errorf("%s %s: %w", e.Verb, e.object(), Refused(err, e))
 }

@@ -14,7 +14,7 @@ type PermissionError struct {
 	// User is who asked, in the words of the server: "system:serviceaccount:<namespace>:<name>" as a rule. Empty
 	// where the server did not say.
 	User string
-	// Namespace is where.
+	// Namespace is where. Empty: everywhere.
 	Namespace string
 	// Group, Resource and Verb are what was refused. Name is the one object that it was about, or empty.
 	Group, Resource, Verb, Name string
@@ -22,7 +22,7 @@ type PermissionError struct {
 	Err error
 }
 
-// Rule returns the rule that is missing from the user's Role.
+// Rule returns the rule that is missing from the user's Role, or ClusterRole where Namespace is empty.
 func (e *PermissionError) Rule() rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{e.Group}, Resources: []string{e.Resource}, Verbs: []string{e.Verb}}
 	if e.Name != "" {
@@ -42,7 +42,11 @@ func (e *PermissionError) Error() string {
 	if e.Group != "" {
 		fmt.Fprintf(&b, ".%s", e.Group)
 	}
-	fmt.Fprintf(&b, " in namespace %s; add this to the rules of its Role there:\n", e.Namespace)
+	if e.Namespace == "" {
+		b.WriteString(" in the cluster; add this to the rules of its ClusterRole:\n")
+	} else {
+		fmt.Fprintf(&b, " in namespace %s; add this to the rules of its Role there:\n", e.Namespace)
+	}
 	fmt.Fprintf(&b, "- apiGroups: [%q]\n  resources: [%q]\n", e.Group, e.Resource)
 	if e.Name != "" {
 		fmt.Fprintf(&b, "  resourceNames: [%q]\n", e.Name)
@@ -58,8 +62,9 @@ func (e *PermissionError) Unwrap() error { return e.Err }
 // as well, but in other words.
 var rbacMessage = regexp.MustCompile(`User "([^"]*)" cannot `)
 
-// permission turns the refusal of an authorizer into a PermissionError and leaves other errors alone.
-func permission(err error, want PermissionError) error {
+// Refused turns the refusal of an authorizer into a PermissionError like want, with User and Err filled in, and leaves
+// other errors alone.
+func Refused(err error, want PermissionError) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

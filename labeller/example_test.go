@@ -1,0 +1,36 @@
+package labeller_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/slot"
+)
+
+func ExampleValue() {
+	fmt.Println(labeller.Value(slot.KeyName, "default", "web"))
+	// Output: 1957
+}
+
+func Example() {
+	run := func(ctx context.Context) error {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return err
+		}
+		l, err := labeller.New(cfg, labeller.Options{
+			Resources: []schema.GroupVersionResource{{Group: "example.com", Version: "v1", Resource: "websites"}},
+			Report:    func(err error) { log.Print(err) },
+		})
+		if err != nil {
+			return err
+		}
+		return l.Run(ctx)
+	}
+	_ = run
+}

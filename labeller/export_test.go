@@ -1,0 +1,14 @@
+package labeller
+
+import utilnet "k8s.io/apimachinery/pkg/util/net"
+
+// The selectors, for the tests that measure them.
+const Missing = missing
+
+var Malformed = malformed
+
+// MaxFixes is the length of Fix's queue.
+const MaxFixes = maxFixes
+
+// CloseIdle closes connections that client-go would keep for the next client of the process.
+func (l *Labeller) CloseIdle() { utilnet.CloseIdleConnectionsFor(l.http.Transport) }

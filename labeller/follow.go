@@ -1,0 +1,151 @@
+package labeller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// lastRelist is the longest time until objects that could not be patched are listed again.
+const lastRelist = 5 * time.Minute
+
+// follower labels what of a scope is missing or malformed.
+type follower struct {
+	t     *tenure
+	scope scope
+	// found are objects on their way from the watch to the patches; what does not fit waits in the API server.
+	found chan target
+	// begun is set when the first list has begun, short where the long selector does not pass.
+	begun, short bool
+	absent       bool // the API server did not know the kind the last time
+	// incomplete is written to where an object was given up for now.
+	incomplete chan struct{}
+	relists    int // for objects given up, in a row
+	// listed is called when a list has ended, well or not, and at the end.
+	listed func()
+}
+
+// follow works on a scope until ctx ends, round by round.
+func (t *tenure) follow(ctx context.Context, s scope) {
+	f := &follower{t: t, scope: s, listed: sync.OnceFunc(t.listing.Done)}
+	defer f.listed()
+	for failures := 0; ctx.Err() == nil; {
+		begun := time.Now()
+		err := f.round(ctx)
+		expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+		// A kind that is not served may be any time; it need not be said each time.
+		absent := apierrors.IsNotFound(err)
+		if err != nil && ctx.Err() == nil && !expired && !(absent && f.absent) {
+			t.l.opts.Report(err)
+		}
+		f.absent = absent
+		f.short = f.short || tooLong(err)
+		if time.Since(begun) > lastBackoff {
+			failures = 0
+		}
+		failures++
+		sleep(ctx, backoff(failures, lastBackoff))
+	}
+}
+
+// round is a list and what follows from it, until the list has to begin anew: because the watch lost its place, which is
+// the error, or because objects given up are due.
+func (f *follower) round(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	f.found, f.incomplete = make(chan target, 2*batchSize), make(chan struct{}, 1)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer end()
+	selector := f.selector()
+	listed, lost := make(chan error, 1), make(chan error, 1)
+	work.Go(func() {
+		following := false
+		listed <- f.t.l.pages(ctx, f.scope, selector, func(page *metav1.PartialObjectMetadataList) bool {
+			if !following {
+				following, f.begun = true, true
+				// Beside the list, not after it: a backlog takes minutes, and versions are kept for five.
+				work.Go(func() { f.label(ctx) })
+				work.Go(func() { lost <- f.stream(ctx, page.ResourceVersion) })
+			}
+			f.patch(ctx, f.t.l.targets(f.scope, page))
+			return ctx.Err() == nil
+		})
+	})
+	relist := time.NewTimer(lastRelist)
+	relist.Stop()
+	defer relist.Stop()
+	due := false
+	for {
+		select {
+		case err := <-listed:
+			f.listed()
+			if err != nil {
+				return err
+			}
+			listed = nil
+			if len(f.incomplete) == 0 && !due {
+				f.relists = 0
+			}
+		case err := <-lost:
+			return err
+		case <-f.incomplete:
+			if !due {
+				due = true
+				f.relists++
+				relist.Reset(backoff(f.relists+3, lastRelist))
+			}
+		case <-relist.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// selector returns what to list by. The first list leaves malformed values to the scan that follows, the others have
+// to find those that the watch missed.
+func (f *follower) selector() string {
+	scans := f.t.l.opts.ScanPeriod > 0
+	if f.short || scans && !f.begun {
+		return missing
+	}
+	return malformed()
+}
+
+func (f *follower) patch(ctx context.Context, targets []target) {
+	if !f.t.l.patchAll(ctx, targets, f.t.enter) {
+		select {
+		case f.incomplete <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// label patches what the watch found. What comes in while a batch is on its way makes up the next one.
+func (f *follower) label(ctx context.Context) {
+	for {
+		var batch []target
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-f.found:
+			batch = append(batch, t)
+		}
+		seen := map[target]bool{batch[0]: true}
+		for more := true; more && len(batch) < batchSize; {
+			select {
+			case t := <-f.found:
+				if !seen[t] {
+					seen[t] = true
+					batch = append(batch, t)
+				}
+			default:
+				more = false
+			}
+		}
+		f.patch(ctx, batch)
+	}
+}

@@ -1,0 +1,199 @@
+package labeller
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// pollPeriod is how often the labeller asks whether it is permitted: a permission is noticed, and its end while there
+// is nothing to patch, within this time.
+const pollPeriod = 250 * time.Millisecond
+
+// Labeller labels objects. Its methods may be called concurrently.
+type Labeller struct {
+	opts   Options
+	http   *http.Client
+	config *rest.Config
+	reads  metadata.Interface
+	writes rest.Interface
+	pace   *pace
+	places chan struct{} // one for each patch at a time
+	fixes  fixes
+	stats  counters
+}
+
+// Stats counts what a labeller has done since it was made.
+type Stats struct {
+	// Patched objects got the right label, or had it when the patch arrived.
+	Patched uint64
+	// Gone objects were deleted before the patch arrived. Conflicts are patches that lost to other writers; they are
+	// sent again.
+	Gone, Conflicts uint64
+	// Throttled are patches answered by 429, sent again no sooner than the server asked for.
+	Throttled uint64
+	// Failures are all other patches that failed.
+	Failures uint64
+	// Scanned objects were looked at by scans. Lists and Watches were begun; Scans were finished.
+	Scanned, Lists, Watches, Scans uint64
+	// Refused calls of Fix found the queue full.
+	Refused uint64
+}
+
+type counters struct {
+	patched, gone, conflicts, throttled, failures, scanned, lists, watches, scans, refused atomic.Uint64
+}
+
+// New returns a labeller. cfg is copied; credentials, proxy, TLS and wrappers are taken over from it, its limits and
+// timeout are not. Nothing is sent yet.
+func New(cfg *rest.Config, opts Options) (*Labeller, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	cfg.UserAgent += " " + fieldManager
+	l := &Labeller{
+		opts: opts, config: metadata.ConfigFor(cfg),
+		pace: newPace(opts.QPS, opts.Burst), places: make(chan struct{}, opts.Concurrency),
+		fixes: fixes{queued: map[target]struct{}{}, wake: make(chan struct{}, 1)},
+	}
+	if l.http, err = rest.HTTPClientFor(l.config); err == nil {
+		l.reads, err = metadata.NewForConfigAndClient(l.config, l.http)
+	}
+	if err == nil {
+		l.writes, err = newWrites(l.config, l.http)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("labeller: %w", err)
+	}
+	return l, nil
+}
+
+// newWrites returns a client for patches. The one for metadata would do, but that it sends a request again by itself,
+// inside a batch, without the others' knowing that the server is throttling.
+func newWrites(cfg *rest.Config, client *http.Client) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.UnversionedRESTClientForConfigAndClient(cfg, client)
+}
+
+// Stats returns the counts as of now.
+func (l *Labeller) Stats() Stats {
+	c := &l.stats
+	return Stats{
+		Patched: c.patched.Load(), Gone: c.gone.Load(), Conflicts: c.conflicts.Load(), Throttled: c.throttled.Load(), Failures: c.failures.Load(),
+		Scanned: c.scanned.Load(), Lists: c.lists.Load(), Watches: c.watches.Load(), Scans: c.scans.Load(), Refused: c.refused.Load(),
+	}
+}
+
+// Run works until ctx ends, then returns nil: it writes what Fix was told of, and whenever Options.Permit says so,
+// finds by itself what is to be labelled. It returns an error only at the start, and before it writes anything, where the
+// user lacks permissions; a store.PermissionError for each is in it. One that is withdrawn later is reported, and waited
+// for. It may be called again when it has returned, not before.
+func (l *Labeller) Run(ctx context.Context) error {
+	if err := l.Check(ctx); err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { l.fixLoop(ctx) })
+	for {
+		if l.permitted(ctx) {
+			l.tenure(ctx)
+		}
+		if !sleep(ctx, pollPeriod) {
+			return nil
+		}
+	}
+}
+
+func (l *Labeller) permitted(ctx context.Context) bool {
+	_, leave, ok := l.opts.Permit(ctx)
+	if ok {
+		leave()
+	}
+	return ok
+}
+
+// tenure works until ctx ends or the permission does.
+func (l *Labeller) tenure(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	t := &tenure{l: l, end: end}
+	var group sync.WaitGroup
+	defer group.Wait()
+	scopes := l.scopes()
+	t.listing.Add(len(scopes))
+	for _, s := range scopes {
+		group.Go(func() { t.follow(ctx, s) })
+	}
+	if l.opts.ScanPeriod > 0 {
+		group.Go(func() { t.scanLoop(ctx) })
+	}
+	for sleep(ctx, pollPeriod) {
+		if !l.permitted(ctx) {
+			return
+		}
+	}
+}
+
+// tenure is the time between two changes of the permission.
+type tenure struct {
+	l   *Labeller
+	end context.CancelFunc
+	// listing are the scopes whose first list has not ended. The scan would only find again what that finds.
+	listing sync.WaitGroup
+}
+
+// enter is Options.Permit; a refusal ends the tenure.
+func (t *tenure) enter(ctx context.Context) (context.Context, func(), bool) {
+	batch, leave, ok := t.l.opts.Permit(ctx)
+	if !ok {
+		t.end()
+	}
+	return batch, leave, ok
+}
+
+// scope is a resource in a namespace, or in all.
+type scope struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// String names the scope for errors.
+func (s scope) String() string {
+	if s.namespace == "" {
+		return s.resource.GroupResource().String()
+	}
+	return fmt.Sprintf("%s in namespace %s", s.resource.GroupResource(), s.namespace)
+}
+
+func (l *Labeller) scopes() []scope {
+	var all []scope
+	for _, r := range l.opts.Resources {
+		for _, ns := range l.opts.Namespaces {
+			all = append(all, scope{r, ns})
+		}
+	}
+	return all
+}

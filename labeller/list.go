@@ -1,0 +1,56 @@
+package labeller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pageSize is how many objects are in memory at a time.
+const pageSize = 500
+
+// pages lists the scope, consistently at first, and hands each page to f until f returns false. A list that takes longer
+// than the server keeps its version goes on from where it was with a newer one, as the server offers: who was there all
+// the time is seen once, and who came meanwhile is known from the watch.
+func (l *Labeller) pages(ctx context.Context, s scope, selector string, f func(*metav1.PartialObjectMetadataList) bool) error {
+	l.stats.lists.Add(1)
+	o := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
+	for {
+		page, err := l.reads.Resource(s.resource).Namespace(s.namespace).List(ctx, o)
+		if token := continueAfter(err); token != "" && token != o.Continue {
+			o.Continue = token
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", s, permission(err, s, "list"))
+		}
+		if !f(page) || page.Continue == "" {
+			return nil
+		}
+		o.Continue = page.Continue
+	}
+}
+
+// continueAfter returns the token that comes with a 410 for a page, to go on with another version.
+func continueAfter(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code == http.StatusGone {
+		return status.Status().Continue
+	}
+	return ""
+}
+
+// targets returns the objects of a page whose label is not what it should be.
+func (l *Labeller) targets(s scope, page *metav1.PartialObjectMetadataList) []target {
+	var wrong []target
+	for i := range page.Items {
+		if t, ok := l.targetOf(s.resource, &page.Items[i]); ok {
+			wrong = append(wrong, t)
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,96 @@
+package labeller
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+)
+
+// backoff returns how long to wait after the given number of failures in a row, from 1: doubling, with jitter of a half.
+func backoff(failures int, last time.Duration) time.Duration {
+	d := min(firstBackoff<<min(failures-1, 20), last)
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep waits. It returns false where ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return ctx.Err() == nil
+	}
+}
+
+// pace is when patches may be sent: within the rate, and not before a pause is over that the server asked for, or that it
+// seems to need. All patches of a labeller share it.
+type pace struct {
+	tokens flowcontrol.RateLimiter
+
+	mu       sync.Mutex
+	until    time.Time
+	failures int // in a row
+}
+
+func newPace(qps float32, burst int) *pace {
+	return &pace{tokens: flowcontrol.NewTokenBucketRateLimiter(qps, burst)}
+}
+
+// pause holds everything up after a failure of a patch that was sent at the given time, for at least so long. Patches
+// that were under way together fail together; only the first of them makes the pauses grow.
+func (p *pace) pause(sent time.Time, atLeast time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if !sent.Before(p.until) || p.failures == 0 {
+		p.failures++
+		p.until = now.Add(backoff(p.failures, lastBackoff))
+	}
+	// A little more, so that not all who were told the same come at the same time.
+	if asked := now.Add(atLeast + rand.N(atLeast/8+1)); asked.After(p.until) && atLeast > 0 {
+		p.until = asked
+	}
+}
+
+// resume says that a patch succeeded that was sent at the given time.
+func (p *pace) resume(sent time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !sent.Before(p.until) {
+		p.failures = 0
+	}
+}
+
+// left returns what is left of the pause.
+func (p *pace) left() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.until)
+}
+
+// wait waits for the end of the pause and for the right to send one patch. It returns false where ctx ended.
+func (p *pace) wait(ctx context.Context) bool {
+	for {
+		for d := p.left(); d > 0; d = p.left() {
+			if !sleep(ctx, d) {
+				return false
+			}
+		}
+		if p.tokens.Wait(ctx) != nil {
+			return false
+		}
+		if p.left() <= 0 {
+			return true
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package labeller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/store"
+)
+
+const (
+	// batchSize and batchTime bound a batch, and with it how long a handover waits.
+	batchSize = 32
+	batchTime = 250 * time.Millisecond
+	// patchTime is the timeout of a patch, on the server; the client waits a little longer for the answer.
+	patchTime = 5 * time.Second
+	// maxAttempts is how often a patch is sent that fails for other reasons than throttling, before it is left to a
+	// later list: an object that a webhook refuses must not keep others waiting.
+	maxAttempts = 3
+)
+
+// target is an object to be labelled.
+type target struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+func (t target) String() string {
+	return strings.TrimPrefix(t.resource.GroupResource().String()+" "+t.namespace+"/"+t.name, "/")
+}
+
+// job is a target and how often it was tried.
+type job struct {
+	target
+	attempts int
+}
+
+// result is what became of a patch.
+type result uint8
+
+const (
+	done    result = iota // or not worth another word
+	again                 // try again, the server is throttling
+	tried                 // try again, a few times
+	refused               // another try would end the same
+)
+
+// patchAll labels the targets, batch by batch. It returns false where some were given up for now. Those left when ctx
+// ends or enter refuses are forgotten.
+func (l *Labeller) patchAll(ctx context.Context, targets []target, enter Permit) bool {
+	jobs := make([]job, len(targets))
+	for i, t := range targets {
+		jobs[i].target = t
+	}
+	complete := true
+	for len(jobs) > 0 {
+		// Waiting comes first: within a batch a handover would wait, too.
+		if !l.pace.wait(ctx) {
+			return complete
+		}
+		batch, leave, ok := enter(ctx)
+		if !ok {
+			return complete
+		}
+		n := min(len(jobs), batchSize)
+		left, gaveUp := l.send(batch, jobs[:n])
+		leave()
+		if gaveUp {
+			complete = false
+		}
+		jobs = append(left, jobs[n:]...)
+	}
+	return complete
+}
+
+// send patches the objects of a batch, of which the first was waited for, and returns those that are to be sent again
+// or were not sent for want of time.
+func (l *Labeller) send(ctx context.Context, jobs []job) (left []job, gaveUp bool) {
+	soon, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		worst error
+	)
+	for i, j := range jobs {
+		if i > 0 && l.pace.tokens.Wait(soon) != nil || !l.take(soon) {
+			mu.Lock()
+			left = append(left, jobs[i:]...)
+			mu.Unlock()
+			break
+		}
+		group.Go(func() {
+			r, err := l.patch(ctx, j.target)
+			<-l.places
+			mu.Lock()
+			defer mu.Unlock()
+			if r == tried {
+				if j.attempts++; j.attempts >= maxAttempts {
+					r = refused
+				}
+			}
+			switch r {
+			case done:
+			case refused:
+				gaveUp, worst = true, err
+			case again, tried:
+				left = append(left, j)
+			}
+		})
+	}
+	group.Wait()
+	if worst != nil {
+		l.opts.Report(worst) // one for a batch: they are mostly the same
+	}
+	return left, gaveUp
+}
+
+// take waits for the right to send a patch beside others. It returns false where ctx ended or a pause began.
+func (l *Labeller) take(ctx context.Context) bool {
+	select {
+	case l.places <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	if l.pace.left() > 0 {
+		<-l.places
+		return false
+	}
+	return true
+}
+
+// patch sends one patch, at most once.
+//
+// Its body is the label alone. A uid or resourceVersion in it would be a precondition: none is needed, since a namesake
+// has the same value, and an object that is written all the time would never be labelled.
+func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
+	if ctx.Err() != nil {
+		return done, nil
+	}
+	body := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, Label, Value(l.opts.Key, t.namespace, t.name))
+	prefix := []string{"/apis", t.resource.Group, t.resource.Version}
+	if t.resource.Group == "" {
+		prefix = []string{"/api", t.resource.Version}
+	}
+	limited, cancel := context.WithTimeout(ctx, patchTime+time.Second)
+	defer cancel()
+	sent := time.Now()
+	err := l.writes.Patch(types.MergePatchType).AbsPath(prefix...).
+		NamespaceIfScoped(t.namespace, t.namespace != "").Resource(t.resource.Resource).Name(t.name).
+		SetHeader("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		Param("fieldManager", fieldManager).Param("timeout", patchTime.String()).
+		Body([]byte(body)).MaxRetries(0).Do(limited).Error()
+	switch {
+	case err == nil:
+		l.stats.patched.Add(1)
+		l.pace.resume(sent)
+		return done, nil
+	case ctx.Err() != nil:
+		return done, nil
+	}
+	return l.judge(t, sent, err)
+}
+
+func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
+	status := apierrors.APIStatus(nil)
+	code := http.StatusServiceUnavailable // no answer at all
+	if errors.As(err, &status) {
+		code = int(status.Status().Code)
+	}
+	wrapped := fmt.Errorf("label %s: %w", t, permission(err, scope{t.resource, l.namespaceOf(t)}, "patch"))
+	switch {
+	case code == http.StatusNotFound:
+		l.stats.gone.Add(1)
+		return done, nil
+	case code == http.StatusConflict:
+		l.stats.conflicts.Add(1)
+		return tried, wrapped
+	case code == http.StatusTooManyRequests:
+		l.stats.throttled.Add(1)
+		l.pace.pause(sent, retryAfter(err))
+		return again, wrapped
+	case code >= http.StatusInternalServerError:
+		l.stats.failures.Add(1)
+		l.pace.pause(sent, retryAfter(err))
+		return tried, wrapped
+	default:
+		l.stats.failures.Add(1)
+		return refused, wrapped
+	}
+}
+
+// namespaceOf returns the namespace in which a permission for t would be given, or none for a ClusterRole.
+func (l *Labeller) namespaceOf(t target) string {
+	if l.opts.Namespaces[0] == "" {
+		return ""
+	}
+	return t.namespace
+}
+
+// retryAfter is what the server asked for.
+func retryAfter(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// permission turns the refusal of an authorizer into a store.PermissionError.
+func permission(err error, s scope, verb string) error {
+	return store.Refused(err, store.PermissionError{Namespace: s.namespace, Group: s.resource.Group, Resource: s.resource.Resource, Verb: verb})
+}
+
+// targetOf returns the object as a target if its label is not what it should be.
+func (l *Labeller) targetOf(resource schema.GroupVersionResource, obj metav1.Object) (target, bool) {
+	t := target{resource, obj.GetNamespace(), obj.GetName()}
+	return t, obj.GetLabels()[Label] != Value(l.opts.Key, t.namespace, t.name)
+}

@@ -1,0 +1,55 @@
+package labeller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Scan looks at every object once, by its metadata and not faster than Options.ScanRate, and rewrites each label that is
+// not what it should be. Run calls it; so may others, whenever Options.Permit allows: it ends with ErrNotPermitted where
+// that does not. Errors are those of lists. An object whose patch is refused is reported and left.
+func (l *Labeller) Scan(ctx context.Context) error { return l.scan(ctx, l.opts.Permit) }
+
+// ErrNotPermitted says that Options.Permit refused.
+var ErrNotPermitted = errors.New("labeller: this member is not permitted to label objects now")
+
+func (l *Labeller) scan(ctx context.Context, permit Permit) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	enter := func(ctx context.Context) (context.Context, func(), bool) {
+		batch, leave, ok := permit(ctx)
+		if !ok {
+			end(ErrNotPermitted)
+		}
+		return batch, leave, ok
+	}
+	var errs []error
+	for _, s := range l.scopes() {
+		err := l.pages(ctx, s, "", func(page *metav1.PartialObjectMetadataList) bool {
+			l.stats.scanned.Add(uint64(len(page.Items)))
+			l.patchAll(ctx, l.targets(s, page), enter)
+			return sleep(ctx, time.Duration(float32(len(page.Items))/l.opts.ScanRate*float32(time.Second)))
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		errs = append(errs, err)
+	}
+	l.stats.scans.Add(1)
+	return errors.Join(errs...)
+}
+
+func (t *tenure) scanLoop(ctx context.Context) {
+	t.listing.Wait()
+	for ctx.Err() == nil {
+		if err := t.l.scan(ctx, t.enter); err != nil && ctx.Err() == nil {
+			t.l.opts.Report(err)
+		}
+		if !sleep(ctx, t.l.opts.ScanPeriod) {
+			return
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package labeller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// minWatch is the shortest time after which the server is asked to end a watch, as reflectors do; the longest is twice that.
+const minWatch = 5 * time.Minute
+
+// stream follows the scope from a version on until the server does not know the version any more (the error is 410) or
+// ctx ends. It opens the watch again where that ended for another reason.
+func (f *follower) stream(ctx context.Context, version string) error {
+	for failures := 0; ; {
+		begun := time.Now()
+		next, err := f.watch(ctx, version)
+		version = next
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+			return err
+		case err == nil && time.Since(begun) > time.Second:
+			failures = 0
+			continue
+		case tooLong(err) && !f.short:
+			f.short = true
+			err = fmt.Errorf("%w; something before the API server takes no URL of 27 KB, so malformed values of %s are left to the scan", err, Label)
+		}
+		if err != nil {
+			f.t.l.opts.Report(err)
+		}
+		failures++
+		if !sleep(ctx, backoff(failures, lastBackoff)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// tooLong says whether the answer may be that of a proxy to a long URL.
+func tooLong(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return false
+}
+
+// watch opens one watch and follows it to its end. It returns the version to go on from.
+func (f *follower) watch(ctx context.Context, version string) (string, error) {
+	l, s := f.t.l, f.scope
+	selector := malformed()
+	if f.short {
+		selector = missing
+	}
+	timeout := int64((minWatch + rand.N(minWatch)).Seconds())
+	l.stats.watches.Add(1)
+	w, err := l.reads.Resource(s.resource).Namespace(s.namespace).Watch(ctx, metav1.ListOptions{
+		LabelSelector: selector, ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+	})
+	if err != nil {
+		return version, fmt.Errorf("watch %s: %w", s, permission(err, s, "watch"))
+	}
+	defer w.Stop()
+	for {
+		var (
+			e    watch.Event
+			open bool
+		)
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case e, open = <-w.ResultChan():
+		}
+		if !open {
+			return version, nil
+		}
+		if e.Type == watch.Error {
+			return version, fmt.Errorf("watch %s: %w", s, apierrors.FromObject(e.Object))
+		}
+		obj, ok := e.Object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return version, fmt.Errorf("watch %s: the server sent a %T for metadata", s, e.Object)
+		}
+		version = obj.ResourceVersion
+		// DELETED is what a label that was put right looks like here.
+		if e.Type != watch.Added && e.Type != watch.Modified {
+			continue
+		}
+		if t, wrong := l.targetOf(s.resource, obj); wrong {
+			select {
+			case f.found <- t:
+			case <-ctx.Done():
+				return version, nil
+			}
+		}
+	}
+}
