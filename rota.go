@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -101,6 +103,13 @@ func (r *Rota) SlotOf(name types.NamespacedName) slot.Slot {
 // Owns says whether this member owns the object of that name and has its slot activated: its caches are complete
 // for it.
 func (r *Rota) Owns(name types.NamespacedName) bool { return r.gate.Owns(r.SlotOf(name)) }
+
+// OwnsObject is Owns for an object of any kind that is sharded, by its own key or by its owner's; other objects are
+// nobody's.
+func (r *Rota) OwnsObject(kind schema.GroupKind, obj metav1.Object) bool {
+	n, ok := r.share.SlotOf(kind, obj)
+	return ok && r.gate.Owns(n)
+}
 
 // Joined is closed when the table names this member for the first time. A member without slots has joined, too:
 // use it for readiness.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -30,6 +32,7 @@ type Builder struct {
 	mgr     *Manager
 	inner   *builder.Builder
 	forObj  client.Object
+	owned   []client.Object // by controlling owner
 	whole   []client.Object // watched beside it
 	options controller.Options
 	name    string
@@ -56,9 +59,15 @@ func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder 
 	return b
 }
 
-// Owns defines a kind whose objects enqueue their owner: see builder.Builder. Every member caches all of them.
+// Owns defines a kind whose objects enqueue their owner: see builder.Builder. A member caches those whose controlling
+// owner is its own. With builder.MatchEveryOwner, and where the kind is also watched by Watches or kept whole
+// (Manager.KeepWhole), every member caches all of them.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
-	b.whole = append(b.whole, object)
+	if slices.Contains(opts, builder.OwnsOption(builder.MatchEveryOwner)) {
+		b.whole = append(b.whole, object)
+	} else {
+		b.owned = append(b.owned, object)
+	}
 	b.inner.Owns(object, opts...)
 	return b
 }
@@ -148,12 +157,13 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 		return nil, err
 	}
 	for _, object := range b.whole {
-		watched, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
-		if err != nil {
-			return nil, err
-		}
-		if err := b.mgr.kinds.use(watched.GroupKind()); err != nil {
+		if err := b.mgr.KeepWhole(object); err != nil {
 			return nil, fmt.Errorf("controller %s: %w", name, err)
+		}
+	}
+	for _, object := range b.owned {
+		if err := b.own(object, gvk.GroupKind(), name); err != nil {
+			return nil, err
 		}
 	}
 	w := &worker{reconciler: r}
@@ -168,6 +178,27 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	o.NewQueue = wrapQueue(defaulted, w.controller, w.setQueue)
 	b.inner.WithOptions(o)
 	return b.inner.Build(w)
+}
+
+// own shards a kind by its controlling owners, unless somebody needs all of its objects.
+func (b *Builder) own(object client.Object, owner schema.GroupKind, controller string) error {
+	gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	kind := gvk.GroupKind()
+	sharded, err := b.mgr.kinds.own(kind, controller)
+	if err != nil || !sharded {
+		return err
+	}
+	namespaced, err := b.mgr.GetClient().IsObjectNamespaced(b.forObj)
+	if err != nil {
+		return fmt.Errorf("controller %s: is kind %s namespaced? %w", controller, owner, err)
+	}
+	if !b.mgr.rota.Share().Own(kind, owner, namespaced) {
+		return b.mgr.keepWhole(kind) // an informer of it runs
+	}
+	return nil
 }
 
 // worker stands between controller-runtime's controller and the user's reconciler.

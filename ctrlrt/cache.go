@@ -14,7 +14,7 @@ import (
 )
 
 // reader answers a Get of a sharded kind's object from the API server unless this member owns it: the cache
-// would say NotFound.
+// would say NotFound. Whose an object of an owned kind is, only the object tells.
 type reader struct {
 	client.Reader
 	live   client.Reader
@@ -31,6 +31,9 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return r.live.Get(ctx, key, obj, opts...)
 	}
 	getErr := r.Reader.Get(ctx, key, obj, opts...)
+	if err == nil && r.kinds.isOwned(gvk.GroupKind()) && (apierrors.IsNotFound(getErr) || getErr == nil && !r.rota.OwnsObject(gvk.GroupKind(), obj)) {
+		return r.live.Get(ctx, key, obj, opts...)
+	}
 	if apierrors.IsNotFound(getErr) && err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(key) {
 		return r.live.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
 	}
@@ -56,7 +59,7 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mgr.kinds.use(gvk.GroupKind()); err != nil {
+	if _, err := c.mgr.kinds.use(gvk.GroupKind(), false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformer(ctx, obj, opts...)
@@ -64,7 +67,7 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 
 // GetInformerForKind implements cache.Informers.
 func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if err := c.mgr.kinds.use(gvk.GroupKind()); err != nil {
+	if _, err := c.mgr.kinds.use(gvk.GroupKind(), false); err != nil {
 		return nil, err
 	}
 	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
@@ -87,7 +90,7 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 	if err != nil {
 		return nil, err
 	}
-	if c.mgr.kinds.isSharded(gvk.GroupKind()) {
+	if c.mgr.kinds.isSharded(gvk.GroupKind()) || c.mgr.kinds.isOwned(gvk.GroupKind()) {
 		return c.Cache.GetInformer(ctx, obj, opts...)
 	}
 	return c.wholeCache.GetInformer(ctx, obj, opts...)

@@ -20,9 +20,11 @@ func (c *writingClient) wrote(obj client.Object, err error) error {
 	if err != nil {
 		return err
 	}
-	if gvk, gvkErr := apiutil.GVKForObject(obj, c.Scheme()); gvkErr == nil && c.mgr.kinds.isSharded(gvk.GroupKind()) {
-		r := c.mgr.rota
-		r.Share().Wrote(gvk.GroupKind(), r.SlotOf(client.ObjectKeyFromObject(obj)), obj.GetResourceVersion())
+	if gvk, gvkErr := apiutil.GVKForObject(obj, c.Scheme()); gvkErr == nil {
+		share := c.mgr.rota.Share()
+		if n, ok := share.SlotOf(gvk.GroupKind(), obj); ok {
+			share.Wrote(gvk.GroupKind(), n, obj.GetResourceVersion())
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -121,6 +122,26 @@ func (m *Manager) joined(*http.Request) error {
 
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
+
+// KeepWhole has every member cache all objects of a kind although a sharded controller owns some: for unsharded
+// controllers, webhooks and informers of this manager that need them, and for reconcilers that List objects of other
+// owners. It must be called before the manager starts. Kinds that a sharded controller Watches are kept whole by
+// themselves.
+func (m *Manager) KeepWhole(obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, m.GetScheme())
+	if err != nil {
+		return err
+	}
+	return m.keepWhole(gvk.GroupKind())
+}
+
+func (m *Manager) keepWhole(kind schema.GroupKind) error {
+	disown, err := m.kinds.use(kind, true)
+	if err != nil || !disown {
+		return err
+	}
+	return m.rota.Share().Disown(kind)
+}
 
 // GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused.
 func (m *Manager) GetCache() cache.Cache {

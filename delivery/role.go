@@ -99,7 +99,7 @@ func (s *Share) Sharded(kind schema.GroupKind) bool {
 	return s.roles[kind].primary
 }
 
-// SlotOf returns the slot of an object of a sharded kind; false where it has none: the kind is not sharded, or the
+// SlotOf returns the slot of an object of a primary or owned kind; false where it has none: the kind is not sharded, or the
 // object of an owned kind has no controlling owner of the kinds declared.
 func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
 	s.mu.Lock()

@@ -1,0 +1,216 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.
+func startParent(t *testing.T, namespace, pod string) *replica {
+	t.Helper()
+	cfg := controlplane.For(t).Config()
+	ctrl.SetLogger(logr.Discard())
+	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
+	r, err := rota.New(cfg, rota.Options{
+		Name: "test", Namespace: namespace, Logger: logger, Identity: rota.Identity{Pod: pod},
+		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
+		Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mgr.GetClient()
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
+		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			var secret corev1.Secret
+			if err := c.Get(ctx, req.NamespacedName, &secret); err != nil || secret.DeletionTimestamp != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "child-" + secret.Name}}
+			_, err := controllerutil.CreateOrUpdate(ctx, c, cm, func() error {
+				cm.Data = map[string]string{"value": string(secret.Data["value"])}
+				return controllerutil.SetControllerReference(&secret, cm, mgr.GetScheme())
+			})
+			return reconcile.Result{}, err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
+	go func() { out.done <- mgr.Start(ctx) }()
+	t.Cleanup(func() { out.leave(t) })
+	return out
+}
+
+// Parent and child meet in one member, and no member caches children of others' parents; what happens to a child is put
+// right by its parent's owner, wherever the slots are.
+func TestOwnedKindsFollowTheirOwners(t *testing.T) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	values := map[string]string{}
+	for i := range 40 {
+		name := fmt.Sprintf("secret-%d", i)
+		values[name] = "1"
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"value": []byte("1")}}
+		if err := c.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Create(t.Context(), configMap(namespace, "foreign", "nobody's")); err != nil {
+		t.Fatal(err)
+	}
+	// right says what is wrong with the children on the server, and with the members' caches.
+	right := func(members ...*replica) func() string {
+		return func() string {
+			if problem := settled(members...)(); problem != "" {
+				return problem
+			}
+			want := maps.Clone(values)
+			for _, m := range members {
+				var children corev1.ConfigMapList
+				if err := m.GetClient().List(t.Context(), &children, client.InNamespace(namespace)); err != nil {
+					return err.Error()
+				}
+				for _, cm := range children.Items {
+					parent := types.NamespacedName{Namespace: namespace, Name: cm.Name[len("child-"):]}
+					if !m.Rota().Owns(parent) {
+						return fmt.Sprintf("%s caches %s, whose parent is another member's", m.Rota().ID(), cm.Name)
+					}
+					if got := cm.Data["value"]; got != values[parent.Name] {
+						return fmt.Sprintf("%s has value %q, want %q", cm.Name, got, values[parent.Name])
+					}
+					delete(want, parent.Name)
+				}
+			}
+			if len(want) > 0 {
+				return fmt.Sprintf("no member has the children of %v", want)
+			}
+			return ""
+		}
+	}
+	disturb := func() {
+		t.Helper()
+		for i := range 40 {
+			cm := configMap(namespace, fmt.Sprintf("child-secret-%d", i), "")
+			var err error
+			switch i % 4 {
+			case 0:
+				err = c.Delete(t.Context(), cm)
+			case 1:
+				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"edited"}}`)))
+			case 2: // an orphan is adopted again
+				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a, b := startParent(t, namespace, "a"), startParent(t, namespace, "b")
+	eventually(t, 30*time.Second, right(a, b))
+	disturb()
+	eventually(t, 20*time.Second, right(a, b))
+	d := startParent(t, namespace, "d")
+	disturb()
+	eventually(t, 60*time.Second, right(a, b, d))
+	go a.stop()
+	disturb()
+	a.leave(t)
+	eventually(t, 60*time.Second, right(b, d))
+	// Whoever asks for an object by name gets it.
+	for _, m := range []*replica{b, d} {
+		for _, name := range []string{"foreign", "child-secret-0", "child-secret-1", "child-secret-2"} {
+			if err := m.GetClient().Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestOwnedKindsKeptWhole(t *testing.T) {
+	build := func(t *testing.T, prepare func(*ctrlrt.Manager), opts ...builder.OwnsOption) (*ctrlrt.Manager, error) {
+		t.Helper()
+		mgr := newManager(t)
+		if prepare != nil {
+			prepare(mgr)
+		}
+		return mgr, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}, opts...).Complete(nothing)
+	}
+	shared := func(mgr *ctrlrt.Manager) bool {
+		cm := configMap("a", "b", "")
+		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "c", UID: "1", Controller: ptr.To(true)}}
+		_, ok := mgr.Rota().Share().SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
+		return ok
+	}
+	keep := func(mgr *ctrlrt.Manager) {
+		if err := mgr.KeepWhole(&corev1.ConfigMap{}); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("owned", func(t *testing.T) {
+		mgr, err := build(t, nil)
+		if err != nil || !shared(mgr) {
+			t.Error(err, "an owned kind is not shared")
+		}
+		if keep(mgr); shared(mgr) {
+			t.Error("KeepWhole comes too late")
+		}
+	})
+	t.Run("kept", func(t *testing.T) {
+		if mgr, err := build(t, keep); err != nil || shared(mgr) {
+			t.Error(err, "a kind kept whole is shared")
+		}
+	})
+	t.Run("every owner", func(t *testing.T) {
+		if mgr, err := build(t, nil, builder.MatchEveryOwner); err != nil || shared(mgr) {
+			t.Error(err, "a kind whose objects have several owners is shared")
+		}
+	})
+	t.Run("owned and primary", func(t *testing.T) {
+		mgr, err := build(t, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
+		wantError(t, err, "ConfigMap", `"secret" owns`, "managers of their own")
+	})
+	t.Run("owned, and needed whole by a stock controller", func(t *testing.T) {
+		mgr, err := build(t, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")
+	})
+}
