@@ -85,6 +85,7 @@ func (s *source) next() task {
 	switch {
 	case !dropped.Empty():
 		s.first = s.first.Minus(dropped)
+		s.forgive(dropped)
 		t.kind, t.set = drop, dropped
 	case !unsettled.Empty():
 		t.kind, t.set = settle, unsettled
@@ -96,11 +97,12 @@ func (s *source) next() task {
 
 // drop removes the objects of slots lost from the store. The barrier makes the index show all of them.
 func (s *source) drop(ctx context.Context, t task) {
+	defer s.observe()()
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
 	keys := s.inf.keys(t.set)
-	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost) })
+	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, t.set, markLost) })
 	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
 }
 
@@ -138,7 +140,11 @@ func (s *source) settle(ctx context.Context, t task) {
 
 // grow lists the slots while the events of their objects are held back, and has the pump send what the list shows,
 // what it does not show any more, and those events, in this order.
+//
+// A watch that does not bring these slots' events is replaced first, by one that does, from the position. Every list
+// is newer than that.
 func (s *source) grow(ctx context.Context, t task) {
+	defer s.observe()()
 	s.mu.Lock()
 	if s.gen != t.gen {
 		s.mu.Unlock()
@@ -146,11 +152,15 @@ func (s *source) grow(ctx context.Context, t task) {
 	}
 	s.warming, s.buffer = t.set, nil
 	s.mu.Unlock()
+	s.do(ctx, t, func(p *pump) bool {
+		p.widen(t.set)
+		return true
+	})
 	// What the pump sent of slots carried already has to be in the store before it is compared with the list.
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
-	items, version, ok := s.list(ctx, t)
+	items, strays, version, ok := s.list(ctx, t)
 	if !ok {
 		return
 	}
@@ -165,11 +175,10 @@ func (s *source) grow(ctx context.Context, t task) {
 	s.do(ctx, t, func(p *pump) bool {
 		for _, obj := range items {
 			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
-				if _, had := old[key]; had {
-					delete(old, key)
-					if s.same(key, obj) {
-						continue
-					}
+				_, had := old[key]
+				delete(old, key)
+				if s.outdated(obj, version) || had && s.same(key, obj) {
+					continue
 				}
 			}
 			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
@@ -179,10 +188,10 @@ func (s *source) grow(ctx context.Context, t task) {
 		s.mu.Lock()
 		s.listed = version
 		s.mu.Unlock()
-		if !p.bury(old, markMissing) {
+		if !p.bury(old, t.set, markMissing) {
 			return false
 		}
-		return p.release(t, version)
+		return p.release(t, version, strays)
 	})
 }
 
@@ -194,7 +203,7 @@ func (s *source) growAbsent(ctx context.Context, t task) {
 		s.stale = true
 		version := s.position
 		s.mu.Unlock()
-		if !p.release(t, version) {
+		if !p.release(t, version, nil) {
 			return false
 		}
 		p.reopen() // in case that it is open still
@@ -210,7 +219,7 @@ func (s *source) same(key string, obj runtime.Object) bool {
 
 // release ends the warming of a task's slots: the stream carries them from the version of their list on. The pump
 // calls it on its own goroutine, so that no event comes between.
-func (p *pump) release(t task, version string) bool {
+func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 	s := p.source
 	s.mu.Lock()
 	if s.pump != p || s.gen != t.gen {
@@ -219,6 +228,8 @@ func (p *pump) release(t task, version string) bool {
 	}
 	buffer := s.buffer
 	s.warming, s.buffer = slot.Set{}, nil
+	s.forgive(t.set)
+	s.keepStrays(strays)
 	behind := table.CompareVersions(version, s.position) > 0
 	if behind && s.floors == nil {
 		s.floors = make([]string, len(s.got))
@@ -248,7 +259,8 @@ func (p *pump) release(t task, version string) bool {
 		s.mu.Lock()
 		s.see(n, v)
 		s.mu.Unlock()
-		if !p.send(e) {
+		about, err := meta.Accessor(e.Object)
+		if err == nil && !p.pass(e, n, about) {
 			return false
 		}
 	}
@@ -258,10 +270,13 @@ func (p *pump) release(t task, version string) bool {
 	return true
 }
 
-// bury sends marked deletions.
-func (p *pump) bury(keys map[string]slot.Slot, mark string) bool {
+// bury sends marked deletions of objects of the slots.
+func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
 	version := p.source.at()
 	for key := range keys {
+		if p.source.takenOver(key, set) {
+			continue
+		}
 		namespace, name, err := cache.SplitMetaNamespaceKey(key)
 		if err != nil {
 			continue

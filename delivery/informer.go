@@ -102,6 +102,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 	var wg sync.WaitGroup
 	wg.Go(func() { i.source.drive(ctx) })
+	if i.source.scope.leaves() {
+		wg.Go(func() { i.source.confirm(ctx) })
+	}
 	i.SharedIndexInformer.RunWithContext(ctx)
 	cancel()
 	wg.Wait()

@@ -47,6 +47,8 @@ type pump struct {
 	nudge    bool
 	// initial is what is being listed by WatchList, until the bookmark that ends it.
 	initial *relist
+	// asked are the slots whose events upstream brings.
+	asked slot.Set
 	// over: it runs no jobs any more. Guarded by source.mu.
 	over bool
 }
@@ -54,6 +56,7 @@ type pump struct {
 type opened struct {
 	watch watch.Interface
 	err   error
+	asked slot.Set
 }
 
 // job is what the driver has the pump send.
@@ -166,7 +169,16 @@ func (p *pump) reopen() {
 	}
 }
 
-// open opens the upstream watch at the position, in the background.
+// widen has the upstream bring the events of the slots from the position on. Whatever the upstream does meanwhile, the position
+// does not advance past an event of theirs.
+func (p *pump) widen(set slot.Set) {
+	if set = set.Minus(p.asked); !set.Empty() {
+		p.reopen()
+	}
+}
+
+// open opens the upstream watch at the position, in the background. It asks for the slots wanted, and for those that the
+// stream carries still: they may be wanted again before the driver has seen that they were not.
 func (p *pump) open() {
 	o := p.options
 	o.ResourceVersion = p.source.at()
@@ -176,11 +188,14 @@ func (p *pump) open() {
 		o.TimeoutSeconds = &seconds
 		p.nudge = false
 	}
-	p.source.inf.share.scope.watch(&o, p.source.inf.share.Held())
+	p.source.mu.Lock()
+	set := p.source.needed()
+	p.source.mu.Unlock()
+	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
 		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
 		select {
-		case p.opened <- opened{w, err}:
+		case p.opened <- opened{w, err, asked}:
 		case <-p.ctx.Done():
 			if w != nil {
 				w.Stop()
@@ -194,13 +209,14 @@ func (p *pump) connected(o opened) bool {
 	if o.err != nil {
 		return p.failed(o.err)
 	}
-	p.upstream, p.since = o.watch, time.Now()
+	p.upstream, p.asked, p.since = o.watch, o.asked, time.Now()
 	p.source.mu.Lock()
-	stale := p.source.stale
+	stale, needed := p.source.stale, p.source.needed()
 	p.source.mu.Unlock()
 	if stale {
 		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed again"))
 	}
+	p.widen(needed) // slots may have come while it was being opened
 	return true
 }
 
@@ -265,13 +281,41 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
 	n, _, ok := p.source.inf.share.slotOf(e.Object)
-	if !ok || !p.wanted(e, n, version) {
+	if !ok {
 		return true
 	}
-	if !p.send(e) {
+	p.source.count(n, p.asked)
+	if !p.wanted(e, n, version) {
+		if e.Type != watch.Deleted && !p.source.scope.right(about) {
+			p.source.mislabelled(about)
+		}
+		return true
+	}
+	if p.initial != nil {
+		p.initial.note(p.source, e.Object, about)
+		return p.send(e)
+	}
+	if !p.pass(e, n, about) {
 		return false
 	}
 	p.advance(version)
+	return true
+}
+
+// pass sends an event that is wanted, or keeps it back where it cannot be believed yet.
+func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
+	if p.source.outdated(e.Object, about.GetResourceVersion()) {
+		if e.Type == watch.Deleted {
+			// The store has its namesake. When that came, handlers heard of this one's end if they had heard of it.
+			p.source.inf.missLate(n, about)
+		}
+		return true
+	}
+	for _, e := range p.source.doubtful(e, n, about) {
+		if !p.send(e) {
+			return false
+		}
+	}
 	return true
 }
 
@@ -316,6 +360,9 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	if initial != nil && !ends {
 		return p.send(e)
 	}
+	if initial != nil && !p.complete(initial, version) {
+		return false
+	}
 	if !p.send(e) {
 		return false
 	}
@@ -326,8 +373,23 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	}
 	if initial != nil {
 		p.initial = nil
-		s.commit(initial.set, initial.ticket, version)
+		s.commit(initial, version)
 	}
 	s.advance(version)
+	return true
+}
+
+// complete adds to an initial list what exists although it did not show it.
+func (p *pump) complete(r *relist, version string) bool {
+	found, err := p.source.verify(p.ctx, r.set, r.listed, version)
+	if err != nil {
+		return false // the reflector tries again
+	}
+	r.strays = append(r.strays, copies(found)...)
+	for _, obj := range found {
+		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+			return false
+		}
+	}
 	return true
 }

@@ -214,7 +214,7 @@ func (w *walk) traffic(seed uint64) (stop func()) {
 		}
 		var live []Object
 		for _, obj := range objects {
-			if w.mine(obj.Key) {
+			if obj.Labels[label] == w.label {
 				live = append(live, obj)
 			}
 		}
@@ -231,10 +231,6 @@ func (w *walk) traffic(seed uint64) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-func (w *walk) mine(key types.NamespacedName) bool {
-	return len(key.Name) > len(w.label) && key.Name[len(key.Name)-len(w.label):] == w.label
-}
-
 func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	var obj Object
 	var err error
@@ -246,7 +242,7 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	case dice < 3 && len(*live) < 60 || len(*live) == 0:
 		n := rng.IntN(300)
 		key := types.NamespacedName{Namespace: w.kind.Namespaces[n%len(w.kind.Namespaces)], Name: fmt.Sprintf("r%d-%s", n, w.label)}
-		obj, err = w.kind.Client.Create(w.ctx, key, map[string]string{label: w.label})
+		obj, err = w.kind.Client.Create(w.ctx, key, w.labels(key))
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -289,9 +285,9 @@ func (w *walk) checkpoint() {
 	w.wantStore(held)
 	w.wantLevel(open)
 	w.eventually(func() error {
-		levels := w.heard.levels()
+		levels, seen := w.heard.levels(), w.heard.seen()
 		for uid, d := range w.deleted {
-			n := w.share.Slot(d.key.Namespace, d.key.Name, "")
+			n := w.slot(Object{Key: d.key, UID: uid})
 			s := w.slots[n]
 			created, known := w.created[uid]
 			if !s.open || s.returned == "" || table.CompareVersions(d.after, s.returned) <= 0 {
@@ -301,7 +297,7 @@ func (w *walk) checkpoint() {
 				continue
 			}
 			level, reconciled := levels[d.key]
-			if known && table.CompareVersions(created, s.called) <= 0 && !reconciled || level != "" {
+			if known && table.CompareVersions(created, s.called) <= 0 && !reconciled || level != "" && seen[d.key] == uid {
 				return fmt.Errorf("the deletion of %v in open slot %v after version %s was missed: the last reconcile saw %q", d.key, n, d.after, level)
 			}
 		}
@@ -311,7 +307,7 @@ func (w *walk) checkpoint() {
 	defer w.mu.Unlock()
 	for _, e := range w.heard.history() {
 		if _, gone := w.deleted[e.uid]; e.what == "delete" && !gone {
-			w.t.Errorf("heard a deletion that never was: %v in slot %v", e, w.share.Slot(e.key.Namespace, e.key.Name, ""))
+			w.t.Errorf("heard a deletion that never was: %v in slot %v", e, w.slot(e.object()))
 		}
 	}
 }
@@ -327,7 +323,7 @@ func (h *watcher) on(what string, obj any) {
 	o := objectOfAny(obj)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	n := h.w.share.Slot(o.Key.Namespace, o.Key.Name, "")
+	n := h.w.slot(o)
 	if s := h.w.slots[n]; !s.open && table.CompareVersions(o.Version, s.closed) > 0 {
 		h.w.t.Errorf("heard %s of %v at %s in slot %v, which is not open since %s", what, o.Key, o.Version, n, s.closed)
 	}
