@@ -108,6 +108,19 @@ func TestAPIServer(t *testing.T) {
 			})
 		})
 	}
+	// What the others do is the same for all forms: lists for one, WatchList for the other.
+	for _, kind := range []delivery.Kind{delivery.SlotLabel, delivery.ShardSelector} {
+		for i, f := range forms[:2] {
+			t.Run(kind.String()+f.name, func(t *testing.T) {
+				controlplane.For(t)
+				t.Parallel()
+				deliverytest.Run(t, deliverytest.Options{
+					Delivery: kind, Kind: func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, Steps: 60,
+					WatchList: []bool{i == 0},
+				})
+			})
+		}
+	}
 }
 
 func kindOf(t *testing.T, f form) deliverytest.Kind {

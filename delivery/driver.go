@@ -273,7 +273,11 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 // bury sends marked deletions of objects of the slots.
 func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
 	version := p.source.at()
-	for key := range keys {
+	for key, n := range keys {
+		uid := mark
+		if mark == markMissing {
+			uid += n.String()
+		}
 		if p.source.takenOver(key, set) {
 			continue
 		}
@@ -281,7 +285,7 @@ func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
 		if err != nil {
 			continue
 		}
-		obj := p.source.inf.mark.object(types.UID(mark), namespace, name, version)
+		obj := p.source.inf.mark.object(types.UID(uid), namespace, name, version)
 		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
 			return false
 		}

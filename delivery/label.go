@@ -17,8 +17,8 @@ const (
 	labelBits   = 12
 	labelValues = 1 << labelBits // as many as a rota can have slots
 	// maxValues is how many values a selector may name. The API server compares them one by one with every object, and
-	// the request has to pass proxies: these are 3.5 KB of URL and some 2 µs per object.
-	maxValues = 512
+	// the request has to pass proxies, some of which take 8 KB: these are 7 KB of URL and some 3 µs per object.
+	maxValues = 1024
 )
 
 // LabelValue returns the value of LabelHash for the hash of an object's key: its top 12 bits in decimal, 0 to 4095. It does not

@@ -12,7 +12,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the shared control plane may be running
-	t.Run("Kinds", memoryKinds) // which returns when its parallel tests have ended
+	t.Run("Kinds", memoryKinds)                        // which returns when its parallel tests have ended
 }
 
 func memoryKinds(t *testing.T) {
@@ -34,7 +34,7 @@ func memoryKinds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // they wait for back-offs most of the time
 			deliverytest.Run(t, deliverytest.Options{
-				Delivery: c.kind,
+				Delivery: c.kind, Ignores: c.ignore != nil,
 				Kind: func(*testing.T) deliverytest.Kind {
 					m := deliverytest.NewMemory()
 					m.WatchList = true
