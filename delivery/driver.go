@@ -2,12 +2,9 @@ package delivery
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -270,108 +267,10 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 	return true
 }
 
-// bury sends marked deletions of objects of the slots.
-func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
-	version := p.source.at()
-	for key, n := range keys {
-		uid := mark
-		if mark == markMissing {
-			uid += n.String()
-		}
-		if p.source.takenOver(key, set) {
-			continue
-		}
-		namespace, name, err := cache.SplitMetaNamespaceKey(key)
-		if err != nil {
-			continue
-		}
-		obj := p.source.inf.mark.object(types.UID(uid), namespace, name, version)
-		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
-			return false
-		}
-	}
-	return true
-}
-
-// do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
-// halfway, such a list follows.
-func (s *source) do(ctx context.Context, t task, run func(*pump) bool) {
-	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
-		s.mu.Lock()
-		valid := s.pump == p && s.gen == t.gen
-		s.mu.Unlock()
-		return !valid || run(p)
-	}}
-	select {
-	case s.jobs <- j:
-		<-j.done
-	case <-ctx.Done():
-	}
-}
-
-// barrier returns when the store holds everything sent before it was called, and the barrier's number. From the
-// barrier on handlers believe what they are told of the fresh slots. It may be called by several goroutines.
-func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
-	i := s.inf
-	var serial uint64
-	arrived := make(chan struct{})
-	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
-		i.joining.Lock()
-		serial = i.marks.Add(1)
-		for _, n := range fresh.Slots() {
-			i.arrived[n].Store(serial)
-		}
-		i.mu.Lock()
-		i.waiting[serial] = arrived
-		i.mu.Unlock()
-		return p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(serial, s.at())})
-	}}
-	select {
-	case s.jobs <- j:
-	case <-s.done:
-		return 0, errStopped
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	sent := <-j.done
-	defer i.joining.Unlock()
-	if sent {
-		// Nothing that a user does stands in its way: listeners have queues without bounds.
-		select {
-		case <-arrived:
-			return serial, nil
-		case <-s.done:
-		}
-	}
-	i.mu.Lock()
-	delete(i.waiting, serial)
-	i.mu.Unlock()
-	return 0, errStopped
-}
-
 func versionOf(obj any) string {
 	about, err := meta.Accessor(obj)
 	if err != nil {
 		return ""
 	}
 	return about.GetResourceVersion()
-}
-
-// backlog is how old a change may be that the former owner of a slot has not reconciled yet, because its watch or its
-// queue was behind. Being wrong costs an object its place in the queue, no more.
-const backlog = 5 * time.Second
-
-// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none. With them
-// comes a version from a moment ago; "" where none is known.
-func (s *source) takeSince(set slot.Set) (since []string, recently string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since == nil {
-		return nil, ""
-	}
-	since = slices.Clone(s.since)
-	for _, n := range set.Slots() {
-		s.since[n] = ""
-	}
-	return since, s.past.before(time.Now().Add(-backlog))
 }

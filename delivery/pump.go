@@ -2,17 +2,14 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -57,12 +54,6 @@ type opened struct {
 	watch watch.Interface
 	err   error
 	asked slot.Set
-}
-
-// job is what the driver has the pump send.
-type job struct {
-	run  func(*pump) bool
-	done chan bool // true: all of it was sent
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
@@ -247,149 +238,4 @@ func (p *pump) gone(err error) bool {
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
 	p.backoff = min(2*p.backoff, lastBackoff)
-}
-
-// received handles an event of the upstream, or its end.
-func (p *pump) received(e watch.Event, more bool) bool {
-	if !more || e.Type == watch.Error {
-		p.disconnect()
-		if p.initial != nil {
-			// The reflector knows what to do about a list that failed.
-			if more {
-				p.send(e)
-			}
-			return false
-		}
-		if more {
-			return p.failed(apierrors.FromObject(e.Object))
-		}
-		if time.Since(p.since) > time.Second {
-			p.open()
-		} else {
-			p.backoff = min(p.backoff, cutMax)
-			p.later()
-		}
-		return true
-	}
-	p.backoff, p.tooLarge = firstBackoff, 0
-	about, err := meta.Accessor(e.Object)
-	if err != nil {
-		return p.failed(errors.New("watch event without metadata"))
-	}
-	version := about.GetResourceVersion()
-	if e.Type == watch.Bookmark {
-		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
-	}
-	n, _, ok := p.source.inf.share.slotOf(e.Object)
-	if !ok {
-		return true
-	}
-	p.source.count(n, p.asked)
-	if !p.wanted(e, n, version) {
-		if e.Type != watch.Deleted && !p.source.scope.right(about) {
-			p.source.mislabelled(about)
-		}
-		return true
-	}
-	if p.initial != nil {
-		p.initial.note(p.source, e.Object, about)
-		return p.send(e)
-	}
-	if !p.pass(e, n, about) {
-		return false
-	}
-	p.advance(version)
-	return true
-}
-
-// pass sends an event that is wanted, or keeps it back where it cannot be believed yet.
-func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
-	if p.source.outdated(e.Object, about.GetResourceVersion()) {
-		if e.Type == watch.Deleted {
-			// The store has its namesake. When that came, handlers heard of this one's end if they had heard of it.
-			p.source.inf.missLate(n, about)
-		}
-		return true
-	}
-	for _, e := range p.source.doubtful(e, n, about) {
-		if !p.send(e) {
-			return false
-		}
-	}
-	return true
-}
-
-// wanted says whether an event of slot n goes to the store now.
-func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
-	s := p.source
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.initial != nil {
-		s.see(n, version)
-		return p.initial.set.Has(n)
-	}
-	switch {
-	case s.pump != p: // replaced: its events would move the position of its successor
-		return false
-	case s.warming.Has(n):
-		s.buffer = append(s.buffer, e)
-	case s.got[n] == 0:
-	case s.floors != nil && table.CompareVersions(version, s.floors[n]) <= 0:
-	default:
-		s.see(n, version)
-		return true
-	}
-	s.advance(version)
-	return false
-}
-
-func (p *pump) advance(version string) {
-	if p.initial != nil {
-		return // the events of an initial list are in no order
-	}
-	p.source.mu.Lock()
-	defer p.source.mu.Unlock()
-	if p.source.pump == p {
-		p.source.advance(version)
-	}
-}
-
-func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
-	s := p.source
-	initial := p.initial
-	if initial != nil && !ends {
-		return p.send(e)
-	}
-	if initial != nil && !p.complete(initial, version) {
-		return false
-	}
-	if !p.send(e) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pump != p {
-		return false
-	}
-	if initial != nil {
-		p.initial = nil
-		s.commit(initial, version)
-	}
-	s.advance(version)
-	return true
-}
-
-// complete adds to an initial list what exists although it did not show it.
-func (p *pump) complete(r *relist, version string) bool {
-	found, err := p.source.verify(p.ctx, r.set, r.listed, version)
-	if err != nil {
-		return false // the reflector tries again
-	}
-	r.strays = append(r.strays, copies(found)...)
-	for _, obj := range found {
-		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
-			return false
-		}
-	}
-	return true
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// notServed is what an API server answers that does not know a kind.
-var notServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "", "404 page not found", 0, true)
+// errNotServed is what an API server answers that does not know a kind.
+var errNotServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "", "404 page not found", 0, true)
 
 // mayMoveOn takes slots through a handover, which must not wait for a kind that is not served.
 func (r *rig) mayMoveOn(cause table.Cause, in ...types.NamespacedName) {
@@ -39,7 +39,7 @@ func (s suite) notServedForAWhile(t *testing.T) {
 			mine, theirs := r.fill(3, 1), r.fill(2, 2)
 			r.run(r.informer)
 			r.own(only(1))
-			r.faults.Refuse(notServed)
+			r.faults.Refuse(errNotServed)
 			r.mayMoveOn(cause)
 			r.wantStore(only(1)) // a 404 deletes nothing
 			r.share.Release(only(3))
@@ -65,7 +65,7 @@ func (s suite) notServedForAWhile(t *testing.T) {
 
 func (s suite) notServedAtFirst(t *testing.T) {
 	r := s.rig(t)
-	r.faults.Refuse(notServed)
+	r.faults.Refuse(errNotServed)
 	ctx, cancel := context.WithCancel(r.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.informer.RunWithContext(ctx) })
@@ -92,7 +92,7 @@ func (s suite) listsNotServed(t *testing.T) {
 	mine := r.fill(1, 1)
 	r.run(r.informer)
 	r.own(only(1))
-	r.faults.FailLists(notServed)
+	r.faults.FailLists(errNotServed)
 	r.must(r.warm(r.ctx, only(2)))
 	r.openNow(only(2))
 	r.eventually(func() error { return r.levelIs(keys[0], r.truth(only(2))[keys[0]]) })

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -20,7 +21,7 @@ import (
 // SeedVariable is the environment variable by which a random test is repeated.
 const SeedVariable = "ROTA_SEED"
 
-// random changes the share at random under random traffic and faults, and checks at checkpoints that
+// random changes the share at random under random traffic and faults, breaking labels too, and checks at checkpoints that
 //
 //   - the store is the server's share;
 //   - the last reconcile of every object in an open slot saw its last state, deletions since warming included;
@@ -35,7 +36,8 @@ func (s suite) random(t *testing.T) {
 		}
 	}
 	t.Logf("%s=%d", SeedVariable, seed)
-	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{}, created: map[types.UID]string{}}
+	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{}, created: map[types.UID]string{},
+		broken: map[types.NamespacedName]bool{}}
 	w.watch = &watcher{w: w}
 	_, err := w.informer.AddEventHandler(w.watch)
 	w.must(err)
@@ -74,6 +76,8 @@ type walk struct {
 	last    string // highest version known to the traffic
 	// gone is how often there may be a 410 Gone still: the reflector waits twice as long before each list.
 	gone int
+	// broken are the objects whose label the traffic has broken.
+	broken map[types.NamespacedName]bool
 }
 
 type walkSlot struct {
@@ -227,6 +231,11 @@ func (w *walk) traffic(seed uint64) (stop func()) {
 				pace()
 			}
 		}
+		for key := range w.broken {
+			if err := w.repair(key); err != nil {
+				w.t.Error(err)
+			}
+		}
 	})
 	return func() { cancel(); wg.Wait() }
 }
@@ -247,10 +256,18 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 			return nil
 		}
 		*live = append(*live, obj)
+	case dice == 3 && w.delivery == delivery.SlotLabel:
+		key := (*live)[i].Key
+		values := []string{"", "nonsense", strconv.Itoa(rng.IntN(4096))}
+		w.broken[key] = true
+		obj, err = w.kind.Client.Relabel(w.ctx, key, map[string]string{delivery.LabelHash: values[rng.IntN(3)]})
 	case dice < 7:
 		obj, err = w.kind.Client.Update(w.ctx, (*live)[i].Key)
 	default:
 		gone := (*live)[i]
+		if err := w.repair(gone.Key); err != nil { // or nobody may know of it
+			return err
+		}
 		w.mu.Lock()
 		w.deleted[gone.UID] = deletion{gone.Key, w.last}
 		w.mu.Unlock()
@@ -266,6 +283,16 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	if _, known := w.created[obj.UID]; !known && obj.UID != "" {
 		w.created[obj.UID] = obj.Version
 	}
+	return err
+}
+
+// repair does what a labeller does.
+func (w *walk) repair(key types.NamespacedName) error {
+	if !w.broken[key] {
+		return nil
+	}
+	delete(w.broken, key)
+	_, err := w.kind.Client.Relabel(w.ctx, key, w.labels(key))
 	return err
 }
 
