@@ -20,21 +20,22 @@ func memoryKinds(t *testing.T) {
 		name   string
 		kind   delivery.Kind
 		ignore func() bool
+		lists  []bool // settings of WatchList; nil: all
 	}{
-		{"Filter", delivery.Filter, nil},
-		{"SlotLabel", delivery.SlotLabel, nil},
-		{"ShardSelector", delivery.ShardSelector, nil},
-		{"ShardSelectorIgnored", delivery.ShardSelector, func() bool { return true }},
+		{"Filter", delivery.Filter, nil, nil},
+		{"SlotLabel", delivery.SlotLabel, nil, nil},
+		{"ShardSelector", delivery.ShardSelector, nil, nil},
+		{"ShardSelectorIgnored", delivery.ShardSelector, func() bool { return true }, []bool{true}},
 		// Of two API servers one has the feature gate.
 		{"ShardSelectorFlips", delivery.ShardSelector, func() func() bool {
 			var calls atomic.Int64
 			return func() bool { return calls.Add(1)%2 == 0 }
-		}()},
+		}(), []bool{false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // they wait for back-offs most of the time
 			deliverytest.Run(t, deliverytest.Options{
-				Delivery: c.kind, Ignores: c.ignore != nil,
+				Delivery: c.kind, Ignores: c.ignore != nil, WatchList: c.lists,
 				Kind: func(*testing.T) deliverytest.Kind {
 					m := deliverytest.NewMemory()
 					m.WatchList = true
