@@ -51,6 +51,23 @@ func (s suite) gainListsTheGained(t *testing.T) {
 	r.wantHonoured()
 }
 
+// The counts show whether the server honours what it is asked for.
+func (s suite) trafficTells(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(1, 0, 1, 2, 3, 4, 5, 6, 7)
+	r.run(r.informer)
+	r.own(only(1))
+	for _, key := range keys {
+		r.update(key)
+	}
+	r.sync()
+	if !s.ignores {
+		r.wantHonoured()
+	} else if traffic := r.share.Traffic()[r.kind.GroupKind]; traffic.Foreign == 0 {
+		t.Errorf("traffic %+v although the server ignores the selector", traffic)
+	}
+}
+
 // The watch is replaced by a wider one while objects of old and new slots change: every change is heard, once.
 func (s suite) growthUnderTraffic(t *testing.T) {
 	r := s.rig(t)

@@ -84,6 +84,7 @@ func Run(t *testing.T, o Options) {
 				{"KeyNamespace", suite.keyNamespace},
 				{"UndeclaredKindIsStock", suite.undeclared},
 				{"GainListsTheGained", suite.gainListsTheGained},
+				{"TrafficTells", suite.trafficTells},
 				{"GrowthUnderTraffic", suite.growthUnderTraffic},
 				{"CutWhileGrowing", suite.cutWhileGrowing},
 				{"LostAndRegainedAtOnce", suite.lostAndRegainedAtOnce},
