@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,19 @@ func TestAPIServer(t *testing.T) {
 			})
 		})
 	}
+	// What the others do is the same for all forms: lists for one, WatchList for the other.
+	for _, kind := range []delivery.Kind{delivery.SlotLabel, delivery.ShardSelector} {
+		for i, f := range forms[:2] {
+			t.Run(kind.String()+f.name, func(t *testing.T) {
+				controlplane.For(t)
+				t.Parallel()
+				deliverytest.Run(t, deliverytest.Options{
+					Delivery: kind, Kind: func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, Steps: 60,
+					WatchList: []bool{i == 0},
+				})
+			})
+		}
+	}
 }
 
 func kindOf(t *testing.T, f form) deliverytest.Kind {
@@ -133,11 +147,11 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 			list, follow := source(namespace)
 			return &cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					o.LabelSelector = selector
+					o.LabelSelector = delivery.JoinSelectors(selector, o.LabelSelector)
 					return list(ctx, o)
 				},
 				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-					o.LabelSelector = selector
+					o.LabelSelector = delivery.JoinSelectors(selector, o.LabelSelector)
 					return follow(ctx, o)
 				},
 			}
@@ -223,6 +237,7 @@ func (c *apiClient) object(u *unstructured.Unstructured, err error) (deliverytes
 	}
 	return deliverytest.Object{
 		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(), Version: u.GetResourceVersion(),
+		Labels: u.GetLabels(),
 	}, nil
 }
 
@@ -237,6 +252,20 @@ func (c *apiClient) Create(ctx context.Context, key types.NamespacedName, labels
 func (c *apiClient) Update(ctx context.Context, key types.NamespacedName) (deliverytest.Object, error) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"updates":"%d"}}}`, c.updates.Add(1))
 	return c.object(c.in(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+func (c *apiClient) Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (deliverytest.Object, error) {
+	values := map[string]any{}
+	for name, value := range labels {
+		if values[name] = value; value == "" {
+			values[name] = nil
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": values}})
+	if err != nil {
+		return deliverytest.Object{}, err
+	}
+	return c.object(c.in(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{}))
 }
 
 // Delete learns the deletion's version from a watch.

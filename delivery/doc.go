@@ -26,8 +26,25 @@
 // deletions that went by in silence. A handler that was silent about an addition ran before the flip, so the store shows
 // it; a handler that is silent about a deletion records it, under a lock that Open takes after the flip.
 //
+// # Watches that select
+//
+// With SlotLabel and ShardSelector the API server sends the objects of some slots only. A watch brings those that it was
+// asked for when it was opened, and the position of the stream holds for these. So a watch that does not bring the slots
+// gained is replaced by one over all, from the position, before they are listed: the list is newer than the position, and
+// what the new watch tells of the gained slots up to the list's version is dropped like any late event. Nothing happens to the
+// watch when slots are lost; it narrows when it is opened again for another reason. Every object is hashed on arrival
+// (rule R11), so a server that ignores the selector costs traffic, which Share.Traffic shows, and nothing else.
+//
+// With SlotLabel an object can leave the watch without being deleted. See type doubt.
+//
+// A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
+// overwrites it makes SlotLabel a costly Filter.
+//
 // # Limits
 //
-// With key UID a store is still keyed by name: the DELETED of a predecessor that arrives after a list has brought
-// its namesake in another held slot removes that one until its next event.
+// With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which
+// nothing that comes later is sent (type sight).
+//
+// With SlotLabel an object whose label is wrong may be in nobody's store until the label is right. The changes of one that is in
+// a store come late, by up to a minute.
 package delivery

@@ -2,12 +2,9 @@ package delivery
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -85,6 +82,7 @@ func (s *source) next() task {
 	switch {
 	case !dropped.Empty():
 		s.first = s.first.Minus(dropped)
+		s.forgive(dropped)
 		t.kind, t.set = drop, dropped
 	case !unsettled.Empty():
 		t.kind, t.set = settle, unsettled
@@ -96,11 +94,12 @@ func (s *source) next() task {
 
 // drop removes the objects of slots lost from the store. The barrier makes the index show all of them.
 func (s *source) drop(ctx context.Context, t task) {
+	defer s.observe()()
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
 	keys := s.inf.keys(t.set)
-	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost) })
+	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, t.set, markLost) })
 	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
 }
 
@@ -138,7 +137,11 @@ func (s *source) settle(ctx context.Context, t task) {
 
 // grow lists the slots while the events of their objects are held back, and has the pump send what the list shows,
 // what it does not show any more, and those events, in this order.
+//
+// A watch that does not bring these slots' events is replaced first, by one that does, from the position. Every list
+// is newer than that.
 func (s *source) grow(ctx context.Context, t task) {
+	defer s.observe()()
 	s.mu.Lock()
 	if s.gen != t.gen {
 		s.mu.Unlock()
@@ -146,11 +149,15 @@ func (s *source) grow(ctx context.Context, t task) {
 	}
 	s.warming, s.buffer = t.set, nil
 	s.mu.Unlock()
+	s.do(ctx, t, func(p *pump) bool {
+		p.widen(t.set)
+		return true
+	})
 	// What the pump sent of slots carried already has to be in the store before it is compared with the list.
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
-	items, version, ok := s.list(ctx, t)
+	items, strays, version, ok := s.list(ctx, t)
 	if !ok {
 		return
 	}
@@ -165,27 +172,26 @@ func (s *source) grow(ctx context.Context, t task) {
 	s.do(ctx, t, func(p *pump) bool {
 		for _, obj := range items {
 			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
-				if _, had := old[key]; had {
-					delete(old, key)
-					if s.same(key, obj) {
-						continue
-					}
+				_, had := old[key]
+				delete(old, key)
+				s.mu.Lock()
+				newer := s.sent.newer(obj, versionOf(obj))
+				s.mu.Unlock()
+				if newer || s.outdated(obj, version) || had && s.same(key, obj) {
+					continue
 				}
 			}
-			s.mu.Lock()
-			newer := s.sent.newer(obj, versionOf(obj))
-			s.mu.Unlock()
-			if !newer && !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
 				return false
 			}
 		}
 		s.mu.Lock()
 		s.listed = version
 		s.mu.Unlock()
-		if !p.bury(old, markMissing) {
+		if !p.bury(old, t.set, markMissing) {
 			return false
 		}
-		return p.release(t, version)
+		return p.release(t, version, strays)
 	})
 }
 
@@ -197,7 +203,7 @@ func (s *source) growAbsent(ctx context.Context, t task) {
 		s.stale = true
 		version := s.position
 		s.mu.Unlock()
-		if !p.release(t, version) {
+		if !p.release(t, version, nil) {
 			return false
 		}
 		p.reopen() // in case that it is open still
@@ -213,7 +219,7 @@ func (s *source) same(key string, obj runtime.Object) bool {
 
 // release ends the warming of a task's slots: the stream carries them from the version of their list on. The pump
 // calls it on its own goroutine, so that no event comes between.
-func (p *pump) release(t task, version string) bool {
+func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 	s := p.source
 	s.mu.Lock()
 	if s.pump != p || s.gen != t.gen {
@@ -222,6 +228,8 @@ func (p *pump) release(t task, version string) bool {
 	}
 	buffer := s.buffer
 	s.warming, s.buffer = slot.Set{}, nil
+	s.forgive(t.set)
+	s.keepStrays(strays)
 	behind := table.CompareVersions(version, s.position) > 0
 	if behind && s.floors == nil {
 		s.floors = make([]string, len(s.got))
@@ -247,7 +255,18 @@ func (p *pump) release(t task, version string) bool {
 		if table.CompareVersions(v, version) <= 0 {
 			continue
 		}
-		if !p.replay(e, v) {
+		if s.inf.owned() {
+			if !p.replay(e, v) {
+				return false
+			}
+			continue
+		}
+		n, _, _ := s.inf.slotOf(e.Object)
+		s.mu.Lock()
+		s.see(n, v)
+		s.mu.Unlock()
+		about, err := meta.Accessor(e.Object)
+		if err == nil && !p.pass(e, n, about) {
 			return false
 		}
 	}
@@ -257,123 +276,10 @@ func (p *pump) release(t task, version string) bool {
 	return true
 }
 
-// bury sends marked deletions of keys, of which the slots are those that they were found in.
-func (p *pump) bury(keys map[string]slot.Slot, mark string) bool {
-	s := p.source
-	for key, n := range keys {
-		if s.inf.mobile() {
-			s.mu.Lock()
-			is, there := s.sent[key]
-			s.mu.Unlock()
-			if !there || is.slot != n {
-				continue // it has gone elsewhere since
-			}
-		}
-		if !p.buryOne(key, mark) {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *pump) buryOne(key, mark string) bool {
-	i := p.source.inf
-	namespace, name, err := cache.SplitMetaNamespaceKey(key)
-	if err != nil {
-		return true
-	}
-	obj := i.mark.object(types.UID(mark), namespace, name, p.source.at())
-	if i.role.owners != nil && mark == markMissing {
-		// Who has to hear of it is in the object that was lost.
-		old, exists, err := i.GetIndexer().GetByKey(key)
-		if about, accessErr := meta.Accessor(old); err == nil && exists && accessErr == nil {
-			if marked, err := meta.Accessor(obj); err == nil {
-				marked.SetOwnerReferences(about.GetOwnerReferences())
-			}
-		}
-	}
-	return p.send(watch.Event{Type: watch.Deleted, Object: obj})
-}
-
-// do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
-// halfway, such a list follows.
-func (s *source) do(ctx context.Context, t task, run func(*pump) bool) {
-	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
-		s.mu.Lock()
-		valid := s.pump == p && s.gen == t.gen
-		s.mu.Unlock()
-		return !valid || run(p)
-	}}
-	select {
-	case s.jobs <- j:
-		<-j.done
-	case <-ctx.Done():
-	}
-}
-
-// barrier returns when the store holds everything sent before it was called, and the barrier's number. From the
-// barrier on handlers believe what they are told of the fresh slots. It may be called by several goroutines.
-func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
-	i := s.inf
-	var serial uint64
-	arrived := make(chan struct{})
-	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
-		i.joining.Lock()
-		serial = i.marks.Add(1)
-		for _, n := range fresh.Slots() {
-			i.arrived[n].Store(serial)
-		}
-		i.mu.Lock()
-		i.waiting[serial] = arrived
-		i.mu.Unlock()
-		return p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(serial, s.at())})
-	}}
-	select {
-	case s.jobs <- j:
-	case <-s.done:
-		return 0, errStopped
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	sent := <-j.done
-	defer i.joining.Unlock()
-	if sent {
-		// Nothing that a user does stands in its way: listeners have queues without bounds.
-		select {
-		case <-arrived:
-			return serial, nil
-		case <-s.done:
-		}
-	}
-	i.mu.Lock()
-	delete(i.waiting, serial)
-	i.mu.Unlock()
-	return 0, errStopped
-}
-
 func versionOf(obj any) string {
 	about, err := meta.Accessor(obj)
 	if err != nil {
 		return ""
 	}
 	return about.GetResourceVersion()
-}
-
-// backlog is how old a change may be that the former owner of a slot has not reconciled yet, because its watch or its
-// queue was behind. Being wrong costs an object its place in the queue, no more.
-const backlog = 5 * time.Second
-
-// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none. With them
-// comes a version from a moment ago; "" where none is known.
-func (s *source) takeSince(set slot.Set) (since []string, recently string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since == nil {
-		return nil, ""
-	}
-	since = slices.Clone(s.since)
-	for _, n := range set.Slots() {
-		s.since[n] = ""
-	}
-	return since, s.past.before(time.Now().Add(-backlog))
 }

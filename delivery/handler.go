@@ -87,11 +87,15 @@ func (h *handler) OnDelete(obj any) {
 	if !ok {
 		return
 	}
-	if h.user == nil && (unknown || mark == markMissing) {
+	in, missing := missingOf(mark)
+	if missing {
+		n = in
+	}
+	if h.user == nil && (unknown || missing) {
 		// Nobody knows the deletion's version, except that a list did not show the object any more.
 		i.source.sawListed(n)
 	}
-	if mark == markMissing {
+	if missing {
 		i.mu.Lock()
 		i.miss(n, about)
 		i.mu.Unlock()

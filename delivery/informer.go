@@ -79,7 +79,10 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	again := i.running
 	i.running = true
 	i.role = i.share.roles[i.kind]
-	i.sharded = i.role.primary || i.role.owners != nil
+	i.sharded = i.role.primary || i.owned()
+	if i.owned() {
+		i.source.scope = filterScope{} // nothing on a child tells the API server whose it is
+	}
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	if again {
@@ -107,6 +110,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 	var wg sync.WaitGroup
 	wg.Go(func() { i.source.drive(ctx) })
+	if i.source.scope.leaves() {
+		wg.Go(func() { i.source.confirm(ctx) })
+	}
 	i.SharedIndexInformer.RunWithContext(ctx)
 	cancel()
 	wg.Wait()

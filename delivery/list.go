@@ -3,13 +3,11 @@ package delivery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -23,17 +21,19 @@ var errOvertaken = errors.New("overtaken by another list")
 // list returns the objects of a task's slots at a version, consistently; or none, and "", where the API server does
 // not serve the kind. It tries again until it succeeds; it does not where ctx ends or a list of the whole overtakes
 // the task.
-func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bool) {
+//
+// With them come those of the objects of which the watch may not tell.
+func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Object, version string, ok bool) {
 	paged, backoff := true, firstBackoff
 	for {
-		items, version, err := s.listOnce(ctx, t, paged)
+		items, strays, version, err := s.listOnce(ctx, t, paged)
 		switch {
 		case s.answered(err):
-			return nil, "", true
+			return nil, nil, "", true
 		case err == nil:
-			return items, version, true
+			return items, strays, version, true
 		case ctx.Err() != nil, errors.Is(err, errOvertaken):
-			return nil, "", false
+			return nil, nil, "", false
 		case paged && apierrors.IsResourceExpired(err):
 			paged = false // the version of the first page was gone before the last one was read
 			continue
@@ -49,43 +49,40 @@ func (s *source) list(ctx context.Context, t task) ([]runtime.Object, string, bo
 	}
 }
 
-func (s *source) listOnce(ctx context.Context, t task, paged bool) ([]runtime.Object, string, error) {
+func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, strays []runtime.Object, version string, err error) {
 	o := metav1.ListOptions{}
 	if paged {
 		o.Limit = pageSize
 	}
-	s.inf.share.scope.list(&o, t.set)
-	var items []runtime.Object
+	asked := s.scope.narrow(&o, t.set)
+	r := &relist{set: t.set, listed: map[string]struct{}{}}
 	for {
 		s.mu.Lock()
 		overtaken := s.gen != t.gen
 		s.mu.Unlock()
 		if overtaken {
-			return nil, "", errOvertaken
+			return nil, nil, "", errOvertaken
 		}
 		page, err := s.upstream.ListWithContext(ctx, o)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, "", err
 		}
-		about, err := meta.ListAccessor(page)
+		kept, about, err := s.sift(page, r, asked)
 		if err != nil {
-			return nil, "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
+			return nil, nil, "", err
 		}
-		s.mu.Lock()
-		err = meta.EachListItem(page, func(obj runtime.Object) error {
-			if n, _, ok := s.inf.slotOf(obj); ok && t.set.Has(n) {
-				items = append(items, s.detach(obj))
-				s.see(n, versionOf(obj))
-			}
-			return nil
-		})
-		s.mu.Unlock()
+		for _, obj := range kept {
+			items = append(items, s.detach(obj))
+		}
+		if o.Continue = about.GetContinue(); o.Continue != "" {
+			continue
+		}
+		version := about.GetResourceVersion()
+		found, err := s.verify(ctx, t.carried, r.listed, version)
 		if err != nil {
-			return nil, "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
+			return nil, nil, "", err
 		}
-		if o.Continue = about.GetContinue(); o.Continue == "" {
-			return items, about.GetResourceVersion(), nil
-		}
+		return append(items, found...), append(r.strays, copies(found)...), version, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -36,18 +37,25 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if pending == nil {
 		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
 	}
-	s.inf.share.scope.list(&o, pending.set)
+	asked := everything
 	if pending.set.Empty() {
 		o.Limit = 1 // only the version is wanted
+	} else {
+		asked = s.scope.narrow(&o, pending.set)
 	}
 	list, err := s.upstream.ListWithContext(ctx, o)
 	s.answered(err)
 	if err != nil {
 		return nil, err
 	}
-	more, err := s.keep(list, pending.set, pending.sent)
+	more, err := s.keep(list, pending, asked)
 	if err != nil {
 		return nil, err
+	}
+	if more.GetContinue() == "" && !pending.set.Empty() {
+		if err := s.addMissing(ctx, list, pending); err != nil {
+			return nil, err
+		}
 	}
 	if pending.set.Empty() {
 		more.SetContinue("")
@@ -68,37 +76,94 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.keep(list, set, nil)
+	_, err = s.keep(list, &relist{set: set, listed: map[string]struct{}{}}, everything)
 	return list, err
 }
 
-// keep drops what lies in other slots from a list, in place. SetList copies what stays, so that the memory of the
-// rest can go. What stays is noted in sent.
-func (s *source) keep(list runtime.Object, set slot.Set, sent sent) (metav1.ListInterface, error) {
+// addMissing adds to the last page of a list what exists although the list did not show it.
+func (s *source) addMissing(ctx context.Context, list runtime.Object, r *relist) error {
+	found, err := s.verify(ctx, r.set, r.listed, versionOfList(list))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	r.strays = append(r.strays, copies(found)...)
+	items, err := meta.ExtractList(list)
+	if err == nil {
+		err = meta.SetList(list, append(items, found...))
+	}
+	if err != nil {
+		return fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	}
+	return nil
+}
+
+func versionOfList(list runtime.Object) string {
 	about, err := meta.ListAccessor(list)
 	if err != nil {
-		return nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
+		return ""
 	}
-	var kept []runtime.Object
-	s.mu.Lock()
-	err = meta.EachListItem(list, func(obj runtime.Object) error {
-		if n, _, ok := s.inf.slotOf(obj); ok && set.Has(n) {
-			kept = append(kept, obj)
-			sent.note(s.inf, watch.Event{Type: watch.Added, Object: obj})
-			s.see(n, versionOf(obj))
-		}
-		return nil
-	})
-	s.mu.Unlock()
-	if err == nil {
-		err = meta.SetList(list, kept)
+	return about.GetResourceVersion()
+}
+
+// note notes that the list shows an object.
+func (r *relist) note(s *source, obj runtime.Object, about metav1.Object) {
+	if !s.scope.leaves() {
+		return
 	}
+	r.listed[cache.MetaObjectToName(about).String()] = struct{}{}
+	if !s.scope.right(about) {
+		r.strays = append(r.strays, obj.DeepCopyObject())
+		s.mislabelled(about)
+	}
+}
+
+// keep drops what lies in other slots from a list, in place. SetList copies what stays, so that the memory of the
+// rest can go.
+func (s *source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.ListInterface, error) {
+	kept, about, err := s.sift(list, r, asked)
 	if err != nil {
+		return nil, err
+	}
+	if err := meta.SetList(list, kept); err != nil {
 		return nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
 	// How many remain on the server is no longer of use.
 	about.SetRemainingItemCount(nil)
 	return about, nil
+}
+
+// sift returns the objects of a page that lie in the list's slots.
+func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []runtime.Object, list metav1.ListInterface, err error) {
+	list, err = meta.ListAccessor(page)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	}
+	var in []slot.Slot
+	err = meta.EachListItem(page, func(obj runtime.Object) error {
+		about, err := meta.Accessor(obj)
+		n, _, ok := s.inf.slotOf(obj)
+		if err != nil || !ok {
+			return err
+		}
+		s.count(n, asked)
+		if r.set.Has(n) {
+			kept, in = append(kept, obj), append(in, n)
+			r.note(s, obj, about)
+		} else if !s.scope.right(about) {
+			s.mislabelled(about)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, obj := range kept {
+		s.see(in[i], versionOf(obj))
+		r.sent.note(s.inf, watch.Event{Type: watch.Added, Object: obj})
+	}
+	return kept, list, nil
 }
 
 // Watch implements cache.Watcher.
@@ -155,7 +220,7 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	}
 	o.ResourceVersion = ""
 	o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	s.inf.share.scope.watch(&o, initial.set)
+	p.asked = s.scope.narrow(&o, initial.set)
 	w, err := s.upstream.WatchWithContext(p.ctx, o)
 	s.answered(err)
 	if err != nil {

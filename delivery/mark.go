@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // Marks are metadata.uids that no API server gives. They are looked at for every deletion, and reading a UID is
@@ -20,8 +22,9 @@ const (
 	markBarrier = markPrefix + "barrier-"
 	// markLost: the object is not ours any more. Nobody hears of it.
 	markLost = markPrefix + "lost"
-	// markMissing: a list did not find the object in a slot that is not open. It counts as a deletion.
-	markMissing = markPrefix + "missing"
+	// markMissing: a list did not find the object in a slot that is not open. It counts as a deletion. The slot's number
+	// follows: the object's UID, by which it may be hashed, is not known any more.
+	markMissing = markPrefix + "missing-"
 )
 
 // barrierName cannot be an object's name: the API server refuses "%" in all of them.
@@ -83,4 +86,14 @@ func barrierOf(mark string) (serial uint64, ok bool) {
 	}
 	serial, err := strconv.ParseUint(n, 10, 64)
 	return serial, err == nil
+}
+
+// missingOf returns the slot in which a list did not find an object.
+func missingOf(mark string) (slot.Slot, bool) {
+	text, ok := strings.CutPrefix(mark, markMissing)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	return slot.Slot(n), err == nil
 }

@@ -1,18 +1,48 @@
 package delivery_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/delivery/deliverytest"
 )
 
 func TestMemory(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the shared control plane may be running
-	deliverytest.Run(t, deliverytest.Options{Kind: func(*testing.T) deliverytest.Kind {
-		m := deliverytest.NewMemory()
-		m.WatchList = true
-		return deliverytest.OfMemory(m)
-	}})
+	t.Run("Kinds", memoryKinds)                        // which returns when its parallel tests have ended
+}
+
+func memoryKinds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   delivery.Kind
+		ignore func() bool
+		lists  []bool // settings of WatchList; nil: all
+	}{
+		{"Filter", delivery.Filter, nil, nil},
+		{"SlotLabel", delivery.SlotLabel, nil, nil},
+		{"ShardSelector", delivery.ShardSelector, nil, nil},
+		{"ShardSelectorIgnored", delivery.ShardSelector, func() bool { return true }, []bool{true}},
+		// Of two API servers one has the feature gate.
+		{"ShardSelectorFlips", delivery.ShardSelector, func() func() bool {
+			var calls atomic.Int64
+			return func() bool { return calls.Add(1)%2 == 0 }
+		}(), []bool{false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they wait for back-offs most of the time
+			deliverytest.Run(t, deliverytest.Options{
+				Delivery: c.kind, Ignores: c.ignore != nil, WatchList: c.lists,
+				Kind: func(*testing.T) deliverytest.Kind {
+					m := deliverytest.NewMemory()
+					m.WatchList = true
+					m.Sharding.Ignore(c.ignore)
+					return deliverytest.OfMemory(m)
+				},
+			})
+		})
+	}
 }

@@ -1,6 +1,11 @@
 package delivery
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
 
 // past remembers where a stream was, second by second.
 type past struct {
@@ -41,4 +46,23 @@ func (p *past) before(t time.Time) string {
 		return ""
 	}
 	return p.versions[best]
+}
+
+// backlog is how old a change may be that the former owner of a slot has not reconciled yet, because its watch or its
+// queue was behind. Being wrong costs an object its place in the queue, no more.
+const backlog = 5 * time.Second
+
+// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none. With them
+// comes a version from a moment ago; "" where none is known.
+func (s *source) takeSince(set slot.Set) (since []string, recently string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		return nil, ""
+	}
+	since = slices.Clone(s.since)
+	for _, n := range set.Slots() {
+		s.since[n] = ""
+	}
+	return since, s.past.before(time.Now().Add(-backlog))
 }

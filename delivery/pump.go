@@ -2,12 +2,10 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -46,6 +44,8 @@ type pump struct {
 	nudge    bool
 	// initial is what is being listed by WatchList, until the bookmark that ends it.
 	initial *relist
+	// asked are the slots whose events upstream brings.
+	asked slot.Set
 	// over: it runs no jobs any more. Guarded by source.mu.
 	over bool
 }
@@ -53,12 +53,7 @@ type pump struct {
 type opened struct {
 	watch watch.Interface
 	err   error
-}
-
-// job is what the driver has the pump send.
-type job struct {
-	run  func(*pump) bool
-	done chan bool // true: all of it was sent
+	asked slot.Set
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
@@ -82,7 +77,7 @@ func (p *pump) send(e watch.Event) bool {
 		return false
 	}
 	s := p.source
-	if !s.inf.mobile() {
+	if !s.inf.owned() {
 		return true
 	}
 	s.mu.Lock()
@@ -176,7 +171,16 @@ func (p *pump) reopen() {
 	}
 }
 
-// open opens the upstream watch at the position, in the background.
+// widen has the upstream bring the events of the slots from the position on. Whatever the upstream does meanwhile, the position
+// does not advance past an event of theirs.
+func (p *pump) widen(set slot.Set) {
+	if set = set.Minus(p.asked); !set.Empty() {
+		p.reopen()
+	}
+}
+
+// open opens the upstream watch at the position, in the background. It asks for the slots wanted, and for those that the
+// stream carries still: they may be wanted again before the driver has seen that they were not.
 func (p *pump) open() {
 	o := p.options
 	o.ResourceVersion = p.source.at()
@@ -186,11 +190,14 @@ func (p *pump) open() {
 		o.TimeoutSeconds = &seconds
 		p.nudge = false
 	}
-	p.source.inf.share.scope.watch(&o, p.source.inf.share.Held())
+	p.source.mu.Lock()
+	set := p.source.needed()
+	p.source.mu.Unlock()
+	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
 		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
 		select {
-		case p.opened <- opened{w, err}:
+		case p.opened <- opened{w, err, asked}:
 		case <-p.ctx.Done():
 			if w != nil {
 				w.Stop()
@@ -204,13 +211,14 @@ func (p *pump) connected(o opened) bool {
 	if o.err != nil {
 		return p.failed(o.err)
 	}
-	p.upstream, p.since = o.watch, time.Now()
+	p.upstream, p.asked, p.since = o.watch, o.asked, time.Now()
 	p.source.mu.Lock()
-	stale := p.source.stale
+	stale, needed := p.source.stale, p.source.needed()
 	p.source.mu.Unlock()
 	if stale {
 		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed again"))
 	}
+	p.widen(needed) // slots may have come while it was being opened
 	return true
 }
 
@@ -241,125 +249,4 @@ func (p *pump) gone(err error) bool {
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
 	p.backoff = min(2*p.backoff, lastBackoff)
-}
-
-// received handles an event of the upstream, or its end.
-func (p *pump) received(e watch.Event, more bool) bool {
-	if !more || e.Type == watch.Error {
-		p.disconnect()
-		if p.initial != nil {
-			// The reflector knows what to do about a list that failed.
-			if more {
-				p.send(e)
-			}
-			return false
-		}
-		if more {
-			return p.failed(apierrors.FromObject(e.Object))
-		}
-		if time.Since(p.since) > time.Second {
-			p.open()
-		} else {
-			p.backoff = min(p.backoff, cutMax)
-			p.later()
-		}
-		return true
-	}
-	p.backoff, p.tooLarge = firstBackoff, 0
-	about, err := meta.Accessor(e.Object)
-	if err != nil {
-		return p.failed(errors.New("watch event without metadata"))
-	}
-	version := about.GetResourceVersion()
-	if e.Type == watch.Bookmark {
-		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
-	}
-	n, _, ok := p.source.inf.slotOf(e.Object)
-	p.hold(e)
-	if p.source.inf.mobile() && p.leaves(e, n, ok, version) && !p.leave(e) {
-		return false
-	}
-	if !ok {
-		p.advance(version)
-		return true
-	}
-	if !p.wanted(e, n, version) {
-		return true
-	}
-	if !p.send(e) {
-		return false
-	}
-	p.advance(version)
-	return true
-}
-
-// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state of
-// an object than one that went elsewhere meanwhile.
-func (p *pump) hold(e watch.Event) {
-	s := p.source
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sent != nil && p.initial == nil && s.pump == p && !s.warming.Empty() {
-		s.buffer = append(s.buffer, e)
-	}
-}
-
-// wanted says whether an event of slot n goes to the store now.
-func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
-	s := p.source
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.initial != nil {
-		s.see(n, version)
-		return p.initial.set.Has(n)
-	}
-	switch {
-	case s.pump != p: // replaced: its events would move the position of its successor
-		return false
-	case s.sent.newer(e.Object, version): // of a predecessor of the same name
-	case s.warming.Has(n):
-		if s.sent == nil {
-			s.buffer = append(s.buffer, e)
-		}
-	case s.got[n] == 0:
-	case s.covered(n, version):
-	default:
-		s.see(n, version)
-		return true
-	}
-	s.advance(version)
-	return false
-}
-
-func (p *pump) advance(version string) {
-	if p.initial != nil {
-		return // the events of an initial list are in no order
-	}
-	p.source.mu.Lock()
-	defer p.source.mu.Unlock()
-	if p.source.pump == p {
-		p.source.advance(version)
-	}
-}
-
-func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
-	s := p.source
-	initial := p.initial
-	if initial != nil && !ends {
-		return p.send(e)
-	}
-	if !p.send(e) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pump != p {
-		return false
-	}
-	if initial != nil {
-		p.initial = nil
-		s.commit(initial, version)
-	}
-	s.advance(version)
-	return true
 }

@@ -157,5 +157,8 @@ func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	return i.share.slotBy(i.kind, i.role, accessor)
 }
 
+// owned says that the kind's objects are where their owners are.
+func (i *informer) owned() bool { return i.role.owners != nil }
+
 // mobile says that objects of one name may be in different slots over time.
-func (i *informer) mobile() bool { return i.role.owners != nil || i.share.key == slot.KeyUID }
+func (i *informer) mobile() bool { return i.owned() || i.share.key == slot.KeyUID }

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/slot"
@@ -14,30 +16,92 @@ const (
 	KindUnknown Kind = iota
 	// Filter receives all objects of a kind and keeps its own. It works with any API server and any key.
 	Filter
+	// SlotLabel asks for the objects whose label LabelHash lies in the slots. Somebody has to write that label, once
+	// in an object's life. It works with any API server and with the keys Name and Namespace.
+	SlotLabel
+	// ShardSelector has the API server select by the hash of metadata.uid: Kubernetes 1.36 or later with the feature
+	// gate ShardedListAndWatch, and key UID. Where the server ignores the selector it is a Filter: see Share.Traffic.
+	ShardSelector
 )
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	if k == Filter {
+	switch k {
+	case Filter:
 		return "Filter"
+	case SlotLabel:
+		return "SlotLabel"
+	case ShardSelector:
+		return "ShardSelector"
+	default:
+		return "Unknown"
 	}
-	return "Unknown"
 }
 
 // scope is what a delivery kind asks of the API server. Whatever it asks, every object that arrives is hashed
 // and compared with the slots wanted (rule R11).
 type scope interface {
-	// list narrows the options of a list to the objects of the slots; it may leave in others.
-	list(opts *metav1.ListOptions, slots slot.Set)
-	// watch does the same for a watch.
-	watch(opts *metav1.ListOptions, slots slot.Set)
-	// whole says that a watch brings the events of all slots, so that it stays as it is when slots are gained.
-	whole() bool
+	// narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that it
+	// asks for, which may be more.
+	narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set
+	// right says whether an object is selected by the slot in which it lies. Where it is not it may have come by
+	// chance, and what happens to it next may not be told.
+	right(obj metav1.Object) bool
+	// leaves says that a DELETED may mean that an object left the selector.
+	leaves() bool
 }
+
+// everything is all slots of any count.
+var everything = slot.SetOf(slot.Range{First: 0, Last: slot.MaxCount - 1})
 
 // filterScope asks for everything.
 type filterScope struct{}
 
-func (filterScope) list(*metav1.ListOptions, slot.Set)  {}
-func (filterScope) watch(*metav1.ListOptions, slot.Set) {}
-func (filterScope) whole() bool                         { return true }
+func (filterScope) narrow(*metav1.ListOptions, slot.Set) slot.Set { return everything }
+func (filterScope) right(metav1.Object) bool                      { return true }
+func (filterScope) leaves() bool                                  { return false }
+
+// newScope returns the scope of primary kinds.
+func newScope(kind Kind, key slot.Key, slots slot.Count) (scope, error) {
+	switch kind {
+	case KindUnknown, Filter:
+		return filterScope{}, nil
+	case SlotLabel:
+		if key == slot.KeyUID {
+			return nil, fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
+				"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
+		}
+		return labelScope{label: LabelHash, slots: slots, hash: func(obj metav1.Object) uint64 {
+			return key.Hash(obj.GetNamespace(), obj.GetName(), "")
+		}}, nil
+	case ShardSelector:
+		if key != slot.KeyUID {
+			return nil, fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel", key, slot.KeyUID)
+		}
+		return shardScope{slots: slots}, nil
+	default:
+		return nil, fmt.Errorf("delivery kind %d: must be %s, %s or %s", kind, Filter, SlotLabel, ShardSelector)
+	}
+}
+
+// bridge returns a superset of at most n ranges: it fills the smallest gaps.
+func bridge(set slot.Set, n int) slot.Set {
+	for {
+		ranges := set.Ranges()
+		if len(ranges) <= n {
+			return set
+		}
+		// All gaps of the smallest size that are needed, at once: there are few sizes.
+		smallest := slot.MaxCount
+		for i := 1; i < len(ranges); i++ {
+			smallest = min(smallest, int(ranges[i].First-ranges[i-1].Last))
+		}
+		excess := len(ranges) - n
+		for i := 1; i < len(ranges) && excess > 0; i++ {
+			if int(ranges[i].First-ranges[i-1].Last) == smallest {
+				set.AddRange(slot.Range{First: ranges[i-1].Last, Last: ranges[i].First})
+				excess--
+			}
+		}
+	}
+}

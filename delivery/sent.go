@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -9,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// sent are the objects that the stream has put into the store, by key, where objects of one name may be in different
-// slots over time: an object that leaves its slot does so by an event that shows the new slot only, and the store itself
-// is behind the stream. Kinds whose objects stay in their slots have none: nil.
+// sent are the objects of an owned kind that the stream has put into the store, by key: an object that gets another owner
+// leaves its slot by an event that shows the new slot only, and the store itself is behind the stream. Other kinds have
+// none: nil.
 type sent map[string]sentObject
 
 type sentObject struct {
@@ -20,10 +21,37 @@ type sentObject struct {
 }
 
 func (s *source) newSent() sent {
-	if !s.inf.mobile() {
+	if !s.inf.owned() {
 		return nil
 	}
 	return sent{}
+}
+
+// goneOn says that an object of an owned kind is not in the slot any more in which the store has it.
+func (s *source) goneOn(key string, n slot.Slot) bool {
+	if !s.inf.owned() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, there := s.sent[key]
+	return !there || is.slot != n
+}
+
+// bequeath has a mark in place of an object of an owned kind show whose it was: the owner has to hear of it.
+func (i *informer) bequeath(mark runtime.Object, key string) {
+	if !i.owned() {
+		return
+	}
+	old, exists, err := i.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return
+	}
+	from, fromErr := meta.Accessor(old)
+	to, toErr := meta.Accessor(mark)
+	if fromErr == nil && toErr == nil {
+		to.SetOwnerReferences(from.GetOwnerReferences())
+	}
 }
 
 // note notes an event that was sent. s.mu of the source is held.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,15 +22,19 @@ import (
 type Options struct {
 	// Slots is the number of slots; 0 is slot.DefaultCount. It must be valid.
 	Slots slot.Count
-	// Key is what of an object is hashed; KeyUnknown is KeyName.
+	// Key is what of an object is hashed; KeyUnknown is KeyName, and KeyUID with ShardSelector.
 	Key slot.Key
-	// Kind is how objects are delivered; KindUnknown is Filter.
+	// Kind is how objects are delivered; KindUnknown is Filter. It must go with the key.
 	Kind Kind
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
 	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
 	// asks the API server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
+	// Mislabelled is called, with SlotLabel, for objects that came although their label is wrong, and for those that are in a
+	// store but have lost it, again and again until it is right: whoever writes labels should put it right. It is called
+	// concurrently and must neither block, since deliveries wait for it, nor change or keep the object. nil: nobody is told.
+	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
 }
 
 // Share is the set of informers of one manager over its share of the objects. Create it with New; its methods may be
@@ -41,6 +46,8 @@ type Share struct {
 	log      logr.Logger
 	patience time.Duration
 
+	mislabelled func(schema.GroupKind, metav1.Object)
+
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
 
@@ -50,13 +57,16 @@ type Share struct {
 	wrote     map[schema.GroupKind][]string // by slot
 }
 
-// New returns a Share that holds no slots.
+// New returns a Share that holds no slots. It panics where the options do not go together.
 func New(o Options) *Share {
 	if o.Slots == 0 {
 		o.Slots = slot.DefaultCount
 	}
 	if o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyName
+		if o.Kind == ShardSelector {
+			o.Key = slot.KeyUID
+		}
 	}
 	if o.Patience == 0 {
 		o.Patience = 200 * time.Millisecond
@@ -64,8 +74,12 @@ func New(o Options) *Share {
 	if err := o.Slots.Validate(); err != nil {
 		panic(err)
 	}
+	scope, err := newScope(o.Kind, o.Key, o.Slots)
+	if err != nil {
+		panic(err)
+	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, scope: filterScope{}, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
 		roles: map[schema.GroupKind]role{}, wrote: map[schema.GroupKind][]string{},
 	}
 	s.held.Store(&slot.Set{})

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
@@ -32,6 +33,10 @@ type source struct {
 	kick     chan struct{} // the driver should look
 	jobs     chan job      // what the pump should inject
 	nudges   chan struct{} // the pump should provoke a bookmark
+	scope    scope
+	suspects chan struct{} // there are new doubts
+
+	received, foreign atomic.Uint64
 
 	mu      sync.Mutex
 	pump    *pump  // the one whose events count
@@ -60,7 +65,12 @@ type source struct {
 	past past
 	// since is the version of the list that brought a slot, until Open; nil before the first.
 	since []string
-	sent  sent
+	// doubts are objects of which the watch may not tell.
+	doubts map[cache.ObjectName]*doubt
+	// names are what was sent last, while there may be namesakes in other slots. nil: nobody needs them.
+	names     map[cache.ObjectName]sight
+	observing bool // the driver needs them
+	sent      sent
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -69,7 +79,10 @@ type relist struct {
 	ticket   uint64
 	version  string
 	complete bool
-	sent     sent
+	// listed are the keys that the list showed; strays are objects of which the watch may not tell.
+	listed map[string]struct{}
+	strays []runtime.Object
+	sent   sent
 }
 
 // waiter waits for a condition on the source, checked under its lock whenever something changed.
@@ -88,8 +101,8 @@ func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	return &source{
 		inf: inf, upstream: cache.ToListerWatcherWithContext(lw), listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
-		waiters: map[*waiter]struct{}{},
-		got:     make([]uint64, n), ready: make([]uint64, n), want: make([]uint64, n), saw: make([]string, n), ticket: 1,
+		waiters: map[*waiter]struct{}{}, scope: inf.share.scope, suspects: make(chan struct{}, 1), doubts: map[cache.ObjectName]*doubt{},
+		got: make([]uint64, n), ready: make([]uint64, n), want: make([]uint64, n), saw: make([]string, n), ticket: 1,
 	}
 }
 
@@ -163,7 +176,7 @@ func (s *source) carried() slot.Set {
 // begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
 // hold other slots, even if they are wanted again before the list comes into effect. s.mu is held.
 func (s *source) begin() *relist {
-	r := &relist{set: s.inf.share.Held(), ticket: s.ticket, sent: s.newSent()}
+	r := &relist{set: s.inf.share.Held(), ticket: s.ticket, listed: map[string]struct{}{}, sent: s.newSent()}
 	for n := range s.got {
 		if !r.set.Has(slot.Slot(n)) {
 			s.got[n], s.ready[n] = 0, 0
@@ -173,10 +186,13 @@ func (s *source) begin() *relist {
 	return r
 }
 
-// commit notes that a list has replaced, or is about to replace, the whole store, at a version. s.mu is held.
-func (s *source) commit(list *relist, version string) {
-	set, ticket := list.set, list.ticket
-	s.sent = list.sent
+// needed returns the slots whose events must not be missed while the position advances. s.mu is held.
+func (s *source) needed() slot.Set { return s.carried().Union(s.warming) }
+
+// commit notes that a list at a version has replaced, or is about to replace, the whole store. s.mu is held.
+func (s *source) commit(r *relist, version string) {
+	set, ticket := r.set, r.ticket
+	s.sent = r.sent
 	s.gen++
 	for n := range s.got {
 		if !set.Has(slot.Slot(n)) {
@@ -190,7 +206,9 @@ func (s *source) commit(list *relist, version string) {
 	}
 	s.position, s.listed, s.stale = version, version, false
 	s.floors, s.floorMax = nil, ""
-	s.warming, s.buffer = slot.Set{}, nil
+	s.warming, s.buffer, s.names = slot.Set{}, nil, nil
+	clear(s.doubts)
+	s.keepStrays(r.strays)
 	s.changed()
 	s.wake()
 }
@@ -204,6 +222,7 @@ func (s *source) advance(version string) {
 	s.past.note(time.Now(), version)
 	if s.floors != nil && table.CompareVersions(version, s.floorMax) >= 0 {
 		s.floors, s.floorMax = nil, ""
+		s.observed()
 	}
 	if len(s.waiters) > 0 {
 		s.changed()
@@ -212,6 +231,9 @@ func (s *source) advance(version string) {
 
 // reached says whether the store's stream holds everything up to the version in the slots. s.mu is held.
 func (s *source) reached(slots []slot.Slot, version string) bool {
+	if s.unsure(slots, version) {
+		return false
+	}
 	if table.CompareVersions(s.position, version) >= 0 {
 		return true
 	}

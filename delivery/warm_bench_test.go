@@ -36,48 +36,57 @@ func BenchmarkWarm(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			fill(b, client.Resource(f.resource).Namespace(namespace), f)
-			list, follow := f.source(b, config, f)(namespace)
-			share := delivery.New(delivery.Options{})
-			kind := schema.GroupKind{Group: f.resource.Group, Kind: f.kind}
-			if err := share.Shard(kind); err != nil {
-				b.Fatal(err)
-			}
-			inf := share.NewInformer(kind, &cache.ListWatch{
-				ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
-				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return follow(ctx, o) },
-			}, f.example, 0, nil)
-			share.Hold(slot.SetOf(slot.Range{First: 64, Last: 255}))
-			ctx, cancel := context.WithCancel(b.Context())
-			var wg sync.WaitGroup
-			wg.Go(func() { inf.RunWithContext(ctx) })
-			b.Cleanup(func() { cancel(); wg.Wait() })
-			cache.WaitFor(ctx, "", inf.HasSyncedChecker())
-			held := len(inf.GetStore().List())
-			gained := slot.SetOf(slot.Range{First: 0, Last: 63})
-			for b.Loop() {
-				share.Hold(gained)
-				if err := share.Warm(ctx, gained); err != nil {
-					b.Fatal(err)
-				}
-				b.StopTimer()
-				share.Release(gained)
-				for len(inf.GetStore().ListKeys()) > held {
-					<-time.After(time.Millisecond)
-				}
-				b.StartTimer()
+			fill(b, client.Resource(f.resource).Namespace(namespace), f, namespace)
+			for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+				b.Run(kind.String(), func(b *testing.B) { warm(b, f, kind, namespace) })
 			}
 		})
 	}
 }
 
-func fill(b *testing.B, client dynamic.ResourceInterface, f form) {
+func warm(b *testing.B, f form, how delivery.Kind, namespace string) {
+	list, follow := f.source(b, controlplane.For(b).Config(), f)(namespace)
+	share := delivery.New(delivery.Options{Kind: how})
+	kind := schema.GroupKind{Group: f.resource.Group, Kind: f.kind}
+	if err := share.Shard(kind); err != nil {
+		b.Fatal(err)
+	}
+	inf := share.NewInformer(kind, &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return follow(ctx, o) },
+	}, f.example, 0, nil)
+	share.Hold(slot.SetOf(slot.Range{First: 64, Last: 255}))
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { inf.RunWithContext(ctx) })
+	b.Cleanup(func() { cancel(); wg.Wait() })
+	cache.WaitFor(ctx, "", inf.HasSyncedChecker())
+	held := len(inf.GetStore().List())
+	gained := slot.SetOf(slot.Range{First: 0, Last: 63})
+	for b.Loop() {
+		share.Hold(gained)
+		if err := share.Warm(ctx, gained); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		share.Release(gained)
+		for len(inf.GetStore().ListKeys()) > held {
+			<-time.After(time.Millisecond)
+		}
+		b.StartTimer()
+	}
+	traffic := share.Traffic()[kind]
+	b.ReportMetric(float64(traffic.Received)/float64(b.N), "objects/op")
+}
+
+func fill(b *testing.B, client dynamic.ResourceInterface, f form, namespace string) {
 	var wg sync.WaitGroup
 	for worker := range 20 {
 		wg.Go(func() {
 			for i := range 250 {
 				u := unstructuredOf(f.resource.Group, f.kind)
 				u.SetName(fmt.Sprintf("o-%d-%d", worker, i))
+				u.SetLabels(map[string]string{delivery.LabelHash: delivery.LabelValue(slot.HashName(namespace, u.GetName()))})
 				_ = unstructured.SetNestedField(u.Object, strings.Repeat("x", 2048), "data", "text")
 				if _, err := client.Create(b.Context(), u, metav1.CreateOptions{}); err != nil {
 					b.Error(err)

@@ -20,8 +20,6 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-func optionsByNamespace() delivery.Options { return delivery.Options{Key: slot.KeyNamespace} }
-
 // levelIs says whether the last reconcile of a key saw a version.
 func (r *rig) levelIs(key types.NamespacedName, version string) error {
 	got, reconciled := r.heard.levels()[key]
@@ -51,9 +49,13 @@ func (h *recorder) dropBeaconsBut(keys []types.NamespacedName) {
 func (r *rig) wantDigest(n slot.Slot) {
 	r.t.Helper()
 	want := delivery.Digest{}
-	for key := range r.truth(only(n)) {
-		want.Objects++
-		want.Hashes ^= slot.HashName(key.Namespace, key.Name)
+	objects, _, err := r.kind.Client.List(r.ctx)
+	r.must(err)
+	for _, obj := range objects {
+		if obj.Labels[label] == r.label && r.slot(obj) == n {
+			want.Objects++
+			want.Hashes ^= r.hashed.Hash(obj.Key.Namespace, obj.Key.Name, string(obj.UID))
+		}
 	}
 	if got := r.share.Digest(only(n))[r.kind.GroupKind][n]; got != want {
 		r.t.Errorf("digest %+v, want %+v", got, want)
@@ -240,7 +242,7 @@ func (s suite) lateHandler(t *testing.T) {
 		}
 	}
 	for _, e := range heard.history() {
-		if n := r.share.Slot(e.key.Namespace, e.key.Name, ""); n == 2 && e.key != fresh {
+		if n := r.slot(e.object()); n == 2 && e.key != fresh {
 			t.Errorf("the late handler heard of %v before its slot was open", e.key)
 		}
 	}
@@ -288,14 +290,14 @@ func (s suite) resync(t *testing.T) {
 	r.share.Open(only(1))
 	r.eventually(func() error {
 		for _, e := range heard.history() {
-			if e.resync && r.share.Slot(e.key.Namespace, e.key.Name, "") == 1 {
+			if e.resync && r.slot(e.object()) == 1 {
 				return nil
 			}
 		}
 		return fmt.Errorf("no resync of %v", keys)
 	})
 	for _, e := range heard.history() {
-		if r.share.Slot(e.key.Namespace, e.key.Name, "") != 1 {
+		if r.slot(e.object()) != 1 {
 			t.Errorf("heard %v of a slot that is not open", e)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,6 +27,8 @@ type Faulty struct {
 	paused   chan struct{} // watches deliver when it is closed; nil: at once
 	lists    int           // how many lists began, WatchLists included
 	streamed int           // how many of them were WatchLists
+	listed   int           // how many objects lists returned
+	opened   int           // how many watches were opened
 }
 
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
@@ -101,6 +104,20 @@ func (f *Faulty) Counts() (lists, streamed int) {
 	return f.lists, f.streamed
 }
 
+// Listed returns how many objects lists have returned, look-ups by name excluded.
+func (f *Faulty) Listed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listed
+}
+
+// Watches returns how many watches have been opened, and how many are open.
+func (f *Faulty) Watches() (opened, open int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened, len(f.watches)
+}
+
 func (f *Faulty) end(last *watch.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +134,8 @@ func (f *Faulty) List(o metav1.ListOptions) (runtime.Object, error) {
 // ListWithContext implements cache.ListerWithContext.
 func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	f.mu.Lock()
-	if o.Continue == "" && o.Limit != 1 {
+	named := o.FieldSelector != "" // the look-up of one object
+	if o.Continue == "" && o.Limit != 1 && !named {
 		f.lists++
 	}
 	err := f.refuse
@@ -125,11 +143,19 @@ func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		err, f.listErrs = f.listErrs[0], f.listErrs[1:]
 	}
 	held := f.held
+	if named {
+		held = nil
+	}
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	list, err := f.inner.ListWithContext(ctx, o)
+	if err == nil && !named && o.Limit != 1 {
+		f.mu.Lock()
+		f.listed += meta.LenList(list)
+		f.mu.Unlock()
+	}
 	if held != nil {
 		f.inList <- struct{}{}
 		select {
@@ -165,6 +191,7 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1), stopped: make(chan struct{})}
 	f.mu.Lock()
 	f.watches[w] = struct{}{}
+	f.opened++
 	f.mu.Unlock()
 	go w.run()
 	return w, nil

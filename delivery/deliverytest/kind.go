@@ -15,12 +15,15 @@ type Object struct {
 	Key     types.NamespacedName
 	UID     types.UID
 	Version string
+	Labels  map[string]string
 }
 
 // Client changes the objects of a kind.
 type Client interface {
 	Create(ctx context.Context, key types.NamespacedName, labels map[string]string) (Object, error)
 	Update(ctx context.Context, key types.NamespacedName) (Object, error)
+	// Relabel sets labels, and removes those whose value is empty.
+	Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (Object, error)
 	// Delete returns the object with the version of its deletion, or an empty one where the server does not tell it.
 	Delete(ctx context.Context, key types.NamespacedName) (Object, error)
 	// List lists consistently, and returns the list's version.
@@ -35,7 +38,8 @@ type Kind struct {
 	// Namespaces are two that exist and that nobody else uses, or one empty string where the kind is cluster-scoped.
 	Namespaces []string
 	Client     Client
-	// ListWatch returns a ListerWatcher of a namespace, all where it is empty, and a label selector.
+	// ListWatch returns a ListerWatcher of a namespace, all where it is empty, and a label selector, which it
+	// joins with that of the options.
 	ListWatch func(namespace, selector string) cache.ListerWatcher
 	// Compact makes the server answer 410 Gone to watches from versions up to now. nil: it cannot be made to.
 	Compact func()

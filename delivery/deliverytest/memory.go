@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,19 +14,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // Memory is an API server in memory that knows one kind, ConfigMap. It has versions, a watch history that can be
-// compacted, pages, WatchList, bookmarks and label selectors. All its methods may be called concurrently.
+// compacted, pages, WatchList, bookmarks, label and shard selectors, and metadata in field selectors. All its methods may be called concurrently.
 type Memory struct {
 	// WatchList makes informers use it.
 	WatchList bool
+	// Sharding is what it does with shard selectors.
+	Sharding Sharding
 
 	mu      sync.Mutex
 	version int
@@ -57,7 +63,9 @@ func (m *Memory) Create(_ context.Context, key types.NamespacedName, labels map[
 	}
 	m.uids++
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name, Labels: labels, UID: types.UID(fmt.Sprintf("uid-%d", m.uids)),
+		Namespace: key.Namespace, Name: key.Name, Labels: labels,
+		// Short similar strings would all lie in one slot.
+		UID: types.UID(fmt.Sprintf("%016x-%d", slot.HashName("uid", strconv.Itoa(m.uids)), m.uids)),
 	}}
 	return m.change(key, nil, obj), nil
 }
@@ -72,6 +80,28 @@ func (m *Memory) Update(_ context.Context, key types.NamespacedName) (Object, er
 	}
 	obj := old.DeepCopy()
 	obj.Data = map[string]string{"version": strconv.Itoa(m.version)}
+	return m.change(key, old, obj), nil
+}
+
+// Relabel implements Client.
+func (m *Memory) Relabel(_ context.Context, key types.NamespacedName, labels map[string]string) (Object, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.objects[key]
+	if old == nil {
+		return Object{}, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	obj := old.DeepCopy()
+	obj.Labels = maps.Clone(obj.Labels)
+	if obj.Labels == nil {
+		obj.Labels = map[string]string{}
+	}
+	for name, value := range labels {
+		obj.Labels[name] = value
+		if value == "" {
+			delete(obj.Labels, name)
+		}
+	}
 	return m.change(key, old, obj), nil
 }
 
@@ -150,7 +180,7 @@ func (m *Memory) change(key types.NamespacedName, old, obj *corev1.ConfigMap) Ob
 }
 
 func objectOf(obj metav1.Object) Object {
-	return Object{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj.GetUID(), obj.GetResourceVersion()}
+	return Object{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj.GetUID(), obj.GetResourceVersion(), obj.GetLabels()}
 }
 
 // ListWatch returns a ListerWatcher of a namespace, or of all, and of objects with the labels.
@@ -168,10 +198,32 @@ type memoryListWatch struct {
 	selector  labels.Selector
 }
 
+// predicate says whether an object is selected.
+type predicate func(*corev1.ConfigMap) bool
+
 func (l *memoryListWatch) IsWatchListSemanticsUnSupported() bool { return !l.m.WatchList }
 
-func (l *memoryListWatch) selects(obj *corev1.ConfigMap) bool {
-	return obj != nil && (l.namespace == "" || obj.Namespace == l.namespace) && l.selector.Matches(labels.Set(obj.Labels))
+func (l *memoryListWatch) predicate(o metav1.ListOptions) (predicate, error) {
+	asked, err := labels.Parse(o.LabelSelector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	named, err := fields.ParseSelector(o.FieldSelector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	shard, err := l.m.shard(o.ShardSelector)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return func(obj *corev1.ConfigMap) bool {
+		if obj == nil || l.namespace != "" && obj.Namespace != l.namespace {
+			return false
+		}
+		in, err := shard.Matches(obj)
+		return err == nil && in && l.selector.Matches(labels.Set(obj.Labels)) && asked.Matches(labels.Set(obj.Labels)) &&
+			named.Matches(fields.Set{"metadata.name": obj.Name, "metadata.namespace": obj.Namespace})
+	}, nil
 }
 
 func (l *memoryListWatch) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -190,6 +242,10 @@ func (l *memoryListWatch) ListWithContext(ctx context.Context, o metav1.ListOpti
 	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
+	selects, err := l.predicate(o)
+	if err != nil {
+		return nil, err
+	}
 	token := memoryToken{Version: strconv.Itoa(l.m.version)}
 	if o.Continue != "" {
 		if err := json.Unmarshal([]byte(o.Continue), &token); err != nil {
@@ -203,7 +259,7 @@ func (l *memoryListWatch) ListWithContext(ctx context.Context, o metav1.ListOpti
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: token.Version}}
 	for _, obj := range l.m.snapshot(at) {
 		name := obj.Namespace + "/" + obj.Name
-		if !l.selects(obj) || name < token.Next {
+		if !selects(obj) || name < token.Next {
 			continue
 		}
 		if o.Limit > 0 && int64(len(list.Items)) == o.Limit {
@@ -250,12 +306,16 @@ func (l *memoryListWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (l *memoryListWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
+	selects, err := l.predicate(o)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &memoryWatch{list: l, out: make(chan watch.Event), cancel: cancel}
+	w := &memoryWatch{list: l, selects: selects, out: make(chan watch.Event), cancel: cancel}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
 		w.at = l.m.version
 		for _, obj := range l.m.snapshot(w.at) {
-			if l.selects(obj) {
+			if selects(obj) {
 				w.initial = append(w.initial, watch.Event{Type: watch.Added, Object: obj.DeepCopy()})
 			}
 		}
@@ -282,6 +342,7 @@ func (l *memoryListWatch) WatchWithContext(ctx context.Context, o metav1.ListOpt
 
 type memoryWatch struct {
 	list     *memoryListWatch
+	selects  predicate
 	out      chan watch.Event
 	cancel   context.CancelFunc
 	at       int
@@ -341,7 +402,7 @@ func (w *memoryWatch) since(m *Memory) []watch.Event {
 	first, _ := slices.BinarySearchFunc(m.history, w.at+1, func(c change, v int) int { return c.version - v })
 	for _, c := range m.history[first:] {
 		w.at = c.version
-		before, after := w.list.selects(c.old), w.list.selects(c.new)
+		before, after := w.selects(c.old), w.selects(c.new)
 		switch {
 		case after && before:
 			events = append(events, watch.Event{Type: watch.Modified, Object: c.new.DeepCopy()})

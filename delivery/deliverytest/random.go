@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -20,7 +21,7 @@ import (
 // SeedVariable is the environment variable by which a random test is repeated.
 const SeedVariable = "ROTA_SEED"
 
-// random changes the share at random under random traffic and faults, and checks at checkpoints that
+// random changes the share at random under random traffic and faults, breaking labels too, and checks at checkpoints that
 //
 //   - the store is the server's share;
 //   - the last reconcile of every object in an open slot saw its last state, deletions since warming included;
@@ -35,7 +36,8 @@ func (s suite) random(t *testing.T) {
 		}
 	}
 	t.Logf("%s=%d", SeedVariable, seed)
-	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{}, created: map[types.UID]string{}}
+	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{}, created: map[types.UID]string{},
+		broken: map[types.NamespacedName]bool{}, strays: map[types.UID]bool{}}
 	w.watch = &watcher{w: w}
 	_, err := w.informer.AddEventHandler(w.watch)
 	w.must(err)
@@ -74,6 +76,10 @@ type walk struct {
 	last    string // highest version known to the traffic
 	// gone is how often there may be a 410 Gone still: the reflector waits twice as long before each list.
 	gone int
+	// broken are the objects whose label the traffic has broken.
+	broken map[types.NamespacedName]bool
+	// strays have had a wrong label once: who gained their slot then may not have known them. Guarded by mu.
+	strays map[types.UID]bool
 }
 
 type walkSlot struct {
@@ -171,8 +177,6 @@ func (w *walk) change() {
 // gain warms slots in the background; they may be released meanwhile.
 func (w *walk) gain(set slot.Set, how int) {
 	called := w.version()
-	// Of what is deleted while nobody holds the slot nobody hears.
-	w.heard.forget(func(key types.NamespacedName) bool { return set.Has(w.share.Slot(key.Namespace, key.Name, "")) })
 	w.each(set, func(s *walkSlot) { s.held, s.busy = true, true })
 	w.share.Hold(set)
 	w.busy.Go(func() {
@@ -216,7 +220,7 @@ func (w *walk) traffic(seed uint64) (stop func()) {
 		}
 		var live []Object
 		for _, obj := range objects {
-			if w.mine(obj.Key) {
+			if obj.Labels[label] == w.label {
 				live = append(live, obj)
 			}
 		}
@@ -229,12 +233,13 @@ func (w *walk) traffic(seed uint64) (stop func()) {
 				pace()
 			}
 		}
+		for key := range w.broken {
+			if err := w.repair(key); err != nil {
+				w.t.Error(err)
+			}
+		}
 	})
 	return func() { cancel(); wg.Wait() }
-}
-
-func (w *walk) mine(key types.NamespacedName) bool {
-	return len(key.Name) > len(w.label) && key.Name[len(key.Name)-len(w.label):] == w.label
 }
 
 func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
@@ -248,15 +253,26 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	case dice < 3 && len(*live) < 60 || len(*live) == 0:
 		n := rng.IntN(300)
 		key := types.NamespacedName{Namespace: w.kind.Namespaces[n%len(w.kind.Namespaces)], Name: fmt.Sprintf("r%d-%s", n, w.label)}
-		obj, err = w.kind.Client.Create(w.ctx, key, map[string]string{label: w.label})
+		obj, err = w.kind.Client.Create(w.ctx, key, w.labels(key))
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		*live = append(*live, obj)
+	case dice == 3 && w.delivery == delivery.SlotLabel:
+		key := (*live)[i].Key
+		values := []string{"", "nonsense", strconv.Itoa(rng.IntN(4096))}
+		w.broken[key] = true
+		w.mu.Lock()
+		w.strays[(*live)[i].UID] = true
+		w.mu.Unlock()
+		obj, err = w.kind.Client.Relabel(w.ctx, key, map[string]string{delivery.LabelHash: values[rng.IntN(3)]})
 	case dice < 7:
 		obj, err = w.kind.Client.Update(w.ctx, (*live)[i].Key)
 	default:
 		gone := (*live)[i]
+		if err := w.repair(gone.Key); err != nil { // or nobody may know of it
+			return err
+		}
 		w.mu.Lock()
 		w.deleted[gone.UID] = deletion{gone.Key, w.last}
 		w.mu.Unlock()
@@ -272,6 +288,16 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	if _, known := w.created[obj.UID]; !known && obj.UID != "" {
 		w.created[obj.UID] = obj.Version
 	}
+	return err
+}
+
+// repair does what a labeller does.
+func (w *walk) repair(key types.NamespacedName) error {
+	if !w.broken[key] {
+		return nil
+	}
+	delete(w.broken, key)
+	_, err := w.kind.Client.Relabel(w.ctx, key, w.labels(key))
 	return err
 }
 
@@ -291,9 +317,9 @@ func (w *walk) checkpoint() {
 	w.wantStore(held)
 	w.wantLevel(open)
 	w.eventually(func() error {
-		levels := w.heard.levels()
+		levels, seen := w.heard.levels(), w.heard.seen()
 		for uid, d := range w.deleted {
-			n := w.share.Slot(d.key.Namespace, d.key.Name, "")
+			n := w.slot(Object{Key: d.key, UID: uid})
 			s := w.slots[n]
 			created, known := w.created[uid]
 			if !s.open || s.returned == "" || table.CompareVersions(d.after, s.returned) <= 0 {
@@ -303,7 +329,7 @@ func (w *walk) checkpoint() {
 				continue
 			}
 			level, reconciled := levels[d.key]
-			if known && table.CompareVersions(created, s.called) <= 0 && !reconciled || level != "" {
+			if known && !w.strays[uid] && table.CompareVersions(created, s.called) <= 0 && !reconciled || level != "" && seen[d.key] == uid {
 				return fmt.Errorf("the deletion of %v in open slot %v after version %s was missed: the last reconcile saw %q", d.key, n, d.after, level)
 			}
 		}
@@ -313,7 +339,7 @@ func (w *walk) checkpoint() {
 	defer w.mu.Unlock()
 	for _, e := range w.heard.history() {
 		if _, gone := w.deleted[e.uid]; e.what == "delete" && !gone {
-			w.t.Errorf("heard a deletion that never was: %v in slot %v", e, w.share.Slot(e.key.Namespace, e.key.Name, ""))
+			w.t.Errorf("heard a deletion that never was: %v in slot %v", e, w.slot(e.object()))
 		}
 	}
 }
@@ -329,7 +355,7 @@ func (h *watcher) on(what string, obj any) {
 	o := objectOfAny(obj)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	n := h.w.share.Slot(o.Key.Namespace, o.Key.Name, "")
+	n := h.w.slot(o)
 	if s := h.w.slots[n]; !s.open && table.CompareVersions(o.Version, s.closed) > 0 {
 		h.w.t.Errorf("heard %s of %v at %s in slot %v, which is not open since %s", what, o.Key, o.Version, n, s.closed)
 	}

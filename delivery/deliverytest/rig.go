@@ -39,9 +39,13 @@ type rig struct {
 	informer  cache.SharedIndexInformer
 	faults    *Faulty
 	heard     *recorder
+	reports   reports
 	label     string
 	watchList bool
 	serial    int
+	delivery  delivery.Kind
+	hashed    slot.Key
+	places    places
 }
 
 func (s suite) rig(t *testing.T) *rig {
@@ -51,8 +55,14 @@ func (s suite) rig(t *testing.T) *rig {
 	s.runs.Add(1)
 	r := &rig{
 		t: t, ctx: ctx, kind: s.kind(t), label: fmt.Sprintf("%d-%d", time.Now().UnixNano(), s.runs.Load()),
-		share: s.share(delivery.Options{Slots: slots, Patience: 100 * time.Millisecond}), watchList: s.watchList,
+		watchList: s.watchList, delivery: s.delivery, hashed: slot.KeyName,
 	}
+	if s.delivery == delivery.ShardSelector {
+		r.hashed = slot.KeyUID
+	}
+	r.share = s.share(delivery.Options{
+		Slots: slots, Patience: 100 * time.Millisecond, Kind: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
+	})
 	if err := r.share.Shard(r.kind.GroupKind); err != nil {
 		t.Fatal(err)
 	}
@@ -131,20 +141,30 @@ func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.Stri
 
 // key makes a new name in a slot.
 func (r *rig) key(n slot.Slot) types.NamespacedName {
+	if r.hashed == slot.KeyUID {
+		return r.place(n)
+	}
 	for {
-		r.serial++
-		key := types.NamespacedName{
-			Namespace: r.kind.Namespaces[r.serial%len(r.kind.Namespaces)], Name: "o" + strconv.Itoa(r.serial) + "-" + r.label,
-		}
+		key := r.name()
 		if r.share.Slot(key.Namespace, key.Name, "") == n {
 			return key
 		}
 	}
 }
 
+func (r *rig) name() types.NamespacedName {
+	r.serial++
+	return types.NamespacedName{
+		Namespace: r.kind.Namespaces[r.serial%len(r.kind.Namespaces)], Name: "o" + strconv.Itoa(r.serial) + "-" + r.label,
+	}
+}
+
 func (r *rig) create(key types.NamespacedName) Object {
 	r.t.Helper()
-	obj, err := r.kind.Client.Create(r.ctx, key, map[string]string{label: r.label})
+	if r.hashed == slot.KeyUID {
+		return r.createPlaced(key)
+	}
+	obj, err := r.kind.Client.Create(r.ctx, key, r.labels(key))
 	r.must(err)
 	return obj
 }
@@ -180,7 +200,11 @@ func (r *rig) delete(key types.NamespacedName) Object {
 // there is an event.
 func (r *rig) sync() {
 	r.t.Helper()
-	beacon := r.create(r.key(slot.Slot(r.serial) % slot.Slot(slots)))
+	n := slot.Slot(r.serial) % slot.Slot(slots)
+	if held := r.share.Held(); !held.Empty() {
+		n = held.Slots()[r.serial%held.Len()] // whose event comes at once
+	}
+	beacon := r.create(r.key(n))
 	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): beacon.Version}))
 }
 
@@ -191,7 +215,7 @@ func (r *rig) truth(set slot.Set) map[types.NamespacedName]string {
 	r.must(err)
 	out := map[types.NamespacedName]string{}
 	for _, obj := range objects {
-		if strings.HasSuffix(obj.Key.Name, r.label) && set.Has(r.share.Slot(obj.Key.Namespace, obj.Key.Name, "")) {
+		if obj.Labels[label] == r.label && set.Has(r.slot(obj)) {
 			out[obj.Key] = obj.Version
 		}
 	}
@@ -261,6 +285,7 @@ type recorder struct {
 	events []event
 	taken  int
 	level  map[types.NamespacedName]string // what the last reconcile saw; "": no object
+	saw    map[types.NamespacedName]types.UID
 }
 
 type event struct {
@@ -273,7 +298,7 @@ type event struct {
 
 func (r *rig) listen(inf cache.SharedIndexInformer) *recorder {
 	r.t.Helper()
-	rec := &recorder{r: r, informer: inf, level: map[types.NamespacedName]string{}}
+	rec := &recorder{r: r, informer: inf, level: map[types.NamespacedName]string{}, saw: map[types.NamespacedName]types.UID{}}
 	_, err := inf.AddEventHandler(rec)
 	r.must(err)
 	return rec
@@ -312,12 +337,12 @@ func (h *recorder) reconcile(keys ...types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, key := range keys {
-		version := ""
+		var seen Object
 		obj, exists, err := h.informer.GetIndexer().GetByKey(cache.NewObjectName(key.Namespace, key.Name).String())
 		if err == nil && exists {
-			version = versionOf(obj)
+			seen = objectOfAny(obj)
 		}
-		h.level[key] = version
+		h.level[key], h.saw[key] = seen.Version, seen.UID
 	}
 }
 
@@ -342,11 +367,11 @@ func (h *recorder) history() []event {
 	return slices.Clone(h.events)
 }
 
-// forget forgets the last reconciles of keys.
-func (h *recorder) forget(which func(types.NamespacedName) bool) {
+// seen returns the UIDs of what the last reconciles saw.
+func (h *recorder) seen() map[types.NamespacedName]types.UID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.level, func(key types.NamespacedName, _ string) bool { return which(key) })
+	return maps.Clone(h.saw)
 }
 
 func (h *recorder) levels() map[types.NamespacedName]string {

@@ -12,7 +12,11 @@ import (
 type Options struct {
 	// Kind makes a kind with namespaces of its own for a test.
 	Kind func(t *testing.T) Kind
-	// Share makes a share of the delivery kind under test; nil: delivery.New as it is.
+	// Delivery is the delivery kind under test; KindUnknown is Filter.
+	Delivery delivery.Kind
+	// Ignores says that the server may ignore what the delivery kind asks for.
+	Ignores bool
+	// Share makes a share of the options; nil: delivery.New as it is.
 	Share func(delivery.Options) *delivery.Share
 	// WatchList lists which settings of client-go's WatchList to test; nil: off and on.
 	WatchList []bool
@@ -23,6 +27,8 @@ type Options struct {
 type suite struct {
 	kind      func(t *testing.T) Kind
 	share     func(delivery.Options) *delivery.Share
+	delivery  delivery.Kind
+	ignores   bool
 	watchList bool
 	steps     int
 	runs      *atomic.Int64
@@ -33,6 +39,9 @@ func Run(t *testing.T, o Options) {
 	if o.Share == nil {
 		o.Share = delivery.New
 	}
+	if o.Delivery == delivery.KindUnknown {
+		o.Delivery = delivery.Filter
+	}
 	if o.WatchList == nil {
 		o.WatchList = []bool{false, true}
 	}
@@ -40,7 +49,7 @@ func Run(t *testing.T, o Options) {
 		o.Steps = 300
 	}
 	for _, watchList := range o.WatchList {
-		s := suite{o.Kind, o.Share, watchList, o.Steps, &atomic.Int64{}}
+		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, &atomic.Int64{}}
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			for _, c := range []struct {
 				name string
@@ -74,6 +83,15 @@ func Run(t *testing.T, o Options) {
 				{"Transform", suite.transform},
 				{"KeyNamespace", suite.keyNamespace},
 				{"UndeclaredKindIsStock", suite.undeclared},
+				{"GainListsTheGained", suite.gainListsTheGained},
+				{"TrafficTells", suite.trafficTells},
+				{"GrowthUnderTraffic", suite.growthUnderTraffic},
+				{"CutWhileGrowing", suite.cutWhileGrowing},
+				{"LostAndRegainedAtOnce", suite.lostAndRegainedAtOnce},
+				{"R11LabelsGoWrong", suite.labelsGoWrong},
+				{"R11LabelsCopied", suite.labelsCopied},
+				{"R15DeletionsAreWaitedFor", suite.deletionsAreWaitedFor},
+				{"R15Namesakes", suite.namesakes},
 				{"Random", suite.random},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(s, t) })

@@ -1,0 +1,366 @@
+package deliverytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// narrow skips a test of what a delivery kind that selects on the server does.
+func (s suite) narrow(t *testing.T) {
+	t.Helper()
+	if s.delivery == delivery.Filter || s.ignores {
+		t.Skip("receives everything")
+	}
+}
+
+// wantHonoured checks that nothing came that was not asked for.
+func (r *rig) wantHonoured() {
+	r.t.Helper()
+	traffic := r.share.Traffic()[r.kind.GroupKind]
+	if traffic.Received == 0 || traffic.Foreign > 0 {
+		r.t.Errorf("traffic %+v: want some, and nothing foreign", traffic)
+	}
+}
+
+// A gain lists what is gained, and no more.
+func (s suite) gainListsTheGained(t *testing.T) {
+	s.narrow(t)
+	r := s.rig(t)
+	r.fill(4, 0, 1, 2, 3, 4, 5, 6, 7)
+	r.run(r.informer)
+	r.own(only(2, 3))
+	for _, gained := range []slot.Set{only(4), only(0, 7), only(1, 6)} {
+		before := r.faults.Listed()
+		r.must(r.warm(r.ctx, gained))
+		if listed, want := r.faults.Listed()-before, len(r.truth(gained)); listed != want {
+			t.Errorf("gaining %v listed %d objects, want %d", gained, listed, want)
+		}
+	}
+	r.wantStore(only(0, 1, 2, 3, 4, 6, 7))
+	r.wantHonoured()
+}
+
+// The counts show whether the server honours what it is asked for.
+func (s suite) trafficTells(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(1, 0, 1, 2, 3, 4, 5, 6, 7)
+	r.run(r.informer)
+	r.own(only(1))
+	for _, key := range keys {
+		r.update(key)
+	}
+	r.sync()
+	if !s.ignores {
+		r.wantHonoured()
+	} else if traffic := r.share.Traffic()[r.kind.GroupKind]; traffic.Foreign == 0 {
+		t.Errorf("traffic %+v although the server ignores the selector", traffic)
+	}
+}
+
+// The watch is replaced by a wider one while objects of old and new slots change: every change is heard, once.
+func (s suite) growthUnderTraffic(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 0, 1, 2, 3)
+	r.run(r.informer)
+	r.own(only(0))
+	ctx, stop := context.WithCancel(r.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for _, key := range keys {
+				if _, err := r.kind.Client.Update(r.ctx, key); err != nil {
+					t.Error(err)
+				}
+			}
+			pace()
+		}
+	})
+	for n := slot.Slot(1); n < 8; n++ {
+		r.own(only(n))
+		if n%2 == 0 {
+			pace()
+		}
+	}
+	stop()
+	wg.Wait()
+	r.sync()
+	all := only(0, 1, 2, 3, 4, 5, 6, 7)
+	r.wantStore(all)
+	r.wantLevel(all)
+	heard := map[string]string{}
+	for _, e := range r.heard.history() {
+		if e.what == "delete" {
+			t.Errorf("heard a deletion that never was: %v", e)
+		}
+		if last := heard[e.key.String()]; !e.resync && table.CompareVersions(e.version, last) <= 0 {
+			t.Errorf("heard %s after %s", e, last)
+		}
+		heard[e.key.String()] = e.version
+	}
+	if !s.ignores {
+		r.wantHonoured()
+	}
+	if opened, open := r.faults.Watches(); open != 1 {
+		t.Errorf("%d watches are open, of %d", open, opened)
+	}
+}
+
+func (e event) String() string { return e.what + " " + e.key.String() + " at " + e.version }
+
+// Connections break all the time while the watch grows, and objects are deleted.
+func (s suite) cutWhileGrowing(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(4, 0, 1, 2, 3, 4, 5, 6, 7)
+	r.run(r.informer)
+	ctx, stop := context.WithCancel(r.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			r.faults.Cut()
+			pace()
+		}
+	})
+	var held slot.Set
+	for n := range slot.Slot(8) {
+		r.own(only(n))
+		held.Add(n)
+		r.delete(keys[n])
+		r.update(keys[8+n])
+		r.delete(keys[16+n])
+	}
+	stop()
+	wg.Wait()
+	r.sync()
+	r.wantStore(held)
+	r.wantLevel(held)
+	for n := range 8 {
+		for _, key := range []int{n, 16 + n} {
+			r.eventually(func() error {
+				if level, reconciled := r.heard.levels()[keys[key]]; reconciled && level != "" {
+					return fmt.Errorf("the deletion of %v was missed", keys[key])
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// Slots are lost and regained faster than the watch is replaced.
+func (s suite) lostAndRegainedAtOnce(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1, 2, 3)
+	r.run(r.informer)
+	r.own(only(1))
+	for i := range 20 {
+		r.share.Hold(only(2, 3))
+		r.share.Release(only(1, 2))
+		r.update(keys[i%len(keys)])
+		r.share.Hold(only(1))
+		r.share.Release(only(3))
+		r.share.Hold(only(2))
+		r.update(keys[(i+1)%len(keys)])
+	}
+	r.must(r.warm(r.ctx, only(1, 2)))
+	r.sync()
+	r.wantStore(only(1, 2))
+	r.open(only(1, 2))
+	r.update(keys[0])
+	r.wantStore(only(1, 2))
+	r.wantLevel(only(1, 2))
+}
+
+// labelled skips a test of labels.
+func (s suite) labelled(t *testing.T) *rig {
+	t.Helper()
+	if s.delivery != delivery.SlotLabel {
+		t.Skip("has no labels")
+	}
+	return s.rig(t)
+}
+
+func (r *rig) relabel(key int, of []Object, labels map[string]string) Object {
+	r.t.Helper()
+	obj, err := r.kind.Client.Relabel(r.ctx, of[key].Key, labels)
+	r.must(err)
+	return obj
+}
+
+// Labels are removed and changed: nothing counts as deleted that exists, and whoever writes labels is told.
+func (s suite) labelsGoWrong(t *testing.T) {
+	r := s.labelled(t)
+	var objs []Object
+	for range 6 {
+		objs = append(objs, r.create(r.key(1)))
+	}
+	r.run(r.informer)
+	r.own(only(1, 2))
+	set := func(value string) map[string]string { return map[string]string{delivery.LabelHash: value} }
+	far := strconv.Itoa(7 * 512)
+	inside := strconv.Itoa(2*512 + 1)
+	r.relabel(0, objs, set(""))
+	r.relabel(1, objs, set(far))
+	r.relabel(2, objs, set("nonsense"))
+	r.relabel(3, objs, set(inside))
+	gone := r.delete(objs[4].Key)
+	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	r.sync()
+	r.wantStore(only(1, 2))
+	wrong := objs[:4]
+	r.eventually(func() error {
+		for _, obj := range wrong {
+			if !slices.Contains(r.reports.keys(), obj.Key) {
+				return fmt.Errorf("%v was not reported", obj.Key)
+			}
+		}
+		return nil
+	})
+	if slices.Contains(r.reports.keys(), objs[5].Key) {
+		t.Errorf("%v was reported although its label is right", objs[5].Key)
+	}
+	// A list shows none of them.
+	r.faults.Expire()
+	r.eventually(func() error {
+		if lists, _ := r.faults.Counts(); lists < 2 {
+			return errors.New("not listed again")
+		}
+		return nil
+	})
+	r.sync()
+	r.wantStore(only(1, 2))
+	// Nor does one that loads the slot anew.
+	r.share.Shut(only(1))
+	r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, false))
+	opened := r.openNow(only(1))
+	for _, obj := range wrong {
+		if !slices.Contains(opened, obj.Key) {
+			t.Errorf("Open does not return %v", obj.Key)
+		}
+	}
+	r.wantStore(only(1, 2))
+	for _, e := range r.heard.history() {
+		if e.what == "delete" && e.key != gone.Key {
+			t.Errorf("heard a deletion that never was: %v", e)
+		}
+	}
+	// What the watch does not tell of is looked at.
+	r.update(objs[0].Key)
+	r.delete(objs[1].Key)
+	r.eventually(func() error { return r.levelIs(objs[1].Key, "") })
+	r.wantStore(only(1, 2))
+	// The label is put right.
+	fixed := r.relabel(0, objs, r.labels(objs[0].Key))
+	r.relabel(2, objs, r.labels(objs[2].Key))
+	r.eventually(func() error { return r.levelIs(fixed.Key, fixed.Version) })
+	r.delete(objs[2].Key)
+	r.eventually(func() error { return r.levelIs(objs[2].Key, "") })
+	r.wantStore(only(1, 2))
+}
+
+// An object gets the labels of another: the member of that one's slot reports it, its own keeps it.
+func (s suite) labelsCopied(t *testing.T) {
+	r := s.labelled(t)
+	owner := r.create(r.key(1))
+	key := r.key(5)
+	child, err := r.kind.Client.Create(r.ctx, key, owner.Labels)
+	r.must(err)
+	r.run(r.informer)
+	r.own(only(1))
+	r.sync()
+	r.wantStore(only(1))
+	if !slices.Contains(r.reports.keys(), child.Key) {
+		t.Errorf("%v, which has the label of %v, was not reported", child.Key, owner.Key)
+	}
+	r.must(r.warm(r.ctx, only(5)))
+	fixed, err := r.kind.Client.Relabel(r.ctx, key, r.labels(key))
+	r.must(err)
+	r.eventually(func() error {
+		if got := store(r.informer)[key]; got != fixed.Version {
+			return fmt.Errorf("version %q, want %q", got, fixed.Version)
+		}
+		return nil
+	})
+	r.heard.dropBeacons(r)
+	r.wantHeard()
+}
+
+// Whoever waits for a version does not get past a deletion that is being confirmed.
+func (s suite) deletionsAreWaitedFor(t *testing.T) {
+	r := s.labelled(t)
+	keys := r.fill(20, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	for _, key := range keys {
+		r.delete(key)
+	}
+	r.must(r.share.CatchUp(r.ctx))
+	want := []string{}
+	for _, key := range keys {
+		want = append(want, "delete "+key.String())
+	}
+	r.wantHeard(want...)
+}
+
+// A name is deleted and created again, under UIDs in different slots.
+func (s suite) namesakes(t *testing.T) {
+	if s.delivery != delivery.ShardSelector {
+		t.Skip("a namesake lies in the same slot")
+	}
+	r := s.rig(t)
+	for range 4 {
+		key := r.key(1)
+		first := r.create(key)
+		if len(store(r.informer)) == 0 {
+			r.run(r.informer)
+			r.own(only(1))
+		}
+		// The stream is behind the list that brings the namesake.
+		resume := r.faults.Pause()
+		r.update(key)
+		r.delete(key)
+		r.places.want[key] = 2
+		again := r.create(key)
+		r.must(r.warm(r.ctx, only(2)))
+		resume()
+		r.sync()
+		r.wantStore(only(1, 2))
+		if got := store(r.informer)[key]; got != again.Version {
+			t.Errorf("version %q of the namesake, want %q", got, again.Version)
+		}
+		r.eventually(func() error {
+			if got := r.heard.seen()[key]; got == first.UID {
+				return fmt.Errorf("the end of %v under UID %s was missed", key, got)
+			}
+			return nil
+		})
+		// And back, while the list is under way.
+		r.share.Release(only(2))
+		r.wantStore(only(1))
+		held, release := r.faults.HoldLists()
+		done := make(chan error, 1)
+		go func() { done <- r.warm(r.ctx, only(2)) }()
+		<-held
+		r.delete(key)
+		r.places.want[key] = 1
+		back := r.create(key)
+		release()
+		r.must(<-done)
+		r.sync()
+		r.wantStore(only(1, 2))
+		if diff := cmp.Diff(back.Version, store(r.informer)[key]); diff != "" {
+			t.Errorf("version of the last one (-want +got):\n%s", diff)
+		}
+		r.share.Release(only(2))
+		r.wantStore(only(1))
+	}
+}

@@ -1,0 +1,99 @@
+package delivery
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// job is what the driver has the pump send.
+type job struct {
+	run  func(*pump) bool
+	done chan bool // true: all of it was sent
+}
+
+// bury sends marked deletions of objects of the slots.
+func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
+	version := p.source.at()
+	for key, n := range keys {
+		uid := mark
+		if mark == markMissing {
+			uid += n.String()
+		}
+		if p.source.takenOver(key, set) || p.source.goneOn(key, n) {
+			continue
+		}
+		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+		if err != nil {
+			continue
+		}
+		obj := p.source.inf.mark.object(types.UID(uid), namespace, name, version)
+		if mark == markMissing {
+			p.source.inf.bequeath(obj, key)
+		}
+		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
+			return false
+		}
+	}
+	return true
+}
+
+// do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
+// halfway, such a list follows.
+func (s *source) do(ctx context.Context, t task, run func(*pump) bool) {
+	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
+		s.mu.Lock()
+		valid := s.pump == p && s.gen == t.gen
+		s.mu.Unlock()
+		return !valid || run(p)
+	}}
+	select {
+	case s.jobs <- j:
+		<-j.done
+	case <-ctx.Done():
+	}
+}
+
+// barrier returns when the store holds everything sent before it was called, and the barrier's number. From the
+// barrier on handlers believe what they are told of the fresh slots. It may be called by several goroutines.
+func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
+	i := s.inf
+	var serial uint64
+	arrived := make(chan struct{})
+	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
+		i.joining.Lock()
+		serial = i.marks.Add(1)
+		for _, n := range fresh.Slots() {
+			i.arrived[n].Store(serial)
+		}
+		i.mu.Lock()
+		i.waiting[serial] = arrived
+		i.mu.Unlock()
+		return p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(serial, s.at())})
+	}}
+	select {
+	case s.jobs <- j:
+	case <-s.done:
+		return 0, errStopped
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	sent := <-j.done
+	defer i.joining.Unlock()
+	if sent {
+		// Nothing that a user does stands in its way: listeners have queues without bounds.
+		select {
+		case <-arrived:
+			return serial, nil
+		case <-s.done:
+		}
+	}
+	i.mu.Lock()
+	delete(i.waiting, serial)
+	i.mu.Unlock()
+	return 0, errStopped
+}

@@ -1,0 +1,179 @@
+package delivery
+
+import (
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// received handles an event of the upstream, or its end.
+func (p *pump) received(e watch.Event, more bool) bool {
+	if !more || e.Type == watch.Error {
+		p.disconnect()
+		if p.initial != nil {
+			// The reflector knows what to do about a list that failed.
+			if more {
+				p.send(e)
+			}
+			return false
+		}
+		if more {
+			return p.failed(apierrors.FromObject(e.Object))
+		}
+		if time.Since(p.since) > time.Second {
+			p.open()
+		} else {
+			p.backoff = min(p.backoff, cutMax)
+			p.later()
+		}
+		return true
+	}
+	p.backoff, p.tooLarge = firstBackoff, 0
+	about, err := meta.Accessor(e.Object)
+	if err != nil {
+		return p.failed(errors.New("watch event without metadata"))
+	}
+	version := about.GetResourceVersion()
+	if e.Type == watch.Bookmark {
+		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
+	}
+	n, _, ok := p.source.inf.slotOf(e.Object)
+	if p.source.inf.owned() {
+		p.hold(e)
+		if p.leaves(e, n, ok, version) && !p.leave(e) {
+			return false
+		}
+	}
+	if !ok {
+		p.advance(version)
+		return true
+	}
+	p.source.count(n, p.asked)
+	if !p.wanted(e, n, version) {
+		if e.Type != watch.Deleted && !p.source.scope.right(about) {
+			p.source.mislabelled(about)
+		}
+		return true
+	}
+	if p.initial != nil {
+		p.initial.note(p.source, e.Object, about)
+		return p.send(e)
+	}
+	if !p.pass(e, n, about) {
+		return false
+	}
+	p.advance(version)
+	return true
+}
+
+// pass sends an event that is wanted, or keeps it back where it cannot be believed yet.
+func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
+	if p.source.outdated(e.Object, about.GetResourceVersion()) {
+		if e.Type == watch.Deleted {
+			// The store has its namesake. When that came, handlers heard of this one's end if they had heard of it.
+			p.source.inf.missLate(n, about)
+		}
+		return true
+	}
+	for _, e := range p.source.doubtful(e, n, about) {
+		if !p.send(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state of
+// an object than one that went elsewhere meanwhile.
+func (p *pump) hold(e watch.Event) {
+	s := p.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.initial == nil && s.pump == p && !s.warming.Empty() {
+		s.buffer = append(s.buffer, e)
+	}
+}
+
+// wanted says whether an event of slot n goes to the store now.
+func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
+	s := p.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.initial != nil {
+		s.see(n, version)
+		return p.initial.set.Has(n)
+	}
+	switch {
+	case s.pump != p: // replaced: its events would move the position of its successor
+		return false
+	case s.sent.newer(e.Object, version): // it has gone on since
+	case s.warming.Has(n):
+		if s.sent == nil {
+			s.buffer = append(s.buffer, e)
+		}
+	case s.got[n] == 0:
+	case s.covered(n, version):
+	default:
+		s.see(n, version)
+		return true
+	}
+	s.advance(version)
+	return false
+}
+
+func (p *pump) advance(version string) {
+	if p.initial != nil {
+		return // the events of an initial list are in no order
+	}
+	p.source.mu.Lock()
+	defer p.source.mu.Unlock()
+	if p.source.pump == p {
+		p.source.advance(version)
+	}
+}
+
+func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
+	s := p.source
+	initial := p.initial
+	if initial != nil && !ends {
+		return p.send(e)
+	}
+	if initial != nil && !p.complete(initial, version) {
+		return false
+	}
+	if !p.send(e) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pump != p {
+		return false
+	}
+	if initial != nil {
+		p.initial = nil
+		s.commit(initial, version)
+	}
+	s.advance(version)
+	return true
+}
+
+// complete adds to an initial list what exists although it did not show it.
+func (p *pump) complete(r *relist, version string) bool {
+	found, err := p.source.verify(p.ctx, r.set, r.listed, version)
+	if err != nil {
+		return false // the reflector tries again
+	}
+	r.strays = append(r.strays, copies(found)...)
+	for _, obj := range found {
+		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,140 @@
+package delivery
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+func drawSlots(t *rapid.T) (slot.Count, slot.Set) {
+	count := slot.Count(1 << rapid.IntRange(0, 12).Draw(t, "bits"))
+	var set slot.Set
+	n := rapid.Custom(func(t *rapid.T) slot.Slot { return slot.Slot(rapid.IntRange(0, int(count)-1).Draw(t, "slot")) })
+	for range rapid.IntRange(0, 12).Draw(t, "runs") {
+		a, b := n.Draw(t, "first"), n.Draw(t, "last")
+		set.AddRange(slot.Range{First: min(a, b), Last: min(max(a, b), min(a, b)+slot.Slot(rapid.IntRange(0, 200).Draw(t, "length")))})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "combs") {
+		for m := n.Draw(t, "comb"); int(m) < int(count); m += 2 {
+			set.Add(m)
+		}
+	}
+	return count, set
+}
+
+// The selector selects exactly the slots that it says it does, and those are at least the slots wanted.
+func TestLabelSelector(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count, set := drawSlots(t)
+		l := labelScope{label: LabelHash, slots: count}
+		text, asked := l.selector(set)
+		if len(text) > 6*maxValues+100 {
+			t.Errorf("a selector of %d bytes", len(text))
+		}
+		selector, err := labels.Parse(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if missing := set.Minus(asked); !missing.Empty() {
+			t.Errorf("%v lacks %v", asked, missing)
+		}
+		if len(set.Ranges()) < 2 && asked != set {
+			t.Errorf("asks for %v where %v is wanted", asked, set)
+		}
+		for range 200 {
+			hash := rand.Uint64()
+			if got, want := selector.Matches(labels.Set{LabelHash: LabelValue(hash)}), asked.Has(count.Of(hash)); got != want {
+				t.Fatalf("%q: value %s of slot %v: selected %v, want %v", text, LabelValue(hash), count.Of(hash), got, want)
+			}
+		}
+		if selector.Matches(labels.Set{}) {
+			t.Errorf("%q selects objects without the label", text)
+		}
+	})
+}
+
+func TestLabelSelectorTexts(t *testing.T) {
+	for _, c := range []struct {
+		slots  slot.Count
+		ranges []slot.Range
+		want   string
+	}{
+		{256, nil, "rota.dev/hash>4095"},
+		{256, []slot.Range{{First: 0, Last: 255}}, "rota.dev/hash"},
+		{256, []slot.Range{{First: 0, Last: 63}}, "rota.dev/hash<1024"},
+		{256, []slot.Range{{First: 192, Last: 255}}, "rota.dev/hash>3071"},
+		{256, []slot.Range{{First: 1, Last: 2}}, "rota.dev/hash>15,rota.dev/hash<48"},
+		{4096, []slot.Range{{First: 1, Last: 1}, {First: 7, Last: 7}}, "rota.dev/hash in (1,7)"},
+		{4096, []slot.Range{{First: 1, Last: 5}, {First: 7, Last: 9}}, "rota.dev/hash>0,rota.dev/hash<10,rota.dev/hash notin (6)"},
+	} {
+		set := slot.SetOf(c.ranges...)
+		if got, _ := (labelScope{label: LabelHash, slots: c.slots}).selector(set); got != c.want {
+			t.Errorf("%v of %d: %q, want %q", set, c.slots, got, c.want)
+		}
+	}
+}
+
+func TestLabelRight(t *testing.T) {
+	hash := uint64(7)<<52 | 1
+	l := labelScope{label: LabelHash, slots: 256, hash: func(metav1.Object) uint64 { return hash }}
+	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false, "4103": false} {
+		obj := &metav1.ObjectMeta{Labels: map[string]string{LabelHash: value}}
+		if got := l.right(obj); got != want {
+			t.Errorf("%q is right: %v, want %v", value, got, want)
+		}
+	}
+	if LabelValue(hash) != "7" || LabelValue(0) != "0" || LabelValue(1<<64-1) != "4095" {
+		t.Error("LabelValue is wrong")
+	}
+}
+
+func TestShardRanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count, set := drawSlots(t)
+		var o metav1.ListOptions
+		asked := shardScope{slots: count}.narrow(&o, set)
+		if missing := set.Minus(asked); !missing.Empty() {
+			t.Errorf("%v lacks %v", asked, missing)
+		}
+		if len(asked.Ranges()) > maxRanges || len(set.Ranges()) <= maxRanges && asked != set && asked != everything {
+			t.Errorf("asks for %v where %v is wanted", asked, set)
+		}
+		if (o.ShardSelector == "") != (asked == everything) {
+			t.Errorf("%q for %v", o.ShardSelector, asked)
+		}
+	})
+	var o metav1.ListOptions
+	shardScope{slots: 4}.narrow(&o, slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 3, Last: 3}))
+	want := "shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000') || " +
+		"shardRange(object.metadata.uid, '0xc000000000000000', '0x10000000000000000')"
+	if o.ShardSelector != want {
+		t.Errorf("%q, want %q", o.ShardSelector, want)
+	}
+}
+
+func TestOptionsThatDoNotFit(t *testing.T) {
+	for i, o := range []Options{
+		{Kind: SlotLabel, Key: slot.KeyUID}, {Kind: ShardSelector, Key: slot.KeyName}, {Kind: ShardSelector, Key: slot.KeyNamespace}, {Kind: 9},
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v with key %v is taken", o.Kind, o.Key)
+				}
+			}()
+			New(o)
+		})
+	}
+	if s := New(Options{Kind: ShardSelector}); s.key != slot.KeyUID {
+		t.Errorf("key %v", s.key)
+	}
+	if got := JoinSelectors("", "a=b", " ", "c in (d,e)"); got != "a=b,c in (d,e)" {
+		t.Errorf("joined %q", got)
+	}
+}

@@ -1,0 +1,46 @@
+package delivery
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Traffic counts the objects of a kind that came from the API server, in lists and in events.
+type Traffic struct {
+	Received uint64
+	// Foreign are those that were not asked for. With ShardSelector, a server that honours the selector sends none, one
+	// that ignores it sends those of all other members. With SlotLabel they are mislabelled. With Filter
+	// everything is asked for.
+	Foreign uint64
+}
+
+// Traffic returns the counts per sharded kind, of the informers that run.
+func (s *Share) Traffic() map[schema.GroupKind]Traffic {
+	out := map[schema.GroupKind]Traffic{}
+	for _, inf := range s.active() {
+		t := out[inf.kind]
+		t.Received += inf.source.received.Load()
+		t.Foreign += inf.source.foreign.Load()
+		out[inf.kind] = t
+	}
+	return out
+}
+
+// count counts an object of slot n that came in answer to a request for the slots asked.
+func (s *source) count(n slot.Slot, asked slot.Set) {
+	s.received.Add(1)
+	if !asked.Has(n) {
+		s.foreign.Add(1)
+	}
+}
+
+// mislabelled reports objects. s.mu is not held.
+func (s *source) mislabelled(objs ...metav1.Object) {
+	if report := s.inf.share.mislabelled; report != nil {
+		for _, obj := range objs {
+			report(s.inf.kind, obj)
+		}
+	}
+}

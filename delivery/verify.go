@@ -1,0 +1,73 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// verify returns those objects of the store in the slots that a list at a version did not show although they exist.
+func (s *source) verify(ctx context.Context, set slot.Set, listed map[string]struct{}, version string) ([]runtime.Object, error) {
+	if !s.scope.leaves() {
+		return nil, nil
+	}
+	var mu sync.Mutex
+	var out []runtime.Object
+	var errs []error
+	var wg sync.WaitGroup
+	free := make(chan struct{}, lookUps)
+	for text := range s.inf.keys(set) {
+		if _, ok := listed[text]; ok {
+			continue
+		}
+		key, err := cache.ParseObjectName(text)
+		old, exists, storeErr := s.inf.GetIndexer().GetByKey(text)
+		if err != nil || storeErr != nil || !exists {
+			continue
+		}
+		before, err := meta.Accessor(old)
+		if err != nil {
+			continue
+		}
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			obj, _, err := s.lookUp(ctx, key, version)
+			for retries := 0; err != nil && (apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err)) && retries < 3 && ctx.Err() == nil; retries++ {
+				obj, _, err = s.lookUp(ctx, key, version)
+			}
+			about, accessErr := meta.Accessor(obj)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case accessErr == nil && about.GetUID() == before.GetUID():
+				out = append(out, obj)
+			}
+		})
+	}
+	wg.Wait()
+	for _, obj := range out {
+		if about, err := meta.Accessor(obj); err == nil && !s.scope.right(about) {
+			s.mislabelled(about)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// copies are for the strays of a list: a transform may change what is sent.
+func copies(objs []runtime.Object) []runtime.Object {
+	out := make([]runtime.Object, len(objs))
+	for i, obj := range objs {
+		out[i] = obj.DeepCopyObject()
+	}
+	return out
+}
