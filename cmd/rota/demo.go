@@ -63,7 +63,7 @@ from the API server's audit log; the exit status is 1 if anything was lost, done
 	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
 	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0, "how long a replica works on without a renewal (default two thirds of the lease duration)")
 	f.DurationVar(&o.RetryPeriod, "retry-period", 0, "time between renewals (default a fifth of the renew deadline)")
-	f.DurationVar(&o.WriteTimeout, "write-timeout", 0, "longest time that a write may take (default 3s, or less with a short lease)")
+	f.DurationVar(&o.WriteTimeout, "write-timeout", 0, "longest time that a write may take (default 2s, or less with a short lease)")
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure without a disturbance first (default 20s)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
 	f.StringVar(&output, "output", output, "text or json")
