@@ -1,8 +1,8 @@
 // Package delivery brings the objects of the slots that a member holds to its informers, and of no others.
 //
 // A Share makes informers. Those of kinds declared by Shard hold only the objects of the slots that the Share
-// holds; the others are stock informers. Slots come and go while the informers run, without a new watch and
-// without a word to event handlers:
+// holds, those of kinds declared by Own the objects whose controlling owners lie in these slots; the others are stock
+// informers. Slots come and go while the informers run, without a word to event handlers:
 //
 //	          Warm                        Load, Open
 //	not held -------> held, handlers silent --------> held and open: handlers hear
@@ -40,7 +40,20 @@
 // A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
 // overwrites it makes SlotLabel a costly Filter.
 //
+// # Objects that change slots
+//
+// An object of an owned kind goes to another slot when it gets another owner, and the event shows the new one only. The
+// stream therefore knows the slot and the version of each that it has sent (type sent): those that leave are removed, and
+// a list of slots that are gained cannot bring back an older state of one that went elsewhere meanwhile.
+//
+// # A kind that is not served
+//
+// Where the API server answers 404 for a kind, slots count as empty of it, so that the others are not held up; see
+// absent.go.
+//
 // # Limits
+//
+// Owned kinds are delivered by Filter, whatever the Share's kind of delivery.
 //
 // With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which
 // nothing that comes later is sent (type sight).
