@@ -1,0 +1,100 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// TestBuilderCalls: metadata only, an event filter, mapped events of another kind, and a raw source in one controller.
+func TestBuilderCalls(t *testing.T) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	if err := c.Create(t.Context(), configMap(namespace, "there", "1")); err != nil {
+		t.Fatal(err)
+	}
+	o := managerOptions()
+	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+	cfg := controlplane.For(t).Config()
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel := make(chan event.GenericEvent)
+	seen := make(chan string, 100)
+	reader := mgr.GetClient()
+	err = ctrlrt.NewControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}, builder.OnlyMetadata).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: obj.GetLabels()["wakes"]}}}
+		})).
+		WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "there" })).
+		WatchesRawSource(source.Channel(channel, &handler.EnqueueRequestForObject{})).
+		Complete(reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+			about := &metav1.PartialObjectMetadata{}
+			about.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			if err := reader.Get(ctx, r.NamespacedName, about); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			if about.Name != "test" { // the table itself
+				seen <- about.Name
+			}
+			return reconcile.Result{}, nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	wait := func(why, want string) {
+		t.Helper()
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Fatalf("%s: %s was reconciled, want %s", why, got, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: %s was not reconciled", why, want)
+		}
+	}
+	wait("its slot came, whatever the filter says", "there")
+	if err := c.Create(t.Context(), configMap(namespace, "new", "1")); err != nil {
+		t.Fatal(err)
+	}
+	wait("it was created", "new")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s", Labels: map[string]string{"wakes": "there"}}}
+	if err := c.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	wait("a Secret was mapped to it", "there")
+	channel <- event.GenericEvent{Object: configMap(namespace, "new", "")}
+	wait("it came by the channel", "new")
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Service{}).For(&corev1.Pod{}).Complete(nothing)
+	wantError(t, err, "For(...)", "once")
+}
