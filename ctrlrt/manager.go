@@ -169,6 +169,7 @@ func (m *Manager) Start(ctx context.Context) error {
 		return errors.Join(err, <-managed)
 	case <-m.ready:
 	}
+	m.awaitInformers(rotaCtx)
 	member := make(chan error, 1)
 	go func() { member <- m.rota.Run(rotaCtx) }()
 	select {
@@ -187,6 +188,32 @@ func (m *Manager) Start(ctx context.Context) error {
 		err := <-member
 		stop()
 		return errors.Join(<-managed, err)
+	}
+}
+
+// informerPatience is how long a member waits for its informers before it joins. A kind whose definition is not
+// installed keeps its controller from starting for as long as CacheSyncTimeout.
+const informerPatience = 10 * time.Second
+
+// awaitInformers waits until the informers of all sharded kinds run: a slot that opened before would look empty of
+// children, for instance, which reconcilers would then create again. Where a kind is not served the others go on.
+func (m *Manager) awaitInformers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, informerPatience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for idle := m.rota.Share().Idle(); len(idle) > 0; idle = m.rota.Share().Idle() {
+		select {
+		case <-tick.C:
+		case <-m.stopping:
+			return
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				m.GetLogger().Error(nil, "Informers of sharded kinds have not started; are the CustomResourceDefinitions installed? "+
+					"Joining without them: the other kinds are not held up", "kinds", idle)
+			}
+			return
+		}
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -164,4 +167,52 @@ func TestIdentityInUse(t *testing.T) {
 		t.Error("the second joined")
 	default:
 	}
+}
+
+// A kind that does not exist does not keep those that do from being worked on; the error names it.
+func TestMissingKind(t *testing.T) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	cfg := controlplane.For(t).Config()
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := managerOptions()
+	o.Controller.CacheSyncTimeout = 25 * time.Second
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gadget := &unstructured.Unstructured{}
+	gadget.SetGroupVersionKind(schema.GroupVersionKind{Group: "missing.rota.dev", Version: "v1", Kind: "Gadget"})
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing); err != nil {
+		t.Fatal(err)
+	}
+	reconciled := make(chan string, 100)
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
+		func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+			if r.Namespace == namespace {
+				reconciled <- r.Name
+			}
+			return reconcile.Result{}, nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { done <- mgr.Start(ctx) }()
+	select {
+	case <-reconciled:
+	case err := <-done:
+		t.Fatalf("the manager ended before the Secret was reconciled: %v", err)
+	case <-time.After(24 * time.Second):
+		t.Error("a kind that does not exist holds up the others")
+	}
+	// As always, a controller that cannot start ends its manager after CacheSyncTimeout.
+	wantError(t, <-done, "Gadget")
 }

@@ -3,6 +3,8 @@ package delivery
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +92,20 @@ func (s *Share) settledRole(kind schema.GroupKind) error {
 		}
 	}
 	return nil
+}
+
+// Idle returns the primary and owned kinds of which no informer runs: slots that are warmed now would look empty of them.
+func (s *Share) Idle() []schema.GroupKind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var idle []schema.GroupKind
+	for kind := range s.roles {
+		if !slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running }) {
+			idle = append(idle, kind)
+		}
+	}
+	slices.SortFunc(idle, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return idle
 }
 
 // Sharded says whether the kind is declared as primary.
