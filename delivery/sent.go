@@ -75,6 +75,9 @@ func (t sent) note(i *informer, e watch.Event) {
 
 // newer says that the stream has sent something newer than a version of an object. s.mu of the source is held.
 func (t sent) newer(obj runtime.Object, version string) bool {
+	if t == nil {
+		return false
+	}
 	key, err := cache.MetaNamespaceKeyFunc(obj)
 	return err == nil && table.CompareVersions(t[key].version, version) > 0
 }
