@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 )
 
 // LabelHash is the label by which SlotLabel selects. Its value is LabelValue of the key's hash.
-const LabelHash = "rota.dev/hash"
+const LabelHash = store.LabelHash
 
 const (
-	labelBits   = 12
-	labelValues = 1 << labelBits // as many as a rota can have slots
+	labelValues = slot.MaxCount
 	// maxValues is how many values a selector may name. The API server compares them one by one with every object, and
 	// the request has to pass proxies, some of which take 8 KB: these are 7 KB of URL and some 3 µs per object.
 	maxValues = 1024
@@ -23,7 +23,7 @@ const (
 
 // LabelValue returns the value of LabelHash for the hash of an object's key: its top 12 bits in decimal, 0 to 4095. It does not
 // depend on the number of slots, so that it is written once in an object's life and all rotas with the same key share it.
-func LabelValue(hash uint64) string { return strconv.FormatUint(hash>>(64-labelBits), 10) }
+func LabelValue(hash uint64) string { return slot.Count(labelValues).Of(hash).String() }
 
 // JoinSelectors returns the label selector of the objects that match all of the selectors. Empty ones match everything.
 // A ListerWatcher that has a label selector of its own must set
@@ -49,9 +49,7 @@ type labelScope struct {
 func (l labelScope) leaves() bool { return true }
 
 func (l labelScope) right(obj metav1.Object) bool {
-	value := obj.GetLabels()[l.label]
-	n, err := strconv.ParseUint(value, 10, labelBits)
-	return err == nil && n == l.hash(obj)>>(64-labelBits) && (value[0] != '0' || len(value) == 1)
+	return obj.GetLabels()[l.label] == LabelValue(l.hash(obj))
 }
 
 func (l labelScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {

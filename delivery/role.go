@@ -85,13 +85,16 @@ func (s *Share) Disown(kind schema.GroupKind) error {
 
 // settledRole returns an error if an informer of the kind runs, since its role cannot be changed any more.
 func (s *Share) settledRole(kind schema.GroupKind) error {
-	for _, inf := range s.informers {
-		if inf.kind == kind && inf.running {
-			return fmt.Errorf("kind %s: cannot be sharded in another way any more, an informer of it is already running: "+
-				"set up the controllers of sharded kinds before the manager starts", kind)
-		}
+	if !s.runs(kind) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("kind %s: cannot be sharded in another way any more, an informer of it is already running: "+
+		"set up the controllers of sharded kinds before the manager starts", kind)
+}
+
+// runs says whether an informer of the kind runs. s.mu is held.
+func (s *Share) runs(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running })
 }
 
 // Idle returns the primary and owned kinds of which no informer runs: slots that are warmed now would look empty of them.
@@ -100,7 +103,7 @@ func (s *Share) Idle() []schema.GroupKind {
 	defer s.mu.Unlock()
 	var idle []schema.GroupKind
 	for kind := range s.roles {
-		if !slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running }) {
+		if !s.runs(kind) {
 			idle = append(idle, kind)
 		}
 	}

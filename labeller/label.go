@@ -6,14 +6,12 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 )
 
 // Label is the label that every object of a sharded kind carries. Its value is what Value returns: it depends neither
 // on the members nor on the number of slots, so that it is written once in an object's life and serves all rotas.
-const Label = "rota.dev/hash"
-
-// bits is how many bits of the hash the label's value has: the largest number of slots of a rota fits.
-const bits = 12
+const Label = store.LabelHash
 
 // fieldManager is the manager of the label in metadata.managedFields, and of nothing else.
 const fieldManager = "rota-labeller"
@@ -21,7 +19,7 @@ const fieldManager = "rota-labeller"
 // Value returns the label's value for an object: the top 12 bits of its key's hash, a decimal number from 0 to 4095.
 // namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.
 func Value(key slot.Key, namespace, name string) string {
-	return strconv.Itoa(int(key.Hash(namespace, name, "") >> (64 - bits)))
+	return slot.Count(slot.MaxCount).Of(key.Hash(namespace, name, "")).String()
 }
 
 // missing selects the objects without the label.
@@ -32,7 +30,7 @@ const missing = "!" + Label
 var malformed = sync.OnceValue(func() string {
 	var b strings.Builder
 	b.WriteString(Label + " notin (")
-	for v := range 1 << bits {
+	for v := range slot.MaxCount {
 		if v > 0 {
 			b.WriteByte(',')
 		}

@@ -25,6 +25,10 @@ const (
 	GateShut = "shut"
 )
 
+// LabelHash is the label, on objects of sharded kinds, whose value is the slot of the object's key in a rota with the
+// most slots that there can be: the top 12 bits of its hash. It depends neither on members nor on the number of slots.
+const LabelHash = Prefix + "/hash"
+
 // LeaseName returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
 // namespace meet.
 func LeaseName(rota, id string) string { return rota + "." + id }
