@@ -27,11 +27,14 @@ type Rota struct {
 	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
 	log   logr.Logger
 	store store.Store
+	rest  *rest.Config // nil: there is no API server
 	gate  *gate.Gate
 	share *delivery.Share
 	start time.Time
 
 	metrics *metrics
+	labels  labels
+	honour  honour
 
 	mu          sync.Mutex
 	controllers []*Controller
@@ -62,7 +65,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.store = kube
+	r.store, r.rest = kube, rest.CopyConfig(cfg)
 	return r, nil
 }
 
@@ -70,8 +73,10 @@ func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, start: time.Now(), joined: make(chan struct{}), denied: make(chan error, 1),
-		share: delivery.New(delivery.Options{Slots: config.Slots, Key: config.Key, Logger: log}),
 	}
+	r.share = delivery.New(delivery.Options{
+		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Logger: log, Mislabelled: r.labels.mislabelled,
+	})
 	r.gate = gate.New(config.Slots, r.now)
 	r.metrics = newMetrics(r)
 	return r
@@ -162,6 +167,14 @@ func (r *Rota) Run(ctx context.Context) error {
 	if !r.awaitInformers(ctx) {
 		return nil
 	}
+	endLabels, err := r.label(ctx)
+	if err != nil {
+		return fmt.Errorf("rota %s: %w", r.Name(), err)
+	}
+	defer endLabels()
+	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLooking()
+	go r.watchHonour(looking)
 	for {
 		stop := newIncarnation(r).run(ctx)
 		if stop.Err == nil {

@@ -29,8 +29,13 @@ const unknownMargin = time.Second
 // alone. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &writer{rota: r, next: next} })
+	cfg.Wrap(r.WrapTransport)
 	return cfg
+}
+
+// WrapTransport is WrapConfig for those who make their own http.Client.
+func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
+	return &writer{rota: r, next: next}
 }
 
 type writer struct {
@@ -41,7 +46,7 @@ type writer struct {
 // RoundTrip implements http.RoundTripper.
 func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isWrite(req) {
-		return w.next.RoundTrip(req)
+		return w.next.RoundTrip(withSelectors(req))
 	}
 	epochSlot, inFlight := slotFrom(req.Context())
 	if !inFlight {

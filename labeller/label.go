@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// Label is the label that every object of a sharded kind carries. Its value is what Value returns: it depends neither
+// Label is the label that every object of a kind carries that is sharded by name. Its value is what Value returns: it depends neither
 // on the members nor on the number of slots, so that it is written once in an object's life and serves all rotas.
 const Label = store.LabelHash
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 )
 
 // Permit asks whether a batch of patches may be sent now. If ok, there is a context for the batch, derived from ctx, that
@@ -31,7 +32,7 @@ type Options struct {
 	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. It must be the same for all who label a resource.
 	// It is not looked at where Value is set.
 	Key slot.Key
-	// Label is the label to write. Default: that of objects sharded by their own names.
+	// Label is the label to write. Default: that of objects sharded by their own Key.
 	Label string
 	// Value returns the label's value for an object, of which it gets the metadata, or false for one that needs none: its
 	// label is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
@@ -70,6 +71,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Label == "" {
 		o.Label = Label
+		if o.Key == slot.KeyNamespace {
+			o.Label = store.LabelNamespaceHash
+		}
 	}
 	if o.Value == nil {
 		key := o.Key
