@@ -16,6 +16,7 @@ type metrics struct {
 	rejoins, abandoned        prometheus.Counter
 
 	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
+	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -43,6 +44,11 @@ func newMetrics(r *Rota) *metrics {
 		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
 		stuck:         desc("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
+		received:      desc("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
+		foreign:       desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API server ignores the shard selector, or they are mislabelled.", "kind"),
+		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
+		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
+		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
 	}
 }
@@ -80,6 +86,30 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
 	gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+	m.collectDelivery(out)
+}
+
+func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, by ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), by...)
+	}
+	for kind, t := range m.rota.share.Traffic() {
+		count(m.received, t.Received, kind.String())
+		count(m.foreign, t.Foreign, kind.String())
+	}
+	for kind, ignored := range m.rota.honour.state() {
+		v := 0.0
+		if ignored {
+			v = 1
+		}
+		out <- prometheus.MustNewConstMetric(m.ignored, prometheus.GaugeValue, v, kind.String())
+	}
+	for kind, s := range m.rota.labels.stats() {
+		count(m.labelled, s.Patched, kind.String())
+		count(m.unlabelled, s.Conflicts, kind.String(), "conflict")
+		count(m.unlabelled, s.Throttled, kind.String(), "throttled")
+		count(m.unlabelled, s.Failures, kind.String(), "other")
+	}
 }
 
 var _ prometheus.Collector = (*metrics)(nil)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -33,8 +34,19 @@ type Options struct {
 	// Slots is the number of slots, a power of two up to 4096. Default 256. It bounds the number of members that
 	// can work. It cannot be changed while the table exists.
 	Slots slot.Count
-	// Key is what of an object is hashed. Default slot.KeyName. It cannot be changed while the table exists.
+	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with delivery.ShardSelector. It cannot be
+	// changed while the table exists.
 	Key slot.Key
+	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it: it can be
+	// changed by a rollout, except that delivery.ShardSelector needs slot.KeyUID and delivery.SlotLabel one of the other
+	// keys.
+	//
+	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
+	// that labeller.Rules lists, and objects come to members once they are labelled.
+	Delivery delivery.Kind
+	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them. Default:
+	// all.
+	LabelNamespaces []string
 	// Weight scales this member's fair share. Default 1.
 	Weight int
 
@@ -133,6 +145,15 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LeaveTimeout < 0 {
 		return o, fmt.Errorf("rota %s: LeaveTimeout %v: must be above 0", o.Name, o.LeaveTimeout)
 	}
+	if o.Key == slot.KeyUnknown {
+		o.Key = slot.KeyName
+		if o.Delivery == delivery.ShardSelector {
+			o.Key = slot.KeyUID
+		}
+	}
+	if err := o.Delivery.Fits(o.Key); err != nil {
+		return o, fmt.Errorf("rota %s: %w", o.Name, err)
+	}
 	o.Identity = o.Identity.withDefaults()
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
@@ -170,5 +191,6 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.Pod, "rota-pod", o.Identity.Pod, "name of this replica (default: POD_NAME)")
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build, "version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
+	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery, "how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration, "how long others wait before they take a silent member's slots (0: 15s)")
 }

@@ -3,6 +3,9 @@ package rota
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -23,6 +26,11 @@ type Status struct {
 	Unowned slot.Set
 	// InFlight is how many reconciles, and writes of unknown outcome, are in flight.
 	InFlight int
+	// Traffic is, by sharded kind, what came from the API server since this process started.
+	Traffic map[schema.GroupKind]delivery.Traffic
+	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only with
+	// delivery.ShardSelector, and not before there was traffic.
+	Ignored map[schema.GroupKind]bool
 	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
 	Stuck []gate.Flight
 }
@@ -35,6 +43,7 @@ func (r *Rota) Status() Status {
 	s := Status{
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
+		Traffic: r.share.Traffic(), Ignored: r.honour.state(),
 	}
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}

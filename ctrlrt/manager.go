@@ -64,6 +64,12 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		}
 		return r.Share().NewInformer(gvk.GroupKind(), lw, obj, resync, indexers)
 	}
+	if given := o.Cache.HTTPClient; given != nil {
+		// Selectors of users are combined with ours below the cache, which overwrites ours.
+		wrapped := *given
+		wrapped.Transport = r.WrapTransport(given.Transport)
+		o.Cache.HTTPClient = &wrapped
+	}
 	newClient := o.NewClient
 	if newClient == nil {
 		newClient = client.New

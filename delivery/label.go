@@ -11,8 +11,37 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// LabelHash is the label by which SlotLabel selects. Its value is LabelValue of the key's hash.
+// LabelHash is HashLabel of key Name.
 const LabelHash = store.LabelHash
+
+// HashLabel returns the label by which SlotLabel selects the objects of primary kinds; "" for key UID, which has none. Its
+// value is LabelValue of the hash of the object's key. Every key has a label of its own: rotas with different keys on one kind
+// would rewrite each other's for ever.
+func HashLabel(key slot.Key) string {
+	switch key {
+	case slot.KeyName:
+		return store.LabelHash
+	case slot.KeyNamespace:
+		return store.LabelNamespaceHash
+	default:
+		return ""
+	}
+}
+
+// OwnerLabel returns the label by which SlotLabel and ShardSelector select the objects of owned kinds. Its value is
+// LabelValue of the hash of the key of the object's controlling owner.
+func OwnerLabel(key slot.Key) string {
+	switch key {
+	case slot.KeyName:
+		return store.LabelOwnerHash
+	case slot.KeyNamespace:
+		return store.LabelOwnerNamespaceHash
+	case slot.KeyUID:
+		return store.LabelOwnerUIDHash
+	default:
+		return ""
+	}
+}
 
 const (
 	labelValues = slot.MaxCount
@@ -21,7 +50,7 @@ const (
 	maxValues = 1024
 )
 
-// LabelValue returns the value of LabelHash for the hash of an object's key: its top 12 bits in decimal, 0 to 4095. It does not
+// LabelValue returns the value of HashLabel and OwnerLabel for the hash of a key: its top 12 bits in decimal, 0 to 4095. It does not
 // depend on the number of slots, so that it is written once in an object's life and all rotas with the same key share it.
 func LabelValue(hash uint64) string { return slot.Count(labelValues).Of(hash).String() }
 

@@ -133,6 +133,15 @@ func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, boo
 
 // slotBy returns an object's slot by its kind's role, and what has to be reconciled because of it.
 func (s *Share) slotBy(kind schema.GroupKind, r role, obj metav1.Object) (slot.Slot, subject, bool) {
+	hash, about, ok := s.hashBy(kind, r, obj)
+	if !ok {
+		return 0, subject{}, false
+	}
+	return s.slots.Of(hash), about, true
+}
+
+// hashBy returns the hash that decides an object's slot by its kind's role, and what has to be reconciled because of it.
+func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64, subject, bool) {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	uid := obj.GetUID()
 	if r.owners != nil {
@@ -154,7 +163,7 @@ func (s *Share) slotBy(kind schema.GroupKind, r role, obj metav1.Object) (slot.S
 		}
 		name.Name, uid = ref.Name, ref.UID
 	}
-	return s.Slot(name.Namespace, name.Name, string(uid)), subject{kind, name}, true
+	return s.key.Hash(name.Namespace, name.Name, string(uid)), subject{kind, name}, true
 }
 
 // slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown.

@@ -16,8 +16,8 @@ const (
 	KindUnknown Kind = iota
 	// Filter receives all objects of a kind and keeps its own. It works with any API server and any key.
 	Filter
-	// SlotLabel asks for the objects whose label LabelHash lies in the slots. Somebody has to write that label, once
-	// in an object's life. It works with any API server and with the keys Name and Namespace.
+	// SlotLabel asks for the objects whose label, which Share.Stamp tells, lies in the slots. Somebody has to write that
+	// label, once in an object's life. It works with any API server and with the keys Name and Namespace.
 	SlotLabel
 	// ShardSelector has the API server select by the hash of metadata.uid: Kubernetes 1.36 or later with the feature
 	// gate ShardedListAndWatch, and key UID. Where the server ignores the selector it is a Filter: see Share.Traffic.
@@ -71,7 +71,7 @@ func newScope(kind Kind, key slot.Key, slots slot.Count) (scope, error) {
 			return nil, fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
 				"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
 		}
-		return labelScope{label: LabelHash, slots: slots, hash: func(obj metav1.Object) uint64 {
+		return labelScope{label: HashLabel(key), slots: slots, hash: func(obj metav1.Object) uint64 {
 			return key.Hash(obj.GetNamespace(), obj.GetName(), "")
 		}}, nil
 	case ShardSelector:

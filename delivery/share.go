@@ -42,6 +42,7 @@ type Options struct {
 type Share struct {
 	slots    slot.Count
 	key      slot.Key
+	delivery Kind
 	scope    scope
 	log      logr.Logger
 	patience time.Duration
@@ -55,6 +56,7 @@ type Share struct {
 	roles     map[schema.GroupKind]role
 	informers []*informer
 	wrote     map[schema.GroupKind][]string // by slot
+	graves    graves
 }
 
 // New returns a Share that holds no slots. It panics where the options do not go together.
@@ -79,7 +81,7 @@ func New(o Options) *Share {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Kind, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
 		roles: map[schema.GroupKind]role{}, wrote: map[schema.GroupKind][]string{},
 	}
 	s.held.Store(&slot.Set{})

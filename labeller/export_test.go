@@ -3,9 +3,9 @@ package labeller
 import utilnet "k8s.io/apimachinery/pkg/util/net"
 
 // The selectors, for the tests that measure them.
-const Missing = missing
+const Missing = "!" + Label
 
-var Malformed = malformed
+func Malformed() string { return Label + values() }
 
 // MaxFixes is the length of Fix's queue.
 const MaxFixes = maxFixes

@@ -110,9 +110,9 @@ func (f *follower) round(ctx context.Context) error {
 func (f *follower) selector() string {
 	scans := f.t.l.opts.ScanPeriod > 0
 	if f.short || scans && !f.begun {
-		return missing
+		return f.t.l.missing()
 	}
-	return malformed()
+	return f.t.l.malformed()
 }
 
 func (f *follower) patch(ctx context.Context, targets []target) {
@@ -134,12 +134,14 @@ func (f *follower) label(ctx context.Context) {
 		case t := <-f.found:
 			batch = append(batch, t)
 		}
-		seen := map[target]bool{batch[0]: true}
+		seen := map[target]int{batch[0].object(): 0}
 		for more := true; more && len(batch) < batchSize; {
 			select {
 			case t := <-f.found:
-				if !seen[t] {
-					seen[t] = true
+				if n, twice := seen[t.object()]; twice {
+					batch[n] = t // it knows better
+				} else {
+					seen[t.object()] = len(batch)
 					batch = append(batch, t)
 				}
 			default:

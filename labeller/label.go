@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// Label is the label that every object of a sharded kind carries. Its value is what Value returns: it depends neither
+// Label is the label that every object of a kind carries that is sharded by name. Its value is what Value returns: it depends neither
 // on the members nor on the number of slots, so that it is written once in an object's life and serves all rotas.
 const Label = store.LabelHash
 
@@ -22,14 +22,16 @@ func Value(key slot.Key, namespace, name string) string {
 	return slot.Count(slot.MaxCount).Of(key.Hash(namespace, name, "")).String()
 }
 
-// missing selects the objects without the label.
-const missing = "!" + Label
+// missing returns the selector of the objects without the label.
+func (l *Labeller) missing() string { return "!" + l.opts.Label }
 
 // malformed returns the selector of the objects without the label or with a value that is none. It is 19 KB long, 27
 // in a URL.
-var malformed = sync.OnceValue(func() string {
+func (l *Labeller) malformed() string { return l.opts.Label + values() }
+
+var values = sync.OnceValue(func() string {
 	var b strings.Builder
-	b.WriteString(Label + " notin (")
+	b.WriteString(" notin (")
 	for v := range slot.MaxCount {
 		if v > 0 {
 			b.WriteByte(',')

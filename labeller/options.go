@@ -7,9 +7,11 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 )
 
 // Permit asks whether a batch of patches may be sent now. If ok, there is a context for the batch, derived from ctx, that
@@ -28,7 +30,13 @@ type Options struct {
 	// Namespaces limits the labeller to these. Default: all. Leave it empty for cluster-scoped resources.
 	Namespaces []string
 	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. It must be the same for all who label a resource.
+	// It is not looked at where Value is set.
 	Key slot.Key
+	// Label is the label to write. Default: that of objects sharded by their own Key.
+	Label string
+	// Value returns the label's value for an object, of which it gets the metadata, or false for one that needs none: its
+	// label is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
+	Value func(obj metav1.Object) (value string, ok bool)
 	// Permit says when to work. Default: always. Fix does not ask.
 	Permit Permit
 	// QPS and Burst limit the patches, in objects per second and objects. Default 200 and half of QPS.
@@ -58,8 +66,18 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyName
 	}
-	if o.Key != slot.KeyName && o.Key != slot.KeyNamespace {
+	if o.Value == nil && o.Key != slot.KeyName && o.Key != slot.KeyNamespace {
 		return o, fmt.Errorf("labeller: key %v: the label serves the keys Name and Namespace only; deliver by another way or choose one of these", o.Key)
+	}
+	if o.Label == "" {
+		o.Label = Label
+		if o.Key == slot.KeyNamespace {
+			o.Label = store.LabelNamespaceHash
+		}
+	}
+	if o.Value == nil {
+		key := o.Key
+		o.Value = func(obj metav1.Object) (string, bool) { return Value(key, obj.GetNamespace(), obj.GetName()), true }
 	}
 	if o.QPS < 0 || o.Burst < 0 || o.Concurrency < 0 || o.ScanRate < 0 {
 		return o, errors.New("labeller: QPS, Burst, Concurrency and ScanRate must not be negative")

@@ -28,10 +28,16 @@ const (
 	maxAttempts = 3
 )
 
-// target is an object to be labelled.
+// target is an object to be labelled, and the label's value.
 type target struct {
-	resource        schema.GroupVersionResource
-	namespace, name string
+	resource               schema.GroupVersionResource
+	namespace, name, value string
+}
+
+// object is the target whatever the value.
+func (t target) object() target {
+	t.value = ""
+	return t
 }
 
 func (t target) String() string {
@@ -141,13 +147,14 @@ func (l *Labeller) take(ctx context.Context) bool {
 
 // patch sends one patch, at most once.
 //
-// Its body is the label alone. A uid or resourceVersion in it would be a precondition: none is needed, since a namesake
-// has the same value, and an object that is written all the time would never be labelled.
+// Its body is the label alone. A uid or resourceVersion in it would be a precondition: a namesake mostly has the same
+// value, what was written wrongly is found again like any other wrong value, and an object that is written all the time
+// would never be labelled.
 func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 	if ctx.Err() != nil {
 		return done, nil
 	}
-	body := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, Label, Value(l.opts.Key, t.namespace, t.name))
+	body := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, l.opts.Label, t.value)
 	prefix := []string{"/apis", t.resource.Group, t.resource.Version}
 	if t.resource.Group == "" {
 		prefix = []string{"/api", t.resource.Version}
@@ -223,6 +230,6 @@ func permission(err error, s scope, verb string) error {
 
 // targetOf returns the object as a target if its label is not what it should be.
 func (l *Labeller) targetOf(resource schema.GroupVersionResource, obj metav1.Object) (target, bool) {
-	t := target{resource, obj.GetNamespace(), obj.GetName()}
-	return t, obj.GetLabels()[Label] != Value(l.opts.Key, t.namespace, t.name)
+	value, ok := l.opts.Value(obj)
+	return target{resource, obj.GetNamespace(), obj.GetName(), value}, ok && obj.GetLabels()[l.opts.Label] != value
 }

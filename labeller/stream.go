@@ -33,7 +33,7 @@ func (f *follower) stream(ctx context.Context, version string) error {
 			continue
 		case tooLong(err) && !f.short:
 			f.short = true
-			err = fmt.Errorf("%w; something before the API server takes no URL of 27 KB, so malformed values of %s are left to the scan", err, Label)
+			err = fmt.Errorf("%w; something before the API server takes no URL of 27 KB, so malformed values of %s are left to the scan", err, f.t.l.opts.Label)
 		}
 		if err != nil {
 			f.t.l.opts.Report(err)
@@ -61,9 +61,9 @@ func tooLong(err error) bool {
 // watch opens one watch and follows it to its end. It returns the version to go on from.
 func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	l, s := f.t.l, f.scope
-	selector := malformed()
+	selector := l.malformed()
 	if f.short {
-		selector = missing
+		selector = l.missing()
 	}
 	timeout := int64((minWatch + rand.N(minWatch)).Seconds())
 	l.stats.watches.Add(1)

@@ -30,7 +30,7 @@ func (r *rig) slot(obj Object) slot.Slot {
 func (r *rig) labels(key types.NamespacedName) map[string]string {
 	out := map[string]string{label: r.label}
 	if r.delivery == delivery.SlotLabel {
-		out[delivery.LabelHash] = delivery.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
+		out[delivery.HashLabel(r.hashed)] = delivery.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
 	}
 	return out
 }

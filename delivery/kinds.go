@@ -1,0 +1,86 @@
+package delivery
+
+import (
+	"encoding"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Fits returns an error where the kind of delivery does not go with the key.
+func (k Kind) Fits(key slot.Key) error {
+	_, err := newScope(k, key, slot.DefaultCount)
+	return err
+}
+
+// Kinds returns the kinds that are declared as primary or owned, in order.
+func (s *Share) Kinds() []schema.GroupKind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kinds := make([]schema.GroupKind, 0, len(s.roles))
+	for kind := range s.roles {
+		kinds = append(kinds, kind)
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return kinds
+}
+
+// Delivery returns how objects of primary kinds are delivered.
+func (s *Share) Delivery() Kind {
+	if s.delivery == KindUnknown {
+		return Filter
+	}
+	return s.delivery
+}
+
+// Stamped returns the label that objects of the kind carry under this share's kind of delivery: see Stamp. "" is none.
+func (s *Share) Stamped(kind schema.GroupKind) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch r := s.roles[kind]; {
+	case s.delivery == SlotLabel && r.primary:
+		return HashLabel(s.key)
+	case (s.delivery == SlotLabel || s.delivery == ShardSelector) && r.owners != nil:
+		return OwnerLabel(s.key)
+	default:
+		return ""
+	}
+}
+
+// ParseKind is the inverse of String; upper and lower case and hyphens do not matter, as in slot-label.
+func ParseKind(text string) (Kind, error) {
+	plain := strings.ReplaceAll(text, "-", "")
+	for k := Filter; k <= ShardSelector; k++ {
+		if strings.EqualFold(plain, k.String()) {
+			return k, nil
+		}
+	}
+	return KindUnknown, fmt.Errorf("delivery %q: must be one of %s, %s, %s", text, Filter, SlotLabel, ShardSelector)
+}
+
+// MarshalText implements encoding.TextMarshaler; KindUnknown is the empty text.
+func (k Kind) MarshalText() ([]byte, error) {
+	if k == KindUnknown {
+		return nil, nil
+	}
+	return []byte(k.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler with ParseKind, so that flag.TextVar takes a *Kind.
+func (k *Kind) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*k = KindUnknown
+		return nil
+	}
+	*k, err = ParseKind(string(text))
+	return err
+}
+
+var (
+	_ encoding.TextMarshaler   = KindUnknown
+	_ encoding.TextUnmarshaler = (*Kind)(nil)
+)

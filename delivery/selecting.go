@@ -1,0 +1,45 @@
+package delivery
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Selectors are what a list or a watch of a sharded informer has to select by, whatever else it does.
+type Selectors struct{ Label, Field string }
+
+type selectorsKey struct{}
+
+// SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. One that
+// overwrites those of the options, as that of controller-runtime's cache does where its user gave some, can be put right
+// below it: see JoinSelectors.
+func SelectorsFrom(ctx context.Context) Selectors {
+	s, _ := ctx.Value(selectorsKey{}).(Selectors)
+	return s
+}
+
+// selecting has the contexts of requests carry their selectors.
+type selecting struct {
+	cache.ListerWatcherWithContext
+}
+
+func (s selecting) with(ctx context.Context, o metav1.ListOptions) context.Context {
+	if o.LabelSelector == "" && o.FieldSelector == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, selectorsKey{}, Selectors{Label: o.LabelSelector, Field: o.FieldSelector})
+}
+
+// ListWithContext implements cache.ListerWithContext.
+func (s selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return s.ListerWatcherWithContext.ListWithContext(s.with(ctx, o), o)
+}
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (s selecting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return s.ListerWatcherWithContext.WatchWithContext(s.with(ctx, o), o)
+}

@@ -1,0 +1,80 @@
+package rota
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/delivery"
+)
+
+// honourPeriod is how often a member looks whether API servers honour its selectors.
+const honourPeriod = 5 * time.Second
+
+// honour is what has come of selectors lately, by kind: whether API servers select by the UID's hash shows in nothing but what
+// they send, and it may be another server, or the same with another feature gate, the next time.
+type honour struct {
+	mu      sync.Mutex
+	last    map[schema.GroupKind]delivery.Traffic
+	ignored map[schema.GroupKind]bool
+}
+
+// look compares the traffic with that of the last look, and returns the kinds for which the judgement changed. Of a kind
+// without traffic the last judgement stands.
+func (h *honour) look(now map[schema.GroupKind]delivery.Traffic) (changed map[schema.GroupKind]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ignored == nil {
+		h.ignored = map[schema.GroupKind]bool{}
+	}
+	changed = map[schema.GroupKind]bool{}
+	for kind, t := range now {
+		last := h.last[kind]
+		if t.Received <= last.Received {
+			continue
+		}
+		ignored := t.Foreign > last.Foreign
+		if before, known := h.ignored[kind]; ignored != before || !known {
+			changed[kind] = ignored
+			h.ignored[kind] = ignored
+		}
+	}
+	h.last = now
+	return changed
+}
+
+func (h *honour) state() map[schema.GroupKind]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.ignored)
+}
+
+// watchHonour tells people which kinds the API server does not select, until ctx ends.
+func (r *Rota) watchHonour(ctx context.Context) {
+	if r.share.Delivery() != delivery.ShardSelector {
+		return
+	}
+	tick := time.NewTicker(honourPeriod)
+	defer tick.Stop()
+	known := map[schema.GroupKind]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for kind, ignored := range r.honour.look(r.share.Traffic()) {
+			switch {
+			case ignored:
+				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and keeps its own: "+
+					"does it have the feature gate ShardedListAndWatch?", "kind", kind.String())
+			case known[kind]:
+				r.log.Info("The API server honours the shard selector again", "kind", kind.String())
+			}
+			known[kind] = true
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// labelQueue is what labellers are called where the gate names what is in flight.
+	labelQueue = "rota.dev/labeller"
+	// mapPatience bounds how long a member waits for the resources of its kinds before it joins, mapPeriod is the time
+	// between two looks.
+	mapPatience = 10 * time.Second
+	mapPeriod   = 5 * time.Second
+)
+
+// labels are the labellers of this process, one for each kind that needs labels. That of a kind works where the slot of its
+// name is, a duty with the rules of a slot: one member at a time, handed over, taken from the dead. What has to be put right
+// because it came to the wrong member is put right by any.
+type labels struct {
+	mu sync.Mutex
+	of map[schema.GroupKind]kindLabels
+}
+
+type kindLabels struct {
+	*labeller.Labeller
+	resource schema.GroupVersionResource
+}
+
+// mislabelled is delivery.Options.Mislabelled.
+func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
+	l.mu.Lock()
+	k, ok := l.of[kind]
+	l.mu.Unlock()
+	if ok {
+		k.Fix(k.resource, obj) // where its queue is full, this is called again, or the scan finds the object
+	}
+}
+
+func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[schema.GroupKind]labeller.Stats, len(l.of))
+	for kind, k := range l.of {
+		out[kind] = k.Stats()
+	}
+	return out
+}
+
+// label starts the labellers, which work until end is called. Where a permission is missing, nothing is started. A kind
+// that is not served yet gets its labeller once it is.
+func (r *Rota) label(ctx context.Context) (end func(), err error) {
+	var kinds []schema.GroupKind
+	for _, kind := range r.share.Kinds() {
+		if r.share.Stamped(kind) != "" {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 || r.rest == nil {
+		return func() {}, nil
+	}
+	find, err := newFinder(r.rest)
+	if err != nil {
+		return nil, err
+	}
+	soon, cancel := context.WithTimeout(ctx, mapPatience)
+	defer cancel()
+	// They go on while this member leaves, as whatever else needs the labels does.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	end = func() { stop(); group.Wait() }
+	var made []kindLabels
+	var late []schema.GroupKind
+	for _, kind := range kinds {
+		k, err := r.newLabels(soon, find, kind)
+		switch {
+		case err == nil:
+			err = k.Check(ctx)
+			made = append(made, k)
+		case soon.Err() != nil || meta.IsNoMatchError(err):
+			late, err = append(late, kind), nil
+		}
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), kind, err)
+		}
+	}
+	run := func(k kindLabels) {
+		if err := k.Run(life); err != nil {
+			r.report("Cannot label objects of "+k.resource.GroupResource().String(), err)
+		}
+	}
+	for _, k := range made {
+		group.Go(func() { run(k) })
+	}
+	for _, kind := range late {
+		r.log.Info("Labelling begins when the kind is served", "kind", kind.String())
+		group.Go(func() {
+			for life.Err() == nil {
+				k, err := r.newLabels(life, find, kind)
+				if err == nil {
+					run(k)
+					return
+				}
+				select {
+				case <-life.Done():
+				case <-time.After(mapPeriod):
+				}
+			}
+		})
+	}
+	return end, nil
+}
+
+func (r *Rota) newLabels(ctx context.Context, find *finder, kind schema.GroupKind) (kindLabels, error) {
+	resource, err := find.resource(ctx, kind)
+	if err != nil {
+		return kindLabels{}, err
+	}
+	l, err := labeller.New(r.rest, labeller.Options{
+		Resources: []schema.GroupVersionResource{resource}, Namespaces: r.opts.LabelNamespaces, Permit: r.permit(kind),
+		Label: r.share.Stamped(kind),
+		Value: func(obj metav1.Object) (string, bool) {
+			_, value, ok := r.share.Stamp(kind, obj)
+			return value, ok
+		},
+		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
+	})
+	if err != nil {
+		return kindLabels{}, err
+	}
+	k := kindLabels{l, resource}
+	r.labels.mu.Lock()
+	defer r.labels.mu.Unlock()
+	if r.labels.of == nil {
+		r.labels.of = map[schema.GroupKind]kindLabels{}
+	}
+	r.labels.of[kind] = k
+	return k, nil
+}
+
+// permit ties the labelling of a kind to the gate of the slot of its name.
+func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
+	s := r.cfg.Slots.Of(slot.HashName(labelQueue, kind.String()))
+	key := gate.Key{Queue: labelQueue, Name: kind.String()}
+	return func(ctx context.Context) (context.Context, func(), bool) {
+		batch, leave, verdict := r.gate.Enter(ctx, s, key, false)
+		return batch, leave, verdict == gate.Admitted
+	}
+}
+
+// finder finds the resources of kinds.
+type finder struct {
+	mu     sync.Mutex
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	asked  time.Time
+}
+
+func newFinder(cfg *rest.Config) (*finder, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	return &finder{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
+}
+
+// resource returns the resource of a kind in the version that the API server prefers. Where the server does not answer it
+// asks again until ctx ends.
+func (f *finder) resource(ctx context.Context, kind schema.GroupKind) (schema.GroupVersionResource, error) {
+	for {
+		f.mu.Lock()
+		m, err := f.mapper.RESTMapping(kind) // asks the server again where it knows of no match
+		f.mu.Unlock()
+		if err == nil {
+			return m.Resource, nil
+		}
+		if meta.IsNoMatchError(err) {
+			return schema.GroupVersionResource{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return schema.GroupVersionResource{}, errors.Join(err, context.Cause(ctx))
+		case <-time.After(time.Second):
+		}
+	}
+}
