@@ -28,6 +28,8 @@ const runsVariable = "ROTA_RUNS"
 var graveyard = []uint64{
 	4724603551894440852, // a child that went to a slot whose narrow list had not shown it was said to be deleted
 	4649166589599384524, // the state that a look-up had shown in a slot not held was dropped when the slot was gained
+	6496458672567263221, // a doubt about a child that a list showed outlived its namesake, and took that out of the store
+	7050823576030079355, // a child that went to a slot that was being listed, with a wrong label, stayed with its former owner
 	7785750694214938767, // a doubt about a child in a slot lost was never resolved
 	9200912421483152305, // a child was deleted under another owner than the store knew, who did not hear of it
 }
