@@ -1,0 +1,4 @@
+package footprint
+
+// Markdown renders the page.
+func (r *Report) Markdown() ([]byte, error) { return nil, nil }
