@@ -50,7 +50,10 @@ type Controller struct {
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
-	bypass  sync.Once // somebody was told that the gate is not asked
+	// where are the slots of the keys that are waiting, in flight or owed, with slot.KeyUID: a key stays where its object
+	// was, though nothing else tells where that was any more. nil with other keys.
+	where  map[types.NamespacedName]slot.Slot
+	bypass sync.Once // somebody was told that the gate is not asked
 	// owed are keys whose object is gone and that could not be reconciled since the gate was shut. Nothing else would
 	// enqueue them if the slot opens again here: there is no object left to be found.
 	owed map[slot.Slot]map[types.NamespacedName]struct{}
@@ -58,6 +61,7 @@ type Controller struct {
 
 // flight is a key that was admitted.
 type flight struct {
+	slot  slot.Slot
 	leave func()
 	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
 }
@@ -77,6 +81,9 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 		flying:  map[types.NamespacedName]flight{},
 		owed:    map[slot.Slot]map[types.NamespacedName]struct{}{},
 	}
+	if r.cfg.Key == slot.KeyUID {
+		c.where = map[types.NamespacedName]slot.Slot{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.controllers {
@@ -91,7 +98,10 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 // Add notes that a key enters the queue, now or after a delay. It returns false for a key that is not this
 // member's: leave it out of the queue; its owner hears of it by itself.
 func (c *Controller) Add(key types.NamespacedName) bool {
-	s := c.rota.SlotOf(key)
+	s, known := c.slotOf(key)
+	if !known {
+		return false
+	}
 	if !c.rota.gate.Owns(s) {
 		c.owe(s, key)
 		return false
@@ -102,12 +112,68 @@ func (c *Controller) Add(key types.NamespacedName) bool {
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
-	c.place(c.rota.SlotOf(key), key, func(p *place) { p.queued, p.taken = false, true })
+	if s, known := c.slotOf(key); known {
+		c.place(s, key, func(p *place) { p.queued, p.taken = false, true })
+	}
+}
+
+// slotOf returns the slot of a key. With slot.KeyUID that is the slot of the object of that name, or else of the one that
+// was there before (rule R15).
+func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) {
+	if c.where == nil {
+		return c.rota.share.Locate(c.kind, key)
+	}
+	if s, known = c.rota.share.Stored(c.kind, key); known {
+		return s, true
+	}
+	c.mu.Lock()
+	s, known = c.where[key]
+	c.mu.Unlock()
+	if known {
+		return s, true
+	}
+	return c.rota.share.Locate(c.kind, key)
+}
+
+// move notes where a key is from now on. c.mu is held.
+func (c *Controller) move(s slot.Slot, key types.NamespacedName) {
+	if c.where == nil {
+		return
+	}
+	before, known := c.where[key]
+	c.where[key] = s
+	if !known || before == s {
+		return
+	}
+	if p, ok := c.waiting[before][key]; ok {
+		delete(c.waiting[before], key)
+		if c.waiting[s] == nil {
+			c.waiting[s] = map[types.NamespacedName]place{}
+		}
+		c.waiting[s][key] = p
+	}
+	delete(c.owed[before], key) // there is a namesake now
+}
+
+// settle forgets where a key was that is nowhere any more. c.mu is held.
+func (c *Controller) settle(key types.NamespacedName) {
+	s, known := c.where[key]
+	if !known {
+		return
+	}
+	_, waits := c.waiting[s][key]
+	_, flies := c.flying[key]
+	_, owed := c.owed[s][key]
+	if !waits && !flies && !owed {
+		delete(c.where, key)
+	}
 }
 
 func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*place)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.settle(key)
+	c.move(s, key)
 	p := c.waiting[s][key]
 	change(&p)
 	switch {
@@ -126,10 +192,17 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and
 // ends when the slot is lost. If not, there is nothing to do for the key but Done.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
-	s := c.rota.SlotOf(key)
-	inner, leave, verdict := c.rota.gate.Enter(ctx, s,
-		gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, !c.rota.share.Exists(c.kind, key))
+	s, known := c.slotOf(key)
+	if !known {
+		return ctx, false // its object went to another member
+	}
+	gone := !c.rota.share.Exists(c.kind, key)
+	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, gone)
 	c.rota.metrics.verdict(verdict)
+	if verdict == gate.Admitted && gone && c.where != nil && !c.mayBury(inner, s, key) {
+		leave()
+		verdict = gate.Parked
+	}
 	// From here on it counts as in flight, or is somebody else's.
 	c.place(s, key, func(p *place) { p.taken = false })
 	if verdict != gate.Admitted {
@@ -141,8 +214,32 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.flying[key] = flight{leave, inner}
+	c.move(s, key)
+	c.flying[key] = flight{s, leave, inner}
 	return withSlot(inner, s), true
+}
+
+const (
+	// liveTimeout bounds the question whether a name exists, liveDelay is the time until it is asked again where there was no
+	// answer.
+	liveTimeout = 5 * time.Second
+	liveDelay   = time.Second
+)
+
+// mayBury says that the API server knows nothing of that name: a namesake of an object that was deleted may be another
+// member's, and nobody else may deal with it (rule R15). Where the API server does not answer the key is enqueued again.
+func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.NamespacedName) bool {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	exists, err := c.rota.share.Live(ctx, c.kind, key)
+	if err != nil {
+		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller", c.name,
+			"object", key.String(), "error", err.Error())
+		c.place(s, key, func(p *place) { p.queued = true }) // the slot waits for it
+		time.AfterFunc(liveDelay, func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) })
+		return false
+	}
+	return !exists
 }
 
 // Done notes that a worker is done with the key. Call it after whatever the reconcile wanted repeated was added, so that
@@ -152,10 +249,12 @@ func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	f, ok := c.flying[key]
 	delete(c.flying, key)
-	s := c.rota.SlotOf(key)
-	taken := c.waiting[s][key].taken
 	c.mu.Unlock()
 	if !ok {
+		s, known := c.slotOf(key)
+		c.mu.Lock()
+		taken := known && c.waiting[s][key].taken
+		c.mu.Unlock()
 		if taken {
 			c.place(s, key, func(p *place) { p.taken = false })
 			c.rota.gate.Recheck(s)
@@ -166,16 +265,20 @@ func (c *Controller) Done(key types.NamespacedName) {
 		return
 	}
 	if gate.CutShort(f.ctx) {
-		c.owe(s, key)
+		c.owe(f.slot, key)
 	}
+	c.mu.Lock()
+	c.settle(key)
+	c.mu.Unlock()
 	f.leave()
 }
 
 // Wrote notes that a client of this member wrote an object of the controller's kind and got this answer: the next owner
 // of its slot waits until its informer shows that version (rule R8). Deletes need no note.
 func (c *Controller) Wrote(obj metav1.Object) {
-	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	c.rota.share.Wrote(c.kind, c.rota.SlotOf(name), obj.GetResourceVersion())
+	if s, ok := c.rota.share.SlotOf(c.kind, obj); ok {
+		c.rota.share.Wrote(c.kind, s, obj.GetResourceVersion())
+	}
 }
 
 // owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.
@@ -189,6 +292,9 @@ func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 		c.owed[s] = map[types.NamespacedName]struct{}{}
 	}
 	c.owed[s][key] = struct{}{}
+	if c.where != nil {
+		c.where[key] = s
+	}
 }
 
 // opened enqueues what changed in slots that were opened, what waited for their gate, and what is owed, once each. It
@@ -272,4 +378,8 @@ func (c *Controller) forget(set slot.Set) {
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })
 	maps.DeleteFunc(c.owed, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
+	maps.DeleteFunc(c.where, func(key types.NamespacedName, s slot.Slot) bool {
+		_, flies := c.flying[key]
+		return set.Has(s) && !flies
+	})
 }

@@ -14,6 +14,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// slotOf returns the slot of a key in a rota by name.
+func slotOf(r *Rota, name types.NamespacedName) slot.Slot {
+	n, _ := r.SlotOf(schema.GroupKind{Kind: "ConfigMap"}, name)
+	return n
+}
+
 // R13, R15: a deletion whose reconcile is cut short by a lapse, or that comes while the gate is shut, is reconciled
 // when the slot opens here again, and is forgotten when it does not.
 func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
@@ -53,7 +59,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			}
 			key := types.NamespacedName{Namespace: "a", Name: "b"}
 			var mine slot.Set
-			mine.Add(r.SlotOf(key))
+			mine.Add(slotOf(r, key))
 			r.share.Hold(mine)
 			r.gate.SetDeadline(time.Hour)
 			r.gate.Open(mine, 7)
@@ -82,7 +88,7 @@ func TestR8WroteCounts(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: "17"}}
 	q.Controller().Wrote(secret)
 	var mine slot.Set
-	mine.Add(r.SlotOf(types.NamespacedName{Namespace: "a", Name: "b"}))
+	mine.Add(slotOf(r, types.NamespacedName{Namespace: "a", Name: "b"}))
 	if got := r.share.Versions(mine)["Secret"]; got != "17" {
 		t.Errorf("version of the slot is %q, want 17", got)
 	}

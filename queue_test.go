@@ -34,7 +34,7 @@ func testQueue(t *testing.T, r *Rota) (*Queue[cache.ObjectName], innerQueue) {
 // own makes r the owner of the slot of an object.
 func own(r *Rota, item cache.ObjectName) slot.Set {
 	var mine slot.Set
-	mine.Add(r.SlotOf(types.NamespacedName(item)))
+	mine.Add(slotOf(r, types.NamespacedName(item)))
 	r.share.Hold(mine)
 	r.gate.SetDeadline(time.Hour)
 	r.gate.Open(mine, 7)
@@ -118,7 +118,7 @@ func TestQueueDoneWithoutAdmit(t *testing.T) {
 	q.Add(testItem)
 	item, _ := q.Get()
 	q.Done(item)
-	if waiting := q.Controller().waitingIn(r.SlotOf(types.NamespacedName(item))); len(waiting) != 0 {
+	if waiting := q.Controller().waitingIn(slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
 		t.Errorf("waiting after Done: %v, want nothing", waiting)
 	}
 }

@@ -100,14 +100,22 @@ func (r *Rota) ID() string {
 // Share returns the informers over this member's share, for wiring caches.
 func (r *Rota) Share() *delivery.Share { return r.share }
 
-// SlotOf returns the slot of an object by its name. The rota's key must not be slot.KeyUID, which no name tells.
-func (r *Rota) SlotOf(name types.NamespacedName) slot.Slot {
-	return r.cfg.Slots.Of(r.cfg.Key.Hash(name.Namespace, name.Name, ""))
+// SlotOf returns the slot of an object by its kind, which must be sharded by its own key, and name. With slot.KeyUID a name does
+// not tell: ok is false where this member neither has the object nor saw its deletion lately.
+func (r *Rota) SlotOf(kind schema.GroupKind, name types.NamespacedName) (n slot.Slot, ok bool) {
+	return r.share.Locate(kind, name)
 }
 
-// Owns says whether this member owns the object of that name and has its slot activated: its caches are complete
-// for it.
-func (r *Rota) Owns(name types.NamespacedName) bool { return r.gate.Owns(r.SlotOf(name)) }
+// Owns says whether this member owns the object of that kind and name and has its slot activated: its caches are complete
+// for it. With slot.KeyUID the object has to be in the cache.
+func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
+	locate := r.share.Locate
+	if r.cfg.Key == slot.KeyUID {
+		locate = r.share.Stored // a namesake of one that was deleted may be another member's
+	}
+	n, ok := locate(kind, name)
+	return ok && r.gate.Owns(n)
+}
 
 // OwnsObject is Owns for an object of any kind that is sharded, by its own key or by its owner's; other objects are
 // nobody's.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/store"
@@ -21,13 +22,13 @@ func TestR9WorkLeavesFirst(t *testing.T) {
 		owned, left := false, false
 		err := r.Work(ctx, func(work context.Context) {
 			<-r.Joined()
-			for !r.Owns(name) {
+			for !r.Owns(schema.GroupKind{Kind: "Secret"}, name) {
 				<-time.After(time.Second)
 			}
 			owned = true
 			cancel()
 			<-work.Done()
-			left = !r.Owns(name)
+			left = !r.Owns(schema.GroupKind{Kind: "Secret"}, name)
 		})
 		if err != nil {
 			t.Fatal(err)

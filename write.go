@@ -25,16 +25,19 @@ const unknownMargin = time.Second
 
 // WrapConfig returns a copy of cfg whose clients write as a member must: each write is refused once the deadline
 // of the member's Lease has passed, carries a server-side timeout within it, and, if it was sent and its outcome is
-// unknown, keeps its slot from moving on until it can no longer take effect (rules R2 and R6). Reads are left
-// alone. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
+// unknown, keeps its slot from moving on until it can no longer take effect (rules R2 and R6). The reads
+// of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left alone. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(r.WrapTransport)
 	return cfg
 }
 
-// WrapTransport is WrapConfig for those who make their own http.Client.
+// WrapTransport is WrapConfig for those who make their own http.Client. nil is http.DefaultTransport.
 func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
+	if next == nil {
+		next = http.DefaultTransport
+	}
 	return &writer{rota: r, next: next}
 }
 

@@ -27,14 +27,14 @@ type reader struct {
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	// Ownership first: what lies in the cache may be about to leave it, and to be changed by its next owner.
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
-	if err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(key) {
+	if err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(gvk.GroupKind(), key) {
 		return r.live.Get(ctx, key, obj, opts...)
 	}
 	getErr := r.Reader.Get(ctx, key, obj, opts...)
 	if err == nil && r.kinds.isOwned(gvk.GroupKind()) && (apierrors.IsNotFound(getErr) || getErr == nil && !r.rota.OwnsObject(gvk.GroupKind(), obj)) {
 		return r.live.Get(ctx, key, obj, opts...)
 	}
-	if apierrors.IsNotFound(getErr) && err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(key) {
+	if apierrors.IsNotFound(getErr) && err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(gvk.GroupKind(), key) {
 		return r.live.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
 	}
 	return getErr

@@ -86,7 +86,7 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	held := a.Rota().SlotOf(types.NamespacedName{Namespace: namespace, Name: "stuck"})
+	held, _ := a.Rota().SlotOf(configMapKind, types.NamespacedName{Namespace: namespace, Name: "stuck"})
 	b := startReplica(t, namespace, "b", j, replicaOptions{})
 	eventually(t, 30*time.Second, func() string {
 		if s := b.Rota().Status(); s.Members != 2 {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,9 +23,15 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/table"
+)
+
+var (
+	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
+	secretKind    = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
 )
 
 // journal records who reconciled what, over all members of a test.
@@ -98,6 +105,9 @@ type replicaOptions struct {
 	setup     func(*ctrlrt.Manager)
 	// leaderElection is for unsharded controllers.
 	leaderElection bool
+	delivery       delivery.Kind
+	// selector is a user's own, for ConfigMaps.
+	selector labels.Selector
 }
 
 // startReplica starts a member named pod of the namespace's rota.
@@ -112,6 +122,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		Name: "test", Namespace: namespace, Logger: o.logger,
 		Identity:      rota.Identity{Pod: pod, Build: o.build},
 		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+		Delivery: o.delivery, LabelNamespaces: []string{namespace},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +133,10 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		LeaderElection: o.leaderElection, LeaderElectionID: "leader", LeaderElectionNamespace: namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{namespace: {}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

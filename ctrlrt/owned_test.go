@@ -102,7 +102,7 @@ func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 				}
 				for _, cm := range children.Items {
 					parent := types.NamespacedName{Namespace: namespace, Name: cm.Name[len("child-"):]}
-					if !m.Rota().Owns(parent) {
+					if !m.Rota().Owns(secretKind, parent) {
 						return fmt.Sprintf("%s caches %s, whose parent is another member's", m.Rota().ID(), cm.Name)
 					}
 					if got := cm.Data["value"]; got != values[parent.Name] {

@@ -53,7 +53,7 @@ func TestReadersSeeTheTruth(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, cm := range all.Items {
-				if !r.Rota().Owns(client.ObjectKeyFromObject(&cm)) {
+				if !r.Rota().Owns(configMapKind, client.ObjectKeyFromObject(&cm)) {
 					t.Errorf("%s has %s in its cache, which it does not own", r.Rota().ID(), cm.Name)
 				}
 				if cm.Data != nil && cm.Data["value"] != "" {
@@ -81,7 +81,7 @@ func TestReadersSeeTheTruth(t *testing.T) {
 		var meta metav1.PartialObjectMetadata
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 		for i := range objects {
-			if b.Rota().Owns(client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}) {
+			if b.Rota().Owns(configMapKind, client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}) {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

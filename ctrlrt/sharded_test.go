@@ -2,30 +2,47 @@ package ctrlrt_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
 func TestMembersShareObjects(t *testing.T) {
-	plane := controlplane.For(t)
-	namespace := controlplane.Namespace(t)
-	c, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+		t.Run(kind.String(), func(t *testing.T) { testMembersShareObjects(t, kind) })
 	}
-	var keys []types.NamespacedName
-	for i := range 60 {
-		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
+}
+
+// testMembersShareObjects has objects that the cache's own selector leaves out among them: both selectors hold.
+func testMembersShareObjects(t *testing.T, kind delivery.Kind) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	create := func(name, app string) types.NamespacedName {
+		cm := configMap(namespace, name, "1")
+		cm.Labels = map[string]string{"app": app}
 		if err := c.Create(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
-		keys = append(keys, client.ObjectKeyFromObject(cm))
+		return client.ObjectKeyFromObject(cm)
 	}
+	var keys []types.NamespacedName
+	for i := range 60 {
+		keys = append(keys, create(fmt.Sprintf("object-%d", i), "mine"))
+		create(fmt.Sprintf("other-%d", i), "other")
+	}
+	update := func(key types.NamespacedName, value string) {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"value":%q}}`, value))
+		if err := c.Patch(t.Context(), configMap(key.Namespace, key.Name, ""), patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := replicaOptions{delivery: kind, selector: labels.SelectorFromSet(labels.Set{"app": "mine"})}
 	j := newJournal()
 	current := func() string {
 		for _, key := range keys {
@@ -39,20 +56,18 @@ func TestMembersShareObjects(t *testing.T) {
 		}
 		return ""
 	}
-	a := startReplica(t, namespace, "a", j, replicaOptions{})
-	b := startReplica(t, namespace, "b", j, replicaOptions{})
+	a := startReplica(t, namespace, "a", j, options)
+	b := startReplica(t, namespace, "b", j, options)
 	eventually(t, 30*time.Second, settled(a, b))
 	eventually(t, 10*time.Second, current)
 	if n := j.members(); len(n) != 2 {
 		t.Errorf("objects by member: %v, want both", n)
 	}
 
-	d := startReplica(t, namespace, "d", j, replicaOptions{})
+	d := startReplica(t, namespace, "d", j, options)
 	eventually(t, 30*time.Second, settled(a, b, d))
 	for _, key := range keys {
-		if err := c.Update(t.Context(), configMap(key.Namespace, key.Name, "2")); err != nil {
-			t.Fatal(err)
-		}
+		update(key, "2")
 	}
 	eventually(t, 10*time.Second, current)
 	if n := j.members(); len(n) != 3 {
@@ -62,12 +77,24 @@ func TestMembersShareObjects(t *testing.T) {
 	a.leave(t)
 	eventually(t, 10*time.Second, settled(b, d))
 	for _, key := range keys {
-		if err := c.Update(t.Context(), configMap(key.Namespace, key.Name, "3")); err != nil {
-			t.Fatal(err)
-		}
+		update(key, "3")
 	}
 	eventually(t, 10*time.Second, current)
 	if j.err != nil {
 		t.Error(j.err)
+	}
+	for key := range j.last {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s was reconciled, but the cache's own selector leaves it out", key)
+		}
+	}
+	for _, m := range []*replica{b, d} {
+		traffic := m.Rota().Status().Traffic[configMapKind]
+		if traffic.Received == 0 || traffic.Foreign > 0 {
+			t.Errorf("%s received %d objects, %d of them not asked for; want some, and none", m.Rota().ID(), traffic.Received, traffic.Foreign)
+		}
+		if all := uint64(3 * len(keys)); kind != delivery.Filter && traffic.Received >= all {
+			t.Errorf("%s received %d objects, which is as good as all events of all objects, %d", m.Rota().ID(), traffic.Received, all)
+		}
 	}
 }

@@ -181,7 +181,10 @@ func (s *source) lookUp(ctx context.Context, key cache.ObjectName, atLeast strin
 	if key.Namespace != "" {
 		set["metadata.namespace"] = key.Namespace // with both, the API server reads one object instead of all
 	}
-	o := metav1.ListOptions{FieldSelector: set.String(), ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	o := metav1.ListOptions{FieldSelector: set.String()} // consistently
+	if atLeast != "" {
+		o.ResourceVersion, o.ResourceVersionMatch = atLeast, metav1.ResourceVersionMatchNotOlderThan
+	}
 	for {
 		page, err := s.upstream.ListWithContext(ctx, o)
 		if err != nil {

@@ -95,6 +95,7 @@ func (h *handler) OnDelete(obj any) {
 		// Nobody knows the deletion's version, except that a list did not show the object any more.
 		i.source.sawListed(n)
 	}
+	i.bury(about, n) // before anybody hears of it
 	if missing {
 		i.mu.Lock()
 		i.miss(n, about)

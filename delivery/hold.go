@@ -131,6 +131,7 @@ func (s *Share) Release(set slot.Set) {
 	held := s.held.Load().Minus(set)
 	s.held.Store(&held)
 	s.mu.Unlock()
+	s.graves.forget(set)
 	for _, inf := range s.active() {
 		inf.source.takeSince(set)
 		inf.source.wake()

@@ -56,6 +56,7 @@ type Share struct {
 	roles     map[schema.GroupKind]role
 	informers []*informer
 	wrote     map[schema.GroupKind][]string // by slot
+	graves    graves
 }
 
 // New returns a Share that holds no slots. It panics where the options do not go together.
