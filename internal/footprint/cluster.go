@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -93,24 +94,37 @@ func (c *cluster) fresh(ctx context.Context) error {
 	}
 }
 
-// count returns the number of objects of the sharded kinds in sitesNamespace.
-func (c *cluster) count(ctx context.Context) (map[string]int, error) {
-	out := map[string]int{}
+// count returns the number of objects of the sharded kinds in sitesNamespace, and the mean size of some in JSON.
+func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err error) {
+	objects, sizes = map[string]int{}, map[string]int{}
 	for kind, list := range sharded() {
 		gvk, err := c.client.GroupVersionKindFor(list)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(gvk)
 		for first := true; first || page.Continue != ""; first = false {
 			if err := c.client.List(ctx, page, client.InNamespace(sitesNamespace), client.Limit(1000), client.Continue(page.Continue)); err != nil {
-				return nil, fmt.Errorf("count %s: %w", kind, err)
+				return nil, nil, fmt.Errorf("count %s: %w", kind, err)
 			}
-			out[kind] += len(page.Items)
+			objects[kind] += len(page.Items)
 		}
+		some := &unstructured.UnstructuredList{}
+		some.SetGroupVersionKind(gvk)
+		if err := c.client.List(ctx, some, client.InNamespace(sitesNamespace), client.Limit(100)); err != nil {
+			return nil, nil, fmt.Errorf("list some %s: %w", kind, err)
+		}
+		for i := range some.Items {
+			text, err := some.Items[i].MarshalJSON()
+			if err != nil {
+				return nil, nil, err
+			}
+			sizes[kind] += len(text)
+		}
+		sizes[kind] /= max(1, len(some.Items))
 	}
-	return out, nil
+	return objects, sizes, nil
 }
 
 // empty removes the Websites of a namespace, with what was made of them.

@@ -1,15 +1,17 @@
 package footprint
 
-import (
-	"context"
-)
+import "context"
 
 // join measures what it takes that a member joins.
 func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{Base: &Window{}}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, err = r.cluster.count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.count(ctx); err != nil {
+		return nil, err
+	}
+	before, err := r.cluster.watches(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := crew.start(ctx, c.Members, ""); err != nil {
@@ -21,6 +23,7 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	if run.Quiet, err = r.cluster.serverHeap(ctx); err != nil {
 		return nil, err
 	}
+	run.Quiet.Watches -= before
 	if *run.Base, err = crew.during(ctx, nil, func() error { return sleep(ctx, r.Window/2) }); err != nil {
 		return nil, err
 	}

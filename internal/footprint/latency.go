@@ -80,7 +80,7 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 			return nil, err
 		}
 	}
-	run.Objects, err = r.cluster.count(ctx)
+	run.Objects, run.Sizes, err = r.cluster.count(ctx)
 	return run, err
 }
 

@@ -37,6 +37,8 @@ type Result struct {
 	Machine Machine   `json:"machine"`
 	// Objects in the cluster, by kind.
 	Objects map[string]int `json:"objects"`
+	// Sizes are their mean sizes in JSON, in bytes.
+	Sizes map[string]int `json:"sizes"`
 	// Replicas are the processes; the one that joins is the last.
 	Replicas []Replica `json:"replicas"`
 	// Quiet are the servers when all is settled, before the window.
@@ -80,6 +82,7 @@ const (
 
 // Phase is what a process did in a time.
 type Phase struct {
+	Seconds    float64        `json:"seconds"`
 	CPUSeconds float64        `json:"cpu_seconds"`
 	Bytes      int64          `json:"bytes"`
 	Reconciles int64          `json:"reconciles"`

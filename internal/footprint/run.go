@@ -104,7 +104,7 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if _, err := crew.settle(ctx, n); err != nil {
 		return err
 	}
-	there, err := r.cluster.count(ctx)
+	there, _, err := r.cluster.count(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, err = r.cluster.count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.count(ctx); err != nil {
 		return nil, err
 	}
 	before, err := r.cluster.watches(ctx)
@@ -72,6 +72,7 @@ func (c *crew) during(ctx context.Context, replicas []Replica, do func() error) 
 			from = then[i]
 		}
 		replicas[i].Window = now[i].since(from)
+		replicas[i].Window.Seconds = w.Seconds
 	}
 	if w.ServerSeconds, w.EtcdSeconds, err = c.cluster.serverCPU(ctx); err != nil {
 		return w, err

@@ -88,8 +88,11 @@ func (b *watchBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// table is what requests for the ConfigMaps in the operator's own namespace are for.
-const table = "table"
+const (
+	// table is what requests for the ConfigMaps in the operator's own namespace are for.
+	table  = "table"
+	leases = "leases"
+)
 
 // resource returns the resource of what request returns.
 func resource(what string) string { return what[strings.IndexByte(what, ' ')+1:] }

@@ -1,0 +1,107 @@
+package footprint
+
+import "slices"
+
+// figures are computed from results: per replica of a role, and above one that is idle.
+
+// mean returns the mean of a value over the replicas with the role, 0 without any.
+func (r *Result) mean(role string, value func(*Replica) float64) float64 {
+	values := r.values(role, value)
+	if len(values) == 0 {
+		return 0
+	}
+	return sum(values) / float64(len(values))
+}
+
+// greatest returns the greatest value of the replicas with the role.
+func (r *Result) greatest(role string, value func(*Replica) float64) float64 {
+	values := r.values(role, value)
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Max(values)
+}
+
+func (r *Result) values(role string, value func(*Replica) float64) (out []float64) {
+	for i := range r.Replicas {
+		if p := &r.Replicas[i]; p.Role == role || role == "" {
+			out = append(out, value(p))
+		}
+	}
+	return out
+}
+
+func sum(values []float64) (total float64) {
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// above returns the mean of a value above that of the idle replicas of the same form, number and role.
+func (r *Report) above(res *Result, role string, value func(*Replica) float64) (float64, bool) {
+	idle := r.find(Case{Idle, res.Form, res.Members})
+	if idle == nil {
+		return 0, false
+	}
+	return res.mean(role, value) - idle.mean(role, value), true
+}
+
+// ofOne returns above as a part of that of one member with the same delivery.
+func (r *Report) ofOne(res *Result, role string, value func(*Replica) float64) (float64, bool) {
+	one := r.find(Case{res.What, res.Form, 1})
+	if one == nil {
+		return 0, false
+	}
+	mine, ok := r.above(res, role, value)
+	whole, okOne := r.above(one, role, value)
+	if !ok || !okOne || whole <= 0 {
+		return 0, false
+	}
+	return mine / whole, true
+}
+
+// What the tables are about.
+func liveHeap(p *Replica) float64   { return float64(p.LiveHeap) }
+func startPeak(p *Replica) float64  { return float64(p.Start.PeakHeap) }
+func windowPeak(p *Replica) float64 { return float64(p.Window.PeakHeap) }
+func startBytes(p *Replica) float64 { return float64(p.Start.Bytes) }
+func windowCPU(p *Replica) float64  { return p.Window.CPUSeconds / p.Window.Seconds }
+func watches(p *Replica) float64    { return float64(p.Watches) }
+
+// cached is all objects of sharded kinds.
+func cached(p *Replica) float64 { return float64(count(p.Cached)) }
+
+// windowBytes are per second: idle replicas and loaded ones are not watched for exactly the same time.
+func windowBytes(p *Replica) float64 { return float64(p.Window.Bytes) / p.Window.Seconds }
+
+func count(by map[string]int) (n int) {
+	for _, c := range by {
+		n += c
+	}
+	return n
+}
+
+// requests sums up the requests with one of the verbs, for sharded kinds or for the table and the Leases.
+func requests(replicas []Replica, own bool, verbs ...string) (n int) {
+	for i := range replicas {
+		for what, c := range replicas[i].Window.Requests {
+			verb := what[:len(what)-len(resource(what))-1]
+			_, object := sharded()[resource(what)]
+			coordination := resource(what) == table || resource(what) == leases
+			if (own && coordination || !own && object) && (len(verbs) == 0 || slices.Contains(verbs, verb)) {
+				n += c
+			}
+		}
+	}
+	return n
+}
+
+// caused returns the processor seconds of the API server and of etcd in a join, above those of as long a time before.
+func (r *Result) caused() (server, etcd float64) {
+	if r.Base == nil || r.Base.Seconds == 0 {
+		return r.Window.ServerSeconds, r.Window.EtcdSeconds
+	}
+	longer := r.Window.Seconds / r.Base.Seconds
+	return r.Window.ServerSeconds - r.Base.ServerSeconds*longer, r.Window.EtcdSeconds - r.Base.EtcdSeconds*longer
+}
