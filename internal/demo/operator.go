@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -84,17 +87,24 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	}
 	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: website.Uncached()}},
 	})
 	if err != nil {
 		return err
 	}
+	if err := website.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	reconciler := &website.WebsiteReconciler{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: website.Pages{Dir: c.Pages},
+	}
 	err = ctrlrt.NewControllerManagedBy(mgr).
 		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ConfigMap{}).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(reconciler.SitesOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
-		Complete(&journaled{client: mgr.GetClient(), journal: w, inner: &website.WebsiteReconciler{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: website.Pages{Dir: c.Pages},
-		}})
+		Complete(&journaled{client: mgr.GetClient(), journal: w, inner: reconciler})
 	if err != nil {
 		return err
 	}

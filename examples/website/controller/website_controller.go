@@ -22,23 +22,24 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
 
-// WebsiteReconciler publishes Websites: each as a file outside Kubernetes, and as a ConfigMap that it owns.
+// WebsiteReconciler publishes Websites: each as a file outside Kubernetes, and as a ConfigMap that a Deployment behind a
+// Service serves. The Website owns all three.
 type WebsiteReconciler struct {
-	// Client reads Websites from the cache and ConfigMaps from the API server (Uncached), and writes both.
+	// Client reads from the cache.
 	client.Client
 	Recorder events.EventRecorder
 	Pages    Pages
 }
-
-// Uncached are the kinds that the reconciler reads from the API server, for client.CacheOptions.DisableFor.
-func Uncached() []client.Object { return []client.Object{&corev1.ConfigMap{}} }
 
 // conflictDelay is how long to wait for the cache to catch up with whoever wrote the object meanwhile.
 const conflictDelay = 200 * time.Millisecond
 
 // +kubebuilder:rbac:groups=web.example.com,resources=websites,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=web.example.com,resources=websites/status;websites/finalizers,verbs=get;update;patch
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings what is published in line with the Website of that name. It is level-triggered: it may run any
@@ -49,11 +50,11 @@ func (r *WebsiteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, fmt.Errorf("get website %s: %w", req, err)
 		}
-		// Only a Website without the finalizer is gone by now. The garbage collector takes the ConfigMap.
+		// Only a Website without the finalizer is gone by now. The garbage collector takes its children.
 		return ctrl.Result{}, r.Pages.Withdraw(req.NamespacedName)
 	}
 	err := r.reconcile(ctx, &site)
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// The cache was behind; there is nothing wrong that anybody would want to read about.
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
@@ -74,7 +75,21 @@ func (r *WebsiteReconciler) reconcile(ctx context.Context, site *webv1.Website) 
 	if err := r.writeConfigMap(ctx, site, page); err != nil {
 		return err
 	}
-	return r.writeStatus(ctx, site, page)
+	certificate, err := r.certificate(ctx, site)
+	if err != nil {
+		return err
+	}
+	// Without its certificate the page is not served anew, and above all not without HTTPS. The Secret's event, once there
+	// is one, comes by itself.
+	if certificate.missing == "" {
+		if err := r.applyDeployment(ctx, site, certificate.checksum); err != nil {
+			return err
+		}
+		if err := r.writeService(ctx, site); err != nil {
+			return err
+		}
+	}
+	return r.writeStatus(ctx, site, page, certificate)
 }
 
 // finalize withdraws a Website that is being deleted, and lets it go.
@@ -85,46 +100,35 @@ func (r *WebsiteReconciler) finalize(ctx context.Context, site *webv1.Website) e
 	if err := r.Pages.Withdraw(client.ObjectKeyFromObject(site)); err != nil {
 		return err
 	}
-	return r.patch(ctx, site, func() { controllerutil.RemoveFinalizer(site, webv1.Finalizer) })
+	before := site.DeepCopy()
+	controllerutil.RemoveFinalizer(site, webv1.Finalizer)
+	return r.patch(ctx, before, site)
 }
 
 // protect has the finalizer on protected Websites, and only on those. It comes before anything is published.
 func (r *WebsiteReconciler) protect(ctx context.Context, site *webv1.Website) error {
-	switch has := controllerutil.ContainsFinalizer(site, webv1.Finalizer); {
-	case site.Spec.Protected && !has:
-		return r.patch(ctx, site, func() { controllerutil.AddFinalizer(site, webv1.Finalizer) })
-	case !site.Spec.Protected && has:
-		return r.patch(ctx, site, func() { controllerutil.RemoveFinalizer(site, webv1.Finalizer) })
-	default:
+	before := site.DeepCopy()
+	if site.Spec.Protected {
+		controllerutil.AddFinalizer(site, webv1.Finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(site, webv1.Finalizer)
+	}
+	return r.patch(ctx, before, site)
+}
+
+// patch writes what differs, if anything does, on condition that nobody else wrote the object meanwhile.
+func (r *WebsiteReconciler) patch(ctx context.Context, before, after client.Object) error {
+	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-}
-
-// patch writes a change on condition that nobody else wrote the Website meanwhile.
-func (r *WebsiteReconciler) patch(ctx context.Context, site *webv1.Website, change func()) error {
-	before := site.DeepCopy()
-	change()
-	err := r.Patch(ctx, site, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return fmt.Errorf("patch website: %w", err)
+		return fmt.Errorf("patch %T %s: %w", after, after.GetName(), err)
 	}
 	return nil
 }
 
-func (r *WebsiteReconciler) writeConfigMap(ctx context.Context, site *webv1.Website, page []byte) error {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name + "-page"}}
-	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, cm, func() error {
-		cm.Data = map[string]string{"index.html": string(page)}
-		// A namesake's ConfigMap that the garbage collector has not reached yet becomes this one's.
-		return controllerutil.SetControllerReference(site, cm, r.Scheme())
-	})
-	if err != nil {
-		return fmt.Errorf("write configmap %s: %w", cm.Name, err)
-	}
-	return nil
-}
-
-func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website, page []byte) error {
+func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website, page []byte, c certificate) error {
 	before := site.Status.DeepCopy()
 	sum := sha256.Sum256(page)
 	site.Status.ObservedGeneration = site.Generation
@@ -133,6 +137,7 @@ func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website
 		Type: webv1.ConditionPublished, Status: metav1.ConditionTrue, Reason: "Published",
 		Message: "The page is published.", ObservedGeneration: site.Generation,
 	})
+	c.setCondition(site)
 	if equality.Semantic.DeepEqual(*before, site.Status) {
 		return nil
 	}

@@ -5,13 +5,16 @@ import (
 	"flag"
 	"os"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
@@ -21,28 +24,35 @@ import (
 func main() {
 	stateDir := flag.String("state-dir", "/var/lib/websites", "folder of the published pages, shared by all replicas")
 	probes := flag.String("health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	metrics := flag.String("metrics-bind-address", ":8080", "where /metrics is served; 0: nowhere")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
+	ctx := ctrl.SetupSignalHandler()
 
 	scheme := runtime.NewScheme()
 	check(clientgoscheme.AddToScheme(scheme))
 	check(webv1.AddToScheme(scheme))
-	uncached := client.Options{Cache: &client.CacheOptions{DisableFor: controller.Uncached()}}
 
 	cfg := ctrl.GetConfigOrDie()
 	mgr := must(ctrl.NewManager(cfg, ctrl.Options{LeaderElection: true, LeaderElectionID: "website-operator",
-		Scheme: scheme, Client: uncached, HealthProbeBindAddress: *probes,
+		Scheme: scheme, HealthProbeBindAddress: *probes, Metrics: metricsserver.Options{BindAddress: *metrics},
 	}))
 	check(mgr.AddHealthzCheck("healthz", healthz.Ping))
 	check(mgr.AddReadyzCheck("readyz", healthz.Ping))
+	check(controller.Index(ctx, mgr.GetFieldIndexer()))
+	reconciler := &controller.WebsiteReconciler{
+		Client:   mgr.GetClient(),
+		Recorder: mgr.GetEventRecorder("website-operator"),
+		Pages:    controller.Pages{Dir: *stateDir},
+	}
 	check(ctrl.NewControllerManagedBy(mgr).
 		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(&controller.WebsiteReconciler{
-			Client:   mgr.GetClient(),
-			Recorder: mgr.GetEventRecorder("website-operator"),
-			Pages:    controller.Pages{Dir: *stateDir},
-		}))
-	check(mgr.Start(ctrl.SetupSignalHandler()))
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ConfigMap{}).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(reconciler.SitesOf)).
+		Complete(reconciler))
+	check(mgr.Start(ctx))
 }
 
 func must[T any](value T, err error) T {

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+)
+
+// secretField is the index of Websites by their Secret.
+const secretField = ".spec.secretName"
+
+// Index makes the field index that SitesOf needs.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &webv1.Website{}, secretField, func(obj client.Object) []string {
+		if site, ok := obj.(*webv1.Website); ok && site.Spec.SecretName != "" {
+			return []string{site.Spec.SecretName}
+		}
+		return nil
+	})
+}
+
+// SitesOf returns requests for the Websites that use a Secret, for handler.EnqueueRequestsFromMapFunc.
+func (r *WebsiteReconciler) SitesOf(ctx context.Context, secret client.Object) []ctrl.Request {
+	var sites webv1.WebsiteList
+	err := r.List(ctx, &sites, client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretField: secret.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot tell whose Secret it is", "secret", client.ObjectKeyFromObject(secret))
+		return nil
+	}
+	requests := make([]ctrl.Request, len(sites.Items))
+	for i := range sites.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&sites.Items[i])
+	}
+	return requests
+}
+
+// certificate is what the Website's Secret has for it.
+type certificate struct {
+	// checksum changes whenever the certificate or its key does; "" without spec.secretName.
+	checksum string
+	// missing says what is missing; "" is nothing.
+	missing string
+}
+
+// certificate reads the Website's Secret. One that is missing is no error: that would be tried again and again, while
+// the event of its creation comes by itself.
+func (r *WebsiteReconciler) certificate(ctx context.Context, site *webv1.Website) (certificate, error) {
+	if site.Spec.SecretName == "" {
+		return certificate{}, nil
+	}
+	var secret corev1.Secret
+	err := r.Get(ctx, client.ObjectKey{Namespace: site.Namespace, Name: site.Spec.SecretName}, &secret)
+	switch crt, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]; {
+	case apierrors.IsNotFound(err):
+		return certificate{missing: fmt.Sprintf("There is no Secret %s.", site.Spec.SecretName)}, nil
+	case err != nil:
+		return certificate{}, fmt.Errorf("get secret %s: %w", site.Spec.SecretName, err)
+	case len(crt) == 0 || len(key) == 0:
+		return certificate{missing: fmt.Sprintf("Secret %s lacks %s or %s.", secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)}, nil
+	default:
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(crt), crt, key))
+		return certificate{checksum: hex.EncodeToString(sum[:])}, nil
+	}
+}
+
+// setCondition has the condition on Websites with spec.secretName, and only on those.
+func (c certificate) setCondition(site *webv1.Website) {
+	if site.Spec.SecretName == "" {
+		meta.RemoveStatusCondition(&site.Status.Conditions, webv1.ConditionCertificateFound)
+		return
+	}
+	condition := metav1.Condition{
+		Type: webv1.ConditionCertificateFound, Status: metav1.ConditionTrue, Reason: "Found",
+		Message: "The page is served with the certificate of the Secret.", ObservedGeneration: site.Generation,
+	}
+	if c.missing != "" {
+		condition.Status, condition.Reason = metav1.ConditionFalse, "Missing"
+		condition.Message = c.missing + " Deployment and Service stay as they are until it is there."
+	}
+	meta.SetStatusCondition(&site.Status.Conditions, condition)
+}
