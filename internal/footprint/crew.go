@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// quiet is for how long nothing must happen before a crew counts as settled. New owners of slots enqueue
-	// their objects at a rate of at least 30 per second.
-	quiet       = 3 * time.Second
 	pollEvery   = 100 * time.Millisecond
 	settleLimit = 10 * time.Minute
 )
@@ -85,7 +82,7 @@ func (c *crew) settle(ctx context.Context, reconciles int) ([]reading, error) {
 		if sum := activity(now); sum != last || !c.shared(now) || total(now) < int64(reconciles) {
 			last, since = sum, time.Now()
 		}
-		if time.Since(since) >= quiet {
+		if time.Since(since) >= c.Quiet {
 			return now, nil
 		}
 		if err := sleep(ctx, pollEvery); err != nil {

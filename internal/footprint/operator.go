@@ -65,7 +65,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	m := &meter{}
 	m.wire.watch(cfg)
 	go m.run(ctx)
-	op, err := c.operator(cfg, scheme)
+	op, err := c.operator(ctx, cfg, scheme)
 	if err != nil {
 		return err
 	}

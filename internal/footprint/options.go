@@ -24,6 +24,9 @@ type Options struct {
 	CreateRate float64
 	// Lease is the LeaseDuration of the rotas; 0 is its default.
 	Lease time.Duration
+	// Quiet is for how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue their
+	// objects at a rate of at least 30 per second.
+	Quiet time.Duration
 	// Only restricts what is measured to the cases whose names match; nil: all. See Cases.
 	Only *regexp.Regexp
 	// Resume leaves out cases of which the output has a result.
@@ -35,9 +38,14 @@ type Options struct {
 	Progress io.Writer
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program.
 	Command []string
+
+	keep bool // the API server from case to case: for tests
 }
 
 func (o *Options) validate() error {
+	if o.Quiet == 0 {
+		o.Quiet = 3 * time.Second
+	}
 	switch {
 	case o.Objects < 10 || o.JoinObjects < 10:
 		return fmt.Errorf("%d and %d objects: must be at least 10", o.Objects, o.JoinObjects)

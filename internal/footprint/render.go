@@ -16,7 +16,7 @@ var page string
 // Markdown renders the page. Tables have rows for what was measured, and no others.
 func (r *Report) Markdown() ([]byte, error) {
 	t, err := template.New("memory.md").Funcs(template.FuncMap{
-		"mb": mb, "kb": kb, "pct": percent, "num": number, "seconds": func(s float64) string { return fmt.Sprintf("%.2f", s) },
+		"mb": mb, "kb": kb, "pct": percent, "num": number[float64], "int": number[int], "seconds": func(s float64) string { return fmt.Sprintf("%.2f", s) },
 		"ms": func(ms float64) string { return fmt.Sprintf("%.1f", ms) }, "x": func(f float64) string { return fmt.Sprintf("%.2f", f) },
 	}).Parse(page)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Report) sizes() string {
 	var words []string
 	for _, kind := range slices.Backward(slices.Sorted(maps.Keys(largest.Objects))) { // websites first
 		if n := largest.Objects[kind]; n > 0 {
-			words = append(words, fmt.Sprintf("%s %s of %s bytes", number(float64(n)), kind, number(float64(largest.Sizes[kind]))))
+			words = append(words, fmt.Sprintf("%s %s of %s bytes", number(n), kind, number(largest.Sizes[kind])))
 		}
 	}
 	return strings.Join(words, ", ")
@@ -85,8 +85,8 @@ func kb(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1e3) }
 func percent(f float64) string { return fmt.Sprintf("%+.0f %%", f*100) }
 
 // number has commas between thousands.
-func number(f float64) string {
-	digits := fmt.Sprintf("%.0f", f)
+func number[N int | float64](n N) string {
+	digits := fmt.Sprintf("%.0f", float64(n))
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}

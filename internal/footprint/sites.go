@@ -23,7 +23,7 @@ const (
 	// websiteBytes is the size of a Website in JSON, with its metadata and its status.
 	websiteBytes = 2048
 	// overhead is what of that is not content.
-	overhead = 900
+	overhead = 1325
 	// writers is how many requests the load has in flight at most.
 	writers = 16
 )

@@ -2,8 +2,14 @@ package footprint
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -41,5 +47,30 @@ func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 			stamp(obj)
 			return c.Create(ctx, obj, opts...)
 		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := c.Apply(ctx, obj, opts...); err != nil {
+				return err
+			}
+			// By another field manager: labels that the operator applied itself it would take away the next time.
+			return stampApplied(ctx, c, obj)
+		},
 	}), nil
+}
+
+// stampApplied stamps an object that was applied: a Deployment, the operator applies nothing else.
+func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error {
+	applied, ok := obj.(*appsv1ac.DeploymentApplyConfiguration)
+	if !ok {
+		return fmt.Errorf("the operator applies a %T now: it has to be stamped", obj)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: *applied.Namespace, Name: *applied.Name}}
+	for _, o := range applied.OwnerReferences {
+		d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
+	}
+	stamp(d)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": d.Labels}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("rota-footprint"))
 }

@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"context"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -20,9 +22,6 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 )
-
-// absent are the kinds of which the operator makes none.
-var absent = map[string]bool{"deployments": true, "services": true}
 
 // concurrency is how many Websites a replica reconciles at a time.
 const concurrency = 8
@@ -35,7 +34,7 @@ type operator struct {
 }
 
 // operator makes one as examples/website does, in both its forms.
-func (c *operatorConfig) operator(cfg *rest.Config, scheme *runtime.Scheme) (*operator, error) {
+func (c *operatorConfig) operator(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (*operator, error) {
 	o := ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}}
 	var namespaces []string
 	if c.Watch != "" {
@@ -54,9 +53,13 @@ func (c *operatorConfig) operator(cfg *rest.Config, scheme *runtime.Scheme) (*op
 		if err != nil {
 			return nil, err
 		}
-		op.manager, op.reconciles.inner = mgr, c.reconciler(mgr)
+		op.manager = mgr
+		sitesOf, err := op.reconciler(ctx, website.Pages{Dir: c.Pages})
+		if err != nil {
+			return nil, err
+		}
 		return op, ctrl.NewControllerManagedBy(mgr).For(&webv1.Website{}, changed).
-			Owns(&appsv1.Deployment{}).Owns(&corev1.Service{}).Owns(&corev1.ConfigMap{}).
+			Owns(&appsv1.Deployment{}).Owns(&corev1.Service{}).Owns(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, sitesOf).
 			WithOptions(with).Complete(op.reconciles)
 	}
 	r, err := rota.New(cfg, rota.Options{
@@ -69,14 +72,19 @@ func (c *operatorConfig) operator(cfg *rest.Config, scheme *runtime.Scheme) (*op
 	if err != nil {
 		return nil, err
 	}
-	op.manager, op.rota, op.reconciles.inner = mgr, r, c.reconciler(mgr)
+	op.manager, op.rota = mgr, r
+	sitesOf, err := op.reconciler(ctx, website.Pages{Dir: c.Pages})
+	if err != nil {
+		return nil, err
+	}
 	return op, ctrlrt.NewControllerManagedBy(mgr).For(&webv1.Website{}, changed).
-		Owns(&appsv1.Deployment{}).Owns(&corev1.Service{}).Owns(&corev1.ConfigMap{}).
+		Owns(&appsv1.Deployment{}).Owns(&corev1.Service{}).Owns(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, sitesOf).
 		WithOptions(with).Complete(op.reconciles)
 }
 
-func (c *operatorConfig) reconciler(mgr manager.Manager) *website.WebsiteReconciler {
-	return &website.WebsiteReconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: website.Pages{Dir: c.Pages},
-	}
+// reconciler makes the reconciler, and returns what maps Secrets to Websites.
+func (op *operator) reconciler(ctx context.Context, pages website.Pages) (handler.EventHandler, error) {
+	r := &website.WebsiteReconciler{Client: op.manager.GetClient(), Recorder: op.manager.GetEventRecorder("website-operator"), Pages: pages}
+	op.reconciles.inner = r
+	return handler.EnqueueRequestsFromMapFunc(r.SitesOf), website.Index(ctx, op.manager.GetFieldIndexer())
 }
