@@ -216,7 +216,26 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	defer c.mu.Unlock()
 	c.move(s, key)
 	c.flying[key] = flight{s, leave, inner}
-	return withSlot(inner, s), true
+	ctx = withSlot(inner, s)
+	if gone && c.where != nil {
+		ctx = context.WithValue(ctx, deletedKey{}, deleted{c.kind, key})
+	}
+	return ctx, true
+}
+
+type (
+	deletedKey struct{}
+	deleted    struct {
+		kind schema.GroupKind
+		name types.NamespacedName
+	}
+)
+
+// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID: a
+// namesake that was created since is none of its business, so that a reader has to say that there is no such object.
+func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
+	d, ok := ctx.Value(deletedKey{}).(deleted)
+	return ok && d == deleted{kind, name}
 }
 
 const (

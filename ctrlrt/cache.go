@@ -27,6 +27,9 @@ type reader struct {
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	// Ownership first: what lies in the cache may be about to leave it, and to be changed by its next owner.
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
+	if err == nil && rota.Deleted(ctx, gvk.GroupKind(), key) {
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name) // as a cache says it
+	}
 	if err == nil && r.kinds.isSharded(gvk.GroupKind()) && !r.rota.Owns(gvk.GroupKind(), key) {
 		return r.live.Get(ctx, key, obj, opts...)
 	}
