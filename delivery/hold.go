@@ -97,7 +97,11 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 			return err
 		}
 	}
-	return s.barrier(ctx)
+	if err := s.barrier(ctx); err != nil {
+		return err
+	}
+	s.reachShared(ctx, versions)
+	return nil
 }
 
 // barrier waits until all stores hold what was sent to them.
