@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -15,26 +16,17 @@ import (
 func (c *cluster) machine(ctx context.Context) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Go: runtime.Version(), Kubernetes: "unknown", Revision: "unknown",
+		Go: runtime.Version(), Kubernetes: "unknown",
 	}
 	if body, err := c.get(ctx, c.config.Host+"/version"); err == nil {
 		m.Kubernetes = gitVersion(body)
 	}
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(firstField("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0: unknown
 	m.Memory = kib << 10
+	m.Revision = revision(ctx)
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return m
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			m.Revision = s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				m.Revision += " and changes"
-			}
-		}
 	}
 	for _, d := range info.Deps {
 		if d.Path == "sigs.k8s.io/controller-runtime" || d.Path == "k8s.io/client-go" {
@@ -42,6 +34,20 @@ func (c *cluster) machine(ctx context.Context) Machine {
 		}
 	}
 	return m
+}
+
+// revision is that of the checkout in which this runs. The page and its results do not count as changes.
+func revision(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	name := strings.TrimSpace(string(out))
+	out, err = exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/memory.md", ":!*/memory.json").Output()
+	if err != nil || len(bytes.TrimSpace(out)) > 0 {
+		name += " with changes"
+	}
+	return name
 }
 
 // firstField returns the first value of a key in a file of lines "key: value", as Linux has under /proc.

@@ -18,6 +18,7 @@ type replicaRow struct {
 	Role          string
 	Members       int
 	Cached        float64
+	HasIdle       bool
 	Idle          float64 // live heap
 	Live, Most    float64
 	Above         float64
@@ -48,11 +49,12 @@ func (r *Report) replicaRows() (rows []replicaRow) {
 				continue
 			}
 			idle := r.find(Case{Idle, res.Form, res.Members})
-			if idle == nil {
+			hasIdle := idle != nil
+			if !hasIdle {
 				idle = &Result{}
 			}
 			row := replicaRow{
-				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached), Idle: idle.mean(role, liveHeap),
+				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached), HasIdle: hasIdle, Idle: idle.mean(role, liveHeap),
 				Live: res.mean(role, liveHeap), Most: res.greatest(role, liveHeap), Memory: r.part(res, role, liveHeap),
 				StartPeak: res.greatest(role, startPeak), WindowPeak: res.greatest(role, windowPeak), Watches: res.mean(role, watches),
 				StartBytes: res.mean(role, startBytes), StartShare: r.part(res, role, startBytes),

@@ -47,6 +47,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
+	where := r.cluster.machine(ctx)
 	cases := o.Cases()
 	for i, c := range cases {
 		if o.Resume && report.find(c) != nil {
@@ -58,7 +59,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		if err != nil {
 			return report, fmt.Errorf("%s: %w", c, err)
 		}
-		run.Case, run.Date, run.Machine = c, begun.UTC().Truncate(time.Second), r.cluster.machine(ctx)
+		run.Case, run.Date, run.Machine = c, begun.UTC().Truncate(time.Second), where
 		run.Seconds = time.Since(begun).Seconds()
 		report.put(*run)
 		if err := report.save(o.Output); err != nil {
@@ -94,7 +95,8 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if n <= r.cluster.sites {
 		return nil
 	}
-	r.say("  making %d Websites", n-r.cluster.sites)
+	missing, begun := n-r.cluster.sites, time.Now()
+	r.say("  making %d Websites", missing)
 	if err := r.cluster.create(ctx, n); err != nil {
 		return err
 	}
@@ -110,6 +112,7 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+	r.say("  made them, with children, in %v: %.0f per second", time.Since(begun).Round(time.Second), float64(missing)/time.Since(begun).Seconds())
 	for kind, have := range there {
 		if have != n {
 			return fmt.Errorf("the operator is quiet, and there are %d %s: want %d", have, kind, n)
