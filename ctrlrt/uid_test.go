@@ -8,15 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -76,34 +70,11 @@ func TestR15NamesakesWithKeyUID(t *testing.T) {
 
 func testNamesakes(t *testing.T, kind delivery.Kind) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	ctrl.SetLogger(logr.Discard())
 	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{}, story: map[string][]string{}}
 	start := func(pod string) *replica {
-		cfg := controlplane.For(t).Config()
-		r, err := rota.New(cfg, rota.Options{
-			Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: pod}, Key: slot.KeyUID, Delivery: kind,
-			LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+		return startMember(t, namespace, pod, rota.Options{Key: slot.KeyUID, Delivery: kind}, func(mgr *ctrlrt.Manager) error {
+			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-			Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
-			Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-			Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-		go func() { out.done <- mgr.Start(ctx) }()
-		t.Cleanup(func() { out.leave(t) })
-		return out
 	}
 	versions := map[string]string{}
 	create := func(name string) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
@@ -35,6 +36,16 @@ func (s *Share) Delivery() Kind {
 		return Filter
 	}
 	return s.delivery
+}
+
+// OwnerSlotOf returns the slot of an object by its controlling owner, where its kind is owned, be it primary as well or not.
+func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
+	r := s.role(kind)
+	if r.owners == nil {
+		return 0, false
+	}
+	n, _, ok := s.slotBy(kind, role{owners: r.owners}, obj)
+	return n, ok
 }
 
 // Labels returns the labels that objects of the kind may have to carry under this share's kind of delivery: see Stamps.
