@@ -82,20 +82,31 @@ func count(by map[string]int) (n int) {
 	return n
 }
 
-// requests sums up the requests with one of the verbs, for sharded kinds or for the table and the Leases.
-func requests(replicas []Replica, own bool, verbs ...string) (n int) {
-	for i := range replicas {
-		for what, c := range replicas[i].Window.Requests {
-			verb := what[:len(what)-len(resource(what))-1]
-			_, object := sharded()[resource(what)]
-			coordination := resource(what) == table || resource(what) == leases
-			if (own && coordination || !own && object) && (len(verbs) == 0 || slices.Contains(verbs, verb)) {
-				n += c
-			}
+var writing = []string{"create", "update", "patch", "delete"}
+
+// requests sums up those with one of the verbs for objects of sharded kinds.
+func requests(by map[string]int, verbs ...string) (n int) {
+	for what, c := range by {
+		verb, resource := what[:len(what)-len(resource(what))-1], resource(what)
+		if _, ok := sharded()[resource]; ok && slices.Contains(verbs, verb) {
+			n += c
 		}
 	}
 	return n
 }
+
+// coordination sums up the requests for the table and the Leases.
+func coordination(by map[string]int) (n int) {
+	for what, c := range by {
+		if r := resource(what); r == table || r == leases {
+			n += c
+		}
+	}
+	return n
+}
+
+// startWrites are those of objects of sharded kinds before all was quiet: all was in place, so that each was for something else.
+func startWrites(p *Replica) float64 { return float64(requests(p.Start.Requests, writing...)) }
 
 // caused returns the processor seconds of the API server and of etcd in a join, above those of as long a time before.
 func (r *Result) caused() (server, etcd float64) {

@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 	const objects = 300
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
-		Creates: 10, CreateRate: 10, Lease: 3 * time.Second, Quiet: time.Second, Only: regexp.MustCompile(`idle/filter|steady`),
+		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter|steady`),
 		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: logWriter{t}, keep: true,
 	}
 	report, err := Run(t.Context(), o)
@@ -89,7 +89,7 @@ func TestLatencyAndJoin(t *testing.T) {
 	t.Parallel() // they wait most of the time
 	o := Options{
 		Objects: 60, JoinObjects: 60, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second, Creates: 20, CreateRate: 20,
-		Lease: 3 * time.Second, Quiet: time.Second, Only: regexp.MustCompile(`latency|join`),
+		Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`latency|join`),
 		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: logWriter{t}, keep: true,
 	}
 	report, err := Run(t.Context(), o)
@@ -105,7 +105,7 @@ func TestLatencyAndJoin(t *testing.T) {
 		t.Errorf("%+v", row)
 	}
 	delays := report.find(Case{Latency, "filter", joined}).Delays
-	if len(delays) != 2 || delays[0].Creates != 20 || delays[0].P50 <= 0 || delays[1].P99 < delays[1].P50 {
+	if len(delays) != 2 || delays[0].Creates != 20 || delays[0].P50 <= 0 || delays[1].P99 < delays[1].P50 || delays[0].Writes < 3 {
 		t.Errorf("%+v", delays)
 	}
 }

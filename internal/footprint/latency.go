@@ -49,8 +49,13 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 	}
 	run := &Result{}
 	for k, s := range sides {
-		if _, err := s.crew.settle(ctx, r.Creates); err != nil {
+		settled, err := s.crew.settle(ctx, r.Creates)
+		if err != nil {
 			return nil, err
+		}
+		writes := 0
+		for _, now := range settled {
+			writes += requests(now.Requests, writing...)
 		}
 		first := map[string]time.Duration{}
 		for _, p := range s.crew.replicas {
@@ -64,16 +69,17 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 				}
 			}
 		}
-		var waits, requests []time.Duration
+		var waits, creates []time.Duration
 		for i := k; i < n; i += len(sides) {
 			at, ok := first[createdName(i)]
 			if !ok {
 				return nil, fmt.Errorf("%s: %s was never reconciled", s.crew.name, createdName(i))
 			}
-			waits, requests = append(waits, at-sent[i]), append(requests, took[i])
+			waits, creates = append(waits, at-sent[i]), append(creates, took[i])
 		}
 		run.Delays = append(run.Delays, Delay{
-			Form: s.crew.c.Form, Creates: len(waits), P50: percentile(waits, 50), P99: percentile(waits, 99), Create: percentile(requests, 50),
+			Form: s.crew.c.Form, Creates: len(waits), P50: percentile(waits, 50), P99: percentile(waits, 99), Create: percentile(creates, 50),
+			Writes: float64(writes) / float64(len(waits)),
 		})
 		s.crew.end()
 		if err := r.cluster.empty(ctx, s.namespace); err != nil {

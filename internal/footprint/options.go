@@ -16,7 +16,7 @@ type Options struct {
 	// Members are the numbers of members to measure with; Deliveries those of Rota to measure.
 	Members    []int
 	Deliveries []Form
-	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are watched as long.
+	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are watched for half of that.
 	Rate   float64
 	Window time.Duration
 	// Creates is how many Websites each form gets to see how soon they are reconciled, CreateRate how many per second.

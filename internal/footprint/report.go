@@ -106,6 +106,8 @@ type Delay struct {
 	P99     float64 `json:"p99_ms"`
 	// Create is the median time that the request itself took.
 	Create float64 `json:"create_p50_ms"`
+	// Writes is how many requests the operator made to write objects of sharded kinds, for each new Website.
+	Writes float64 `json:"writes"`
 }
 
 // ServerHeap is the memory of the API server after a garbage collection.

@@ -43,7 +43,7 @@ func fixture() *Report {
 		case Join:
 			res.Base, res.Moved = &Window{2, 0.2, 0.1}, 200
 		case Latency:
-			res.Delays = []Delay{{Stock, 100, 4, 10, 3}, {c.Form, 100, 5, 11, 3}}
+			res.Delays = []Delay{{Stock, 100, 4, 10, 3, 4}, {c.Form, 100, 5, 11, 3, 5}}
 		default:
 		}
 		r.put(res)
@@ -61,7 +61,7 @@ func TestMarkdown(t *testing.T) {
 		"| Filter | 1 | member | 1,000 | 4.0 | 14.0 | 14.0 | 10.0 |  |  |",
 		"| Filter | 3 | member | 333 | 4.0 | 7.3 | 7.3 | 3.3 | 0.33 | -0 % |",
 		"| leader election | 2 | standby |",
-		"| SlotLabel | 4.0 | 10.0 | 5.0 | 11.0 | 1.25 | 1.10 | 1.0 |",
+		"| SlotLabel | 4.0 | 10.0 | 5.0 | 11.0 | 1.25 | 1.10 | 1.0 | 4.0 | 5.0 |",
 		"| Filter | 200 |",
 		"| 8 | 0 | 0 | 4 | 20 | 1.0 | 0.40 | 0.20 |", // requests of four members; seconds above the base
 		"1,000 websites of 2,048 bytes",

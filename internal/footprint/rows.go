@@ -27,6 +27,7 @@ type replicaRow struct {
 	WindowPeak    float64
 	Watches       float64
 	StartBytes    float64
+	StartWrites   float64
 	StartShare    part
 	Bytes         float64 // per second under load
 	MostBytes     float64
@@ -57,7 +58,7 @@ func (r *Report) replicaRows() (rows []replicaRow) {
 				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached), HasIdle: hasIdle, Idle: idle.mean(role, liveHeap),
 				Live: res.mean(role, liveHeap), Most: res.greatest(role, liveHeap), Memory: r.part(res, role, liveHeap),
 				StartPeak: res.greatest(role, startPeak), WindowPeak: res.greatest(role, windowPeak), Watches: res.mean(role, watches),
-				StartBytes: res.mean(role, startBytes), StartShare: r.part(res, role, startBytes),
+				StartBytes: res.mean(role, startBytes), StartWrites: res.mean(role, startWrites), StartShare: r.part(res, role, startBytes),
 				Bytes: res.mean(role, windowBytes), MostBytes: res.greatest(role, windowBytes), IdleBytes: idle.mean(role, windowBytes),
 				Traffic: r.part(res, role, windowBytes),
 				CPU:     res.mean(role, windowCPU), MostCPU: res.greatest(role, windowCPU), AllCPU: sum(res.values("", windowCPU)),
@@ -103,14 +104,17 @@ func (r *Report) joinRows() (rows []joinRow) {
 	for _, res := range r.sorted(Join) {
 		row := joinRow{
 			Form: res.Form.Title(), Seconds: res.Window.Seconds, Moved: res.Moved,
-			Lists: requests(res.Replicas, false, "list"), Watches: requests(res.Replicas, false, "watch"), Gets: requests(res.Replicas, false, "get"),
-			Writes: requests(res.Replicas, false, "create", "update", "patch", "delete"), Coordination: requests(res.Replicas, true),
 			Peak: res.greatest(roleJoiner, windowPeak), OtherPeak: res.greatest(roleMember, windowPeak),
 			Live: res.mean(roleJoiner, liveHeap), Stayers: res.mean(roleMember, liveHeap),
 		}
 		row.Server, row.Etcd = res.caused()
 		for i := range res.Replicas {
 			p := &res.Replicas[i]
+			row.Lists += requests(p.Window.Requests, "list")
+			row.Watches += requests(p.Window.Requests, "watch")
+			row.Gets += requests(p.Window.Requests, "get")
+			row.Writes += requests(p.Window.Requests, writing...)
+			row.Coordination += coordination(p.Window.Requests)
 			if p.Role == roleJoiner {
 				row.Received += count(p.Window.Received)
 				row.Bytes += float64(p.Window.Bytes)

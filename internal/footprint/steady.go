@@ -37,7 +37,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run.Quiet.Watches -= before
 	run.Window, err = crew.during(ctx, run.Replicas, func() error {
 		if c.What == Idle {
-			return sleep(ctx, r.Window)
+			return sleep(ctx, r.Window/2)
 		}
 		if err := r.cluster.churn(ctx, r.Rate, r.Window); err != nil {
 			return err
