@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 		t.Skip("needs a control plane: not under -short")
 	}
 	t.Parallel() // they wait most of the time
-	const objects = 300
+	const objects = 160
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
 		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter|steady`),
