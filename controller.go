@@ -54,8 +54,9 @@ type Controller struct {
 	// was, though nothing else tells where that was any more. nil with other keys.
 	where  map[types.NamespacedName]slot.Slot
 	bypass sync.Once // somebody was told that the gate is not asked
-	// owed are keys whose object is gone and that could not be reconciled since the gate was shut. Nothing else would
-	// enqueue them if the slot opens again here: there is no object left to be found.
+	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added, because
+	// of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else would enqueue
+	// the former, since there is no object left to be found, nor the latter soon.
 	owed map[slot.Slot]map[types.NamespacedName]struct{}
 }
 
@@ -103,7 +104,7 @@ func (c *Controller) Add(key types.NamespacedName) bool {
 		return false
 	}
 	if !c.rota.gate.Owns(s) {
-		c.owe(s, key)
+		c.want(s, key)
 		return false
 	}
 	c.place(s, key, func(p *place) { p.queued = true })
@@ -216,7 +217,26 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	defer c.mu.Unlock()
 	c.move(s, key)
 	c.flying[key] = flight{s, leave, inner}
-	return withSlot(inner, s), true
+	ctx = withSlot(inner, s)
+	if gone && c.where != nil {
+		ctx = context.WithValue(ctx, deletedKey{}, deleted{c.kind, key})
+	}
+	return ctx, true
+}
+
+type (
+	deletedKey struct{}
+	deleted    struct {
+		kind schema.GroupKind
+		name types.NamespacedName
+	}
+)
+
+// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID: a
+// namesake that was created since is none of its business, so that a reader has to say that there is no such object.
+func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
+	d, ok := ctx.Value(deletedKey{}).(deleted)
+	return ok && d == deleted{kind, name}
 }
 
 const (
@@ -283,7 +303,14 @@ func (c *Controller) Wrote(obj metav1.Object) {
 
 // owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.
 func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
-	if !c.rota.share.Holds(s) || c.rota.share.Exists(c.kind, key) {
+	if !c.rota.share.Exists(c.kind, key) {
+		c.want(s, key)
+	}
+}
+
+// want remembers a key until its slot opens here.
+func (c *Controller) want(s slot.Slot, key types.NamespacedName) {
+	if !c.rota.share.Holds(s) {
 		return
 	}
 	c.mu.Lock()

@@ -29,35 +29,52 @@ const (
 	mapPeriod   = 5 * time.Second
 )
 
-// labels are the labellers of this process, one for each kind that needs labels. That of a kind works where the slot of its
+// labels are the labellers of this process, one for each kind and label. That of a kind works where the slot of its
 // name is, a duty with the rules of a slot: one member at a time, handed over, taken from the dead. What has to be put right
 // because it came to the wrong member is put right by any.
 type labels struct {
 	mu sync.Mutex
-	of map[schema.GroupKind]kindLabels
+	of map[kindLabel]*kindLabels
 }
 
+// kindLabel is a label that objects of a kind carry.
+type kindLabel struct {
+	kind  schema.GroupKind
+	label string
+}
+
+// kindLabels is the labeller of one.
 type kindLabels struct {
 	*labeller.Labeller
+	kind     schema.GroupKind
 	resource schema.GroupVersionResource
 }
 
 // mislabelled is delivery.Options.Mislabelled.
 func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
 	l.mu.Lock()
-	k, ok := l.of[kind]
+	var of []*kindLabels
+	for _, k := range l.of {
+		if k.kind == kind {
+			of = append(of, k)
+		}
+	}
 	l.mu.Unlock()
-	if ok {
+	for _, k := range of {
 		k.Fix(k.resource, obj) // where its queue is full, this is called again, or the scan finds the object
 	}
 }
 
+// stats returns what was written and what failed, by kind.
 func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make(map[schema.GroupKind]labeller.Stats, len(l.of))
-	for kind, k := range l.of {
-		out[kind] = k.Stats()
+	for _, k := range l.of {
+		sum, s := out[k.kind], k.Stats()
+		sum.Patched, sum.Conflicts = sum.Patched+s.Patched, sum.Conflicts+s.Conflicts
+		sum.Throttled, sum.Failures = sum.Throttled+s.Throttled, sum.Failures+s.Failures
+		out[k.kind] = sum
 	}
 	return out
 }
@@ -65,13 +82,13 @@ func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
 // label starts the labellers, which work until end is called. Where a permission is missing, nothing is started. A kind
 // that is not served yet gets its labeller once it is.
 func (r *Rota) label(ctx context.Context) (end func(), err error) {
-	var kinds []schema.GroupKind
+	var wanted []kindLabel
 	for _, kind := range r.share.Kinds() {
-		if r.share.Stamped(kind) != "" {
-			kinds = append(kinds, kind)
+		for _, label := range r.share.Labels(kind) {
+			wanted = append(wanted, kindLabel{kind, label})
 		}
 	}
-	if len(kinds) == 0 || r.rest == nil {
+	if len(wanted) == 0 || r.rest == nil {
 		return func() {}, nil
 	}
 	find, err := newFinder(r.rest)
@@ -84,23 +101,23 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	end = func() { stop(); group.Wait() }
-	var made []kindLabels
-	var late []schema.GroupKind
-	for _, kind := range kinds {
-		k, err := r.newLabels(soon, find, kind)
+	var made []*kindLabels
+	var late []kindLabel
+	for _, w := range wanted {
+		k, err := r.newLabels(soon, find, w)
 		switch {
 		case err == nil:
 			err = k.Check(ctx)
 			made = append(made, k)
 		case soon.Err() != nil || meta.IsNoMatchError(err):
-			late, err = append(late, kind), nil
+			late, err = append(late, w), nil
 		}
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), kind, err)
+			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), w.kind, err)
 		}
 	}
-	run := func(k kindLabels) {
+	run := func(k *kindLabels) {
 		if err := k.Run(life); err != nil {
 			r.report("Cannot label objects of "+k.resource.GroupResource().String(), err)
 		}
@@ -108,11 +125,11 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	for _, k := range made {
 		group.Go(func() { run(k) })
 	}
-	for _, kind := range late {
-		r.log.Info("Labelling begins when the kind is served", "kind", kind.String())
+	for _, w := range late {
+		r.log.Info("Labelling begins when the kind is served", "kind", w.kind.String())
 		group.Go(func() {
 			for life.Err() == nil {
-				k, err := r.newLabels(life, find, kind)
+				k, err := r.newLabels(life, find, w)
 				if err == nil {
 					run(k)
 					return
@@ -127,30 +144,30 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-func (r *Rota) newLabels(ctx context.Context, find *finder, kind schema.GroupKind) (kindLabels, error) {
-	resource, err := find.resource(ctx, kind)
+func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindLabels, error) {
+	resource, err := find.resource(ctx, w.kind)
 	if err != nil {
-		return kindLabels{}, err
+		return nil, err
 	}
 	l, err := labeller.New(r.rest, labeller.Options{
-		Resources: []schema.GroupVersionResource{resource}, Namespaces: r.opts.LabelNamespaces, Permit: r.permit(kind),
-		Label: r.share.Stamped(kind),
+		Resources: []schema.GroupVersionResource{resource}, Namespaces: r.opts.LabelNamespaces, Permit: r.permit(w.kind),
+		Label: w.label,
 		Value: func(obj metav1.Object) (string, bool) {
-			_, value, ok := r.share.Stamp(kind, obj)
+			value, ok := r.share.Stamps(w.kind, obj)[w.label]
 			return value, ok
 		},
 		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
 	})
 	if err != nil {
-		return kindLabels{}, err
+		return nil, err
 	}
-	k := kindLabels{l, resource}
+	k := &kindLabels{l, w.kind, resource}
 	r.labels.mu.Lock()
 	defer r.labels.mu.Unlock()
 	if r.labels.of == nil {
-		r.labels.of = map[schema.GroupKind]kindLabels{}
+		r.labels.of = map[kindLabel]*kindLabels{}
 	}
-	r.labels.of[kind] = k
+	r.labels.of[w] = k
 	return k, nil
 }
 

@@ -120,9 +120,11 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 // OwnsObject is Owns for an object of any kind that is sharded, by its own key or by its owner's; other objects are
 // nobody's.
 func (r *Rota) OwnsObject(kind schema.GroupKind, obj metav1.Object) bool {
-	n, ok := r.share.SlotOf(kind, obj)
-	return ok && r.gate.Owns(n)
+	return slices.ContainsFunc(r.share.Slots(kind, obj), r.gate.Owns)
 }
+
+// OwnsSlot says whether this member owns the slot and has it activated.
+func (r *Rota) OwnsSlot(n slot.Slot) bool { return r.gate.Owns(n) }
 
 // Joined is closed when the table names this member for the first time. A member without slots has joined, too:
 // use it for readiness.

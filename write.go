@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/slot"
@@ -39,6 +41,17 @@ func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
 		next = http.DefaultTransport
 	}
 	return &writer{rota: r, next: next}
+}
+
+// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write. Until its
+// informers show that version, the next owner of the object's slot, or for a kind that is not sharded that of the slot
+// that ctx works in, does not work there (rule R8). Deletes need no note. ctrlrt calls it for the manager's client.
+func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	if r.share.Sharded(kind) || r.share.Owned(kind) {
+		r.share.WroteObject(kind, obj)
+	} else if s, ok := slotFrom(ctx); ok {
+		r.share.WroteShared(kind, s, obj.GetResourceVersion())
+	}
 }
 
 type writer struct {

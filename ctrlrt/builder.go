@@ -30,6 +30,7 @@ import (
 // the same.
 type Builder struct {
 	mgr     *Manager
+	view    *view
 	inner   *builder.Builder
 	forObj  client.Object
 	owned   []client.Object // by controlling owner
@@ -49,7 +50,8 @@ func NewControllerManagedBy(m manager.Manager) *Builder {
 			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
 		}
 	}
-	return &Builder{mgr: mgr, inner: builder.ControllerManagedBy(&view{Manager: mgr})}
+	v := &view{Manager: mgr, owned: map[schema.GroupKind]bool{}}
+	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
 }
 
 // For defines the kind that is reconciled and sharded: see builder.Builder.
@@ -166,7 +168,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 			return nil, err
 		}
 	}
-	w := &worker{reconciler: r}
+	w := &worker{reconciler: r, owned: b.view.owned}
 	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)
 	if err != nil {
 		return nil, err
@@ -191,6 +193,7 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 	if err != nil || !sharded {
 		return err
 	}
+	b.view.owned[kind] = true
 	namespaced, err := b.mgr.GetClient().IsObjectNamespaced(b.forObj)
 	if err != nil {
 		return fmt.Errorf("controller %s: is kind %s namespaced? %w", controller, owner, err)
@@ -205,6 +208,7 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 type worker struct {
 	reconciler reconcile.Reconciler
 	controller *rota.Controller
+	owned      map[schema.GroupKind]bool
 
 	mu    sync.Mutex
 	queue plainQueue
@@ -238,7 +242,7 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	result, err := w.reconciler.Reconcile(ctx, r)
+	result, err := w.reconciler.Reconcile(withOwned(ctx, w.owned), r)
 	if err != nil && gate.CutShort(ctx) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
 		return reconcile.Result{}, nil // its next owner repeats it

@@ -3,12 +3,14 @@ package ctrlrt
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// writingClient notes the version of each object of a sharded kind that this member writes: the slot's next owner
-// waits until its cache shows that version (rule R8). Deletes need no note, their event has the version.
+// writingClient is the manager's client. It puts the labels on objects by which they are delivered, and notes the version of
+// each object that it writes: the slot's next owner waits until its cache shows that version (rule R8). Deletes need no
+// note, their event has the version.
 type writingClient struct {
 	client.Client
 	mgr *Manager
@@ -16,32 +18,85 @@ type writingClient struct {
 
 var _ client.Client = (*writingClient)(nil)
 
-func (c *writingClient) wrote(obj client.Object, err error) error {
+func (c *writingClient) wrote(ctx context.Context, obj client.Object, err error) error {
 	if err != nil {
 		return err
 	}
 	if gvk, gvkErr := apiutil.GVKForObject(obj, c.Scheme()); gvkErr == nil {
-		share := c.mgr.rota.Share()
-		if n, ok := share.SlotOf(gvk.GroupKind(), obj); ok {
-			share.Wrote(gvk.GroupKind(), n, obj.GetResourceVersion())
-		}
+		c.mgr.rota.Wrote(ctx, gvk.GroupKind(), obj)
 	}
 	return nil
 }
 
+// Live is an option of Get and List of the manager's client: it has the API server answer, consistently, whatever caches
+// hold. With it a reconciler finds the objects that are in no member's share: those of an owned kind that have no owner yet,
+// to be adopted, and those of other members.
+var Live live
+
+type live struct{}
+
+// ApplyToGet implements client.GetOption.
+func (live) ApplyToGet(*client.GetOptions) {}
+
+// ApplyToList implements client.ListOption.
+func (live) ApplyToList(*client.ListOptions) {}
+
+var (
+	_ client.GetOption  = Live
+	_ client.ListOption = Live
+)
+
+// Get implements client.Reader.
+func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	for _, o := range opts {
+		if o == client.GetOption(Live) {
+			return c.mgr.reader.live.Get(ctx, key, obj, opts...)
+		}
+	}
+	return c.Client.Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader.
+func (c *writingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	for _, o := range opts {
+		if o == client.ListOption(Live) {
+			return c.mgr.reader.live.List(ctx, list, opts...)
+		}
+	}
+	return c.Client.List(ctx, list, opts...)
+}
+
 // Create implements client.Writer.
 func (c *writingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.wrote(obj, c.Client.Create(ctx, obj, opts...))
+	c.stamp(obj)
+	return c.wrote(ctx, obj, c.Client.Create(ctx, obj, opts...))
 }
 
 // Update implements client.Writer.
 func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.wrote(obj, c.Client.Update(ctx, obj, opts...))
+	c.stamp(obj)
+	return c.wrote(ctx, obj, c.Client.Update(ctx, obj, opts...))
 }
 
-// Patch implements client.Writer.
+// Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one strips is put
+// right by the labeller.
 func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.wrote(obj, c.Client.Patch(ctx, obj, patch, opts...))
+	c.stamp(obj)
+	return c.wrote(ctx, obj, c.Client.Patch(ctx, obj, patch, opts...))
+}
+
+// Apply implements client.Writer.
+func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if err := c.stampApplied(obj); err != nil {
+		return err
+	}
+	if err := c.Client.Apply(ctx, obj, opts...); err != nil {
+		return err
+	}
+	if about := aboutApplied(obj); about != nil {
+		c.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
+	}
+	return nil
 }
 
 // Status implements client.StatusClient.
@@ -52,6 +107,7 @@ func (c *writingClient) SubResource(name string) client.SubResourceClient {
 	return &writingSubResource{SubResourceClient: c.Client.SubResource(name), client: c}
 }
 
+// writingSubResource notes the versions of what is written. The other writes of subresources do not answer with the object.
 type writingSubResource struct {
 	client.SubResourceClient
 	client *writingClient
@@ -59,10 +115,21 @@ type writingSubResource struct {
 
 // Update implements client.SubResourceWriter.
 func (s *writingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.client.wrote(obj, s.SubResourceClient.Update(ctx, obj, opts...))
+	return s.client.wrote(ctx, obj, s.SubResourceClient.Update(ctx, obj, opts...))
 }
 
 // Patch implements client.SubResourceWriter.
 func (s *writingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.client.wrote(obj, s.SubResourceClient.Patch(ctx, obj, patch, opts...))
+	return s.client.wrote(ctx, obj, s.SubResourceClient.Patch(ctx, obj, patch, opts...))
+}
+
+// Apply implements client.SubResourceWriter.
+func (s *writingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	if err := s.SubResourceClient.Apply(ctx, obj, opts...); err != nil {
+		return err
+	}
+	if about := aboutApplied(obj); about != nil {
+		s.client.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
+	}
+	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds knows which kinds are sharded by their own keys, which by their owners', and which are used whole: a kind is
-// one of them in a manager.
+// kinds knows which kinds are sharded by their own keys, which by their owners', and which are used whole. A kind may be
+// sharded in both ways at once, by different controllers; it is not sharded and whole in the manager's own cache.
 type kinds struct {
 	mu      sync.Mutex
 	sharded map[schema.GroupKind]string // by which controller
@@ -32,10 +32,6 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 	if k.whole[kind] {
 		return bothError(kind, controller)
 	}
-	if owner, ok := k.owned[kind]; ok {
-		return fmt.Errorf("kind %s cannot be sharded by controller %q: controller %q owns objects of it, which are where their owners are; "+
-			"run the two in managers of their own, each with a rota of its own", kind, controller, owner)
-	}
 	k.sharded[kind] = controller
 	return nil
 }
@@ -45,9 +41,9 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if owner, ok := k.sharded[kind]; ok {
-		return false, fmt.Errorf("kind %s is sharded by controller %q by its own keys, so its objects are not where those of controller %q "+
-			"are, which owns some: run the two in managers of their own, each with a rota of its own", kind, owner, controller)
+	if k.sharded[kind] == controller {
+		return false, fmt.Errorf("controller %q owns objects of the kind that it is for, %s: a chain of owners would have to meet in one member; "+
+			"use slot.KeyNamespace, and builder.MatchEveryOwner", controller, kind)
 	}
 	if k.whole[kind] {
 		return false, nil
@@ -98,8 +94,23 @@ func (k *kinds) isOwned(kind schema.GroupKind) bool {
 	return ok
 }
 
+// both returns the kinds that are sharded in both ways.
+func (k *kinds) both() []schema.GroupKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []schema.GroupKind
+	for kind := range k.sharded {
+		if _, ok := k.owned[kind]; ok {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+func (k *kinds) isBoth(kind schema.GroupKind) bool { return k.isSharded(kind) && k.isOwned(kind) }
+
 func bothError(kind schema.GroupKind, controller string) error {
 	return fmt.Errorf("kind %s is sharded by controller %q, so this manager's cache holds a share of its objects, "+
 		"but an unsharded controller, a webhook or an informer of the same manager needs all of them: build that controller "+
-		"with ctrlrt.NewControllerManagedBy, too, or give it a full cache of its own (cluster.New, added with mgr.Add)", kind, controller)
+		"with ctrlrt.NewControllerManagedBy, too, or set it up with the manager that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, controller)
 }

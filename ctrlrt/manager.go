@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,14 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
+	// options are those of the user, with a Scheme.
+	options manager.Options
+	indexes *indexes
+
+	wholeOnce sync.Once
+	whole     *whole
+	wholeErr  error
+
 	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
 }
@@ -55,21 +64,14 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
-	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{})}
-	o.Cache.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		gvk, err := apiutil.GVKForObject(obj, o.Scheme)
-		if err != nil {
-			// The cache has looked the kind up before it comes here.
-			return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)
-		}
-		return r.Share().NewInformer(gvk.GroupKind(), lw, obj, resync, indexers)
-	}
 	if given := o.Cache.HTTPClient; given != nil {
 		// Selectors of users are combined with ours below the cache, which overwrites ours.
 		wrapped := *given
 		wrapped.Transport = r.WrapTransport(given.Transport)
 		o.Cache.HTTPClient = &wrapped
 	}
+	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{}), options: o}
+	o.Cache.NewInformer = m.newInformer(r.Share().NewInformer)
 	newClient := o.NewClient
 	if newClient == nil {
 		newClient = client.New
@@ -99,6 +101,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, err
 	}
 	m.Manager, m.inner = inner, inner
+	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer()}
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
@@ -113,6 +116,24 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
+}
+
+type (
+	// newInformerFunc is cache.Options.NewInformer.
+	newInformerFunc = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+	// newSharedFunc makes an informer of a kind that holds a share.
+	newSharedFunc = func(schema.GroupKind, toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+)
+
+func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, m.options.Scheme)
+		if err != nil {
+			// The cache has looked the kind up before it comes here.
+			return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)
+		}
+		return shared(gvk.GroupKind(), lw, obj, resync, indexers)
+	}
 }
 
 // joined is the readiness check "rota": a rollout must not go on before the new member has joined. A member without
@@ -154,6 +175,9 @@ func (m *Manager) GetCache() cache.Cache {
 	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
 }
 
+// GetFieldIndexer returns what adds indexes to the manager's caches.
+func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
+
 // Start starts the manager, joins the rota once the caches have started, and works until ctx ends. Then it leaves
 // the rota first, while everything still works, and only then stops controllers and caches (rule R9). Give the Pod
 // a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's GracefulShutdownTimeout.
@@ -162,6 +186,9 @@ func (m *Manager) Start(ctx context.Context) error {
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
 	defer leave()
+	if err := m.addChildren(ctx); err != nil {
+		return err
+	}
 	managed := make(chan error, 1)
 	go func() { managed <- m.inner.Start(innerCtx) }()
 	select {

@@ -170,6 +170,36 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	return out
 }
 
+// startMember starts a member named pod of the namespace's rota, with the controllers that build makes.
+func startMember(t *testing.T, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
+	t.Helper()
+	cfg := controlplane.For(t).Config()
+	ctrl.SetLogger(logr.Discard())
+	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
+	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
+	o.LeaseDuration, o.RetryPeriod, o.LabelNamespaces = 3*time.Second, 300*time.Millisecond, []string{namespace}
+	r, err := rota.New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
+		Logger: logger, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := build(mgr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
+	go func() { out.done <- mgr.Start(ctx) }()
+	t.Cleanup(func() { out.leave(t) })
+	return out
+}
+
 // leave ends the replica gracefully and waits for it.
 func (r *replica) leave(t *testing.T) {
 	t.Helper()

@@ -7,74 +7,55 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/slot"
 )
 
 // startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.
-func startParent(t *testing.T, namespace, pod string) *replica {
+func startParent(t *testing.T, namespace, pod string, o rota.Options) *replica {
 	t.Helper()
-	cfg := controlplane.For(t).Config()
-	ctrl.SetLogger(logr.Discard())
-	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
-	r, err := rota.New(cfg, rota.Options{
-		Name: "test", Namespace: namespace, Logger: logger, Identity: rota.Identity{Pod: pod},
-		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	return startMember(t, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
+		c := mgr.GetClient()
+		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
+			func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				var secret corev1.Secret
+				if err := c.Get(ctx, req.NamespacedName, &secret); err != nil || secret.DeletionTimestamp != nil {
+					return reconcile.Result{}, client.IgnoreNotFound(err)
+				}
+				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "child-" + secret.Name}}
+				_, err := controllerutil.CreateOrUpdate(ctx, c, cm, func() error {
+					cm.Data = map[string]string{"value": string(secret.Data["value"])}
+					return controllerutil.SetControllerReference(&secret, cm, mgr.GetScheme())
+				})
+				return reconcile.Result{}, err
+			}))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Logger: logger, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := mgr.GetClient()
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
-		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			var secret corev1.Secret
-			if err := c.Get(ctx, req.NamespacedName, &secret); err != nil || secret.DeletionTimestamp != nil {
-				return reconcile.Result{}, client.IgnoreNotFound(err)
-			}
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "child-" + secret.Name}}
-			_, err := controllerutil.CreateOrUpdate(ctx, c, cm, func() error {
-				cm.Data = map[string]string{"value": string(secret.Data["value"])}
-				return controllerutil.SetControllerReference(&secret, cm, mgr.GetScheme())
-			})
-			return reconcile.Result{}, err
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-	go func() { out.done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { out.leave(t) })
-	return out
 }
 
 // Parent and child meet in one member, and no member caches children of others' parents; what happens to a child is put
 // right by its parent's owner, wherever the slots are.
 func TestOwnedKindsFollowTheirOwners(t *testing.T) {
+	for _, o := range []rota.Options{
+		{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector}, {Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
+	} {
+		t.Run(fmt.Sprint(o.Delivery, o.Key), func(t *testing.T) { testOwnedKinds(t, o) })
+	}
+}
+
+func testOwnedKinds(t *testing.T, o rota.Options) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	values := map[string]string{}
 	for i := range 40 {
@@ -135,11 +116,11 @@ func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 			}
 		}
 	}
-	a, b := startParent(t, namespace, "a"), startParent(t, namespace, "b")
+	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, right(a, b))
 	disturb()
 	eventually(t, 20*time.Second, right(a, b))
-	d := startParent(t, namespace, "d")
+	d := startParent(t, namespace, "d", o)
 	disturb()
 	eventually(t, 60*time.Second, right(a, b, d))
 	go a.stop()
@@ -194,14 +175,6 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		if mgr, err := build(t, nil, builder.MatchEveryOwner); err != nil || shared(mgr) {
 			t.Error(err, "a kind whose objects have several owners is shared")
 		}
-	})
-	t.Run("owned and primary", func(t *testing.T) {
-		mgr, err := build(t, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
-		wantError(t, err, "ConfigMap", `"secret" owns`, "managers of their own")
 	})
 	t.Run("owned, and needed whole by a stock controller", func(t *testing.T) {
 		mgr, err := build(t, nil)

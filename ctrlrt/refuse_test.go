@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -78,7 +79,7 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "cluster.New")
+		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "Whole")
 	})
 	t.Run("informer first, sharded second", func(t *testing.T) {
 		mgr := newManager(t)
@@ -86,15 +87,19 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
-		wantError(t, err, "ConfigMap is sharded", "cluster.New")
+		wantError(t, err, "ConfigMap is sharded", "Whole")
 	})
 	t.Run("one sharded kind watched by another sharded controller", func(t *testing.T) {
 		mgr := newManager(t)
 		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
-		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
-		wantError(t, err, "ConfigMap is sharded", `"configmap"`)
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{}, &handler.EnqueueRequestForObject{}).Complete(nothing)
+		wantError(t, err, "ConfigMap is sharded", `"configmap"`, "Whole")
+	})
+	t.Run("a chain of owners of one kind", func(t *testing.T) {
+		err := ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
+		wantError(t, err, `"configmap"`, "owns objects of the kind that it is for", "MatchEveryOwner")
 	})
 }
 

@@ -15,8 +15,8 @@ type Digest struct {
 	Hashes uint64
 }
 
-// Digest returns the digests of the slots, of all sharded kinds whose informers run. Slots without objects are left
-// out. It reads the stores: the cost is that of the objects in the slots.
+// Digest returns the digests of the slots, of all sharded kinds whose informers run; where a kind is primary and owned, those
+// of its primary role. Slots without objects are left out. It reads the stores: the cost is that of the objects in the slots.
 func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	key := s.key
 	if key == slot.KeyNamespace {
@@ -26,6 +26,9 @@ func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
 	slots := set.Slots()
 	for _, inf := range s.active() {
+		if inf.owned() && s.Sharded(inf.kind) {
+			continue
+		}
 		if out[inf.kind] == nil {
 			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
 		}

@@ -40,6 +40,12 @@
 // A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
 // overwrites it makes SlotLabel a costly Filter.
 //
+// # Kinds that are primary and owned
+//
+// ReplicaSets may have a controller of their own and be children of Deployments that have one, too. Such an object has two
+// slots, its own and its owner's. Each role has informers of its own, NewInformer's and NewOwnedInformer's, and a key of its own in
+// table.Versions: a stream that does not carry an object must not be waited for until it shows it.
+//
 // # Objects that change slots
 //
 // An object of an owned kind goes to another slot when it gets another owner, and the event shows the new one only. The

@@ -82,7 +82,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	defer cancel()
 	var behind []*informer
 	for _, inf := range s.active() {
-		version, named := versions[inf.kind.String()]
+		version, named := versions[inf.versionKey()]
 		if !named {
 			continue
 		}
@@ -97,7 +97,11 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 			return err
 		}
 	}
-	return s.barrier(ctx)
+	if err := s.barrier(ctx); err != nil {
+		return err
+	}
+	s.reachShared(ctx, versions)
+	return nil
 }
 
 // barrier waits until all stores hold what was sent to them.
@@ -147,7 +151,7 @@ func (s *Share) Release(set slot.Set) {
 // be asked for a bookmark.
 func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
 	for _, inf := range s.active() {
-		version, named := versions[inf.kind.String()]
+		version, named := versions[inf.versionKey()]
 		if !named {
 			continue
 		}

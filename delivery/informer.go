@@ -25,6 +25,8 @@ type informer struct {
 	kind   schema.GroupKind
 	mark   marker
 	source *source
+	// asOwned: it holds objects by their owners, even if the kind is primary as well.
+	asOwned bool
 
 	// running and sharded are guarded by share.mu until running is true, then sharded stays as it is.
 	running, sharded bool
@@ -78,7 +80,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.share.mu.Lock()
 	again := i.running
 	i.running = true
-	i.role = i.share.roles[i.kind]
+	i.role = i.share.roles[i.kind].of(i)
 	i.sharded = i.role.primary || i.owned()
 	if i.owned() {
 		i.source.scope = filterScope{} // nothing on a child tells the API server whose it is

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
@@ -37,18 +38,25 @@ func (s *Share) Delivery() Kind {
 	return s.delivery
 }
 
-// Stamped returns the label that objects of the kind carry under this share's kind of delivery: see Stamp. "" is none.
-func (s *Share) Stamped(kind schema.GroupKind) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch r := s.roles[kind]; {
-	case s.delivery == SlotLabel && r.primary:
-		return HashLabel(s.key)
-	case (s.delivery == SlotLabel || s.delivery == ShardSelector) && r.owners != nil:
-		return OwnerLabel(s.key)
-	default:
-		return ""
+// OwnerSlotOf returns the slot of an object by its controlling owner, where its kind is owned, be it primary as well or not.
+func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
+	r := s.role(kind)
+	if r.owners == nil {
+		return 0, false
 	}
+	n, _, ok := s.slotBy(kind, role{owners: r.owners}, obj)
+	return n, ok
+}
+
+// Labels returns the labels that objects of the kind may have to carry under this share's kind of delivery: see Stamps.
+func (s *Share) Labels(kind schema.GroupKind) []string {
+	var out []string
+	for _, part := range s.role(kind).parts() {
+		if label := s.labelBy(part); label != "" {
+			out = append(out, label)
+		}
+	}
+	return out
 }
 
 // ParseKind is the inverse of String; upper and lower case and hyphens do not matter, as in slot-label.

@@ -29,7 +29,7 @@ func (s *Share) Locate(kind schema.GroupKind, name types.NamespacedName) (slot.S
 func (s *Share) Stored(kind schema.GroupKind, name types.NamespacedName) (slot.Slot, bool) {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
 	for _, inf := range s.of(kind) {
-		if !inf.role.primary {
+		if inf.asOwned {
 			continue
 		}
 		obj, exists, err := inf.GetIndexer().GetByKey(key)

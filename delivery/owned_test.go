@@ -236,29 +236,6 @@ func TestOwnedKinds(t *testing.T) {
 	}
 }
 
-func TestRolesDoNotMix(t *testing.T) {
-	s := delivery.New(delivery.Options{})
-	if !s.Own(childKind, siteKind, true) || !s.Own(childKind, schema.GroupKind{Kind: "Gadget"}, false) {
-		t.Error("a kind can be owned by several kinds")
-	}
-	if err := s.Shard(childKind); err == nil {
-		t.Error("a kind is owned and primary")
-	}
-	if err := s.Disown(childKind); err != nil {
-		t.Error(err)
-	}
-	if err := s.Shard(childKind); err != nil {
-		t.Error(err)
-	}
-	if s.Own(childKind, siteKind, true) {
-		t.Error("a kind is primary and owned")
-	}
-	n, ok := s.SlotOf(childKind, child("x", ""))
-	if want := s.Slot("a", "x", ""); !ok || n != want {
-		t.Errorf("slot %v %v, want %v", n, ok, want)
-	}
-}
-
 // TestOwnedRandom changes owners and shares at random, under faults.
 func TestOwnedRandom(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

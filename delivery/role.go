@@ -16,7 +16,8 @@ import (
 )
 
 // role says how the objects of a kind are shared: those of a primary kind by their own keys, those of an owned kind by
-// the keys of their controlling owners, so that parent and child meet in one member.
+// the keys of their controlling owners, so that parent and child meet in one member. A kind may have both roles; an
+// informer has one of them.
 type role struct {
 	primary bool
 	// owners are the kinds of the owners, and whether those are namespaced. nil: the kind is not owned.
@@ -29,34 +30,34 @@ type subject struct {
 	name types.NamespacedName
 }
 
-// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of
+// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of NewInformer of
 // the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
+//
+// A kind may be primary and owned at once: an object of it then has two slots, and each role an informer of its own,
+// NewInformer's for the primary one and NewOwnedInformer's for the other.
 func (s *Share) Shard(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch r := s.roles[kind]; {
-	case r.primary:
+	r := s.roles[kind]
+	if r.primary {
 		return nil
-	case r.owners != nil:
-		return fmt.Errorf("kind %s: cannot be sharded by its own keys, since another controller owns objects of it, and they are "+
-			"sharded by their owners' keys: run the two controllers in managers of their own, each with a rota of its own", kind)
 	}
-	if err := s.settledRole(kind); err != nil {
+	if err := s.settledRole(kind, func(i *informer) bool { return !i.asOwned }); err != nil {
 		return err
 	}
-	s.roles[kind] = role{primary: true}
+	s.roles[kind] = role{primary: true, owners: r.owners}
 	return nil
 }
 
 // Own declares a kind as owned: the objects whose controlling owner is of the owner's kind are sharded by that owner's
 // key; others are not delivered. The owner's kind should be primary; namespaced says whether it is namespaced. Several
-// kinds of owners may be declared for a kind. It returns false, and nothing changes, where the kind is primary, or
-// where an informer of the whole kind runs already.
+// kinds of owners may be declared for a kind. It returns false, and nothing changes, where an informer runs already whose
+// objects would be others.
 func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.roles[kind]
-	if r.primary || s.settledRole(kind) != nil {
+	if s.settledRole(kind, r.asOwned) != nil {
 		return false
 	}
 	owners := maps.Clone(r.owners)
@@ -64,46 +65,64 @@ func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 		owners = map[schema.GroupKind]bool{}
 	}
 	owners[owner] = namespaced
-	s.roles[kind] = role{owners: owners}
+	s.roles[kind] = role{primary: r.primary, owners: owners}
 	return true
 }
 
 // Disown takes back what Own declared: the informers of the kind that have not begun to run will hold all objects of
-// it. It returns an error where one runs already.
+// it, or what Shard says. It returns an error where one runs already.
 func (s *Share) Disown(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.roles[kind].owners == nil {
+	r := s.roles[kind]
+	if r.owners == nil {
 		return nil
 	}
-	if err := s.settledRole(kind); err != nil {
+	if err := s.settledRole(kind, r.asOwned); err != nil {
 		return err
 	}
-	delete(s.roles, kind)
+	if r.owners = nil; r.primary {
+		s.roles[kind] = r
+	} else {
+		delete(s.roles, kind)
+	}
 	return nil
 }
 
-// settledRole returns an error if an informer of the kind runs, since its role cannot be changed any more.
-func (s *Share) settledRole(kind schema.GroupKind) error {
-	if !s.runs(kind) {
+// asOwned says whether an informer of a kind of this role holds objects by their owners, where they have any.
+func (r role) asOwned(i *informer) bool { return i.asOwned || !r.primary }
+
+// of returns which part of its kind's role an informer has.
+func (r role) of(i *informer) role {
+	if r.asOwned(i) {
+		return role{owners: r.owners}
+	}
+	return role{primary: true}
+}
+
+// settledRole returns an error if one of those informers of the kind runs, since its role cannot be changed any more.
+func (s *Share) settledRole(kind schema.GroupKind, which func(*informer) bool) error {
+	if !s.runs(kind, which) {
 		return nil
 	}
 	return fmt.Errorf("kind %s: cannot be sharded in another way any more, an informer of it is already running: "+
 		"set up the controllers of sharded kinds before the manager starts", kind)
 }
 
-// runs says whether an informer of the kind runs. s.mu is held.
-func (s *Share) runs(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running })
+// runs says whether one of those informers of the kind runs. s.mu is held.
+func (s *Share) runs(kind schema.GroupKind, which func(*informer) bool) bool {
+	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running && which(i) })
 }
 
-// Idle returns the primary and owned kinds of which no informer runs: slots that are warmed now would look empty of them.
+// Idle returns the primary and owned kinds of which no informer runs, or where a kind is both, not one of each: slots that are
+// warmed now would look empty of them.
 func (s *Share) Idle() []schema.GroupKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var idle []schema.GroupKind
-	for kind := range s.roles {
-		if !s.runs(kind) {
+	for kind, r := range s.roles {
+		plain := func(i *informer) bool { return !r.asOwned(i) }
+		if r.primary && !s.runs(kind, plain) || r.owners != nil && !s.runs(kind, r.asOwned) {
 			idle = append(idle, kind)
 		}
 	}
@@ -112,23 +131,49 @@ func (s *Share) Idle() []schema.GroupKind {
 }
 
 // Sharded says whether the kind is declared as primary.
-func (s *Share) Sharded(kind schema.GroupKind) bool {
+func (s *Share) Sharded(kind schema.GroupKind) bool { return s.role(kind).primary }
+
+// Owned says whether the kind is declared as owned.
+func (s *Share) Owned(kind schema.GroupKind) bool { return s.role(kind).owners != nil }
+
+func (s *Share) role(kind schema.GroupKind) role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.roles[kind].primary
+	return s.roles[kind]
 }
 
-// SlotOf returns the slot of an object of a primary or owned kind; false where it has none: the kind is not sharded, or the
-// object of an owned kind has no controlling owner of the kinds declared.
-func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
-	s.mu.Lock()
-	r := s.roles[kind]
-	s.mu.Unlock()
-	if !r.primary && r.owners == nil {
-		return 0, false
+// parts returns the roles one by one, the primary one first.
+func (r role) parts() []role {
+	var out []role
+	if r.primary {
+		out = append(out, role{primary: true})
 	}
-	n, _, ok := s.slotBy(kind, r, obj)
-	return n, ok
+	if r.owners != nil {
+		out = append(out, role{owners: r.owners})
+	}
+	return out
+}
+
+// SlotOf returns the slot of an object of a primary kind, or of one that is only owned; false where it has none: the kind is not
+// sharded, or the object of an owned kind has no controlling owner of the kinds declared.
+func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
+	for _, part := range s.role(kind).parts() {
+		n, _, ok := s.slotBy(kind, part, obj)
+		return n, ok
+	}
+	return 0, false
+}
+
+// Slots returns the slots of an object, without repetition: that of SlotOf first, and where the kind is primary and owned that
+// of its controlling owner.
+func (s *Share) Slots(kind schema.GroupKind, obj metav1.Object) []slot.Slot {
+	var out []slot.Slot
+	for _, part := range s.role(kind).parts() {
+		if n, _, ok := s.slotBy(kind, part, obj); ok && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // slotBy returns an object's slot by its kind's role, and what has to be reconciled because of it.

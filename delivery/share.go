@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Options say what to share. The zero value works.
@@ -55,7 +54,7 @@ type Share struct {
 	mu        sync.Mutex
 	roles     map[schema.GroupKind]role
 	informers []*informer
-	wrote     map[schema.GroupKind][]string // by slot
+	wrote     map[string][]string // by the role's key in table.Versions and by slot
 	graves    graves
 }
 
@@ -82,7 +81,7 @@ func New(o Options) *Share {
 	}
 	s := &Share{
 		slots: o.Slots, key: o.Key, delivery: o.Kind, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
-		roles: map[schema.GroupKind]role{}, wrote: map[schema.GroupKind][]string{},
+		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{},
 	}
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
@@ -90,8 +89,9 @@ func New(o Options) *Share {
 }
 
 // NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer does, of which controller-runtime's
-// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: where neither Shard
-// nor Own was called for the kind, it behaves as a stock one. example must be a pointer to a struct with metadata.
+// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: that of a primary kind, or
+// else of an owned one; where neither Shard nor Own was called for the kind, it behaves as a stock one. example must be a
+// pointer to a struct with metadata.
 //
 // The informer's handlers hear only of open slots. Its LastSyncResourceVersion is the position in the stream.
 func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
@@ -100,10 +100,26 @@ func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, examp
 	if _, err := meta.Accessor(example); err != nil {
 		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
 	}
+	return s.add(newInformer(s, kind, lw, example, resync, indexers))
+}
+
+// NewOwnedInformer is NewInformer, but of the objects that Own declared, by their owners, where the kind is primary as well.
+// For a kind that is only owned there is no difference. Where Own was not called before it runs, it behaves as a stock one.
+func (s *Share) NewOwnedInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
+	resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
+	if _, err := meta.Accessor(example); err != nil {
+		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
+	}
 	inf := newInformer(s, kind, lw, example, resync, indexers)
+	inf.asOwned = true
+	return s.add(inf)
+}
+
+func (s *Share) add(inf *informer) *informer {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.informers = append(s.informers, inf)
-	s.mu.Unlock()
 	return inf
 }
 
@@ -125,7 +141,8 @@ func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 	return s.slots.Of(s.key.Hash(namespace, name, uid))
 }
 
-// Exists says whether any informer of the kind holds the object: where none does, it is gone, or not ours.
+// Exists says whether any informer of the kind holds the object: where none does, it is gone, or not ours. For a kind
+// that is primary and owned it asks those of the primary role.
 func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
 	for _, inf := range s.of(kind) {
@@ -142,13 +159,14 @@ func (s *Share) Holds(n slot.Slot) bool { return s.held.Load().Has(n) }
 // Held returns the slots that the share holds, or is about to.
 func (s *Share) Held() slot.Set { return *s.held.Load() }
 
-// of returns the informers of a kind, all kinds' where it is empty, that have not stopped.
+// of returns the informers of a kind, by its primary role where it has one, that have not stopped.
 func (s *Share) of(kind schema.GroupKind) []*informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r := s.roles[kind]
 	var out []*informer
 	for _, inf := range s.informers {
-		if kind.Empty() || inf.kind == kind {
+		if inf.kind == kind && (!r.primary || !r.asOwned(inf)) {
 			out = append(out, inf)
 		}
 	}
@@ -163,41 +181,6 @@ func (s *Share) active() []*informer {
 	for _, inf := range s.informers {
 		if inf.running && inf.sharded {
 			out = append(out, inf)
-		}
-	}
-	return out
-}
-
-// Wrote notes that this member wrote an object in the slot and got the version: Versions will be at least that.
-func (s *Share) Wrote(kind schema.GroupKind, n slot.Slot, version string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wrote[kind] == nil {
-		s.wrote[kind] = make([]string, s.slots)
-	}
-	if table.CompareVersions(s.wrote[kind][n], version) < 0 {
-		s.wrote[kind][n] = version
-	}
-}
-
-// Versions returns, per sharded kind, the highest resourceVersion that this member saw or wrote in the slots,
-// deletions included (rule R8). Kinds without any are left out.
-func (s *Share) Versions(set slot.Set) table.Versions {
-	out := table.Versions{}
-	add := func(kind schema.GroupKind, version string) {
-		if table.CompareVersions(out[kind.String()], version) < 0 {
-			out[kind.String()] = version
-		}
-	}
-	slots := set.Slots()
-	for _, inf := range s.active() {
-		add(inf.kind, inf.source.highest(slots))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for kind, versions := range s.wrote {
-		for _, n := range slots {
-			add(kind, versions[n])
 		}
 	}
 	return out

@@ -11,21 +11,51 @@ import (
 // Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel
 // and ShardSelector if they have a controlling owner of a kind declared; it changes when that owner does. ok is false for all
 // others: nothing selects them by a label, and one that they have does no harm.
+//
+// An object of a kind that is primary and owned may have to carry two labels, of which this is the first: see Stamps.
 func (s *Share) Stamp(kind schema.GroupKind, obj metav1.Object) (label, value string, ok bool) {
-	s.mu.Lock()
-	r := s.roles[kind]
-	s.mu.Unlock()
-	switch {
-	case s.delivery == SlotLabel && r.primary:
-		label = HashLabel(s.key)
-	case (s.delivery == SlotLabel || s.delivery == ShardSelector) && r.owners != nil:
-		label = OwnerLabel(s.key)
-	default:
+	for _, part := range s.role(kind).parts() {
+		if label, value, ok = s.stampBy(kind, part, obj); ok {
+			return label, value, true
+		}
+	}
+	return "", "", false
+}
+
+// Stamps returns all labels that an object should carry, with their values: see Stamp. nil: none.
+func (s *Share) Stamps(kind schema.GroupKind, obj metav1.Object) map[string]string {
+	var out map[string]string
+	for _, part := range s.role(kind).parts() {
+		if label, value, ok := s.stampBy(kind, part, obj); ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[label] = value
+		}
+	}
+	return out
+}
+
+// stampBy returns the label of one part of the kind's role.
+func (s *Share) stampBy(kind schema.GroupKind, part role, obj metav1.Object) (label, value string, ok bool) {
+	if label = s.labelBy(part); label == "" {
 		return "", "", false
 	}
-	hash, _, ok := s.hashBy(kind, r, obj)
+	hash, _, ok := s.hashBy(kind, part, obj)
 	if !ok {
 		return "", "", false
 	}
 	return label, LabelValue(hash), true
+}
+
+// labelBy returns the label by which the objects of a role are selected; "": none.
+func (s *Share) labelBy(part role) string {
+	switch {
+	case s.delivery == SlotLabel && part.primary:
+		return HashLabel(s.key)
+	case (s.delivery == SlotLabel || s.delivery == ShardSelector) && part.owners != nil:
+		return OwnerLabel(s.key)
+	default:
+		return ""
+	}
 }

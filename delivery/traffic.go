@@ -16,7 +16,7 @@ type Traffic struct {
 	Foreign uint64
 }
 
-// Traffic returns the counts per sharded kind, of the informers that run.
+// Traffic returns the counts per sharded kind, of the informers that run, in both roles where a kind has two.
 func (s *Share) Traffic() map[schema.GroupKind]Traffic {
 	out := map[schema.GroupKind]Traffic{}
 	for _, inf := range s.active() {

@@ -1,0 +1,131 @@
+package ctrlrt
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// cached is a cache that a manager starts with its own.
+type cached struct{ cache.Cache }
+
+// GetCache is how a manager knows what holds a cache.
+func (c cached) GetCache() cache.Cache { return c.Cache }
+
+// newCache returns one more cache of the manager, with its options.
+func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
+	o := m.options.Cache
+	o.Scheme, o.Mapper, o.NewInformer = m.inner.GetScheme(), m.inner.GetRESTMapper(), newInformer
+	if o.HTTPClient == nil {
+		o.HTTPClient = m.inner.GetHTTPClient()
+	}
+	make := m.options.NewCache
+	if make == nil {
+		make = cache.New
+	}
+	return make(m.inner.GetConfig(), o)
+}
+
+// addChildren adds, where kinds are sharded in both ways, a cache that holds the objects of these kinds by their owners: the
+// manager's own holds them by their own keys.
+func (m *Manager) addChildren(ctx context.Context) error {
+	both := m.kinds.both()
+	if len(both) == 0 {
+		return nil
+	}
+	children, err := m.newCache(m.newInformer(m.rota.Share().NewOwnedInformer))
+	if err != nil {
+		return err
+	}
+	for _, kind := range both {
+		for _, index := range m.indexes.of(kind, m.GetScheme()) {
+			if err := children.IndexField(ctx, index.obj, index.field, index.extract); err != nil {
+				return fmt.Errorf("index %s of kind %s: %w", index.field, kind, err)
+			}
+		}
+	}
+	m.reader.children.Store(&children)
+	return m.inner.Add(cached{children})
+}
+
+// Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client that reads
+// from that: for controllers that are not sharded, and for webhooks, that need a kind of which the manager's own cache has a
+// share. Build them with the manager returned. Every call returns the same; the cache costs nothing before it is read from.
+func (m *Manager) Whole() (manager.Manager, error) {
+	m.wholeOnce.Do(func() { m.whole, m.wholeErr = m.newWhole() })
+	if m.wholeErr != nil {
+		return nil, m.wholeErr
+	}
+	return m.whole, nil
+}
+
+func (m *Manager) newWhole() (*whole, error) {
+	c, err := cluster.New(m.inner.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.Logger, o.HTTPClient = m.inner.GetScheme(), m.inner.GetLogger(), m.inner.GetHTTPClient()
+		o.NewCache, o.Cache = m.options.NewCache, m.options.Cache
+		o.Cache.NewInformer = nil
+		o.Client, o.NewClient = m.options.Client, m.options.NewClient
+		o.MapperProvider = m.options.MapperProvider
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.inner.Add(c); err != nil {
+		return nil, err
+	}
+	return &whole{Manager: m.inner, cluster: c}, nil
+}
+
+// whole is a manager with another cache.
+type whole struct {
+	manager.Manager
+	cluster cluster.Cluster
+}
+
+// GetCache implements manager.Manager.
+func (w *whole) GetCache() cache.Cache { return w.cluster.GetCache() }
+
+// GetClient implements manager.Manager.
+func (w *whole) GetClient() client.Client { return w.cluster.GetClient() }
+
+// GetFieldIndexer implements manager.Manager.
+func (w *whole) GetFieldIndexer() client.FieldIndexer { return w.cluster.GetFieldIndexer() }
+
+// index is a call of IndexField.
+type index struct {
+	obj     client.Object
+	field   string
+	extract client.IndexerFunc
+}
+
+// indexes are the calls for the manager's cache: the cache of children has to have the same.
+type indexes struct {
+	client.FieldIndexer
+	all []index
+}
+
+// IndexField implements client.FieldIndexer.
+func (i *indexes) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if err := i.FieldIndexer.IndexField(ctx, obj, field, extract); err != nil {
+		return err
+	}
+	i.all = append(i.all, index{obj, field, extract})
+	return nil
+}
+
+func (i *indexes) of(kind schema.GroupKind, scheme *runtime.Scheme) []index {
+	var out []index
+	for _, index := range i.all {
+		if gvk, err := apiutil.GVKForObject(index.obj, scheme); err == nil && gvk.GroupKind() == kind {
+			out = append(out, index)
+		}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// Every write of the manager's client leaves an object with the labels by which it is delivered, without a second write. The
+// managers are not started, so that nobody else labels.
+func TestClientLabelsWhatItWrites(t *testing.T) {
+	for _, test := range []struct {
+		o             rota.Options
+		parent, child string // labels
+	}{
+		{rota.Options{}, "", ""},
+		{rota.Options{Delivery: delivery.SlotLabel}, store.LabelHash, store.LabelOwnerHash},
+		{rota.Options{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace}, store.LabelNamespaceHash, store.LabelOwnerNamespaceHash},
+		{rota.Options{Delivery: delivery.ShardSelector}, "", store.LabelOwnerUIDHash},
+	} {
+		t.Run(test.o.Delivery.String()+test.o.Key.String(), func(t *testing.T) { testStamps(t, test.o, test.parent, test.child) })
+	}
+}
+
+func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
+	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
+	o.Name, o.Namespace = "test", controlplane.Namespace(t)
+	r, err := rota.New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+		t.Fatal(err)
+	}
+	c := mgr.GetClient()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "parent"}}
+	if err := c.Create(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	want := func(hash uint64, label string) map[string]string {
+		if label == "" {
+			return nil
+		}
+		return map[string]string{label: delivery.LabelValue(hash)}
+	}
+	key := o.Key
+	if key == slot.KeyUnknown {
+		if key = slot.KeyName; o.Delivery == delivery.ShardSelector {
+			key = slot.KeyUID
+		}
+	}
+	hash := key.Hash(secret.Namespace, secret.Name, string(secret.UID))
+	check := func(t *testing.T, obj client.Object, want map[string]string) {
+		t.Helper()
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			t.Fatal(err)
+		}
+		for label, value := range want {
+			if got := obj.GetLabels()[label]; got != value {
+				t.Errorf("label %s is %q, want %q", label, got, value)
+			}
+		}
+		for _, label := range []string{store.LabelHash, store.LabelNamespaceHash, store.LabelOwnerHash, store.LabelOwnerNamespaceHash, store.LabelOwnerUIDHash} {
+			if got := obj.GetLabels()[label]; want[label] == "" && got != "" {
+				t.Errorf("label %s is %q, want none", label, got)
+			}
+		}
+	}
+	check(t, secret, want(hash, parentLabel))
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: ptr.To(true)}
+	child := func(name string) *corev1.ConfigMap {
+		cm := configMap(o.Namespace, name, "1")
+		cm.OwnerReferences = []metav1.OwnerReference{owner}
+		return cm
+	}
+	field := client.FieldOwner("test")
+	for name, write := range map[string]func(context.Context, *corev1.ConfigMap) error{
+		"create": func(ctx context.Context, cm *corev1.ConfigMap) error { return c.Create(ctx, cm) },
+		"update": func(ctx context.Context, cm *corev1.ConfigMap) error {
+			if err := admin.Create(ctx, cm); err != nil {
+				return err
+			}
+			cm.Labels = map[string]string{"other": "label"}
+			return c.Update(ctx, cm)
+		},
+		"patch": func(ctx context.Context, cm *corev1.ConfigMap) error {
+			if err := c.Create(ctx, cm); err != nil {
+				return err
+			}
+			before := cm.DeepCopy()
+			cm.Labels = map[string]string{"other": "label"} // strips the label
+			return c.Patch(ctx, cm, client.MergeFrom(before))
+		},
+		"apply-patch": func(ctx context.Context, cm *corev1.ConfigMap) error {
+			cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+			return c.Patch(ctx, cm, client.Apply, field) //nolint:staticcheck // it is still used
+		},
+		"apply": func(ctx context.Context, cm *corev1.ConfigMap) error {
+			return c.Apply(ctx, corev1ac.ConfigMap(cm.Name, cm.Namespace).WithLabels(map[string]string{"other": "label"}).WithData(cm.Data).
+				WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName(owner.Name).WithUID(owner.UID).WithController(true)), field)
+		},
+		"apply-unstructured": func(ctx context.Context, cm *corev1.ConfigMap) error {
+			u := &unstructured.Unstructured{}
+			u.SetAPIVersion("v1")
+			u.SetKind("ConfigMap")
+			u.SetNamespace(cm.Namespace)
+			u.SetName(cm.Name)
+			u.SetOwnerReferences(cm.OwnerReferences)
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), field)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cm := child(name)
+			if err := write(ctx, cm); err != nil {
+				t.Fatal(err)
+			}
+			check(t, child(name), want(hash, childLabel))
+		})
+	}
+	t.Run("nobody's", func(t *testing.T) {
+		cm := configMap(o.Namespace, "orphan", "1")
+		if err := c.Create(ctx, cm); err != nil {
+			t.Fatal(err)
+		}
+		check(t, cm, nil)
+		// Nobody has it in a cache, whoever asks finds it.
+		var list corev1.ConfigMapList
+		if err := c.List(ctx, &list, client.InNamespace(o.Namespace), ctrlrt.Live); err != nil || len(list.Items) != 7 {
+			t.Errorf("a live list shows %d objects, error %v; want 7", len(list.Items), err)
+		}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(cm), cm, ctrlrt.Live); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A controller that is not sharded, of a kind that is, in one manager.
+func TestWholeCache(t *testing.T) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		if err := c.Create(t.Context(), configMap(namespace, name, "1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]chan string{"x": make(chan string, 100), "y": make(chan string, 100)}
+	start := func(pod string) *replica {
+		return startMember(t, namespace, pod, rota.Options{Delivery: delivery.SlotLabel}, func(mgr *ctrlrt.Manager) error {
+			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+				return err
+			}
+			whole, err := mgr.Whole()
+			if err != nil {
+				return err
+			}
+			return ctrl.NewControllerManagedBy(whole).For(&corev1.ConfigMap{}).Named("whole").Complete(reconcile.Func(
+				func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+					var list corev1.ConfigMapList
+					if err := whole.GetClient().List(ctx, &list); err != nil || len(list.Items) < 8 {
+						t.Errorf("%s lists %d objects of all, %v", pod, len(list.Items), err)
+					}
+					seen[pod] <- req.Name
+					return reconcile.Result{}, nil
+				}))
+		})
+	}
+	x, y := start("x"), start("y")
+	eventually(t, 30*time.Second, settled(x, y))
+	for pod, names := range seen {
+		got := map[string]bool{}
+		eventually(t, 20*time.Second, func() string {
+			for len(names) > 0 {
+				got[<-names] = true
+			}
+			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+				if !got[name] {
+					return fmt.Sprintf("the controller of %s that is not sharded has not seen %s", pod, name)
+				}
+			}
+			return ""
+		})
+	}
+	for _, m := range []*replica{x, y} {
+		var list corev1.ConfigMapList
+		if err := m.GetClient().List(t.Context(), &list, client.MatchingLabels{}); err != nil || len(list.Items) >= 8 {
+			t.Errorf("%s lists %d objects, %v; want its share", m.Rota().ID(), len(list.Items), err)
+		}
+	}
+}
