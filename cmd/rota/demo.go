@@ -56,7 +56,7 @@ from the API server's audit log; the exit status is 1 if anything was lost, done
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this cluster, as an administrator, instead of starting a control plane")
-	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites and configmaps)")
+	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites, configmaps, deployments and services)")
 	f.IntVar(&o.Objects, "objects", 2000, "number of Websites")
 	f.Float64Var(&o.Rate, "rate", 50, "updates, deletions and recreations per second")
 	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	_ "embed" // the audit policy
 	"errors"
 	"fmt"
 	"os"
@@ -39,6 +40,9 @@ const (
 	userGroup  = "rota-demo:members"
 )
 
+//go:embed audit-policy.yaml
+var auditPolicy []byte
+
 // podOf returns the replica whose user it is.
 func podOf(user string) (string, bool) { return strings.CutPrefix(user, userPrefix) }
 
@@ -56,7 +60,11 @@ type cluster struct {
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
 	c := &cluster{dir: dir}
 	if o.Kubeconfig == "" {
-		plane, err := controlplane.Start(ctx, controlplane.Options{Audit: true})
+		policy := filepath.Join(dir, "audit-policy.yaml")
+		if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+			return c, err
+		}
+		plane, err := controlplane.Start(ctx, controlplane.Options{AuditPolicy: policy})
 		if err != nil {
 			return c, err
 		}
@@ -73,6 +81,7 @@ func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) 
 		}
 	}
 	c.config.UserAgent = "rota-demo"
+	c.config.WarningHandler = rest.NoWarnings{} // its certificates are none
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
 		return c, err

@@ -47,7 +47,7 @@ func TestDemo(t *testing.T) {
 	if bad := report.Failures(); len(bad) > 0 {
 		t.Errorf("%s", strings.Join(bad, "; "))
 	}
-	if report.Objects != 60 || report.Reconciled != 60 || report.Members != 3 || report.ForeignWrites == nil {
+	if report.Objects != 60 || report.Reconciled != 60 || report.Children != 180 || report.Members != 3 || report.ForeignWrites == nil {
 		t.Errorf("report: %+v", report)
 	}
 	// Of 256 slots, a fourth replica gets 64; one of four gives up 64 and one of three 85 or 86; a rollout moves all.
@@ -101,7 +101,7 @@ func TestOptions(t *testing.T) {
 func TestReportText(t *testing.T) {
 	none, one := 0, 1
 	r := &Report{
-		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, ForeignWrites: &none,
+		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
 		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: Stall{0, 12.3, 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
@@ -119,6 +119,8 @@ func TestReportText(t *testing.T) {
 		"owner":                func(r *Report) { r.UnownedAtEnd = 1 },
 		"2 Websites":           func(r *Report) { r.Reconciled = 8 },
 		"left behind":          func(r *Report) { r.DeletionsMissed = 1 },
+		"have to be":           func(r *Report) { r.ChildrenRight = 29 },
+		"no Website":           func(r *Report) { r.ChildrenStray = 1 },
 	} {
 		bad := *r
 		spoil(&bad)

@@ -10,7 +10,12 @@ type Report struct {
 	Reconciled int `json:"reconciled"`
 	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
 	Overlaps int `json:"overlaps"`
-	// ForeignWrites are accepted writes to a Website or its ConfigMap by a member that did not own its slot.
+	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are as
+	// they have to be, after the load has ended. ChildrenStray are those that belong to no Website.
+	Children      int `json:"children"`
+	ChildrenRight int `json:"children_right"`
+	ChildrenStray int `json:"children_stray"`
+	// ForeignWrites are accepted writes to a Website or its children by a member that did not own its slot.
 	ForeignWrites *int `json:"foreign_writes"`
 	UnownedAtEnd  int  `json:"unowned_at_end"`
 	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
@@ -24,12 +29,13 @@ type Phase struct {
 	// MovedSlots are the slots that changed their owner, MovesPerSlot how often on average.
 	MovedSlots   int     `json:"moved_slots"`
 	MovesPerSlot float64 `json:"moves_per_slot"`
-	// MovedObjects are the Websites in those slots, counted once per move.
+	// MovedObjects are the Websites in those slots and their children, counted once per move.
 	MovedObjects int `json:"moved_objects"`
 	// ObjectWrites are writes made only in order to move objects.
 	ObjectWrites *int `json:"object_writes"`
 	TableWrites  int  `json:"table_writes"`
-	// ListedObjects is the number of Websites at the phase's start, times the lists of them by members.
+	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
+	// request selects.
 	ListedObjects *int    `json:"listed_objects"`
 	Stall         Stall   `json:"stall_ms"`
 	Seconds       float64 `json:"seconds"`
@@ -58,6 +64,8 @@ func (r *Report) Failures() []string {
 	}
 	fail(r.UnownedAtEnd > 0, count(r.UnownedAtEnd, "slot", "slots")+" without owner at the end")
 	fail(r.Reconciled != r.Objects, count(r.Objects-r.Reconciled, "Website", "Websites")+" not reconciled at the end")
+	fail(r.ChildrenRight != r.Children, count(r.Children-r.ChildrenRight, "child", "children")+" of Websites not as they have to be")
+	fail(r.ChildrenStray > 0, count(r.ChildrenStray, "child", "children")+" of no Website")
 	fail(r.DeletionsMissed > 0, count(r.DeletionsMissed, "page", "pages")+" left behind by a deletion that nobody noticed")
 	return out
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -52,6 +52,8 @@ type engine struct {
 	phases []*phaseRun
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
+	// pace is how many reconciles there were in quietFor of that time.
+	pace int
 }
 
 type deadSlots struct {
@@ -116,7 +118,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, e.slotOf)
+	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
 	if e.follow, err = newFollower(e.cluster.config, e.aim); err != nil {
 		return nil, err
 	}
@@ -140,9 +142,11 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	return report, nil
 }
 
-func (e *engine) slotOf(site types.NamespacedName) slot.Slot {
-	return e.o.Slots.Of(slot.KeyName.Hash(site.Namespace, site.Name, ""))
+func (e *engine) world() check.World {
+	return check.World{Pod: podOf, Slots: e.o.Slots, Key: slot.KeyName}
 }
+
+func (e *engine) slotOf(site check.Site) slot.Slot { return e.world().SlotOf(site) }
 
 // aim points half of the load, and the canaries, at the slots that are on the way.
 func (e *engine) aim(t *table.Table) {
@@ -287,8 +291,7 @@ type phaseRun struct {
 	start, end   time.Duration
 	wallStart    time.Time
 	wallEnd      time.Time
-	objects      int
-	perSlot      map[slot.Slot]int
+	sites        []check.Site // at the start
 	killed       time.Duration
 	victim       string
 	victimsSlots slot.Set

@@ -44,6 +44,12 @@ func (p Pages) Withdraw(site types.NamespacedName) error {
 	return nil
 }
 
+// Published says whether a Website has a page.
+func (p Pages) Published(site types.NamespacedName) bool {
+	_, err := os.Stat(p.path(site))
+	return err == nil
+}
+
 // Names and namespaces hold no underscore, so that no two Websites share a file.
 func (p Pages) path(site types.NamespacedName) string {
 	return filepath.Join(p.Dir, site.Namespace+"_"+site.Name+".html")
