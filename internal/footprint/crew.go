@@ -10,7 +10,7 @@ import (
 
 const (
 	pollEvery   = 100 * time.Millisecond
-	settleLimit = 10 * time.Minute
+	settleLimit = 20 * time.Minute
 )
 
 // crew is the replicas of one operator.
