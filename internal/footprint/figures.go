@@ -66,14 +66,37 @@ func liveHeap(p *Replica) float64   { return float64(p.LiveHeap) }
 func startPeak(p *Replica) float64  { return float64(p.Start.PeakHeap) }
 func windowPeak(p *Replica) float64 { return float64(p.Window.PeakHeap) }
 func startBytes(p *Replica) float64 { return float64(p.Start.Bytes) }
-func windowCPU(p *Replica) float64  { return p.Window.CPUSeconds / p.Window.Seconds }
+func windowCPU(p *Replica) float64  { return p.Window.CPUSeconds }
 func watches(p *Replica) float64    { return float64(p.Watches) }
 
 // cached is all objects of sharded kinds.
 func cached(p *Replica) float64 { return float64(count(p.Cached)) }
 
-// windowBytes are per second: idle replicas and loaded ones are not watched for exactly the same time.
-func windowBytes(p *Replica) float64 { return float64(p.Window.Bytes) / p.Window.Seconds }
+func windowBytes(p *Replica) float64 { return float64(p.Window.Bytes) }
+
+// perChange returns what a value of the load is for each change of a Website, above what an idle replica does in the same
+// time: where the machine is too slow for the rate, changes are as many and take longer.
+func (r *Report) perChange(res *Result, role string, value func(*Replica) float64) func(*Replica) float64 {
+	rate := 0.0
+	if idle := r.find(Case{Idle, res.Form, res.Members}); idle != nil {
+		rate = idle.mean(role, perSecond(value))
+	}
+	changes := r.Parameters.Rate * r.Parameters.WindowSeconds
+	return func(p *Replica) float64 { return (value(p) - rate*p.Window.Seconds) / changes }
+}
+
+func perSecond(value func(*Replica) float64) func(*Replica) float64 {
+	return func(p *Replica) float64 { return value(p) / p.Window.Seconds }
+}
+
+// serverPerChange is perChange for the API server and etcd.
+func (r *Report) serverPerChange(res *Result, value func(Window) float64) float64 {
+	v := value(res.Window)
+	if idle := r.find(Case{Idle, res.Form, res.Members}); idle != nil {
+		v -= value(idle.Window) / idle.Window.Seconds * res.Window.Seconds
+	}
+	return v / (r.Parameters.Rate * r.Parameters.WindowSeconds)
+}
 
 func count(by map[string]int) (n int) {
 	for _, c := range by {

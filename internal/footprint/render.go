@@ -17,7 +17,8 @@ var page string
 func (r *Report) Markdown() ([]byte, error) {
 	t, err := template.New("memory.md").Funcs(template.FuncMap{
 		"mb": mb, "kb": kb, "pct": percent, "num": number[float64], "int": number[int], "seconds": func(s float64) string { return fmt.Sprintf("%.2f", s) },
-		"ms": func(ms float64) string { return fmt.Sprintf("%.1f", ms) }, "x": func(f float64) string { return fmt.Sprintf("%.2f", f) },
+		"milli": func(s float64) string { return fmt.Sprintf("%.1f", s*1000) },
+		"ms":    func(ms float64) string { return fmt.Sprintf("%.1f", ms) }, "x": func(f float64) string { return fmt.Sprintf("%.2f", f) },
 	}).Parse(page)
 	if err != nil {
 		return nil, err

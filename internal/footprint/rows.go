@@ -29,14 +29,16 @@ type replicaRow struct {
 	StartBytes    float64
 	StartWrites   float64
 	StartShare    part
-	Bytes         float64 // per second under load
+	Bytes         float64 // for each change, above idle
 	MostBytes     float64
-	IdleBytes     float64
+	IdleBytes     float64 // per second
 	Traffic       part
-	CPU, MostCPU  float64 // in seconds per second
+	CPU, MostCPU  float64 // in seconds for each change, above idle
 	AllCPU        float64
 	Server, Etcd  float64
+	IdleCPU       float64 // in seconds per second
 	IdleServer    float64
+	Seconds       float64 // that the load took
 	ServerHeap    float64
 	IdleHeap      float64
 	ServerWatches int
@@ -54,17 +56,27 @@ func (r *Report) replicaRows() (rows []replicaRow) {
 			if !hasIdle {
 				idle = &Result{}
 			}
+			traffic, busy := r.perChange(res, role, windowBytes), r.perChange(res, role, windowCPU)
 			row := replicaRow{
 				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached), HasIdle: hasIdle, Idle: idle.mean(role, liveHeap),
 				Live: res.mean(role, liveHeap), Most: res.greatest(role, liveHeap), Memory: r.part(res, role, liveHeap),
 				StartPeak: res.greatest(role, startPeak), WindowPeak: res.greatest(role, windowPeak), Watches: res.mean(role, watches),
 				StartBytes: res.mean(role, startBytes), StartWrites: res.mean(role, startWrites), StartShare: r.part(res, role, startBytes),
-				Bytes: res.mean(role, windowBytes), MostBytes: res.greatest(role, windowBytes), IdleBytes: idle.mean(role, windowBytes),
-				Traffic: r.part(res, role, windowBytes),
-				CPU:     res.mean(role, windowCPU), MostCPU: res.greatest(role, windowCPU), AllCPU: sum(res.values("", windowCPU)),
-				Server: perSecond(res.Window.ServerSeconds, res), Etcd: perSecond(res.Window.EtcdSeconds, res),
-				IdleServer: perSecond(idle.Window.ServerSeconds, idle), ServerHeap: float64(res.Quiet.Heap), IdleHeap: float64(idle.Quiet.Heap),
-				ServerWatches: res.Quiet.Watches, First: i < 2,
+				Bytes: res.mean(role, traffic), MostBytes: res.greatest(role, traffic), IdleBytes: idle.mean(role, perSecond(windowBytes)),
+				CPU: res.mean(role, busy), MostCPU: res.greatest(role, busy), IdleCPU: idle.mean(role, perSecond(windowCPU)),
+				Server: r.serverPerChange(res, serverCPU), Etcd: r.serverPerChange(res, etcdCPU),
+				ServerHeap: float64(res.Quiet.Heap), IdleHeap: float64(idle.Quiet.Heap), ServerWatches: res.Quiet.Watches,
+				Seconds: res.Window.Seconds, First: i < 2,
+			}
+			for _, each := range []string{roleMember, roleActive, roleStandby} {
+				row.AllCPU += sum(res.values(each, r.perChange(res, each, windowCPU)))
+			}
+			if hasIdle {
+				row.IdleServer = serverCPU(idle.Window) / idle.Window.Seconds
+			}
+			if one := r.find(Case{Steady, res.Form, 1}); one != nil && hasIdle && res.Members > 1 {
+				p := row.Bytes / one.mean(role, r.perChange(one, role, windowBytes))
+				row.Traffic = part{Known: r.find(Case{Idle, res.Form, 1}) != nil, Part: p, By: p*float64(res.Members) - 1}
 			}
 			row.Above, _ = r.above(res, role, liveHeap)
 			rows = append(rows, row)
@@ -73,12 +85,8 @@ func (r *Report) replicaRows() (rows []replicaRow) {
 	return rows
 }
 
-func perSecond(seconds float64, r *Result) float64 {
-	if r.Window.Seconds == 0 {
-		return 0
-	}
-	return seconds / r.Window.Seconds
-}
+func serverCPU(w Window) float64 { return w.ServerSeconds }
+func etcdCPU(w Window) float64   { return w.EtcdSeconds }
 
 func (r *Report) part(res *Result, role string, value func(*Replica) float64) part {
 	if res.Form == Stock || res.Members == 1 {

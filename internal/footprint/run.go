@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	report, err := load(resultsPath(o.Output), o.parameters())
 	if err != nil {
 		return nil, err
+	}
+	cases := slices.DeleteFunc(o.Cases(), func(c Case) bool { return o.Resume && report.find(c) != nil })
+	if len(cases) == 0 {
+		return report, report.save(o.Output) // the page anew
 	}
 	if len(o.Command) == 0 {
 		self, err := os.Executable()
@@ -48,11 +53,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	where := r.cluster.machine(ctx)
-	cases := o.Cases()
 	for i, c := range cases {
-		if o.Resume && report.find(c) != nil {
-			continue
-		}
 		r.say("%s (%d of %d)", c, i+1, len(cases))
 		begun := time.Now()
 		run, err := r.measure(ctx, c)
