@@ -44,6 +44,9 @@ type Options struct {
 	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
 	// that labeller.Rules lists, and objects come to members once they are labelled.
 	Delivery delivery.Kind
+	// Label has the members label objects although Delivery is delivery.Filter: roll it out before a change to delivery.SlotLabel,
+	// so that the objects have their labels when the first member looks for them.
+	Label bool
 	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them. Default:
 	// all.
 	LabelNamespaces []string
@@ -153,6 +156,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := o.Delivery.Fits(o.Key); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
+	}
+	if o.Label && o.Key == slot.KeyUID {
+		return o, fmt.Errorf("rota %s: Label prepares for delivery %s, which key %s does not go with", o.Name, delivery.SlotLabel, o.Key)
 	}
 	o.Identity = o.Identity.withDefaults()
 	if o.Logger.GetSink() == nil {

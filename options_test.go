@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,6 +33,10 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 		{"negative", func(o *Options) { o.LeaseDuration = -time.Second }, []string{"LeaseDuration -1s", "above 0"}},
 		{"leave timeout", func(o *Options) { o.LeaveTimeout = -1 }, []string{"LeaveTimeout"}},
 		{"pod name", func(o *Options) { o.Identity.Pod = "two words" }, []string{`"two words`, "one printable word"}},
+		{"labels with key UID", func(o *Options) { o.Label = true; o.Key = slot.KeyUID }, []string{"Label", "UID", "SlotLabel"}},
+		{"slot label with key UID", func(o *Options) { o.Delivery = delivery.SlotLabel; o.Key = slot.KeyUID }, []string{"SlotLabel", "UID", "ShardSelector"}},
+		{"shard selector with key Name", func(o *Options) { o.Delivery = delivery.ShardSelector; o.Key = slot.KeyName }, []string{"ShardSelector", "Name", "UID"}},
+		{"shard selector", func(o *Options) { o.Delivery = delivery.ShardSelector }, nil},
 		{"uneven slots are fine", func(o *Options) { o.Slots = 1; o.Key = slot.KeyNamespace }, nil},
 	}
 	t.Setenv("POD_NAMESPACE", "")

@@ -75,7 +75,7 @@ func newRota(opts Options, config member.Config) *Rota {
 		opts: opts, cfg: config, log: log, start: time.Now(), joined: make(chan struct{}), denied: make(chan error, 1),
 	}
 	r.share = delivery.New(delivery.Options{
-		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Logger: log, Mislabelled: r.labels.mislabelled,
+		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
 	})
 	r.gate = gate.New(config.Slots, r.now)
 	r.metrics = newMetrics(r)

@@ -255,13 +255,22 @@ func (c *apiClient) Update(ctx context.Context, key types.NamespacedName) (deliv
 }
 
 func (c *apiClient) Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (deliverytest.Object, error) {
+	return c.patch(ctx, key, labels, map[string]any{})
+}
+
+func (c *apiClient) Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (deliverytest.Object, error) {
+	return c.patch(ctx, key, labels, map[string]any{"ownerReferences": owners})
+}
+
+func (c *apiClient) patch(ctx context.Context, key types.NamespacedName, labels map[string]string, metadata map[string]any) (deliverytest.Object, error) {
 	values := map[string]any{}
 	for name, value := range labels {
 		if values[name] = value; value == "" {
 			values[name] = nil
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": values}})
+	metadata["labels"] = values
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return deliverytest.Object{}, err
 	}

@@ -90,8 +90,10 @@ func (s *source) due(now time.Time) ([]*doubt, time.Duration) {
 func (s *source) check(ctx context.Context, d *doubt) {
 	s.mu.Lock()
 	current, told, atLeast := s.doubts[d.key] == d, d.gone.Type != "", d.version
-	if table.CompareVersions(atLeast, s.position) < 0 {
-		atLeast = s.position
+	for _, version := range []string{s.position, s.floorMax} { // a list may be newer than the position
+		if table.CompareVersions(atLeast, version) < 0 {
+			atLeast = version
+		}
 	}
 	s.mu.Unlock()
 	if !current {
@@ -130,22 +132,43 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 	s := p.source
 	about, _ := meta.Accessor(obj)
 	s.mu.Lock()
-	if s.pump != p || s.doubts[d.key] != d || s.got[d.slot] == 0 {
+	if s.pump != p || s.doubts[d.key] != d {
 		s.mu.Unlock()
-		return true // overtaken by an event, a list or a loss
+		return true // overtaken by an event or a list
 	}
-	if s.warming.Has(d.slot) {
-		d.busy, d.due = false, time.Now().Add(firstBackoff) // the list that is under way will decide
+	if _, there := s.sent[d.key.String()]; s.got[d.slot] == 0 || s.inf.owned() && !there {
+		delete(s.doubts, d.key) // lost meanwhile
+		s.changed()
+		s.mu.Unlock()
+		return true
+	}
+	exists := obj != nil && about.GetUID() == d.uid
+	n, has := d.slot, exists
+	if exists {
+		n, _, has = s.inf.slotOf(obj)
+	}
+	if s.warming.Has(d.slot) || has && s.warming.Has(n) || table.CompareVersions(version, s.floorMax) < 0 {
+		d.busy, d.due = false, time.Now().Add(firstBackoff) // the list that is under way, or was meanwhile, will decide
 		s.mu.Unlock()
 		s.suspect()
 		return true
 	}
-	if obj == nil || about.GetUID() != d.uid {
-		e := d.deletion(version)
-		s.see(d.slot, versionOf(e.Object))
+	if !has || s.got[n] == 0 {
+		var events []watch.Event
+		state := ""
+		if exists {
+			events, state = farewells(obj), about.GetResourceVersion()
+		} else {
+			events = s.ending(d, version)
+		}
+		s.see(d.slot, versionOf(events[0].Object))
+		s.outrun(d, state, version)
 		s.mu.Unlock()
+		if has && !s.scope.right(about) {
+			s.mislabelled(about)
+		}
 		// reached must not say so before it is sent.
-		sent := p.send(e)
+		sent := p.sendAll(events)
 		s.mu.Lock()
 		if s.doubts[d.key] == d {
 			delete(s.doubts, d.key)
@@ -162,7 +185,8 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 	}
 	// Where the label is right, the watch brings the object.
 	if newer && !right {
-		d.last, d.version = obj.DeepCopyObject(), about.GetResourceVersion()
+		d.slot, d.last, d.version = n, obj.DeepCopyObject(), about.GetResourceVersion()
+		s.see(n, d.version)
 	}
 	d.again(firstCheck, lastCheck)
 	s.changed()

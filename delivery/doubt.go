@@ -30,7 +30,8 @@ type doubt struct {
 	slot slot.Slot
 	uid  types.UID
 	last runtime.Object // as it was last sent to the store, or as DELETED showed it
-	// gone is a DELETED that has not been passed on; its type is "" where the object is known to exist.
+	// gone is an event that has not been passed on: a DELETED, or a MODIFIED that leads to a slot whose list did not show the
+	// object. Its type is "" where the object is known to exist.
 	gone    watch.Event
 	version string // of gone, or else of the last state sent
 	due     time.Time
@@ -68,7 +69,7 @@ func (s *source) doubtful(e watch.Event, n slot.Slot, about metav1.Object) []wat
 	delete(s.doubts, key)
 	if d != nil && d.uid != about.GetUID() {
 		// Its namesake came, so it is gone for sure.
-		out = []watch.Event{d.deletion(d.version), e}
+		out = append(s.ending(d, d.version), e)
 	}
 	switch {
 	case e.Type == watch.Deleted:
@@ -95,16 +96,39 @@ func (s *source) stray(key cache.ObjectName, n slot.Slot, about metav1.Object, o
 	}
 }
 
-// deletion is the event that tells of the object's end.
-func (d *doubt) deletion(version string) watch.Event {
-	if d.gone.Type != "" {
-		return d.gone
+// strayed notes a doubt about an object that the store has in slot n, and that an event shows in another one: the list of that one is
+// newer than the event and did not show it. It may have gone on from there, or its label is wrong. s.mu is held.
+func (s *source) strayed(e watch.Event, n slot.Slot) {
+	about, err := meta.Accessor(e.Object)
+	if err != nil {
+		return
 	}
-	obj := d.last.DeepCopyObject()
-	if about, err := meta.Accessor(obj); err == nil {
-		about.SetResourceVersion(version)
+	key := cache.MetaObjectToName(about)
+	s.doubts[key] = &doubt{
+		key: key, slot: n, uid: about.GetUID(), last: e.Object, gone: e, version: about.GetResourceVersion(),
 	}
-	return watch.Event{Type: watch.Deleted, Object: obj}
+	s.suspect()
+}
+
+// ending are the events that tell of the end of the object in doubt. Where it ended in another slot than the store has it in, both
+// hear of it.
+func (s *source) ending(d *doubt, version string) []watch.Event {
+	obj := d.gone.Object
+	if d.gone.Type == "" {
+		obj = d.last.DeepCopyObject()
+		if about, err := meta.Accessor(obj); err == nil {
+			about.SetResourceVersion(version)
+		}
+	}
+	if n, _, ok := s.inf.slotOf(obj); ok && n == d.slot {
+		return []watch.Event{{Type: watch.Deleted, Object: obj}}
+	}
+	return farewells(obj)
+}
+
+// farewells tell of an object that leaves its slot for another one, and is gone. Each is transformed by itself.
+func farewells(obj runtime.Object) []watch.Event {
+	return []watch.Event{{Type: watch.Modified, Object: obj}, {Type: watch.Deleted, Object: obj.DeepCopyObject()}}
 }
 
 // forgive forgets the doubts about slots. s.mu is held.

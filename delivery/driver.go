@@ -174,10 +174,7 @@ func (s *source) grow(ctx context.Context, t task) {
 			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
 				_, had := old[key]
 				delete(old, key)
-				s.mu.Lock()
-				newer := s.sent.newer(obj, versionOf(obj))
-				s.mu.Unlock()
-				if newer || s.outdated(obj, version) || had && s.same(key, obj) {
+				if s.overtaken(obj) || s.outdated(obj, version) || had && s.same(key, obj) {
 					continue
 				}
 			}

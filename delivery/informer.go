@@ -82,9 +82,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.running = true
 	i.role = i.share.roles[i.kind].of(i)
 	i.sharded = i.role.primary || i.owned()
-	if i.owned() {
-		i.source.scope = filterScope{} // nothing on a child tells the API server whose it is
-	}
+	i.source.scope = i.share.scopeOf(i.kind, i.role)
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	if again {

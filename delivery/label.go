@@ -71,14 +71,15 @@ func JoinSelectors(selectors ...string) string {
 type labelScope struct {
 	label string
 	slots slot.Count
-	// hash of an object's key, whose top bits the label's value should be.
-	hash func(metav1.Object) uint64
+	// hash of the key by which an object is shared, whose top bits the label's value should be; false where there is none.
+	hash func(metav1.Object) (uint64, bool)
 }
 
 func (l labelScope) leaves() bool { return true }
 
 func (l labelScope) right(obj metav1.Object) bool {
-	return obj.GetLabels()[l.label] == LabelValue(l.hash(obj))
+	hash, ok := l.hash(obj)
+	return !ok || obj.GetLabels()[l.label] == LabelValue(hash)
 }
 
 func (l labelScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {

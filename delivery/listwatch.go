@@ -87,6 +87,11 @@ func (s *source) addMissing(ctx context.Context, list runtime.Object, r *relist)
 		return err
 	}
 	r.strays = append(r.strays, copies(found)...)
+	s.mu.Lock()
+	for _, obj := range found {
+		r.sent.note(s, watch.Event{Type: watch.Added, Object: obj})
+	}
+	s.mu.Unlock()
 	items, err := meta.ExtractList(list)
 	if err == nil {
 		err = meta.SetList(list, append(items, found...))
@@ -161,7 +166,7 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 	defer s.mu.Unlock()
 	for i, obj := range kept {
 		s.see(in[i], versionOf(obj))
-		r.sent.note(s.inf, watch.Event{Type: watch.Added, Object: obj})
+		r.sent.note(s, watch.Event{Type: watch.Added, Object: obj})
 	}
 	return kept, list, nil
 }

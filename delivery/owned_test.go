@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -37,10 +34,15 @@ func child(name, owner string) *corev1.ConfigMap {
 	if owner != "" {
 		cm.OwnerReferences = []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Site", Name: "of another group", UID: "0"},
-			{APIVersion: "example.com/v1beta1", Kind: "Site", Name: owner, UID: types.UID("uid-" + owner), Controller: ptr.To(true)},
+			{APIVersion: "example.com/v1beta1", Kind: "Site", Name: owner, UID: uidOf(owner), Controller: ptr.To(true)},
 		}
 	}
 	return cm
+}
+
+// uidOf is a Site's UID. Those of short similar strings would all lie in one slot.
+func uidOf(site string) types.UID {
+	return types.UID(fmt.Sprintf("%016x-%s", slot.HashName("uid", site), site))
 }
 
 func ownerOf(obj any) string {
@@ -52,37 +54,60 @@ func ownerOf(obj any) string {
 
 // family is a share of ConfigMaps by the Sites that control them, and a level-triggered reconciler of Sites.
 type family struct {
-	t        *testing.T
-	server   *deliverytest.Memory
-	faults   *deliverytest.Faulty
-	share    *delivery.Share
-	informer cache.SharedIndexInformer
+	t             *testing.T
+	server        *deliverytest.Memory
+	faults        *deliverytest.Faulty
+	share         *delivery.Share
+	informer      cache.SharedIndexInformer
+	clusterScoped bool // of Sites
+	key           slot.Key
 
 	mu sync.Mutex
 	// seen are the children of each Site, with their versions, as its last reconcile saw them.
 	seen map[string]map[string]string
+	// heard is everything that the handler was told.
+	heard []word
 }
 
-func newFamily(t *testing.T, key slot.Key, watchList bool) *family {
+// word is what a handler was told of a child: a state of it, or that it is gone.
+type word struct {
+	name, owner, version string
+	uid                  types.UID
+	gone                 bool
+}
+
+func (f *family) hear(obj any, gone bool) {
+	cm := obj.(*corev1.ConfigMap)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = append(f.heard, word{cm.Name, ownerOf(cm), cm.ResourceVersion, cm.UID, gone})
+}
+
+func newFamily(t *testing.T, o delivery.Options, watchList bool) *family {
 	t.Helper()
+	o.Slots, o.Patience = 8, 100*time.Millisecond
 	server := deliverytest.NewMemory()
 	server.WatchList = watchList
 	f := &family{
 		t: t, server: server, faults: deliverytest.NewFaulty(server.ListWatch("", ""), watchList), seen: map[string]map[string]string{},
-		share: delivery.New(delivery.Options{Slots: 8, Key: key, Patience: 100 * time.Millisecond}),
+		share: delivery.New(o), clusterScoped: o.Key == slot.KeyNamespace, key: o.Key,
 	}
 	if err := f.share.Shard(siteKind); err != nil {
 		t.Fatal(err)
 	}
-	if !f.share.Own(childKind, siteKind, true) {
+	if !f.share.Own(childKind, siteKind, !f.clusterScoped) {
 		t.Fatal("not owned")
 	}
 	f.informer = f.share.NewInformer(childKind, f.faults, &corev1.ConfigMap{}, 0, cache.Indexers{
 		"owner": func(obj any) ([]string, error) { return []string{ownerOf(obj)}, nil },
 	})
 	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { f.reconcile(ownerOf(obj)) },
+		AddFunc: func(obj any) {
+			f.hear(obj, false)
+			f.reconcile(ownerOf(obj))
+		},
 		UpdateFunc: func(old, obj any) {
+			f.hear(obj, false)
 			f.reconcile(ownerOf(old))
 			f.reconcile(ownerOf(obj))
 		},
@@ -90,20 +115,33 @@ func newFamily(t *testing.T, key slot.Key, watchList bool) *family {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
+			f.hear(obj, true)
 			f.reconcile(ownerOf(obj))
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	return f
+}
+
+// run runs the informer until the test ends.
+func (f *family) run() {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { f.informer.RunWithContext(ctx) })
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	f.t.Cleanup(func() { cancel(); wg.Wait() })
 	if !cache.WaitFor(ctx, "", f.informer.HasSyncedChecker()) {
-		t.Fatal("informer does not sync")
+		f.t.Fatal("informer does not sync")
 	}
-	return f
+}
+
+// put creates or changes a child with the labels that it should have.
+func (f *family) put(name, owner string) deliverytest.Object {
+	cm := child(name, owner)
+	cm.Labels = f.share.Stamps(childKind, cm)
+	return f.server.Put(cm)
 }
 
 func (f *family) reconcile(site string) {
@@ -120,7 +158,17 @@ func (f *family) reconcile(site string) {
 	}
 }
 
-func (f *family) slotOf(site string) slot.Slot { return f.share.Slot("a", site, "uid-"+site) }
+// site is the name of a Site. With key Namespace they are cluster-scoped, or all of them would lie in one slot.
+func (f *family) site(name string) types.NamespacedName {
+	if f.clusterScoped {
+		return types.NamespacedName{Name: name}
+	}
+	return types.NamespacedName{Namespace: "a", Name: name}
+}
+
+func (f *family) slotOf(site string) slot.Slot {
+	return f.share.Slot(f.site(site).Namespace, site, string(uidOf(site)))
+}
 
 func only(slots ...slot.Slot) (set slot.Set) {
 	for _, n := range slots {
@@ -160,7 +208,8 @@ func (f *family) open(set slot.Set) {
 func (f *family) eventually(want map[string]map[string]string) {
 	f.t.Helper()
 	problem := ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+	// What happens to a child whose label is wrong comes late, by up to a minute.
+	for deadline := time.Now().Add(100 * time.Second); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
 		have := map[string]map[string]string{}
 		for _, obj := range f.informer.GetStore().List() {
 			cm := obj.(*corev1.ConfigMap)
@@ -191,168 +240,62 @@ func (f *family) eventually(want map[string]map[string]string) {
 }
 
 func TestOwnedKinds(t *testing.T) {
-	for _, watchList := range []bool{false, true} {
-		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
-			f := newFamily(t, slot.KeyName, watchList)
-			mine, theirs := f.sites(2, 1), f.sites(1, 2)[0]
-			a := f.server.Put(child("one", mine[0]))
-			f.server.Put(child("two", theirs))
-			f.server.Put(child("three", ""))
-			f.own(only(1))
-			f.reconcile(mine[0]) // as all Sites of the slot are when it opens
-			f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}})
-			// A child comes, changes its owner within the slot, leaves for another member's, comes back, is orphaned, adopted, deleted.
-			for _, owner := range []string{mine[0], mine[1], theirs, mine[0], "", mine[1]} {
-				v := f.server.Put(child("four", owner)).Version
-				want := map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}}
-				if slices.Contains(mine, owner) {
-					want[owner]["four"] = v
-				}
-				f.eventually(want)
+	ways(t, func(t *testing.T, o delivery.Options, watchList bool) {
+		f := newFamily(t, o, watchList)
+		f.run()
+		mine, theirs := f.sites(2, 1), f.sites(1, 2)[0]
+		a := f.put("one", mine[0])
+		f.put("two", theirs)
+		f.put("three", "")
+		f.own(only(1))
+		f.reconcile(mine[0]) // as all Sites of the slot are when it opens
+		f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}})
+		// A child comes, changes its owner within the slot, leaves for another member's, comes back, is orphaned, adopted, deleted.
+		for _, owner := range []string{mine[0], mine[1], theirs, mine[0], "", mine[1]} {
+			v := f.put("four", owner).Version
+			want := map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}}
+			if slices.Contains(mine, owner) {
+				want[owner]["four"] = v
 			}
-			if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: "four"}); err != nil {
-				t.Fatal(err)
-			}
-			f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}})
-			// What happens between warming and opening is told at opening.
-			f.share.Hold(only(2))
-			if err := f.share.Warm(t.Context(), only(2)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: "two"}); err != nil {
-				t.Fatal(err)
-			}
-			five := f.server.Put(child("five", theirs)).Version
-			if err := f.share.Load(t.Context(), only(2), table.CauseHanded, table.Versions{childKind.String(): five}, false); err != nil {
-				t.Fatal(err)
-			}
-			if got := f.share.Open(only(2))[siteKind].Changed; !slices.Equal(got, []types.NamespacedName{{Namespace: "a", Name: theirs}}) {
-				t.Errorf("Open returns %v as changed, want %s", got, theirs)
-			}
-			f.reconcile(theirs)
-			f.share.Release(only(1))
-			f.eventually(map[string]map[string]string{theirs: {"five": five}})
-		})
-	}
+			f.eventually(want)
+		}
+		if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: "four"}); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}})
+		// What happens between warming and opening is told at opening.
+		f.share.Hold(only(2))
+		if err := f.share.Warm(t.Context(), only(2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: "two"}); err != nil {
+			t.Fatal(err)
+		}
+		five := f.put("five", theirs).Version
+		if err := f.share.Load(t.Context(), only(2), table.CauseHanded, table.Versions{childKind.String(): five}, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.share.Open(only(2))[siteKind].Changed; !slices.Equal(got, []types.NamespacedName{f.site(theirs)}) {
+			t.Errorf("Open returns %v as changed, want %s", got, theirs)
+		}
+		f.reconcile(theirs)
+		f.share.Release(only(1))
+		f.eventually(map[string]map[string]string{theirs: {"five": five}})
+	})
 }
 
-// TestOwnedRandom changes owners and shares at random, under faults.
-func TestOwnedRandom(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv(deliverytest.SeedVariable); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-	}
-	t.Logf("%s=%d", deliverytest.SeedVariable, seed)
-	for _, watchList := range []bool{false, true} {
-		for _, key := range []slot.Key{slot.KeyName, slot.KeyUID} {
-			t.Run(fmt.Sprintf("%v/WatchList=%v", key, watchList), func(t *testing.T) {
+// ways runs a test for every kind of delivery and key.
+func ways(t *testing.T, test func(t *testing.T, o delivery.Options, watchList bool)) {
+	for _, o := range []delivery.Options{
+		{Kind: delivery.Filter, Key: slot.KeyName}, {Kind: delivery.Filter, Key: slot.KeyUID},
+		{Kind: delivery.SlotLabel, Key: slot.KeyName}, {Kind: delivery.SlotLabel, Key: slot.KeyNamespace},
+		{Kind: delivery.ShardSelector, Key: slot.KeyUID},
+	} {
+		for _, watchList := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/%v/WatchList=%v", o.Kind, o.Key, watchList), func(t *testing.T) {
 				t.Parallel()
-				ownedRandom(t, rand.New(rand.NewPCG(seed, 0)), key, watchList)
+				test(t, o, watchList)
 			})
 		}
 	}
-}
-
-func ownedRandom(t *testing.T, rng *rand.Rand, key slot.Key, watchList bool) {
-	f := newFamily(t, key, watchList)
-	const sites, children = 16, 40
-	owners := map[string]string{}  // of children that exist
-	version := map[string]string{} // of children that exist
-	var held, open slot.Set
-	touch := func() {
-		name := fmt.Sprintf("c%d", rng.IntN(children))
-		switch _, exists := owners[name]; {
-		case exists && rng.IntN(4) == 0:
-			if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: name}); err != nil {
-				t.Fatal(err)
-			}
-			delete(owners, name)
-			delete(version, name)
-		default:
-			if !exists || rng.IntN(3) == 0 {
-				owners[name] = ""
-				if rng.IntN(6) > 0 {
-					owners[name] = fmt.Sprintf("s%d", rng.IntN(sites))
-				}
-			}
-			version[name] = f.server.Put(child(name, owners[name])).Version
-		}
-	}
-	some := func(of slot.Set) (set slot.Set) {
-		for _, n := range of.Slots() {
-			if rng.IntN(2) == 0 {
-				set.Add(n)
-			}
-		}
-		return set
-	}
-	gone := 3
-	for range 12 {
-		for range 60 {
-			touch()
-			switch rng.IntN(12) {
-			case 0, 1:
-				set := some(only(0, 1, 2, 3, 4, 5, 6, 7).Minus(held))
-				f.share.Hold(set)
-				cause, versions := table.CauseExpelled, table.Versions(nil)
-				if rng.IntN(2) == 0 {
-					touch()
-					cause, versions = table.CauseHanded, table.Versions{childKind.String(): newest(version)}
-				}
-				if err := f.share.Load(t.Context(), set, cause, versions, false); err != nil {
-					t.Fatal(err)
-				}
-				held = held.Union(set)
-			case 2, 3:
-				set := some(held.Minus(open))
-				f.open(set)
-				for i := range sites { // as all Sites of a slot are, when it opens
-					if name := fmt.Sprintf("s%d", i); set.Has(f.slotOf(name)) {
-						f.reconcile(name)
-					}
-				}
-				open = open.Union(set)
-			case 4:
-				set := some(open)
-				f.share.Shut(set)
-				open = open.Minus(set)
-			case 5:
-				set := some(held)
-				f.share.Release(set)
-				held, open = held.Minus(set), open.Minus(set)
-			case 6:
-				f.faults.Cut()
-			case 7:
-				if gone--; gone >= 0 {
-					f.faults.Expire()
-				}
-			}
-		}
-		want := map[string]map[string]string{}
-		f.open(held) // the store has to be right for all slots held
-		for i := range sites {
-			if name := fmt.Sprintf("s%d", i); held.Has(f.slotOf(name)) {
-				if want[name] = map[string]string{}; !open.Has(f.slotOf(name)) {
-					f.reconcile(name)
-				}
-			}
-		}
-		open = held
-		for name, owner := range owners {
-			if want[owner] != nil {
-				want[owner][name] = version[name]
-			}
-		}
-		f.eventually(want)
-	}
-}
-
-func newest(versions map[string]string) string {
-	top := ""
-	for _, v := range versions {
-		if table.CompareVersions(top, v) < 0 {
-			top = v
-		}
-	}
-	return top
 }

@@ -83,9 +83,18 @@ func (p *pump) send(e watch.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.initial != nil {
-		p.initial.sent.note(s.inf, e)
+		p.initial.sent.note(s, e)
 	} else {
-		s.sent.note(s.inf, e)
+		s.sent.note(s, e)
+	}
+	return true
+}
+
+func (p *pump) sendAll(events []watch.Event) bool {
+	for _, e := range events {
+		if !p.send(e) {
+			return false
+		}
 	}
 	return true
 }

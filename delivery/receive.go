@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -43,26 +44,28 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	if e.Type == watch.Bookmark {
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
-	n, _, ok := p.source.inf.slotOf(e.Object)
-	if p.source.inf.owned() {
-		p.hold(e)
-		if p.leaves(e, n, ok, version) && !p.leave(e) {
-			return false
-		}
+	p.hold(e)
+	n, ok, alive := p.place(e, version)
+	if !alive {
+		return false
 	}
 	if !ok {
 		p.advance(version)
 		return true
 	}
 	p.source.count(n, p.asked)
-	if !p.wanted(e, n, version) {
+	if !p.wanted(e, n, about) {
 		if e.Type != watch.Deleted && !p.source.scope.right(about) {
 			p.source.mislabelled(about)
 		}
 		return true
 	}
 	if p.initial != nil {
-		p.initial.note(p.source, e.Object, about)
+		if e.Type == watch.Deleted {
+			delete(p.initial.listed, cache.MetaObjectToName(about).String()) // it may have left the selector
+		} else {
+			p.initial.note(p.source, e.Object, about)
+		}
 		return p.send(e)
 	}
 	if !p.pass(e, n, about) {
@@ -81,18 +84,16 @@ func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
 		}
 		return true
 	}
-	for _, e := range p.source.doubtful(e, n, about) {
-		if !p.send(e) {
-			return false
-		}
-	}
-	return true
+	return p.sendAll(p.source.doubtful(e, n, about))
 }
 
 // hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state of
 // an object than one that went elsewhere meanwhile.
 func (p *pump) hold(e watch.Event) {
 	s := p.source
+	if !s.inf.owned() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.initial == nil && s.pump == p && !s.warming.Empty() {
@@ -101,8 +102,8 @@ func (p *pump) hold(e watch.Event) {
 }
 
 // wanted says whether an event of slot n goes to the store now.
-func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
-	s := p.source
+func (p *pump) wanted(e watch.Event, n slot.Slot, about metav1.Object) bool {
+	s, version := p.source, about.GetResourceVersion()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.initial != nil {
@@ -112,7 +113,7 @@ func (p *pump) wanted(e watch.Event, n slot.Slot, version string) bool {
 	switch {
 	case s.pump != p: // replaced: its events would move the position of its successor
 		return false
-	case s.sent.newer(e.Object, version): // it has gone on since
+	case s.sent.newer(e.Object, version), s.outran(about): // it has gone on since
 	case s.warming.Has(n):
 		if s.sent == nil {
 			s.buffer = append(s.buffer, e)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -71,8 +72,8 @@ func newScope(kind Kind, key slot.Key, slots slot.Count) (scope, error) {
 			return nil, fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
 				"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
 		}
-		return labelScope{label: HashLabel(key), slots: slots, hash: func(obj metav1.Object) uint64 {
-			return key.Hash(obj.GetNamespace(), obj.GetName(), "")
+		return labelScope{label: HashLabel(key), slots: slots, hash: func(obj metav1.Object) (uint64, bool) {
+			return key.Hash(obj.GetNamespace(), obj.GetName(), ""), true
 		}}, nil
 	case ShardSelector:
 		if key != slot.KeyUID {
@@ -82,6 +83,22 @@ func newScope(kind Kind, key slot.Key, slots slot.Count) (scope, error) {
 	default:
 		return nil, fmt.Errorf("delivery kind %d: must be %s, %s or %s", kind, Filter, SlotLabel, ShardSelector)
 	}
+}
+
+// scopeOf returns the scope of a part of a kind's role. Objects of owned kinds are selected by a label with every kind of
+// delivery that selects: the API server hashes nothing of an owner.
+func (s *Share) scopeOf(kind schema.GroupKind, part role) scope {
+	if part.owners == nil {
+		return s.scope
+	}
+	label := s.labelBy(part)
+	if label == "" {
+		return filterScope{}
+	}
+	return labelScope{label: label, slots: s.slots, hash: func(obj metav1.Object) (uint64, bool) {
+		hash, _, ok := s.hashBy(kind, part, obj)
+		return hash, ok
+	}}
 }
 
 // bridge returns a superset of at most n ranges: it fills the smallest gaps.

@@ -82,7 +82,7 @@ func TestLabelSelectorTexts(t *testing.T) {
 
 func TestLabelRight(t *testing.T) {
 	hash := uint64(7)<<52 | 1
-	l := labelScope{label: LabelHash, slots: 256, hash: func(metav1.Object) uint64 { return hash }}
+	l := labelScope{label: LabelHash, slots: 256, hash: func(metav1.Object) (uint64, bool) { return hash, true }}
 	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false, "4103": false} {
 		obj := &metav1.ObjectMeta{Labels: map[string]string{LabelHash: value}}
 		if got := l.right(obj); got != want {

@@ -54,8 +54,8 @@ func (i *informer) bequeath(mark runtime.Object, key string) {
 	}
 }
 
-// note notes an event that was sent. s.mu of the source is held.
-func (t sent) note(i *informer, e watch.Event) {
+// note notes an event that was sent. For the slot that an object left this was its last version. s.mu is held.
+func (t sent) note(s *source, e watch.Event) {
 	if t == nil || e.Object == nil {
 		return
 	}
@@ -63,11 +63,16 @@ func (t sent) note(i *informer, e watch.Event) {
 	if err != nil {
 		return
 	}
+	was, had := t[key]
+	n, _, ok := s.inf.slotOf(e.Object)
+	if had && (!ok || n != was.slot) && markOf(e.Object) == "" {
+		s.see(was.slot, versionOf(e.Object))
+	}
 	switch e.Type { //nolint:exhaustive // the others are about no object
 	case watch.Deleted:
 		delete(t, key)
 	case watch.Added, watch.Modified:
-		if n, _, ok := i.slotOf(e.Object); ok {
+		if ok {
 			t[key] = sentObject{n, versionOf(e.Object)}
 		}
 	}
@@ -82,59 +87,24 @@ func (t sent) newer(obj runtime.Object, version string) bool {
 	return err == nil && table.CompareVersions(t[key].version, version) > 0
 }
 
-// leaves says whether an event takes an object out of the slots that the stream carries: n is its slot now, if it has
-// one.
-func (p *pump) leaves(e watch.Event, n slot.Slot, has bool, version string) bool {
-	s := p.source
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pump != p {
-		return false
-	}
+// knows says that the stream has sent an event, or something newer about its object. s.mu of the source is held.
+func (t sent) knows(e watch.Event, version string) bool {
 	key, err := cache.MetaNamespaceKeyFunc(e.Object)
 	if err != nil {
 		return false
 	}
-	if p.initial != nil {
-		_, had := p.initial.sent[key]
-		return had && !(has && p.initial.set.Has(n))
-	}
-	was, had := s.sent[key]
-	switch {
-	case !had, has && n == was.slot, table.CompareVersions(was.version, version) > 0:
-		return false
-	case has && s.got[n] > 0 && !s.covered(n, version):
-		return false // it goes from one slot to another
-	default:
-		return !s.covered(was.slot, version)
-	}
+	is, there := t[key]
+	return there && table.CompareVersions(is.version, version) >= 0 || !there && e.Type == watch.Deleted
 }
 
-// covered says that a list of the slot showed what came of an event of that version. s.mu is held.
-func (s *source) covered(n slot.Slot, version string) bool {
-	return s.floors != nil && table.CompareVersions(version, s.floors[n]) <= 0
-}
-
-// leave has the store and the handlers see an event that takes an object away, and then that it is gone: of two owners
-// that are here both hear of it, as level-triggered reconcilers have to.
-func (p *pump) leave(e watch.Event) bool {
-	gone := watch.Event{Type: watch.Deleted, Object: e.Object.DeepCopyObject()} // each is transformed by itself
-	return p.send(e) && p.send(gone)
-}
-
-// replay sends an event that came while slots were listed, and that is newer than the list, where the list may have
-// undone it.
-func (p *pump) replay(e watch.Event, version string) bool {
-	s := p.source
-	n, _, ok := s.inf.slotOf(e.Object)
-	if p.leaves(e, n, ok, version) {
-		return p.leave(e)
+// departed returns the slot in which the store has what a DELETED of a selecting watch is about; false where it has nothing
+// older. What the event shows is the state before the object was deleted, or before it left the selector: if it left since
+// it got another owner, what a list of that one's slot brought is newer. s.mu is held.
+func (t sent) departed(e watch.Event, version string) (slot.Slot, bool) {
+	key, err := cache.MetaNamespaceKeyFunc(e.Object)
+	if err != nil {
+		return 0, false
 	}
-	s.mu.Lock()
-	wanted := ok && s.got[n] > 0 && !s.sent.newer(e.Object, version)
-	if wanted {
-		s.see(n, version)
-	}
-	s.mu.Unlock()
-	return !wanted || p.send(e)
+	was, had := t[key]
+	return was.slot, had && table.CompareVersions(was.version, version) < 0
 }

@@ -25,6 +25,8 @@ type Options struct {
 	Key slot.Key
 	// Kind is how objects are delivered; KindUnknown is Filter. It must go with the key.
 	Kind Kind
+	// Label says that objects should carry labels as with SlotLabel although they are delivered in another way: see Stamp.
+	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
 	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
@@ -42,6 +44,7 @@ type Share struct {
 	slots    slot.Count
 	key      slot.Key
 	delivery Kind
+	label    bool
 	scope    scope
 	log      logr.Logger
 	patience time.Duration
@@ -80,7 +83,7 @@ func New(o Options) *Share {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Kind, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{},
 	}
 	s.held.Store(&slot.Set{})

@@ -70,7 +70,10 @@ type source struct {
 	// names are what was sent last, while there may be namesakes in other slots. nil: nobody needs them.
 	names     map[cache.ObjectName]sight
 	observing bool // the driver needs them
-	sent      sent
+	// ahead are objects that look-ups ahead of the position have shown to be gone. nil once position passed all.
+	ahead    map[cache.ObjectName]farewell
+	aheadMax string
+	sent     sent
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -205,7 +208,7 @@ func (s *source) commit(r *relist, version string) {
 		s.first = set
 	}
 	s.position, s.listed, s.stale = version, version, false
-	s.floors, s.floorMax = nil, ""
+	s.floors, s.floorMax, s.ahead, s.aheadMax = nil, "", nil, ""
 	s.warming, s.buffer, s.names = slot.Set{}, nil, nil
 	clear(s.doubts)
 	s.keepStrays(r.strays)
@@ -224,6 +227,7 @@ func (s *source) advance(version string) {
 		s.floors, s.floorMax = nil, ""
 		s.observed()
 	}
+	s.caughtUp()
 	if len(s.waiters) > 0 {
 		s.changed()
 	}

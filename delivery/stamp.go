@@ -51,9 +51,9 @@ func (s *Share) stampBy(kind schema.GroupKind, part role, obj metav1.Object) (la
 // labelBy returns the label by which the objects of a role are selected; "": none.
 func (s *Share) labelBy(part role) string {
 	switch {
-	case s.delivery == SlotLabel && part.primary:
+	case (s.delivery == SlotLabel || s.label) && part.primary:
 		return HashLabel(s.key)
-	case (s.delivery == SlotLabel || s.delivery == ShardSelector) && part.owners != nil:
+	case (s.delivery == SlotLabel || s.delivery == ShardSelector || s.label) && part.owners != nil:
 		return OwnerLabel(s.key)
 	default:
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// verify returns those objects of the store in the slots that a list at a version did not show although they exist.
+// verify returns those objects of the store in the slots that a list at a version did not show although they exist there.
 func (s *source) verify(ctx context.Context, set slot.Set, listed map[string]struct{}, version string) ([]runtime.Object, error) {
 	if !s.scope.leaves() {
 		return nil, nil
@@ -49,17 +49,18 @@ func (s *source) verify(ctx context.Context, set slot.Set, listed map[string]str
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case accessErr == nil && about.GetUID() == before.GetUID():
-				out = append(out, obj)
+			case accessErr != nil || about.GetUID() != before.GetUID():
+			default:
+				if !s.scope.right(about) {
+					s.mislabelled(about)
+				}
+				if n, _, ok := s.inf.slotOf(obj); ok && set.Has(n) {
+					out = append(out, obj)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	for _, obj := range out {
-		if about, err := meta.Accessor(obj); err == nil && !s.scope.right(about) {
-			s.mislabelled(about)
-		}
-	}
 	return out, errors.Join(errs...)
 }
 

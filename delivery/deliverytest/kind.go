@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,8 @@ type Client interface {
 	Update(ctx context.Context, key types.NamespacedName) (Object, error)
 	// Relabel sets labels, and removes those whose value is empty.
 	Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (Object, error)
+	// Adopt sets owner references, in place of all that there are, and labels, in one write. Labels not named stay.
+	Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (Object, error)
 	// Delete returns the object with the version of its deletion, or an empty one where the server does not tell it.
 	Delete(ctx context.Context, key types.NamespacedName) (Object, error)
 	// List lists consistently, and returns the list's version.

@@ -61,12 +61,7 @@ func (m *Memory) Create(_ context.Context, key types.NamespacedName, labels map[
 	if m.objects[key] != nil {
 		return Object{}, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, key.Name)
 	}
-	m.uids++
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name, Labels: labels,
-		// Short similar strings would all lie in one slot.
-		UID: types.UID(fmt.Sprintf("%016x-%d", slot.HashName("uid", strconv.Itoa(m.uids)), m.uids)),
-	}}
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels, UID: m.uid()}}
 	return m.change(key, nil, obj), nil
 }
 
@@ -85,6 +80,15 @@ func (m *Memory) Update(_ context.Context, key types.NamespacedName) (Object, er
 
 // Relabel implements Client.
 func (m *Memory) Relabel(_ context.Context, key types.NamespacedName, labels map[string]string) (Object, error) {
+	return m.edit(key, labels, func(*corev1.ConfigMap) {})
+}
+
+// Adopt implements Client.
+func (m *Memory) Adopt(_ context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (Object, error) {
+	return m.edit(key, labels, func(obj *corev1.ConfigMap) { obj.OwnerReferences = owners })
+}
+
+func (m *Memory) edit(key types.NamespacedName, labels map[string]string, edit func(*corev1.ConfigMap)) (Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.objects[key]
@@ -102,6 +106,7 @@ func (m *Memory) Relabel(_ context.Context, key types.NamespacedName, labels map
 			delete(obj.Labels, name)
 		}
 	}
+	edit(obj)
 	return m.change(key, old, obj), nil
 }
 
@@ -126,10 +131,22 @@ func (m *Memory) Put(obj *corev1.ConfigMap) Object {
 	if old != nil {
 		obj.UID = old.UID
 	} else {
-		m.uids++
-		obj.UID = types.UID(fmt.Sprintf("uid-%d", m.uids))
+		obj.UID = m.uid()
 	}
 	return m.change(key, old, obj)
+}
+
+// Get returns a copy of an object; nil: there is none.
+func (m *Memory) Get(key types.NamespacedName) *corev1.ConfigMap {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.objects[key].DeepCopy()
+}
+
+// uid makes a new UID. Short similar strings would all lie in one slot.
+func (m *Memory) uid() types.UID {
+	m.uids++
+	return types.UID(fmt.Sprintf("%016x-%d", slot.HashName("uid", strconv.Itoa(m.uids)), m.uids))
 }
 
 // List implements Client.

@@ -90,16 +90,16 @@ func (e event) object() Object { return Object{Key: e.key, UID: e.uid, Version: 
 // reports are the objects reported as mislabelled.
 type reports struct {
 	mu   sync.Mutex
-	seen map[types.NamespacedName]string // the label's value
+	seen map[types.NamespacedName]bool
 }
 
 func (r *reports) add(_ schema.GroupKind, obj metav1.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {
-		r.seen = map[types.NamespacedName]string{}
+		r.seen = map[types.NamespacedName]bool{}
 	}
-	r.seen[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = obj.GetLabels()[delivery.LabelHash]
+	r.seen[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = true
 }
 
 func (r *reports) keys() []types.NamespacedName {

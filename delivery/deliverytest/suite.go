@@ -92,6 +92,8 @@ func Run(t *testing.T, o Options) {
 				{"R11LabelsCopied", suite.labelsCopied},
 				{"R15DeletionsAreWaitedFor", suite.deletionsAreWaitedFor},
 				{"R15Namesakes", suite.namesakes},
+				{"OwnedKind", suite.ownedKind},
+				{"OwnedLabelsGoWrong", suite.ownedLabelsGoWrong},
 				{"Random", suite.random},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(s, t) })

@@ -1,0 +1,104 @@
+package ctrlrt_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// Labels that somebody strips, edits or copies from other objects, of parents and of children, all the time and while a member
+// joins, are put right, and whatever they say meanwhile every object is reconciled by its owner in the end.
+func TestR11LabelsArePutRight(t *testing.T) {
+	const objects = 30
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	secret := func(i int) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("secret-%d", i)}}
+	}
+	child := func(i int) *corev1.ConfigMap { return configMap(namespace, fmt.Sprintf("child-secret-%d", i), "") }
+	for i := range objects {
+		if err := c.Create(t.Context(), secret(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value := func(i int) string {
+		return delivery.LabelValue(slot.KeyName.Hash(namespace, secret(i).Name, ""))
+	}
+	right := func(want string, members ...*replica) func() string {
+		return func() string {
+			if problem := settled(members...)(); problem != "" {
+				return problem
+			}
+			for i := range objects {
+				parent, kid := secret(i), child(i)
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(parent), parent); err != nil {
+					return err.Error()
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(kid), kid); err != nil {
+					return err.Error()
+				}
+				if got := kid.Data["value"]; got != want {
+					return fmt.Sprintf("%s has value %q, want %q", kid.Name, got, want)
+				}
+				if a, b := parent.Labels[store.LabelHash], kid.Labels[store.LabelOwnerHash]; a != value(i) || b != value(i) {
+					return fmt.Sprintf("labels of %s and its child are %q and %q, want %q", parent.Name, a, b, value(i))
+				}
+			}
+			return ""
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
+	disturb := func(rounds int, want string) {
+		t.Helper()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for n := range rounds {
+			i := rng.IntN(objects)
+			wrong := []string{"null", `"` + value(rng.IntN(objects)) + `"`, fmt.Sprintf(`"%d"`, rng.IntN(slot.MaxCount)), `"x"`}[rng.IntN(4)]
+			var obj client.Object = secret(i)
+			label := store.LabelHash
+			if n%2 == 1 {
+				obj, label = child(i), store.LabelOwnerHash
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, wrong)
+			if err := c.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if n < objects {
+				set := fmt.Appendf(nil, `{"stringData":{"value":%q}}`, want)
+				if err := c.Patch(t.Context(), secret(n), client.RawPatch(types.MergePatchType, set)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n%5 == 4 {
+				if err := c.Delete(t.Context(), child(rng.IntN(objects))); client.IgnoreNotFound(err) != nil {
+					t.Fatal(err)
+				}
+			}
+			<-tick.C
+		}
+	}
+	o := rota.Options{Delivery: delivery.SlotLabel}
+	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
+	eventually(t, 30*time.Second, right("", a, b))
+	disturb(200, "1")
+	eventually(t, 90*time.Second, right("1", a, b))
+	d := startParent(t, namespace, "d", o)
+	disturb(200, "2")
+	eventually(t, 90*time.Second, right("2", a, b, d))
+	go a.stop()
+	disturb(100, "3")
+	a.leave(t)
+	eventually(t, 90*time.Second, right("3", b, d))
+}

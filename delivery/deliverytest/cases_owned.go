@@ -1,0 +1,246 @@
+package deliverytest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// parents are the owners of the suite's children. They are cluster-scoped, so that each key spreads them, and objects of all
+// scopes can have them; they need not exist.
+var parents = schema.GroupKind{Group: "suite.rota.dev", Kind: "Parent"}
+
+// parent is the reference to the owner of a name; the zero value is none.
+func parent(name string) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: parents.Group + "/v1", Kind: parents.Kind, Name: name, Controller: ptr.To(true),
+		UID: types.UID(fmt.Sprintf("%016x-%s", slot.HashName("parent", name), name)),
+	}
+}
+
+// ownedRig is a rig whose kind is owned.
+func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
+	t.Helper()
+	r := s.rig(t)
+	r.hashed = key
+	r.share = s.share(delivery.Options{Slots: slots, Kind: s.delivery, Key: key, Mislabelled: r.reports.add})
+	if !r.share.Own(r.kind.GroupKind, parents, false) {
+		t.Fatal("not owned")
+	}
+	r.informer, r.faults = r.newInformer("", 0)
+	r.heard = r.listen(r.informer)
+	return r
+}
+
+// keys runs a test of owned kinds with every key that goes with the kind of delivery.
+func (s suite) keys(t *testing.T, test func(t *testing.T, key slot.Key)) {
+	keys := []slot.Key{slot.KeyName}
+	switch s.delivery { //nolint:exhaustive // the others take any key
+	case delivery.SlotLabel:
+		keys = append(keys, slot.KeyNamespace)
+	case delivery.ShardSelector:
+		keys = []slot.Key{slot.KeyUID}
+	}
+	for _, key := range keys {
+		t.Run(key.String(), func(t *testing.T) { test(t, key) })
+	}
+}
+
+// parentIn makes the name of an owner in a slot.
+func (r *rig) parentIn(n slot.Slot) string {
+	for {
+		r.serial++
+		ref := parent("p" + strconv.Itoa(r.serial))
+		if r.share.Slot("", ref.Name, string(ref.UID)) == n {
+			return ref.Name
+		}
+	}
+}
+
+// stamps are the labels of a child of an owner.
+func (r *rig) stamps(owner string) map[string]string {
+	out := map[string]string{label: r.label}
+	obj := &metav1.ObjectMeta{}
+	if owner != "" {
+		obj.OwnerReferences = []metav1.OwnerReference{parent(owner)}
+	}
+	for name, value := range r.share.Stamps(r.kind.GroupKind, obj) {
+		out[name] = value
+	}
+	return out
+}
+
+// child creates a child of an owner with the labels that it should have.
+func (r *rig) child(owner string) Object {
+	r.t.Helper()
+	key := r.name()
+	_, err := r.kind.Client.Create(r.ctx, key, nil)
+	r.must(err)
+	return r.adopt(key, owner, r.stamps(owner))
+}
+
+// adopt gives an object another owner, none where it is "", and labels, in one write.
+func (r *rig) adopt(key types.NamespacedName, owner string, labels map[string]string) Object {
+	r.t.Helper()
+	var refs []metav1.OwnerReference
+	if owner != "" {
+		refs = append(refs, parent(owner))
+	}
+	obj, err := r.kind.Client.Adopt(r.ctx, key, refs, labels)
+	r.must(err)
+	return obj
+}
+
+// holds waits until the store has exactly those objects, at their versions.
+func (r *rig) holds(want ...Object) {
+	r.t.Helper()
+	r.eventually(func() error {
+		have := store(r.informer)
+		for _, obj := range want {
+			if have[obj.Key] != obj.Version {
+				return fmt.Errorf("the store has %v at %q, want %q", obj.Key, have[obj.Key], obj.Version)
+			}
+		}
+		if len(have) != len(want) {
+			return fmt.Errorf("the store has %v, want %v", have, want)
+		}
+		return nil
+	})
+}
+
+// Children are where their owners are, and change with them; a gain lists what is gained.
+func (s suite) ownedKind(t *testing.T) {
+	s.keys(t, func(t *testing.T, key slot.Key) {
+		r := s.ownedRig(t, key)
+		mine, other, theirs := r.parentIn(1), r.parentIn(1), r.parentIn(5)
+		a, b, orphan := r.child(mine), r.child(theirs), r.child("")
+		r.child(r.parentIn(2))
+		r.run(r.informer)
+		r.own(only(1))
+		r.holds(a)
+		before := r.faults.Listed()
+		r.must(r.warm(r.ctx, only(5)))
+		if listed := r.faults.Listed() - before; s.delivery != delivery.Filter && listed != 1 {
+			t.Errorf("gaining a slot with one child listed %d objects", listed)
+		}
+		r.holds(a, b)
+		if s.delivery != delivery.Filter {
+			r.wantHonoured()
+		}
+		r.share.Release(only(5))
+		r.holds(a)
+		r.heard.take()
+		// Within the slot, away, and back, with the label in the same write.
+		a = r.adopt(a.Key, other, r.stamps(other))
+		r.holds(a)
+		r.adopt(a.Key, theirs, r.stamps(theirs))
+		r.holds()
+		a = r.adopt(a.Key, mine, r.stamps(mine))
+		r.holds(a)
+		orphan = r.adopt(orphan.Key, mine, r.stamps(mine))
+		r.holds(a, orphan)
+		r.adopt(orphan.Key, "", nil)
+		r.holds(a)
+		r.wantHeard("update "+a.Key.String(), "delete "+a.Key.String(), "add "+a.Key.String(),
+			"add "+orphan.Key.String(), "delete "+orphan.Key.String())
+		r.delete(a.Key)
+		r.holds()
+	})
+}
+
+// Owners change without their children's labels, and labels without owners.
+func (s suite) ownedLabelsGoWrong(t *testing.T) {
+	if s.delivery == delivery.Filter {
+		t.Skip("has no labels")
+	}
+	s.keys(t, func(t *testing.T, key slot.Key) {
+		r := s.ownedRig(t, key)
+		name := delivery.OwnerLabel(key)
+		mine, second, theirs := r.parentIn(1), r.parentIn(2), r.parentIn(5)
+		var objs []Object
+		for range 6 {
+			objs = append(objs, r.child(mine))
+		}
+		r.run(r.informer)
+		r.own(only(1, 2))
+		r.holds(objs...)
+		reported := func(want ...Object) {
+			t.Helper()
+			r.eventually(func() error {
+				for _, obj := range want {
+					if !slices.Contains(r.reports.keys(), obj.Key) {
+						return fmt.Errorf("%v was not reported", obj.Key)
+					}
+				}
+				return nil
+			})
+		}
+		// To a slot of another member, and to one of ours.
+		away := r.adopt(objs[0].Key, theirs, nil)
+		objs[1] = r.adopt(objs[1].Key, second, nil)
+		r.holds(objs[1:]...)
+		reported(away, objs[1])
+		r.relabelled(away.Key, r.stamps(theirs)) // too late for us
+		// Stripped, edited, copied from children elsewhere and here.
+		objs[2] = r.relabel(2, objs, map[string]string{name: ""})
+		objs[3] = r.relabel(3, objs, map[string]string{name: "nonsense"})
+		objs[4] = r.relabel(4, objs, map[string]string{name: r.stamps(theirs)[name]})
+		objs[5] = r.relabel(5, objs, map[string]string{name: r.stamps(second)[name]})
+		r.holds(objs[1:]...)
+		reported(objs[2:]...)
+		// A list shows none of them.
+		r.faults.Expire()
+		r.eventually(func() error {
+			if lists, _ := r.faults.Counts(); lists < 2 {
+				return errors.New("not listed again")
+			}
+			return nil
+		})
+		r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, true))
+		r.holds(objs[1:]...)
+		for _, e := range r.heard.history() {
+			// What went to another owner here is gone for the one before.
+			if e.what == "delete" && e.key != away.Key && e.key != objs[1].Key {
+				t.Errorf("heard a deletion that never was: %v", e)
+			}
+		}
+		r.eventually(func() error { return r.levelIs(away.Key, "") })
+		// What the watch does not tell of is looked at.
+		r.delete(objs[2].Key)
+		r.eventually(func() error { return r.levelIs(objs[2].Key, "") })
+		r.adopt(objs[3].Key, theirs, r.stamps(theirs))
+		r.eventually(func() error { return r.levelIs(objs[3].Key, "") })
+		// The labels are put right.
+		for _, i := range []int{1, 4, 5} {
+			owner := mine
+			if i == 1 {
+				owner = second
+			}
+			objs[i] = r.relabel(i, objs, r.stamps(owner))
+		}
+		r.holds(objs[1], objs[4], objs[5])
+		// A child of somebody else's gets the label of one of ours.
+		foreign := r.child(theirs)
+		r.relabelled(foreign.Key, map[string]string{name: r.stamps(mine)[name]})
+		reported(foreign)
+		r.holds(objs[1], objs[4], objs[5])
+	})
+}
+
+// relabelled sets labels.
+func (r *rig) relabelled(key types.NamespacedName, labels map[string]string) {
+	r.t.Helper()
+	_, err := r.kind.Client.Relabel(r.ctx, key, labels)
+	r.must(err)
+}

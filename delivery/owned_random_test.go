@@ -1,0 +1,321 @@
+package delivery_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// runsVariable is the environment variable that says how many seeds to try.
+const runsVariable = "ROTA_RUNS"
+
+// graveyard are seeds that once failed.
+var graveyard = []uint64{}
+
+// TestOwnedRandom changes owners, labels and shares at random, under faults. See generation.
+func TestOwnedRandom(t *testing.T) {
+	seeds := slices.Clone(graveyard)
+	if text := os.Getenv(deliverytest.SeedVariable); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = []uint64{seed}
+	} else {
+		runs, _ := strconv.Atoi(os.Getenv(runsVariable))
+		for range max(1, runs) {
+			seeds = append(seeds, rand.Uint64()>>1)
+		}
+	}
+	ways(t, func(t *testing.T, o delivery.Options, watchList bool) {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprintf("%s=%d", deliverytest.SeedVariable, seed), func(t *testing.T) {
+				t.Parallel()
+				ownedRandom(t, seed, o, watchList)
+			})
+		}
+	})
+}
+
+// generation is a random test of children. At every checkpoint
+//
+//   - the store has exactly the children of the Sites in slots held, once their labels are right; with a label that went wrong while
+//     it was in the store, a child stays there;
+//   - the last reconciles of these Sites saw their children as they are;
+//   - no deletion was heard of a child that existed and had not changed its owner;
+//   - nothing was heard of a child that is older than what was heard of it before.
+type generation struct {
+	*family
+	rng        *rand.Rand
+	held, open slot.Set
+	gone       int // how often there may be a 410 Gone still
+	life       map[types.UID][]step
+	// kept are the children that the store had at the last checkpoint and whose owners have not changed since, in slots that were
+	// not lost.
+	kept map[string]bool
+
+	mislabelled sync.Mutex
+	reported    map[types.NamespacedName]bool
+}
+
+// step is a state of a child on the server.
+type step struct {
+	version, owner string
+	gone           bool
+}
+
+const (
+	randomSites    = 16
+	randomChildren = 40
+)
+
+func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList bool) {
+	g := &generation{
+		rng: rand.New(rand.NewPCG(seed, 0)), gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
+		reported: map[types.NamespacedName]bool{},
+	}
+	o.Mislabelled = func(_ schema.GroupKind, obj metav1.Object) {
+		g.mislabelled.Lock()
+		defer g.mislabelled.Unlock()
+		g.reported[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = true
+	}
+	g.family = newFamily(t, o, watchList)
+	g.run()
+	for round := range 12 {
+		for range 60 {
+			g.touch()
+			g.change()
+		}
+		g.checkpoint(round%3 != 0)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// note notes what an object is on the server.
+func (g *generation) note(obj deliverytest.Object, owner string, gone bool) {
+	g.life[obj.UID] = append(g.life[obj.UID], step{obj.Version, owner, gone})
+}
+
+// touch changes a child.
+func (g *generation) touch() deliverytest.Object {
+	name := fmt.Sprintf("c%d", g.rng.IntN(randomChildren))
+	key := types.NamespacedName{Namespace: "a", Name: name}
+	old := g.server.Get(key)
+	if old != nil && g.rng.IntN(4) == 0 {
+		obj, err := g.server.Delete(g.t.Context(), key)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.note(obj, ownerOf(old), true)
+		delete(g.kept, name)
+		return obj
+	}
+	owner := ""
+	switch {
+	case old != nil && g.rng.IntN(3) > 0:
+		owner = ownerOf(old)
+	case g.rng.IntN(6) > 0:
+		owner = fmt.Sprintf("s%d", g.rng.IntN(randomSites))
+	}
+	cm := child(name, owner)
+	if old != nil {
+		if cm.Labels = old.Labels; owner != ownerOf(old) {
+			delete(g.kept, name)
+		}
+	}
+	switch g.rng.IntN(8) {
+	case 0: // as a client does that knows nothing of labels, or somebody who edits them
+		cm.Labels = nil
+	case 1:
+		cm.Labels = map[string]string{delivery.OwnerLabel(g.key): strconv.Itoa(g.rng.IntN(4096))}
+	case 2: // copied
+		cm.Labels = g.share.Stamps(childKind, child("", fmt.Sprintf("s%d", g.rng.IntN(randomSites))))
+	case 3: // as they were
+	default:
+		cm.Labels = g.share.Stamps(childKind, cm)
+	}
+	obj := g.server.Put(cm)
+	g.note(obj, owner, false)
+	return obj
+}
+
+// change changes the share, or makes something fail, or neither.
+func (g *generation) change() {
+	switch g.rng.IntN(14) {
+	case 0, 1:
+		set := g.some(only(0, 1, 2, 3, 4, 5, 6, 7).Minus(g.held))
+		g.share.Hold(set)
+		cause, versions := table.CauseExpelled, table.Versions(nil)
+		if g.rng.IntN(2) == 0 {
+			cause, versions = table.CauseHanded, table.Versions{childKind.String(): g.touch().Version}
+		}
+		if err := g.share.Load(g.t.Context(), set, cause, versions, false); err != nil {
+			g.t.Fatal(err)
+		}
+		g.held = g.held.Union(set)
+	case 2, 3:
+		set := g.some(g.held.Minus(g.open))
+		g.family.open(set)
+		g.reconcileAll(set)
+		g.open = g.open.Union(set)
+	case 4:
+		set := g.some(g.open)
+		g.share.Shut(set)
+		g.open = g.open.Minus(set)
+	case 5:
+		set := g.some(g.held)
+		g.share.Release(set)
+		g.held, g.open = g.held.Minus(set), g.open.Minus(set)
+		for name := range g.kept {
+			if cm := g.server.Get(types.NamespacedName{Namespace: "a", Name: name}); set.Has(g.slotOf(ownerOf(cm))) {
+				delete(g.kept, name)
+			}
+		}
+	case 6:
+		g.faults.Cut()
+	case 7:
+		if g.gone--; g.gone >= 0 {
+			g.faults.Expire()
+		}
+	case 8:
+		g.repair(false)
+	case 9:
+		resume := g.faults.Pause()
+		for range g.rng.IntN(5) {
+			g.touch()
+		}
+		go func() {
+			<-time.After(2 * time.Millisecond)
+			resume()
+		}()
+	case 10:
+		<-time.After(time.Millisecond)
+	}
+}
+
+func (g *generation) some(of slot.Set) (set slot.Set) {
+	for _, n := range of.Slots() {
+		if g.rng.IntN(2) == 0 {
+			set.Add(n)
+		}
+	}
+	return set
+}
+
+// reconcileAll reconciles all Sites in slots, as when they open.
+func (g *generation) reconcileAll(set slot.Set) {
+	for i := range randomSites {
+		if name := fmt.Sprintf("s%d", i); set.Has(g.slotOf(name)) {
+			g.reconcile(name)
+		}
+	}
+}
+
+// repair does what a labeller does: with what was reported, or with everything.
+func (g *generation) repair(everything bool) {
+	g.mislabelled.Lock()
+	keys := slices.SortedFunc(maps.Keys(g.reported), func(a, b types.NamespacedName) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	clear(g.reported)
+	g.mislabelled.Unlock()
+	if everything {
+		for i := range randomChildren {
+			keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("c%d", i)})
+		}
+	}
+	for _, key := range keys {
+		cm := g.server.Get(key)
+		if cm == nil || g.rng.IntN(4) == 0 && !everything {
+			continue
+		}
+		if right := g.share.Stamps(childKind, cm); right != nil && !maps.Equal(cm.Labels, right) {
+			cm.Labels = right
+			g.note(g.server.Put(cm), ownerOf(cm), false)
+		}
+	}
+}
+
+func (g *generation) checkpoint(repaired bool) {
+	g.t.Helper()
+	if repaired {
+		g.repair(true)
+	}
+	g.family.open(g.held) // the store has to be right for all slots held
+	g.reconcileAll(g.held.Minus(g.open))
+	g.open = g.held
+	want := map[string]map[string]string{}
+	for i := range randomSites {
+		if name := fmt.Sprintf("s%d", i); g.held.Has(g.slotOf(name)) {
+			want[name] = map[string]string{}
+		}
+	}
+	for i := range randomChildren {
+		cm := g.server.Get(types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("c%d", i)})
+		if cm != nil && want[ownerOf(cm)] != nil {
+			want[ownerOf(cm)][cm.Name] = cm.ResourceVersion
+		}
+	}
+	if repaired {
+		g.eventually(want)
+		clear(g.kept)
+		for _, children := range want {
+			for name := range children {
+				g.kept[name] = true
+			}
+		}
+	} else {
+		g.sync()
+		for name := range g.kept {
+			if _, there, err := g.informer.GetStore().GetByKey("a/" + name); err != nil || !there {
+				g.t.Errorf("%s is not in the store any more: %v", name, g.server.Get(types.NamespacedName{Namespace: "a", Name: name}))
+			}
+		}
+	}
+	g.checkHistory()
+}
+
+// sync returns when the handler has been told of everything up to now.
+func (g *generation) sync() {
+	g.t.Helper()
+	if err := g.share.Reached(g.t.Context(), table.Versions{childKind.String(): g.server.Tick()}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *generation) checkHistory() {
+	g.t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := map[types.UID]string{}
+	for _, w := range g.heard {
+		if w.gone {
+			ended := func(s step) bool {
+				return s.gone || s.owner != w.owner && table.CompareVersions(s.version, w.version) >= 0
+			}
+			if life := g.life[w.uid]; !slices.ContainsFunc(life, ended) {
+				g.t.Errorf("heard a deletion that never was: %+v of %+v", w, life)
+			}
+			continue
+		}
+		if table.CompareVersions(last[w.uid], w.version) > 0 {
+			g.t.Errorf("heard %+v after version %s", w, last[w.uid])
+		}
+		last[w.uid] = w.version
+	}
+}
