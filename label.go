@@ -185,7 +185,6 @@ func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
 type finder struct {
 	mu     sync.Mutex
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	asked  time.Time
 }
 
 func newFinder(cfg *rest.Config) (*finder, error) {

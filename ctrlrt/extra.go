@@ -26,11 +26,11 @@ func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	if o.HTTPClient == nil {
 		o.HTTPClient = m.inner.GetHTTPClient()
 	}
-	make := m.options.NewCache
-	if make == nil {
-		make = cache.New
+	construct := m.options.NewCache
+	if construct == nil {
+		construct = cache.New
 	}
-	return make(m.inner.GetConfig(), o)
+	return construct(m.inner.GetConfig(), o)
 }
 
 // addChildren adds, where kinds are sharded in both ways, a cache that holds the objects of these kinds by their owners: the

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -173,7 +174,12 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 // startMember starts a member named pod of the namespace's rota, with the controllers that build makes.
 func startMember(t *testing.T, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
 	t.Helper()
-	cfg := controlplane.For(t).Config()
+	return startMemberVia(t, controlplane.For(t).Config(), namespace, pod, o, build)
+}
+
+// startMemberVia is startMember with a configuration of its own.
+func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
 	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod

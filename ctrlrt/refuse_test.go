@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,7 +25,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/store"
 )
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -145,6 +149,42 @@ func TestMissingPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, r.Run(t.Context()), "nobody", "apiGroups", "resources", "verbs", r.Name().Namespace)
+}
+
+// Under SlotLabel a member that may not patch labels ends at the start, and says which rule to add.
+func TestMissingPermissionToLabel(t *testing.T) {
+	plane, admin, namespace := controlplane.For(t), adminClient(t), controlplane.Namespace(t)
+	cfg, err := plane.UserConfig("reader-of-" + namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := append(store.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}})
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
+	for _, obj := range []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: rules},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader-of-" + namespace}},
+		},
+	} {
+		if err := admin.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel, LabelNamespaces: []string{namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := managerOptions()
+	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
 }
 
 // R9: a second process with a pod name in use ends with an error, and the first goes on.

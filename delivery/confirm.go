@@ -136,7 +136,11 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 		s.mu.Unlock()
 		return true // overtaken by an event or a list
 	}
-	if _, there := s.sent[d.key.String()]; s.got[d.slot] == 0 || s.inf.owned() && !there {
+	is, there := s.sent[d.key.String()]
+	if there {
+		d.slot = is.slot
+	}
+	if s.got[d.slot] == 0 || s.inf.owned() && !there {
 		delete(s.doubts, d.key) // lost meanwhile
 		s.changed()
 		s.mu.Unlock()

@@ -35,7 +35,10 @@
 // watch when slots are lost; it narrows when it is opened again for another reason. Every object is hashed on arrival
 // (rule R11), so a server that ignores the selector costs traffic, which Share.Traffic shows, and nothing else.
 //
-// With SlotLabel an object can leave the watch without being deleted. See type doubt.
+// Owned kinds are selected by a label with ShardSelector, too: the API server hashes nothing of an owner. Share.Stamp tells what
+// label an object should carry.
+//
+// With labels an object can leave the watch without being deleted. See type doubt.
 //
 // A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
 // overwrites it makes SlotLabel a costly Filter.
@@ -52,6 +55,11 @@
 // stream therefore knows the slot and the version of each that it has sent (type sent): those that leave are removed, and
 // a list of slots that are gained cannot bring back an older state of one that went elsewhere meanwhile.
 //
+// Where children are selected by a label, owner and label change together or one after the other. Together, the watch of the old
+// slot shows a DELETED; the look-up that confirms it finds the object with its new owner, and the old one hears of that
+// and of a deletion, as it does with Filter. If the owner changes first the event comes, since the label is still the old one's. If the
+// label changes first the object stays in the store as one in doubt.
+//
 // # A kind that is not served
 //
 // Where the API server answers 404 for a kind, slots count as empty of it, so that the others are not held up; see
@@ -59,11 +67,9 @@
 //
 // # Limits
 //
-// Owned kinds are delivered by Filter, whatever the Share's kind of delivery.
-//
 // With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which
 // nothing that comes later is sent (type sight).
 //
-// With SlotLabel an object whose label is wrong may be in nobody's store until the label is right. The changes of one that is in
-// a store come late, by up to a minute.
+// An object whose label is missing or wrong may be in nobody's store until the label is right: Options.Mislabelled reports those that
+// somebody receives. The changes of one that is in a store come late, by up to a minute, changes of its owner included.
 package delivery

@@ -105,7 +105,8 @@ func (s *source) strayed(e watch.Event, n slot.Slot) {
 	}
 	key := cache.MetaObjectToName(about)
 	s.doubts[key] = &doubt{
-		key: key, slot: n, uid: about.GetUID(), last: e.Object, gone: e, version: about.GetResourceVersion(),
+		key: key, slot: n, uid: about.GetUID(), last: e.Object, version: about.GetResourceVersion(),
+		gone: watch.Event{Type: watch.Modified, Object: e.Object.DeepCopyObject()}, // it may be replayed, too
 	}
 	s.suspect()
 }
@@ -144,7 +145,7 @@ func (s *source) forgive(set slot.Set) {
 func (s *source) keepStrays(strays []runtime.Object) {
 	for _, obj := range strays {
 		n, _, ok := s.inf.slotOf(obj)
-		if about, err := meta.Accessor(obj); err == nil && ok {
+		if about, err := meta.Accessor(obj); err == nil && ok && !s.sent.newer(obj, about.GetResourceVersion()) && !s.outran(about) {
 			key := cache.MetaObjectToName(about)
 			s.doubts[key] = s.stray(key, n, about, obj)
 		}

@@ -250,6 +250,7 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 	for _, e := range buffer {
 		v := versionOf(e.Object)
 		if table.CompareVersions(v, version) <= 0 {
+			s.superseded(e, v)
 			continue
 		}
 		if s.inf.owned() {

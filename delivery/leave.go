@@ -98,3 +98,18 @@ func (p *pump) replay(e watch.Event, version string) bool {
 	s.mu.Unlock()
 	return !wanted || p.pass(e, n, about)
 }
+
+// superseded notes a doubt about an object that an event showed in a slot that was being listed, where the list is newer and did not
+// show it although the store has it in another slot: its label may be wrong.
+func (s *source) superseded(e watch.Event, version string) {
+	n, _, has := s.inf.slotOf(e.Object)
+	if !s.inf.owned() || !s.scope.leaves() || !has || e.Type == watch.Deleted {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, older := s.sent.departed(e, version)
+	if older && was != n && s.got[was] > 0 && s.got[n] > 0 && !s.covered(was, version) {
+		s.strayed(e, was)
+	}
+}

@@ -25,11 +25,21 @@ import (
 const runsVariable = "ROTA_RUNS"
 
 // graveyard are seeds that once failed.
-var graveyard = []uint64{}
+var graveyard = []uint64{
+	4724603551894440852, // a child that went to a slot whose narrow list had not shown it was said to be deleted
+	4649166589599384524, // the state that a look-up had shown in a slot not held was dropped when the slot was gained
+	6496458672567263221, // a doubt about a child that a list showed outlived its namesake, and took that out of the store
+	7050823576030079355, // a child that went to a slot that was being listed, with a wrong label, stayed with its former owner
+	7785750694214938767, // a doubt about a child in a slot lost was never resolved
+	9200912421483152305, // a child was deleted under another owner than the store knew, who did not hear of it
+}
 
 // TestOwnedRandom changes owners, labels and shares at random, under faults. See generation.
 func TestOwnedRandom(t *testing.T) {
-	seeds := slices.Clone(graveyard)
+	var seeds []uint64
+	if !testing.Short() {
+		seeds = slices.Clone(graveyard)
+	}
 	if text := os.Getenv(deliverytest.SeedVariable); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {

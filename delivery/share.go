@@ -32,8 +32,9 @@ type Options struct {
 	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
 	// asks the API server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
-	// Mislabelled is called, with SlotLabel, for objects that came although their label is wrong, and for those that are in a
-	// store but have lost it, again and again until it is right: whoever writes labels should put it right. It is called
+	// Mislabelled is called, for kinds selected by a label, for objects that came although their label is wrong, and for those
+	// that are in a store but have lost it, again and again until it is right: whoever writes labels should make it what
+	// Share.Stamp says, of the object as it is by then. It is called
 	// concurrently and must neither block, since deliveries wait for it, nor change or keep the object. nil: nobody is told.
 	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
 }

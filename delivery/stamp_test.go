@@ -12,7 +12,7 @@ import (
 
 func TestStamp(t *testing.T) {
 	value := func(key slot.Key, name string) string {
-		return delivery.LabelValue(key.Hash("a", name, "uid-"+name))
+		return delivery.LabelValue(key.Hash("a", name, string(uidOf(name))))
 	}
 	for _, c := range []struct {
 		kind       delivery.Kind

@@ -11,7 +11,7 @@ import (
 type Traffic struct {
 	Received uint64
 	// Foreign are those that were not asked for. With ShardSelector, a server that honours the selector sends none, one
-	// that ignores it sends those of all other members. With SlotLabel they are mislabelled. With Filter
+	// that ignores it sends those of all other members. With SlotLabel, and of owned kinds, they are mislabelled. With Filter
 	// everything is asked for.
 	Foreign uint64
 }

@@ -294,6 +294,35 @@ func (s suite) labelsCopied(t *testing.T) {
 	r.wantHeard()
 }
 
+// A look-up shows that an object is gone while the stream is behind: what the stream tells of it later is not heard.
+func (s suite) lookUpAhead(t *testing.T) {
+	r := s.labelled(t)
+	objs := []Object{r.create(r.key(1)), r.create(r.key(1))}
+	r.run(r.informer)
+	r.own(only(1))
+	objs[0] = r.relabel(0, objs, map[string]string{delivery.LabelHash: ""})
+	r.wantStore(only(1))
+	resume := r.faults.Pause()
+	r.relabel(0, objs, r.labels(objs[0].Key))
+	r.update(objs[0].Key)
+	r.delete(objs[0].Key)
+	r.eventually(func() error { return r.levelIs(objs[0].Key, "") })
+	again, err := r.kind.Client.Create(r.ctx, objs[0].Key, r.labels(objs[0].Key))
+	r.must(err)
+	resume()
+	r.sync()
+	r.wantStore(only(1))
+	heard := []string{}
+	for _, e := range r.heard.history() {
+		if e.key == again.Key && e.what != "update" {
+			heard = append(heard, e.what)
+		}
+	}
+	if want := []string{"delete", "add"}; !slices.Equal(want, heard) {
+		t.Errorf("heard %v, want %v", heard, want)
+	}
+}
+
 // Whoever waits for a version does not get past a deletion that is being confirmed.
 func (s suite) deletionsAreWaitedFor(t *testing.T) {
 	r := s.labelled(t)

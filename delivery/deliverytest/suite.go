@@ -92,6 +92,7 @@ func Run(t *testing.T, o Options) {
 				{"R11LabelsCopied", suite.labelsCopied},
 				{"R15DeletionsAreWaitedFor", suite.deletionsAreWaitedFor},
 				{"R15Namesakes", suite.namesakes},
+				{"R11LookUpAheadOfTheStream", suite.lookUpAhead},
 				{"OwnedKind", suite.ownedKind},
 				{"OwnedLabelsGoWrong", suite.ownedLabelsGoWrong},
 				{"Random", suite.random},
