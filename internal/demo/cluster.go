@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rota-dev/rota/delivery"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/controlplane"
@@ -53,12 +54,13 @@ type cluster struct {
 	plane  *controlplane.ControlPlane // nil: somebody's own
 	audit  []string
 	dir    string
+	labels bool // members write labels
 	made   []client.Object
 }
 
 // openCluster starts or finds the API server. Close it also after an error.
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
-	c := &cluster{dir: dir}
+	c := &cluster{dir: dir, labels: o.Delivery > delivery.Filter}
 	if o.Kubeconfig == "" {
 		policy := filepath.Join(dir, "audit-policy.yaml")
 		if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
@@ -113,12 +115,17 @@ func (c *cluster) install(ctx context.Context, scheme *runtime.Scheme) error {
 	if err := controlplane.InstallCRDs(ctx, c.config, config.CRD); err != nil {
 		return err
 	}
-	var role rbacv1.ClusterRole
-	text, _, _ := bytes.Cut(config.Role, []byte("\n---\n"))
-	if err := yaml.Unmarshal(text, &role); err != nil {
-		return fmt.Errorf("the ClusterRole's manifest: %w", err)
+	role, labels := rbacv1.ClusterRole{}, rbacv1.ClusterRole{}
+	for manifest, role := range map[*[]byte]*rbacv1.ClusterRole{&config.Role: &role, &config.LabelRole: &labels} {
+		text, _, _ := bytes.Cut(*manifest, []byte("\n---\n"))
+		if err := yaml.Unmarshal(text, role); err != nil {
+			return fmt.Errorf("a ClusterRole's manifest: %w", err)
+		}
 	}
 	role.Name = rotaNamespace
+	if c.labels {
+		role.Rules = append(role.Rules, labels.Rules...)
+	}
 	members := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: userGroup}}
 	name, local := metav1.ObjectMeta{Name: rotaNamespace}, metav1.ObjectMeta{Name: rotaNamespace, Namespace: rotaNamespace}
 	for _, obj := range []client.Object{

@@ -34,11 +34,11 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	}
 	moves := history.Moves()
 	// The waits may be in vain; the report tells.
-	_ = e.until(ctx, settleLimit, func() string { return e.unreconciled(ctx) })
+	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
 	if err := e.sweep(ctx); err != nil {
 		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
 	}
-	_ = e.until(ctx, settleLimit, func() string {
+	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string {
 		c, err := e.surveyChildren(ctx)
 		if err != nil {
 			return err.Error()
@@ -55,7 +55,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &Report{Members: replicas, Slots: int(e.o.Slots)}
+	r := &Report{Members: replicas, Slots: int(e.o.Slots), Delivery: e.o.Delivery}
 	total, behind, example, err := e.survey(ctx)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	overlaps := check.Overlaps(all, ended)
+	overlaps := check.Overlaps(all, ended, e.o.key() == slot.KeyUID)
 	r.Overlaps = len(overlaps)
 	for _, o := range overlaps[:min(5, len(overlaps))] {
 		e.view.log("Overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
@@ -111,6 +111,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		foreign := audit.Foreign(e.world())
 		n := len(foreign)
 		r.ForeignWrites = &n
+		labels := audit.Labelled(e.world(), time.Time{}, e.baseline.wallStart)
+		r.LabelWritesBefore = &labels
 		for _, f := range foreign[:min(5, n)] {
 			e.view.log("Foreign write: %s %s %s by %s, but %q owns slot %d (received %s, answered %s)", f.Verb, f.Resource, f.Name, f.Pod, f.Owner, f.Slot,
 				f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano))
@@ -212,8 +214,14 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); the stalls below are beyond that.",
 		median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
 		check.Quantile(quiet, 0.99).Round(10*time.Microsecond), check.Quantile(quiet, 1).Round(10*time.Microsecond))
+	samples, err := e.traffic()
+	if err != nil {
+		return err
+	}
 	for _, run := range e.phases {
-		p := Phase{Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
+		before, after := sumAt(samples, run.start), sumAt(samples, run.end)
+		p := Phase{ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign,
+			Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
 		windows, perSlot := map[slot.Slot][]check.Move{}, map[slot.Slot]int{}
 		for _, s := range run.sites {
 			perSlot[e.slotOf(s)]++
@@ -254,11 +262,12 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 			if err != nil {
 				return err
 			}
-			p.ObjectWrites, p.ListedObjects = &n, &listed
+			labels := audit.Labelled(e.world(), run.wallStart, run.wallEnd)
+			p.ObjectWrites, p.ListedObjects, p.LabelWrites = &n, &listed, &labels
 		}
 		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
 		if run.victim != "" {
-			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, reopened(run, all, e.slotOf).Seconds())
+			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, e.reopened(run, all).Seconds())
 		}
 		r.Phases = append(r.Phases, p)
 	}
@@ -266,10 +275,13 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 }
 
 // reopened returns how long after the kill the last of the new owners began to work on the killed replica's slots.
-func reopened(run *phaseRun, all []journal.Reconcile, slotOf func(check.Site) slot.Slot) time.Duration {
+func (e *engine) reopened(run *phaseRun, all []journal.Reconcile) time.Duration {
 	first := map[string]time.Duration{}
 	for _, r := range all {
-		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(slotOf(check.Site{NamespacedName: r.Key, UID: r.UID})) {
+		if r.UID == "" {
+			continue // with key UID its slot is unknown
+		}
+		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(e.slotOf(check.Site{NamespacedName: r.Key, UID: r.UID})) {
 			if at, ok := first[r.Pod]; !ok || r.Start < at {
 				first[r.Pod] = r.Start
 			}

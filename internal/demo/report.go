@@ -1,11 +1,17 @@
 package demo
 
+import "github.com/rota-dev/rota/delivery"
+
 // Report is what a run showed. Its JSON form is the output of `rota demo --output json`. What could not be measured
 // for want of an audit log is null.
 type Report struct {
 	Objects int `json:"objects"`
 	Members int `json:"members"`
 	Slots   int `json:"slots"`
+	// Delivery is how the objects of their slots reached the members.
+	Delivery delivery.Kind `json:"delivery"`
+	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed time.
+	LabelWritesBefore *int `json:"label_writes_before"`
 	// Reconciled are the Websites whose status shows their latest generation, after the load has ended.
 	Reconciled int `json:"reconciled"`
 	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
@@ -33,12 +39,19 @@ type Phase struct {
 	MovedObjects int `json:"moved_objects"`
 	// ObjectWrites are writes made only in order to move objects.
 	ObjectWrites *int `json:"object_writes"`
-	TableWrites  int  `json:"table_writes"`
+	// LabelWrites are the writes of nothing but the label that follows from an object's key: one in the life of an object that
+	// the load created.
+	LabelWrites *int `json:"label_writes"`
+	TableWrites int  `json:"table_writes"`
 	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
 	// request selects.
-	ListedObjects *int    `json:"listed_objects"`
-	Stall         Stall   `json:"stall_ms"`
-	Seconds       float64 `json:"seconds"`
+	ListedObjects *int `json:"listed_objects"`
+	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
+	// ForeignObjects are those among them that they had not asked for.
+	ReceivedObjects int     `json:"received_objects"`
+	ForeignObjects  int     `json:"foreign_objects"`
+	Stall           Stall   `json:"stall_ms"`
+	Seconds         float64 `json:"seconds"`
 
 	canaries, transfers int
 }

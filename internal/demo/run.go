@@ -25,6 +25,8 @@ const (
 	replicas = 3
 	// quietFor is how long the table must not change for a phase to be over.
 	quietFor = time.Second
+	// surveyPeriod is the time between two looks at all objects.
+	surveyPeriod = 250 * time.Millisecond
 	// stepLimit bounds every wait but those for a lease.
 	stepLimit = 2 * time.Minute
 	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many; crashRate
@@ -143,7 +145,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 }
 
 func (e *engine) world() check.World {
-	return check.World{Pod: podOf, Slots: e.o.Slots, Key: slot.KeyName}
+	return check.World{Pod: podOf, Slots: e.o.Slots, Key: e.o.key()}
 }
 
 func (e *engine) slotOf(site check.Site) slot.Slot { return e.world().SlotOf(site) }
@@ -179,7 +181,7 @@ func (e *engine) start(build string) (*process, error) {
 		return nil, err
 	}
 	p, err := startProcess(e.o.Command, e.dir, pod, operatorConfig{
-		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Verbose: e.o.Verbose,
+		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})
 	if err != nil {
@@ -246,13 +248,18 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 
 // until waits until check returns "", and says what it waited for if that takes too long.
 func (e *engine) until(ctx context.Context, limit time.Duration, check func() string) error {
+	return e.untilEvery(ctx, 20*time.Millisecond, limit, check)
+}
+
+// untilEvery is until for checks that are work for the API server.
+func (e *engine) untilEvery(ctx context.Context, period, limit time.Duration, check func() string) error {
 	deadline := time.Now().Add(limit)
 	for {
 		problem := check()
 		if problem == "" {
 			return nil
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
+		if err := wait(ctx, period); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {

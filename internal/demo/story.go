@@ -28,7 +28,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	if err := e.quiet(ctx); err != nil {
 		return fmt.Errorf("the first replicas do not share the slots: %w", err)
 	}
-	if err := e.until(ctx, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
+	if err := e.untilEvery(ctx, surveyPeriod, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
 		return fmt.Errorf("the Websites are not all reconciled: %w", err)
 	}
 	e.view.log("All Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Rate)
@@ -239,7 +239,7 @@ func (e *engine) quiet(ctx context.Context) error {
 	})
 }
 
-// unreconciled says which Websites do not show their latest generation, or "".
+// unreconciled says which Websites are not up to date, or "".
 func (e *engine) unreconciled(ctx context.Context) string {
 	total, behind, example, err := e.survey(ctx)
 	switch {
@@ -252,14 +252,15 @@ func (e *engine) unreconciled(ctx context.Context) string {
 	}
 }
 
-// survey counts the Websites, and those whose status does not show their latest generation.
+// survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
 func (e *engine) survey(ctx context.Context) (total, behind int, example string, err error) {
 	var sites webv1.WebsiteList
 	if err := e.cluster.client.List(ctx, &sites, client.InNamespace(sitesNamespace)); err != nil {
 		return 0, 0, "", err
 	}
 	for i := range sites.Items {
-		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil {
+		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil ||
+			e.load.pages.Checksum(client.ObjectKeyFromObject(s)) != s.Status.Checksum {
 			behind, example = behind+1, s.Name
 		}
 	}

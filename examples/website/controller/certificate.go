@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,8 +78,7 @@ func Checksum(secret *corev1.Secret) string {
 	if len(crt) == 0 || len(key) == 0 {
 		return ""
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(crt), crt, key))
-	return hex.EncodeToString(sum[:])
+	return checksum(fmt.Appendf(nil, "%d %s%s", len(crt), crt, key))
 }
 
 // setCondition has the condition on Websites with spec.secretName, and only on those.
