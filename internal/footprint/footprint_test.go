@@ -32,10 +32,10 @@ func TestRun(t *testing.T) {
 		t.Skip("needs a control plane: not under -short")
 	}
 	t.Parallel() // they wait most of the time
-	const objects = 160
+	const objects = 240
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
-		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter|steady`),
+		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter/2|steady`),
 		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: logWriter{t}, keep: true,
 	}
 	report, err := Run(t.Context(), o)
@@ -47,8 +47,12 @@ func TestRun(t *testing.T) {
 		if res == nil {
 			t.Fatalf("no result of %s", c)
 		}
-		if len(res.Replicas) != c.Members || res.Window.ServerSeconds <= 0 || res.Window.EtcdSeconds <= 0 || res.Quiet.Heap == 0 || res.Quiet.Watches <= 0 {
-			t.Errorf("%s: %+v", c, res)
+		if len(res.Replicas) != c.Members || res.Quiet.Heap == 0 || res.Quiet.Watches <= 0 {
+			t.Errorf("%s: %d replicas, %+v", c, len(res.Replicas), res.Quiet)
+		}
+		// The servers tell hundredths of a second; with idle replicas it may be none.
+		if w := res.Window; w.Seconds <= 0 || c.What == Steady && (w.ServerSeconds <= 0 || w.EtcdSeconds <= 0) {
+			t.Errorf("%s: %+v", c, w)
 		}
 		for _, p := range res.Replicas {
 			if p.LiveHeap == 0 || p.Start.PeakHeap == 0 || p.Start.Bytes == 0 || p.Window.CPUSeconds <= 0 || p.Role != roleStandby && p.Watches < 5 {
@@ -65,9 +69,12 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: Websites have %d bytes, want %d", c, size, websiteBytes)
 		}
 	}
-	two := report.find(Case{Steady, "filter", 2})
-	if p, ok := report.ofOne(two, roleMember, liveHeap); !ok || p < 0.35 || p > 0.65 {
-		t.Errorf("the live heap of one of two members is %.2f of one's, want about 0.5", p)
+	// To save time the idle one is of two.
+	idle := report.find(Case{Idle, "filter", 2}).mean(roleMember, liveHeap)
+	one := report.find(Case{Steady, "filter", 1}).mean(roleMember, liveHeap) - idle
+	two := report.find(Case{Steady, "filter", 2}).mean(roleMember, liveHeap) - idle
+	if part := two / one; part < 0.35 || part > 0.72 {
+		t.Errorf("the live heap of one of two members is %.2f of one's, want about 0.5, and something for its connections", part)
 	}
 	if stock := report.find(Case{Steady, Stock, 2}); len(stock.values(roleActive, liveHeap)) != 1 || len(stock.values(roleStandby, liveHeap)) != 1 {
 		t.Errorf("leader election: %+v", stock.Replicas)
