@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/demo"
 	"github.com/rota-dev/rota/slot"
 )
@@ -56,9 +57,10 @@ from the API server's audit log; the exit status is 1 if anything was lost, done
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this cluster, as an administrator, instead of starting a control plane")
-	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites and configmaps)")
+	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites, configmaps, deployments and services)")
 	f.IntVar(&o.Objects, "objects", 2000, "number of Websites")
 	f.Float64Var(&o.Rate, "rate", 50, "updates, deletions and recreations per second")
+	f.TextVar(&o.Delivery, "delivery", delivery.Filter, "how replicas get their objects: filter, slot-label or shard-selector")
 	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
 	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
 	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0, "how long a replica works on without a renewal (default two thirds of the lease duration)")
@@ -66,7 +68,7 @@ from the API server's audit log; the exit status is 1 if anything was lost, done
 	f.DurationVar(&o.WriteTimeout, "write-timeout", 0, "longest time that a write may take (default 2s, or less with a short lease)")
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure without a disturbance first (default 20s)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
-	f.StringVar(&output, "output", output, "text or json")
+	f.StringVarP(&output, "output", "o", output, "text or json")
 	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and say where")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "more in the replicas' logs; see --keep")
 	return cmd

@@ -16,6 +16,7 @@ func TestBadUse(t *testing.T) {
 		"demo --rate 0":             "rate 0",
 		"demo --objects -3":         "objects -3",
 		"demo --output xml":         "must be text or json",
+		"demo --delivery pigeon":    "pigeon",
 		"demo --lease-duration -1s": "must be above 0",
 		"demo --audit-log x":        "only with a kubeconfig",
 		"demo --kubeconfig /no/x":   "/no/x",

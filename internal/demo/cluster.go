@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	_ "embed" // the audit policy
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rota-dev/rota/delivery"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/controlplane"
@@ -39,6 +41,9 @@ const (
 	userGroup  = "rota-demo:members"
 )
 
+//go:embed audit-policy.yaml
+var auditPolicy []byte
+
 // podOf returns the replica whose user it is.
 func podOf(user string) (string, bool) { return strings.CutPrefix(user, userPrefix) }
 
@@ -49,14 +54,19 @@ type cluster struct {
 	plane  *controlplane.ControlPlane // nil: somebody's own
 	audit  []string
 	dir    string
+	labels bool // members write labels
 	made   []client.Object
 }
 
 // openCluster starts or finds the API server. Close it also after an error.
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
-	c := &cluster{dir: dir}
+	c := &cluster{dir: dir, labels: o.Delivery > delivery.Filter}
 	if o.Kubeconfig == "" {
-		plane, err := controlplane.Start(ctx, controlplane.Options{Audit: true})
+		policy := filepath.Join(dir, "audit-policy.yaml")
+		if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+			return c, err
+		}
+		plane, err := controlplane.Start(ctx, controlplane.Options{AuditPolicy: policy})
 		if err != nil {
 			return c, err
 		}
@@ -73,6 +83,7 @@ func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) 
 		}
 	}
 	c.config.UserAgent = "rota-demo"
+	c.config.WarningHandler = rest.NoWarnings{} // its certificates are none
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
 		return c, err
@@ -104,12 +115,17 @@ func (c *cluster) install(ctx context.Context, scheme *runtime.Scheme) error {
 	if err := controlplane.InstallCRDs(ctx, c.config, config.CRD); err != nil {
 		return err
 	}
-	var role rbacv1.ClusterRole
-	text, _, _ := bytes.Cut(config.Role, []byte("\n---\n"))
-	if err := yaml.Unmarshal(text, &role); err != nil {
-		return fmt.Errorf("the ClusterRole's manifest: %w", err)
+	role, labels := rbacv1.ClusterRole{}, rbacv1.ClusterRole{}
+	for manifest, role := range map[*[]byte]*rbacv1.ClusterRole{&config.Role: &role, &config.LabelRole: &labels} {
+		text, _, _ := bytes.Cut(*manifest, []byte("\n---\n"))
+		if err := yaml.Unmarshal(text, role); err != nil {
+			return fmt.Errorf("a ClusterRole's manifest: %w", err)
+		}
 	}
 	role.Name = rotaNamespace
+	if c.labels {
+		role.Rules = append(role.Rules, labels.Rules...)
+	}
 	members := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: userGroup}}
 	name, local := metav1.ObjectMeta{Name: rotaNamespace}, metav1.ObjectMeta{Name: rotaNamespace, Namespace: rotaNamespace}
 	for _, obj := range []client.Object{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -26,11 +27,18 @@ func (w logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestDemo is the whole demo, small. What takes how long is not its business.
+// TestDemo is the whole demo, small, with each kind of delivery. What takes how long is not its business.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")
 	}
+	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+		t.Run(kind.String(), func(t *testing.T) { testDemo(t, kind) })
+	}
+}
+
+func testDemo(t *testing.T, kind delivery.Kind) {
+	t.Helper()
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	self, err := os.Executable()
@@ -38,7 +46,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := Run(t.Context(), Options{
-		Objects: 60, Rate: 20, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: 2 * time.Second,
+		Objects: 60, Rate: 20, Delivery: kind, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: 2 * time.Second,
 		Progress: logWriter{t}, Command: []string{self},
 	})
 	if err != nil {
@@ -47,7 +55,7 @@ func TestDemo(t *testing.T) {
 	if bad := report.Failures(); len(bad) > 0 {
 		t.Errorf("%s", strings.Join(bad, "; "))
 	}
-	if report.Objects != 60 || report.Reconciled != 60 || report.Members != 3 || report.ForeignWrites == nil {
+	if report.Objects != 60 || report.Reconciled != 60 || report.Children != 180 || report.Members != 3 || report.ForeignWrites == nil {
 		t.Errorf("report: %+v", report)
 	}
 	// Of 256 slots, a fourth replica gets 64; one of four gives up 64 and one of three 85 or 86; a rollout moves all.
@@ -71,6 +79,19 @@ func TestDemo(t *testing.T) {
 		if p.Stall.P50 > p.Stall.P99 || p.Stall.P99 > p.Stall.Max {
 			t.Errorf("phase %s: stall %+v", p.Name, p.Stall)
 		}
+	}
+	received := 0
+	for _, p := range report.Phases {
+		received += p.ReceivedObjects
+		if p.ForeignObjects > 0 {
+			t.Errorf("phase %s: members received %d objects that they had not asked for", p.Name, p.ForeignObjects)
+		}
+	}
+	if received == 0 {
+		t.Error("members received nothing")
+	}
+	if n := report.LabelWritesBefore; n == nil || (*n == 0) == (kind == delivery.SlotLabel) {
+		t.Errorf("%s: %s writes of labels before anything moved", kind, orUnknown(n))
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -101,7 +122,7 @@ func TestOptions(t *testing.T) {
 func TestReportText(t *testing.T) {
 	none, one := 0, 1
 	r := &Report{
-		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, ForeignWrites: &none,
+		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
 		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: Stall{0, 12.3, 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
@@ -119,6 +140,8 @@ func TestReportText(t *testing.T) {
 		"owner":                func(r *Report) { r.UnownedAtEnd = 1 },
 		"2 Websites":           func(r *Report) { r.Reconciled = 8 },
 		"left behind":          func(r *Report) { r.DeletionsMissed = 1 },
+		"have to be":           func(r *Report) { r.ChildrenRight = 29 },
+		"no Website":           func(r *Report) { r.ChildrenStray = 1 },
 	} {
 		bad := *r
 		spoil(&bad)

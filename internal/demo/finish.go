@@ -33,8 +33,18 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	moves := history.Moves()
-	// Both waits may be in vain; the report tells.
-	_ = e.until(ctx, settleLimit, func() string { return e.unreconciled(ctx) })
+	// The waits may be in vain; the report tells.
+	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
+	if err := e.sweep(ctx); err != nil {
+		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
+	}
+	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string {
+		c, err := e.surveyChildren(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		return c.example
+	})
 	_ = e.until(ctx, settleLimit/3, func() string {
 		left, err := e.leftovers(moves)
 		if err != nil || len(left) > 0 {
@@ -45,7 +55,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &Report{Members: replicas, Slots: int(e.o.Slots)}
+	r := &Report{Members: replicas, Slots: int(e.o.Slots), Delivery: e.o.Delivery}
 	total, behind, example, err := e.survey(ctx)
 	if err != nil {
 		return nil, err
@@ -54,13 +64,21 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if behind > 0 {
 		e.view.log("Not reconciled: %s and %d more", example, behind-1)
 	}
+	children, err := e.surveyChildren(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Children, r.ChildrenRight, r.ChildrenStray = children.total, children.right, children.stray
+	if children.example != "" {
+		e.view.log("Wrong about children: %s", children.example)
+	}
 	left, err := e.leftovers(moves)
 	if err != nil {
 		return nil, err
 	}
 	r.DeletionsMissed = len(left)
 	for _, key := range left {
-		e.view.log("Deletion missed: %s (slot %d)", key.Name, e.slotOf(key))
+		e.view.log("Deletion missed: %s", key.Name)
 	}
 	if t, _ := e.follow.latest(); t != nil {
 		r.UnownedAtEnd = t.Counts()[""]
@@ -79,7 +97,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	overlaps := check.Overlaps(all, ended)
+	overlaps := check.Overlaps(all, ended, e.o.key() == slot.KeyUID)
 	r.Overlaps = len(overlaps)
 	for _, o := range overlaps[:min(5, len(overlaps))] {
 		e.view.log("Overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
@@ -90,16 +108,17 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if audit != nil {
-		foreign := audit.Foreign(podOf, e.slotOf)
+		foreign := audit.Foreign(e.world())
 		n := len(foreign)
 		r.ForeignWrites = &n
+		labels := audit.Labelled(e.world(), time.Time{}, e.baseline.wallStart)
+		r.LabelWritesBefore = &labels
 		for _, f := range foreign[:min(5, n)] {
 			e.view.log("Foreign write: %s %s %s by %s, but %q owns slot %d (received %s, answered %s)", f.Verb, f.Resource, f.Name, f.Pod, f.Owner, f.Slot,
 				f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano))
 		}
 	}
-	e.measure(r, history, moves, all, audit)
-	return r, nil
+	return r, e.measure(r, history, moves, all, audit)
 }
 
 // journals returns all reconciles, and when each replica ended.
@@ -151,27 +170,27 @@ func (e *engine) leftovers(moves []check.Move) ([]types.NamespacedName, error) {
 	defer e.load.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
 	for _, s := range e.load.sites {
-		there[s.key] = true
+		there[s.NamespacedName] = true
 	}
-	gone := map[types.NamespacedName]time.Duration{}
+	gone := map[types.NamespacedName]deletion{}
 	for _, d := range e.load.deletions {
-		gone[d.key] = d.commit
+		gone[d.NamespacedName] = d
 	}
 	var out []types.NamespacedName
 	for _, f := range files {
 		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
-		if ok && !there[key] && !e.excused(key, gone[key], moves) {
+		if ok && !there[key] && !e.excused(gone[key], moves) {
 			out = append(out, key)
 		}
 	}
 	return out, nil
 }
 
-func (e *engine) excused(key types.NamespacedName, at time.Duration, moves []check.Move) bool {
+func (e *engine) excused(d deletion, moves []check.Move) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.slotOf(key)
+	s, at := e.slotOf(d.Site), d.commit
 	for _, p := range e.phases {
 		if p.victim == "" || !p.victimsSlots.Has(s) || at < p.killed-crashMargin {
 			continue
@@ -186,7 +205,7 @@ func (e *engine) excused(key types.NamespacedName, at time.Duration, moves []che
 }
 
 // measure fills in what each phase showed.
-func (e *engine) measure(r *Report, history check.History, moves []check.Move, all []journal.Reconcile, audit *check.Log) {
+func (e *engine) measure(r *Report, history check.History, moves []check.Move, all []journal.Reconcile, audit *check.Log) error {
 	e.load.mu.Lock()
 	latencies := check.Latencies(e.load.updates, all)
 	e.load.mu.Unlock()
@@ -195,9 +214,18 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); the stalls below are beyond that.",
 		median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
 		check.Quantile(quiet, 0.99).Round(10*time.Microsecond), check.Quantile(quiet, 1).Round(10*time.Microsecond))
+	samples, err := e.traffic()
+	if err != nil {
+		return err
+	}
 	for _, run := range e.phases {
-		p := Phase{Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
-		windows := map[slot.Slot][]check.Move{}
+		before, after := sumAt(samples, run.start), sumAt(samples, run.end)
+		p := Phase{ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign,
+			Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
+		windows, perSlot := map[slot.Slot][]check.Move{}, map[slot.Slot]int{}
+		for _, s := range run.sites {
+			perSlot[e.slotOf(s)]++
+		}
 		for _, m := range moves {
 			if m.Active <= run.start || m.Active > run.end {
 				continue
@@ -207,14 +235,14 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 			}
 			windows[m.Slot] = append(windows[m.Slot], m)
 			p.transfers += m.Transfers
-			p.MovedObjects += run.perSlot[m.Slot] * m.Transfers
+			p.MovedObjects += perSlot[m.Slot] * (1 + len(childKinds)) * m.Transfers
 		}
 		p.MovedSlots = len(windows)
 		if p.MovedSlots > 0 {
 			p.MovesPerSlot = float64(p.transfers) / float64(p.MovedSlots)
 		}
 		waits := check.Waits(latencies, median, func(l check.Latency) bool {
-			return slices.ContainsFunc(windows[e.slotOf(l.Key)], func(m check.Move) bool { return m.Planned <= l.Commit && l.Commit <= m.Active })
+			return slices.ContainsFunc(windows[e.slotOf(check.Site{NamespacedName: l.Key, UID: l.UID})], func(m check.Move) bool { return m.Planned <= l.Commit && l.Commit <= m.Active })
 		})
 		p.canaries = len(waits)
 		p.Stall = Stall{millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1))}
@@ -225,27 +253,35 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 		}
 		if audit != nil {
 			p.TableWrites = audit.TableWrites(run.wallStart, run.wallEnd)
-			writes := audit.MoveWrites(podOf, run.wallStart, run.wallEnd)
+			writes := audit.MoveWrites(e.world(), run.wallStart, run.wallEnd)
 			n := len(writes)
 			for _, w := range writes[:min(3, n)] {
 				e.view.log("%s: a write only to move: %s %s/%s %s by %s", run.name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
 			}
-			listed := audit.ListedBy(podOf, run.wallStart, run.wallEnd, run.objects)
-			p.ObjectWrites, p.ListedObjects = &n, &listed
+			listed, err := audit.ListedBy(e.world(), run.wallStart, run.wallEnd, run.sites)
+			if err != nil {
+				return err
+			}
+			labels := audit.Labelled(e.world(), run.wallStart, run.wallEnd)
+			p.ObjectWrites, p.ListedObjects, p.LabelWrites = &n, &listed, &labels
 		}
 		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
 		if run.victim != "" {
-			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, reopened(run, all, e.slotOf).Seconds())
+			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, e.reopened(run, all).Seconds())
 		}
 		r.Phases = append(r.Phases, p)
 	}
+	return nil
 }
 
 // reopened returns how long after the kill the last of the new owners began to work on the killed replica's slots.
-func reopened(run *phaseRun, all []journal.Reconcile, slotOf func(types.NamespacedName) slot.Slot) time.Duration {
+func (e *engine) reopened(run *phaseRun, all []journal.Reconcile) time.Duration {
 	first := map[string]time.Duration{}
 	for _, r := range all {
-		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(slotOf(r.Key)) {
+		if r.UID == "" {
+			continue // with key UID its slot is unknown
+		}
+		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(e.slotOf(check.Site{NamespacedName: r.Key, UID: r.UID})) {
 			if at, ok := first[r.Pod]; !ok || r.Start < at {
 				first[r.Pod] = r.Start
 			}

@@ -2,31 +2,26 @@ package demo
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
 )
 
 // load changes Websites: it updates some, deletes and recreates others under the same name, and replaces others by new
-// ones, so that a page left behind shows. The number of Websites stays the same. While slots move, half of what it
-// does is to objects of those slots.
+// ones, so that a page left behind shows. The number of Websites stays the same. It also deletes and defaces children, and
+// renews certificates. While slots move, half of what it does is to objects of those slots.
 type load struct {
 	client  client.Client
 	objects int
-	slotOf  func(types.NamespacedName) slot.Slot
+	pages   website.Pages
+	slotOf  func(check.Site) slot.Slot
 	// moving are the slots on the way, aimed at by canaries.
 	moving atomic.Pointer[slot.Set]
 	// canaryRate is per second.
@@ -40,94 +35,31 @@ type load struct {
 	next      int
 	updates   []check.Update
 	deletions []deletion
-	counts    struct{ updates, recreations, replacements, failures int }
-	err       error
+	// garbage are deleted Websites whose children have not been deleted.
+	garbage []deletion
+	// renewals are how often each certificate was renewed.
+	renewals [certificates]int
+	counts   struct{ updates, recreations, replacements, tampering, renewals, failures int }
+	err      error
 }
 
 type site struct {
-	key       types.NamespacedName
-	protected bool
-	busy      bool
-	edits     int
+	check.Site
+	number int
+	busy   bool
+	edits  int
 }
 
 // deletion is a Website deleted for good.
 type deletion struct {
-	key    types.NamespacedName
+	check.Site
 	commit time.Duration
 }
 
-func newLoad(c client.Client, objects int, seed uint64, slotOf func(types.NamespacedName) slot.Slot) *load {
-	l := &load{client: c, objects: objects, slotOf: slotOf, random: rand.New(rand.NewPCG(seed, 0))}
+func newLoad(c client.Client, objects int, seed uint64, pages website.Pages, slotOf func(check.Site) slot.Slot) *load {
+	l := &load{client: c, objects: objects, pages: pages, slotOf: slotOf, random: rand.New(rand.NewPCG(seed, 0))}
 	l.moving.Store(&slot.Set{})
 	return l
-}
-
-// newSite returns the next Website. Half of them are protected. The caller holds the lock.
-func (l *load) newSite() *site {
-	l.next++
-	return &site{key: types.NamespacedName{Namespace: sitesNamespace, Name: fmt.Sprintf("site-%05d", l.next)}, protected: l.next%2 == 0, busy: true}
-}
-
-// fill creates the Websites.
-func (l *load) fill(ctx context.Context) error {
-	todo := make(chan *site)
-	errs := make(chan error, 1)
-	var workers sync.WaitGroup
-	for range 16 {
-		workers.Go(func() {
-			for s := range todo {
-				if err := l.create(ctx, s); err != nil {
-					select {
-					case errs <- err:
-					default:
-					}
-				}
-			}
-		})
-	}
-	for range l.objects {
-		l.mu.Lock()
-		s := l.newSite()
-		l.mu.Unlock()
-		todo <- s
-	}
-	close(todo)
-	workers.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
-	}
-}
-
-func (l *load) create(ctx context.Context, s *site) error {
-	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
-		obj := &webv1.Website{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
-			Spec:       webv1.WebsiteSpec{Title: "Website " + s.key.Name, Content: l.content(s), Protected: s.protected},
-		}
-		err := l.client.Create(ctx, obj)
-		if apierrors.IsAlreadyExists(err) && wait(ctx, delay) == nil {
-			continue // the finalizer of its predecessor
-		}
-		if err != nil {
-			return fmt.Errorf("create website %s: %w", s.key, err)
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.sites = append(l.sites, s)
-		s.busy = false
-		return nil
-	}
-}
-
-const text = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore magna aliqua. "
-
-func (l *load) content(s *site) string {
-	s.edits++
-	return fmt.Sprintf("Edition %d. %s", s.edits, text)
 }
 
 // run works at the rate until ctx ends, and then ends what it began, in later.
@@ -137,6 +69,9 @@ func (l *load) run(ctx, later context.Context, rate float64) {
 	})
 	l.work.Go(func() {
 		l.tick(ctx, func() time.Duration { return time.Second / time.Duration(max(1, l.canaryRate.Load())) }, func() { l.canary(later) })
+	})
+	l.work.Go(func() {
+		l.tick(ctx, func() time.Duration { return time.Second }, func() { l.collect(later) })
 	})
 }
 
@@ -156,7 +91,12 @@ func (l *load) tick(ctx context.Context, interval func() time.Duration, do func(
 func (l *load) one(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	choice := l.random.IntN(10)
+	choice, child := l.random.IntN(100), l.random.IntN(2*len(childKinds))
+	if l.random.IntN(renewEvery) == 0 {
+		number := l.random.IntN(certificates)
+		l.work.Go(func() { l.finish(nil, l.renew(ctx, number)) })
+		return
+	}
 	aim := slot.Set{}
 	if l.random.IntN(2) == 0 {
 		aim = *l.moving.Load()
@@ -167,12 +107,14 @@ func (l *load) one(ctx context.Context) {
 	}
 	l.work.Go(func() {
 		switch {
-		case choice < 6:
+		case choice < 54:
 			l.finish(s, l.update(ctx, s))
-		case choice < 8:
+		case choice < 72:
 			l.finish(nil, l.recreate(ctx, s))
-		default:
+		case choice < 90:
 			l.finish(nil, l.replace(ctx, s))
+		default:
+			l.finish(s, l.tamper(ctx, s, child))
 		}
 	})
 }
@@ -197,7 +139,7 @@ func (l *load) pick(aim slot.Set) *site {
 			return nil
 		}
 		s := l.sites[l.random.IntN(len(l.sites))]
-		if !s.busy && (aim.Empty() || aim.Has(l.slotOf(s.key))) {
+		if !s.busy && (aim.Empty() || aim.Has(l.slotOf(s.Site))) {
 			s.busy = true
 			return s
 		}
@@ -216,58 +158,6 @@ func (l *load) finish(s *site, err error) {
 		l.counts.failures++
 		l.err = err
 	}
-}
-
-func (l *load) update(ctx context.Context, s *site) error {
-	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
-	patch := fmt.Appendf(nil, `{"spec":{"content":%q}}`, l.content(s))
-	if err := l.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("update website %s: %w", s.key, err)
-	}
-	commit := journal.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts.updates++
-	l.updates = append(l.updates, check.Update{Key: s.key, UID: string(obj.UID), Generation: obj.Generation, Commit: commit})
-	return nil
-}
-
-// remove deletes the Website and forgets it.
-func (l *load) remove(ctx context.Context, s *site) error {
-	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
-	if err := l.client.Delete(ctx, obj); err != nil {
-		return fmt.Errorf("delete website %s: %w", s.key, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sites = slices.DeleteFunc(l.sites, func(o *site) bool { return o == s })
-	return nil
-}
-
-func (l *load) recreate(ctx context.Context, s *site) error {
-	if err := l.remove(ctx, s); err != nil {
-		return err
-	}
-	if err := l.create(ctx, s); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts.recreations++
-	return nil
-}
-
-func (l *load) replace(ctx context.Context, s *site) error {
-	if err := l.remove(ctx, s); err != nil {
-		return err
-	}
-	commit := journal.Now()
-	l.mu.Lock()
-	l.deletions = append(l.deletions, deletion{s.key, commit})
-	l.counts.replacements++
-	fresh := l.newSite()
-	l.mu.Unlock()
-	return l.create(ctx, fresh)
 }
 
 // wait returns ctx's error if it ends first.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/gate"
@@ -37,10 +39,11 @@ import (
 const EnvOperator = "ROTA_DEMO_OPERATOR"
 
 type operatorConfig struct {
-	Build, Kubeconfig, Journal, Pages string
-	Slots                             slot.Count
-	Lease, Renew, Retry, Write        time.Duration
-	Verbose                           bool
+	Build, Kubeconfig, Journal, Traffic, Pages string
+	Slots                                      slot.Count
+	Delivery                                   delivery.Kind
+	Lease, Renew, Retry, Write                 time.Duration
+	Verbose                                    bool
 }
 
 // OperatorMain is a replica: the Website operator with Rota, and a journal of its reconciles. It returns the exit
@@ -79,7 +82,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
 	r, err := rota.New(cfg, rota.Options{
-		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots,
+		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
 		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write, Logger: ctrl.Log,
 	})
 	if err != nil {
@@ -108,6 +111,15 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var recording sync.WaitGroup
+	defer recording.Wait()
+	recorded, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	recording.Go(func() {
+		if err := recordTraffic(recorded, c.Traffic, r); err != nil {
+			panic(err) // nobody could judge the run
+		}
+	})
 	return mgr.Start(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -17,6 +18,9 @@ type Options struct {
 	// Objects is the number of Websites, Rate the number of updates, deletions and recreations per second.
 	Objects int
 	Rate    float64
+	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector the
+	// rota's key is slot.KeyUID, with the others slot.KeyName.
+	Delivery delivery.Kind
 	// Slots is the number of slots of the rota.
 	Slots slot.Count
 	// LeaseDuration and the following are those of rota.Options; zero is its default.
@@ -50,8 +54,22 @@ func (o *Options) validate() error {
 		}
 		return fmt.Errorf("slot count %d: use at least 16, so that there is something to share", o.Slots)
 	}
+	if o.Delivery == delivery.KindUnknown {
+		o.Delivery = delivery.Filter
+	}
+	if err := o.Delivery.Fits(o.key()); err != nil {
+		return err
+	}
 	if o.Baseline == 0 {
 		o.Baseline = 20 * time.Second
 	}
 	return o.Slots.Validate()
+}
+
+// key is what of an object is hashed.
+func (o *Options) key() slot.Key {
+	if o.Delivery == delivery.ShardSelector {
+		return slot.KeyUID
+	}
+	return slot.KeyName
 }

@@ -23,7 +23,9 @@ type process struct {
 	cmd        *exec.Cmd
 	stdin      io.Closer
 	logPath    string
-	done       chan struct{} // closed when it has ended
+	// trafficPath is where recordTraffic writes.
+	trafficPath string
+	done        chan struct{} // closed when it has ended
 
 	reading sync.Mutex
 	journal *journal.Reader
@@ -35,14 +37,14 @@ type process struct {
 }
 
 func startProcess(command []string, dir, pod string, c operatorConfig) (*process, error) {
-	c.Journal = filepath.Join(dir, pod+".journal")
+	c.Journal, c.Traffic = filepath.Join(dir, pod+".journal"), filepath.Join(dir, pod+".traffic")
 	env, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{
 		pod: pod, build: c.Build, logPath: filepath.Join(dir, pod+".log"), journal: journal.NewReader(c.Journal, pod),
-		done: make(chan struct{}),
+		trafficPath: c.Traffic, done: make(chan struct{}),
 	}
 	log, err := os.Create(p.logPath)
 	if err != nil {

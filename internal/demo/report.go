@@ -1,16 +1,27 @@
 package demo
 
+import "github.com/rota-dev/rota/delivery"
+
 // Report is what a run showed. Its JSON form is the output of `rota demo --output json`. What could not be measured
 // for want of an audit log is null.
 type Report struct {
 	Objects int `json:"objects"`
 	Members int `json:"members"`
 	Slots   int `json:"slots"`
+	// Delivery is how the objects of their slots reached the members.
+	Delivery delivery.Kind `json:"delivery"`
+	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed time.
+	LabelWritesBefore *int `json:"label_writes_before"`
 	// Reconciled are the Websites whose status shows their latest generation, after the load has ended.
 	Reconciled int `json:"reconciled"`
 	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
 	Overlaps int `json:"overlaps"`
-	// ForeignWrites are accepted writes to a Website or its ConfigMap by a member that did not own its slot.
+	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are as
+	// they have to be, after the load has ended. ChildrenStray are those that belong to no Website.
+	Children      int `json:"children"`
+	ChildrenRight int `json:"children_right"`
+	ChildrenStray int `json:"children_stray"`
+	// ForeignWrites are accepted writes to a Website or its children by a member that did not own its slot.
 	ForeignWrites *int `json:"foreign_writes"`
 	UnownedAtEnd  int  `json:"unowned_at_end"`
 	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
@@ -24,15 +35,23 @@ type Phase struct {
 	// MovedSlots are the slots that changed their owner, MovesPerSlot how often on average.
 	MovedSlots   int     `json:"moved_slots"`
 	MovesPerSlot float64 `json:"moves_per_slot"`
-	// MovedObjects are the Websites in those slots, counted once per move.
+	// MovedObjects are the Websites in those slots and their children, counted once per move.
 	MovedObjects int `json:"moved_objects"`
 	// ObjectWrites are writes made only in order to move objects.
 	ObjectWrites *int `json:"object_writes"`
-	TableWrites  int  `json:"table_writes"`
-	// ListedObjects is the number of Websites at the phase's start, times the lists of them by members.
-	ListedObjects *int    `json:"listed_objects"`
-	Stall         Stall   `json:"stall_ms"`
-	Seconds       float64 `json:"seconds"`
+	// LabelWrites are the writes of nothing but the label that follows from an object's key: one in the life of an object that
+	// the load created.
+	LabelWrites *int `json:"label_writes"`
+	TableWrites int  `json:"table_writes"`
+	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
+	// request selects.
+	ListedObjects *int `json:"listed_objects"`
+	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
+	// ForeignObjects are those among them that they had not asked for.
+	ReceivedObjects int     `json:"received_objects"`
+	ForeignObjects  int     `json:"foreign_objects"`
+	Stall           Stall   `json:"stall_ms"`
+	Seconds         float64 `json:"seconds"`
 
 	canaries, transfers int
 }
@@ -58,6 +77,8 @@ func (r *Report) Failures() []string {
 	}
 	fail(r.UnownedAtEnd > 0, count(r.UnownedAtEnd, "slot", "slots")+" without owner at the end")
 	fail(r.Reconciled != r.Objects, count(r.Objects-r.Reconciled, "Website", "Websites")+" not reconciled at the end")
+	fail(r.ChildrenRight != r.Children, count(r.Children-r.ChildrenRight, "child", "children")+" of Websites not as they have to be")
+	fail(r.ChildrenStray > 0, count(r.ChildrenStray, "child", "children")+" of no Website")
 	fail(r.DeletionsMissed > 0, count(r.DeletionsMissed, "page", "pages")+" left behind by a deletion that nobody noticed")
 	return out
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -25,6 +25,8 @@ const (
 	replicas = 3
 	// quietFor is how long the table must not change for a phase to be over.
 	quietFor = time.Second
+	// surveyPeriod is the time between two looks at all objects.
+	surveyPeriod = 250 * time.Millisecond
 	// stepLimit bounds every wait but those for a lease.
 	stepLimit = 2 * time.Minute
 	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many; crashRate
@@ -52,6 +54,8 @@ type engine struct {
 	phases []*phaseRun
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
+	// pace is how many reconciles there were in quietFor of that time.
+	pace int
 }
 
 type deadSlots struct {
@@ -116,7 +120,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, e.slotOf)
+	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
 	if e.follow, err = newFollower(e.cluster.config, e.aim); err != nil {
 		return nil, err
 	}
@@ -140,9 +144,11 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	return report, nil
 }
 
-func (e *engine) slotOf(site types.NamespacedName) slot.Slot {
-	return e.o.Slots.Of(slot.KeyName.Hash(site.Namespace, site.Name, ""))
+func (e *engine) world() check.World {
+	return check.World{Pod: podOf, Slots: e.o.Slots, Key: e.o.key()}
 }
+
+func (e *engine) slotOf(site check.Site) slot.Slot { return e.world().SlotOf(site) }
 
 // aim points half of the load, and the canaries, at the slots that are on the way.
 func (e *engine) aim(t *table.Table) {
@@ -175,7 +181,7 @@ func (e *engine) start(build string) (*process, error) {
 		return nil, err
 	}
 	p, err := startProcess(e.o.Command, e.dir, pod, operatorConfig{
-		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Verbose: e.o.Verbose,
+		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})
 	if err != nil {
@@ -242,13 +248,18 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 
 // until waits until check returns "", and says what it waited for if that takes too long.
 func (e *engine) until(ctx context.Context, limit time.Duration, check func() string) error {
+	return e.untilEvery(ctx, 20*time.Millisecond, limit, check)
+}
+
+// untilEvery is until for checks that are work for the API server.
+func (e *engine) untilEvery(ctx context.Context, period, limit time.Duration, check func() string) error {
 	deadline := time.Now().Add(limit)
 	for {
 		problem := check()
 		if problem == "" {
 			return nil
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
+		if err := wait(ctx, period); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
@@ -287,8 +298,7 @@ type phaseRun struct {
 	start, end   time.Duration
 	wallStart    time.Time
 	wallEnd      time.Time
-	objects      int
-	perSlot      map[slot.Slot]int
+	sites        []check.Site // at the start
 	killed       time.Duration
 	victim       string
 	victimsSlots slot.Set

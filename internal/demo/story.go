@@ -11,7 +11,6 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
-	"github.com/rota-dev/rota/slot"
 )
 
 // story is what happens, in order. The load runs until loading ends.
@@ -29,7 +28,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	if err := e.quiet(ctx); err != nil {
 		return fmt.Errorf("the first replicas do not share the slots: %w", err)
 	}
-	if err := e.until(ctx, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
+	if err := e.untilEvery(ctx, surveyPeriod, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
 		return fmt.Errorf("the Websites are not all reconciled: %w", err)
 	}
 	e.view.log("All Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Rate)
@@ -40,11 +39,20 @@ func (e *engine) story(ctx, loading context.Context) error {
 	if err := wait(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
+	before, err := e.work()
+	if err != nil {
+		return err
+	}
 	e.baseline.begin()
 	if err := wait(ctx, e.o.Baseline); err != nil {
 		return err
 	}
 	e.baseline.finish()
+	after, err := e.work()
+	if err != nil {
+		return err
+	}
+	e.pace = int(float64(after-before) * quietFor.Seconds() / e.o.Baseline.Seconds())
 
 	for _, p := range []struct {
 		name string
@@ -58,11 +66,10 @@ func (e *engine) story(ctx, loading context.Context) error {
 }
 
 func (e *engine) phase(ctx context.Context, name string, do func(context.Context, *phaseRun) error) error {
-	p := &phaseRun{name: name, perSlot: map[slot.Slot]int{}}
+	p := &phaseRun{name: name}
 	e.load.mu.Lock()
-	p.objects = len(e.load.sites)
 	for _, s := range e.load.sites {
-		p.perSlot[e.slotOf(s.key)]++
+		p.sites = append(p.sites, s.Site)
 	}
 	e.load.mu.Unlock()
 	p.begin()
@@ -103,7 +110,7 @@ func (e *engine) calm(ctx context.Context) error {
 			return err
 		}
 		// Of the load itself some is always under way.
-		if some := 5 + int(e.o.Rate); behind <= some && after-before <= 2*some {
+		if some := 5 + int(e.o.Rate); behind <= some && after-before <= e.pace+some {
 			return nil
 		}
 	}
@@ -232,7 +239,7 @@ func (e *engine) quiet(ctx context.Context) error {
 	})
 }
 
-// unreconciled says which Websites do not show their latest generation, or "".
+// unreconciled says which Websites are not up to date, or "".
 func (e *engine) unreconciled(ctx context.Context) string {
 	total, behind, example, err := e.survey(ctx)
 	switch {
@@ -245,14 +252,15 @@ func (e *engine) unreconciled(ctx context.Context) string {
 	}
 }
 
-// survey counts the Websites, and those whose status does not show their latest generation.
+// survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
 func (e *engine) survey(ctx context.Context) (total, behind int, example string, err error) {
 	var sites webv1.WebsiteList
 	if err := e.cluster.client.List(ctx, &sites, client.InNamespace(sitesNamespace)); err != nil {
 		return 0, 0, "", err
 	}
 	for i := range sites.Items {
-		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil {
+		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil ||
+			e.load.pages.Checksum(client.ObjectKeyFromObject(s)) != s.Status.Checksum {
 			behind, example = behind+1, s.Name
 		}
 	}

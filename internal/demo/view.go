@@ -213,7 +213,8 @@ func (e *engine) scene(m *meter) *scene {
 	e.load.mu.Lock()
 	defer e.load.mu.Unlock()
 	c := e.load.counts
-	s.load = fmt.Sprintf("%d Websites; %d updates, %d recreated, %d replaced", len(e.load.sites), c.updates, c.recreations, c.replacements)
+	s.load = fmt.Sprintf("%d Websites; %d updates, %d recreated, %d replaced; %d children harmed; %d certificates renewed",
+		len(e.load.sites), c.updates, c.recreations, c.replacements, c.tampering, c.renewals)
 	return s
 }
 

@@ -17,3 +17,8 @@ var Role []byte
 //
 //go:embed rbac/rota.yaml
 var RotaRole []byte
+
+// LabelRole is the ClusterRole that Rota needs on top to label objects, and its binding.
+//
+//go:embed rbac/labels.yaml
+var LabelRole []byte

@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,17 +59,26 @@ func (r *WebsiteReconciler) certificate(ctx context.Context, site *webv1.Website
 	}
 	var secret corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: site.Namespace, Name: site.Spec.SecretName}, &secret)
-	switch crt, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]; {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return certificate{missing: fmt.Sprintf("There is no Secret %s.", site.Spec.SecretName)}, nil
-	case err != nil:
-		return certificate{}, fmt.Errorf("get secret %s: %w", site.Spec.SecretName, err)
-	case len(crt) == 0 || len(key) == 0:
-		return certificate{missing: fmt.Sprintf("Secret %s lacks %s or %s.", secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)}, nil
-	default:
-		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(crt), crt, key))
-		return certificate{checksum: hex.EncodeToString(sum[:])}, nil
 	}
+	if err != nil {
+		return certificate{}, fmt.Errorf("get secret %s: %w", site.Spec.SecretName, err)
+	}
+	sum := Checksum(&secret)
+	if sum == "" {
+		return certificate{missing: fmt.Sprintf("Secret %s lacks %s or %s.", secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)}, nil
+	}
+	return certificate{checksum: sum}, nil
+}
+
+// Checksum returns what CertificateAnnotation is with this Secret; "" without a certificate and its key.
+func Checksum(secret *corev1.Secret) string {
+	crt, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	if len(crt) == 0 || len(key) == 0 {
+		return ""
+	}
+	return checksum(fmt.Appendf(nil, "%d %s%s", len(crt), crt, key))
 }
 
 // setCondition has the condition on Websites with spec.secretName, and only on those.

@@ -78,6 +78,8 @@ func (r *WebsiteReconciler) writeService(ctx context.Context, site *webv1.Websit
 	if getErr == nil {
 		return r.patch(ctx, before, s)
 	}
+	// Headless: whoever routes to thousands of Websites finds their Pods by itself. It cannot be changed later.
+	s.Spec.ClusterIP = corev1.ClusterIPNone
 	if err := r.Create(ctx, s); err != nil {
 		return fmt.Errorf("create service %s: %w", s.Name, err)
 	}
@@ -98,7 +100,7 @@ func (r *WebsiteReconciler) applyDeployment(ctx context.Context, site *webv1.Web
 		if err != nil {
 			return fmt.Errorf("deployment %s: whose fields: %w", site.Name, err)
 		}
-		if equality.Semantic.DeepEqual(ours, want) {
+		if equality.Semantic.DeepEqual(ours.Spec, want.Spec) && equality.Semantic.DeepEqual(ours.OwnerReferences, want.OwnerReferences) {
 			return nil
 		}
 		want.WithResourceVersion(there.ResourceVersion)

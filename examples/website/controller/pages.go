@@ -2,6 +2,8 @@ package controller
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +44,26 @@ func (p Pages) Withdraw(site types.NamespacedName) error {
 		return fmt.Errorf("withdraw website %s: %w", site, err)
 	}
 	return nil
+}
+
+// Published says whether a Website has a page.
+func (p Pages) Published(site types.NamespacedName) bool {
+	_, err := os.Stat(p.path(site))
+	return err == nil
+}
+
+// Checksum returns the SHA-256 of a Website's page, in hexadecimal digits; "" where it has none.
+func (p Pages) Checksum(site types.NamespacedName) string {
+	page, err := os.ReadFile(p.path(site))
+	if err != nil {
+		return ""
+	}
+	return checksum(page)
+}
+
+func checksum(page []byte) string {
+	sum := sha256.Sum256(page)
+	return hex.EncodeToString(sum[:])
 }
 
 // Names and namespaces hold no underscore, so that no two Websites share a file.

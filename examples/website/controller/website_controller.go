@@ -3,8 +3,6 @@ package controller
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"html"
 	"time"
@@ -130,9 +128,8 @@ func (r *WebsiteReconciler) patch(ctx context.Context, before, after client.Obje
 
 func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website, page []byte, c certificate) error {
 	before := site.Status.DeepCopy()
-	sum := sha256.Sum256(page)
 	site.Status.ObservedGeneration = site.Generation
-	site.Status.Checksum = hex.EncodeToString(sum[:])
+	site.Status.Checksum = checksum(page)
 	meta.SetStatusCondition(&site.Status.Conditions, metav1.Condition{
 		Type: webv1.ConditionPublished, Status: metav1.ConditionTrue, Reason: "Published",
 		Message: "The page is published.", ObservedGeneration: site.Generation,

@@ -3,11 +3,12 @@ package check
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -19,26 +20,36 @@ import (
 
 // Log is what the checker needs of an audit log.
 type Log struct {
-	// Writes are the accepted writes of Websites and their ConfigMaps, in the order in which they were answered.
+	// Writes are the accepted writes of Websites and their children, in the order in which they were answered.
 	Writes []Write
 	// Tables are the versions of the table, in order; At is not set.
 	Tables History
-	// Lists are the lists of Websites, WatchLists included; of a list in pages, the first page stands for all.
+	// Lists are the lists of Websites and of their children's kinds, WatchLists included; of a list in pages, the first page
+	// stands for all.
 	Lists []List
 }
 
-// Write is an accepted write of a Website or of a ConfigMap that a Website owns.
+const websites = "websites"
+
+// children are the resources of which Websites own objects.
+var children = []string{"configmaps", "deployments", "services"}
+
+// Write is an accepted write of a Website or of an object that a Website owns.
 type Write struct {
-	// User is who wrote; Resource is "websites" or "configmaps".
+	// User is who wrote; Resource is "websites", "configmaps", "deployments" or "services".
 	User, Verb, Resource, Subresource string
-	// Site is the Website, or the one that owns the ConfigMap.
-	Site types.NamespacedName
+	// Site is the Website, or the one that owns the object.
+	Site Site
 	// Name is the object's.
 	Name string
 	// Received and Done are when the API server got the request, and when it had answered.
 	Received, Done time.Time
 	// Object is the object in the response; nil for an answer without one (a deletion).
 	Object *Object
+	// Before is the object as it was before, by resourceVersion, as far as the log has it; nil where it was created.
+	Before *Object
+
+	labelsOnly bool // a patch of nothing but labels, by its body
 }
 
 // Object is the part of an object that the checker looks at.
@@ -51,27 +62,37 @@ type Object struct {
 		Finalizers        []string          `json:"finalizers"`
 		Labels            map[string]string `json:"labels"`
 		Annotations       map[string]string `json:"annotations"`
-		OwnerReferences   []struct {
-			Kind string `json:"kind"`
-			Name string `json:"name"`
-			UID  string `json:"uid"`
-		} `json:"ownerReferences"`
+		OwnerReferences   []owner           `json:"ownerReferences"`
 	} `json:"metadata"`
 	Status struct {
 		ObservedGeneration int64 `json:"observedGeneration"`
 	} `json:"status"`
 	Data map[string]string `json:"data"`
+	// Spec is a digest of the spec.
+	Spec digest `json:"spec"`
+
+	// partial objects have come as their metadata; Sort gives them the rest of the version before.
+	partial bool
 }
 
-// List is a list of all Websites, or the beginning of a watch with all of them; or, where One is set, a list that asks
-// for one of them only, to learn the present resourceVersion.
+// digest stands for a part of an object of which matters only whether it changed.
+type digest [sha256.Size]byte
+
+// UnmarshalJSON implements json.Unmarshaler. The API server writes what is equal in equal bytes.
+func (d *digest) UnmarshalJSON(text []byte) error {
+	*d = sha256.Sum256(text)
+	return nil
+}
+
+// List is a list of all objects of a resource, or the beginning of a watch with all of them; or, where One is set, a list that
+// asks for one of them only, to learn the present resourceVersion.
 type List struct {
-	User string
-	At   time.Time
-	One  bool
+	User, Resource string
+	At             time.Time
+	One            bool
+	// Labels and Shards are the selectors in the request.
+	Labels, Shards string
 }
-
-var onlyOne = regexp.MustCompile(`[?&]limit=1(&|$)`)
 
 type auditEvent struct {
 	Stage            string `json:"stage"`
@@ -88,6 +109,7 @@ type auditEvent struct {
 	ResponseStatus           struct{ Code int } `json:"responseStatus"`
 	RequestReceivedTimestamp time.Time          `json:"requestReceivedTimestamp"`
 	StageTimestamp           time.Time          `json:"stageTimestamp"`
+	RequestObject            json.RawMessage    `json:"requestObject"`
 	ResponseObject           json.RawMessage    `json:"responseObject"`
 }
 
@@ -122,8 +144,15 @@ func (l *Log) ReadAudit(r io.Reader, rota types.NamespacedName) error {
 
 // worthReading is a cheap test that most lines fail.
 func worthReading(line []byte) bool {
-	return !bytes.Contains(line, []byte(`"verb":"get"`)) &&
-		(bytes.Contains(line, []byte(`"resource":"websites"`)) || bytes.Contains(line, []byte(`"resource":"configmaps"`)))
+	if bytes.Contains(line, []byte(`"verb":"get"`)) {
+		return false
+	}
+	for _, resource := range append([]string{websites}, children...) {
+		if bytes.Contains(line, []byte(`"resource":"`+resource+`"`)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
@@ -137,12 +166,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 	ref := &e.ObjectRef
 	switch e.Verb {
 	case "list", "watch":
-		whole := e.Verb == "list" && e.Stage == "ResponseComplete" && !strings.Contains(e.RequestURI, "continue=") ||
-			e.Verb == "watch" && e.Stage == "ResponseStarted" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
-		if whole && ref.Resource == "websites" && ref.Name == "" {
-			l.Lists = append(l.Lists, List{who, e.RequestReceivedTimestamp, onlyOne.MatchString(e.RequestURI)})
-		}
-		return nil
+		return l.addList(e, who)
 	case "create", "update", "patch", "delete", "deletecollection":
 	default:
 		return nil
@@ -152,7 +176,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 	}
 	w := Write{
 		User: who, Verb: e.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Name: ref.Name,
-		Site:     types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name},
+		Site:     Site{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}},
 		Received: e.RequestReceivedTimestamp, Done: e.StageTimestamp,
 	}
 	if len(e.ResponseObject) > 0 {
@@ -160,6 +184,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		if w.Object, err = objectOf(e.ResponseObject); err != nil {
 			return err
 		}
+		w.labelsOnly = e.Verb == "patch" && labelsOnly(e.RequestObject)
 	}
 	switch {
 	case ref.Resource == "configmaps" && ref.Namespace == rota.Namespace && ref.Name == rota.Name:
@@ -172,21 +197,52 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		}
 		l.Tables = append(l.Tables, Version{Version: w.Object.Metadata.ResourceVersion, Received: w.Received, Done: w.Done, Table: t})
 		return nil
-	case ref.Resource == "configmaps":
-		owned := false
+	case ref.Resource == websites:
 		if w.Object != nil {
-			for _, o := range w.Object.Metadata.OwnerReferences {
-				if o.Kind == "Website" {
-					w.Site.Name, owned = o.Name, true
-				}
-			}
+			w.Site.UID = w.Object.Metadata.UID
 		}
-		if !owned {
-			return nil
-		}
+	case w.Object == nil || w.Object.owner().UID == "":
+		return nil // nobody's, or what is left to say nothing about
+	default:
+		w.Site.Name, w.Site.UID = w.Object.owner().Name, w.Object.owner().UID
 	}
 	l.Writes = append(l.Writes, w)
 	return nil
+}
+
+func (l *Log) addList(e *auditEvent, who string) error {
+	if ref := &e.ObjectRef; ref.Name != "" || ref.Resource != websites && !slices.Contains(children, ref.Resource) {
+		return nil
+	}
+	uri, err := url.ParseRequestURI(e.RequestURI)
+	if err != nil {
+		return err
+	}
+	q := uri.Query()
+	if e.Verb == "list" && e.Stage == "ResponseComplete" && q.Get("continue") == "" ||
+		e.Verb == "watch" && e.Stage == "ResponseStarted" && q.Get("sendInitialEvents") == "true" {
+		l.Lists = append(l.Lists, List{
+			User: who, Resource: e.ObjectRef.Resource, At: e.RequestReceivedTimestamp, One: q.Get("limit") == "1",
+			Labels: q.Get("labelSelector"), Shards: q.Get("shardSelector"),
+		})
+	}
+	return nil
+}
+
+type owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+}
+
+// owner returns the Website that owns the object; all empty where none does.
+func (o *Object) owner() owner {
+	for _, ref := range o.Metadata.OwnerReferences {
+		if ref.Kind == "Website" {
+			return ref
+		}
+	}
+	return owner{}
 }
 
 // objectOf returns nil for a Status.
@@ -204,11 +260,36 @@ func objectOf(text []byte) (*Object, error) {
 	if o.Metadata.UID == "" {
 		return nil, nil //nolint:nilnil // no object is an answer
 	}
+	o.partial = kind.Kind == "PartialObjectMetadata"
 	return &o, nil
 }
 
-// Sort puts everything into order, and drops table versions that were written twice without a change.
+// labelsOnly says that a patch's body has nothing but labels.
+func labelsOnly(body []byte) bool {
+	var patch map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return false
+	}
+	_, ok := patch["metadata"]["labels"]
+	return ok && len(patch) == 1 && len(patch["metadata"]) == 1
+}
+
+// Sort puts everything into order, finds out what was there before each write, and drops table versions that were written
+// twice without a change.
 func (l *Log) Sort() {
+	type object struct{ resource, uid string }
+	last := map[object]*Object{}
+	// What was there before is the next lower resourceVersion, not the write that was answered before.
+	slices.SortStableFunc(l.Writes, func(a, b Write) int { return table.CompareVersions(version(a), version(b)) })
+	for i := range l.Writes {
+		if w := &l.Writes[i]; w.Object != nil {
+			o := object{w.Resource, w.Object.Metadata.UID}
+			w.Before, last[o] = last[o], w.Object
+			if w.Object.partial && w.Before != nil {
+				w.Object.Data, w.Object.Spec, w.Object.Status = w.Before.Data, w.Before.Spec, w.Before.Status
+			}
+		}
+	}
 	slices.SortStableFunc(l.Writes, func(a, b Write) int { return a.Done.Compare(b.Done) })
 	slices.SortStableFunc(l.Lists, func(a, b List) int { return a.At.Compare(b.At) })
 	slices.SortStableFunc(l.Tables, func(a, b Version) int { return table.CompareVersions(a.Version, b.Version) })

@@ -21,9 +21,14 @@ func TestOverlaps(t *testing.T) {
 	run := func(pod, name string, start, end time.Duration) journal.Reconcile {
 		return journal.Reconcile{Pod: pod, Key: key(name), Start: start, End: end}
 	}
+	uid := func(r journal.Reconcile, uid string) journal.Reconcile {
+		r.UID = uid
+		return r
+	}
 	for name, test := range map[string]struct {
 		all   []journal.Reconcile
 		ended map[string]time.Duration
+		byUID bool
 		want  int
 	}{
 		"one after the other":       {all: []journal.Reconcile{run("a", "x", 10, 20), run("b", "x", 20, 30)}},
@@ -34,9 +39,12 @@ func TestOverlaps(t *testing.T) {
 		"three at once":             {all: []journal.Reconcile{run("a", "x", 10, 20), run("b", "x", 11, 20), run("c", "x", 12, 20)}, want: 3},
 		"killed before":             {all: []journal.Reconcile{run("a", "x", 10, 0), run("b", "x", 30, 40)}, ended: map[string]time.Duration{"a": 25}},
 		"killed too late":           {all: []journal.Reconcile{run("a", "x", 10, 0), run("b", "x", 30, 40)}, ended: map[string]time.Duration{"a": 35}, want: 1},
+		"namesakes":                 {all: []journal.Reconcile{uid(run("a", "x", 10, 20), "1"), uid(run("b", "x", 15, 30), "2")}, byUID: true},
+		"two at once, by UID":       {all: []journal.Reconcile{uid(run("a", "x", 10, 20), "1"), uid(run("b", "x", 15, 30), "1")}, byUID: true, want: 1},
+		"one that is gone, by UID":  {all: []journal.Reconcile{run("a", "x", 10, 20), uid(run("b", "x", 15, 30), "1")}, byUID: true},
 		"without an end, and alive": {all: []journal.Reconcile{run("a", "x", 10, 0), run("b", "x", 30, 40)}, want: 1},
 	} {
-		if got := check.Overlaps(test.all, test.ended); len(got) != test.want {
+		if got := check.Overlaps(test.all, test.ended, test.byUID); len(got) != test.want {
 			t.Errorf("%s: %d overlaps, want %d: %+v", name, len(got), test.want, got)
 		}
 	}

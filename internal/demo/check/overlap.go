@@ -14,9 +14,14 @@ import (
 type Overlap struct{ A, B journal.Reconcile }
 
 // Overlaps returns all such pairs. ended tells when a process was gone: a reconcile without an end record ended then,
-// or, where the process is not in it, did not end.
-func Overlaps(all []journal.Reconcile, ended map[string]time.Duration) []Overlap {
-	byKey := map[types.NamespacedName][]journal.Reconcile{}
+// or, where the process is not in it, did not end. byUID says that namesakes are different objects, and those that found none
+// are about none.
+func Overlaps(all []journal.Reconcile, ended map[string]time.Duration, byUID bool) []Overlap {
+	type object struct {
+		types.NamespacedName
+		uid string
+	}
+	byKey := map[object][]journal.Reconcile{}
 	for _, r := range all {
 		if r.End == 0 {
 			r.End = never
@@ -24,7 +29,13 @@ func Overlaps(all []journal.Reconcile, ended map[string]time.Duration) []Overlap
 				r.End = at
 			}
 		}
-		byKey[r.Key] = append(byKey[r.Key], r)
+		o := object{NamespacedName: r.Key}
+		if byUID {
+			if o.uid = r.UID; o.uid == "" {
+				continue
+			}
+		}
+		byKey[o] = append(byKey[o], r)
 	}
 	var out []Overlap
 	for _, list := range byKey {

@@ -6,11 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
-	"github.com/rota-dev/rota/table"
 )
 
 // ForeignWrite is an accepted write by a member that did not own the Website's slot.
@@ -21,9 +18,10 @@ type ForeignWrite struct {
 	Slot       slot.Slot
 }
 
-// Foreign returns the accepted writes to Websites and their ConfigMaps by members that did not own the slot at the
-// write's resourceVersion. pod tells a member's process by its user; false: not a member.
-func (l *Log) Foreign(pod func(user string) (string, bool), slotOf func(types.NamespacedName) slot.Slot) []ForeignWrite {
+// Foreign returns the accepted writes to Websites and their children by members that did not own the slot at the write's
+// resourceVersion. The labels by which objects are delivered are no work on them: any member may write those, and nothing with
+// them.
+func (l *Log) Foreign(world World) []ForeignWrite {
 	var out []ForeignWrite
 	type made struct{ resource, uid, version string }
 	versions := map[made]bool{}
@@ -35,11 +33,11 @@ func (l *Log) Foreign(pod func(user string) (string, bool), slotOf func(types.Na
 			}
 			versions[m] = true
 		}
-		who, ok := pod(w.User)
-		if !ok {
+		who, ok := world.Pod(w.User)
+		if !ok || world.labelled(w) {
 			continue
 		}
-		s := slotOf(w.Site)
+		s := world.SlotOf(w.Site)
 		if owner, own := l.owned(w, who, s); !own {
 			out = append(out, ForeignWrite{w, who, owner, s})
 		}
@@ -75,31 +73,33 @@ func (l *Log) owned(w Write, who string, s slot.Slot) (owner string, own bool) {
 }
 
 // MoveWrites returns the accepted writes, answered after from and up to to, that were made only in order to move
-// objects, or because they had moved: by anybody, those that change labels or annotations of Rota; by members, writes
-// to a Website that was up to date already, and to a ConfigMap whose data stays the same for the same owner.
-func (l *Log) MoveWrites(pod func(user string) (string, bool), from, to time.Time) []Write {
+// objects, or because they had moved: by anybody, those that change labels or annotations of Rota to anything else than
+// the label that follows from the object's key, and that it has for life; by members, writes to a Website that was up to date
+// already, and to a child that stays the same for the same owner.
+func (l *Log) MoveWrites(world World, from, to time.Time) []Write {
 	var out []Write
-	type object struct{ resource, uid string }
-	last := map[object]*Object{}
-	// What was there before is the next lower resourceVersion, not the write that was answered before.
-	writes := slices.Clone(l.Writes)
-	slices.SortStableFunc(writes, func(a, b Write) int { return table.CompareVersions(version(a), version(b)) })
-	for _, w := range writes {
-		if w.Object == nil {
+	for _, w := range l.Writes {
+		if w.Object == nil || !w.Done.After(from) || w.Done.After(to) {
 			continue
 		}
-		o := object{w.Resource, w.Object.Metadata.UID}
-		before := last[o]
-		last[o] = w.Object
-		if !w.Done.After(from) || w.Done.After(to) {
-			continue
-		}
-		_, member := pod(w.User)
-		if marked(before, w.Object) || member && before != nil && idle(w, before) {
+		_, member := world.Pod(w.User)
+		if world.marked(w) || member && !world.labelled(w) && w.Before != nil && idle(w) {
 			out = append(out, w)
 		}
 	}
 	return out
+}
+
+// Labelled counts the accepted writes of members, answered after from and up to to, of nothing but the labels by which
+// objects are delivered.
+func (l *Log) Labelled(world World, from, to time.Time) int {
+	n := 0
+	for _, w := range l.Writes {
+		if _, member := world.Pod(w.User); member && w.Done.After(from) && !w.Done.After(to) && world.labelled(w) {
+			n++
+		}
+	}
+	return n
 }
 
 func version(w Write) string {
@@ -109,12 +109,41 @@ func version(w Write) string {
 	return w.Object.Metadata.ResourceVersion
 }
 
-func marked(before, after *Object) bool {
-	var labels, annotations map[string]string
-	if before != nil {
-		labels, annotations = before.Metadata.Labels, before.Metadata.Annotations
+// labelled says that a write did nothing but give an object the label that it has to have.
+func (w World) labelled(write Write) bool {
+	before, after := write.Before, write.Object
+	if before == nil || after == nil || w.marked(write) {
+		return false
 	}
-	return !maps.Equal(ours(labels), ours(after.Metadata.Labels)) || !maps.Equal(ours(annotations), ours(after.Metadata.Annotations))
+	name, value := w.label(write.Resource, write.Site)
+	return name != "" && before.Metadata.Labels[name] != value && after.Metadata.Labels[name] == value &&
+		same(before, after) && (!after.partial || write.labelsOnly)
+}
+
+// marked says that a write changed labels or annotations of Rota in another way than from a label that is missing, or wrong,
+// to the one that the object has to have.
+func (w World) marked(write Write) bool {
+	var labels, annotations map[string]string
+	if write.Before != nil {
+		labels, annotations = ours(write.Before.Metadata.Labels), ours(write.Before.Metadata.Annotations)
+	}
+	if !maps.Equal(annotations, ours(write.Object.Metadata.Annotations)) {
+		return true
+	}
+	after := ours(write.Object.Metadata.Labels)
+	if name, value := w.label(write.Resource, write.Site); name != "" && after[name] == value {
+		delete(labels, name)
+		delete(after, name)
+	}
+	return !maps.Equal(labels, after)
+}
+
+// same says that two versions of an object differ in labels at most.
+func same(a, b *Object) bool {
+	return a.Spec == b.Spec && maps.Equal(a.Data, b.Data) && a.Metadata.Generation == b.Metadata.Generation &&
+		a.Status == b.Status && slices.Equal(a.Metadata.OwnerReferences, b.Metadata.OwnerReferences) &&
+		slices.Equal(a.Metadata.Finalizers, b.Metadata.Finalizers) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations) &&
+		(a.Metadata.DeletionTimestamp == nil) == (b.Metadata.DeletionTimestamp == nil)
 }
 
 func ours(all map[string]string) map[string]string {
@@ -128,20 +157,13 @@ func ours(all map[string]string) map[string]string {
 }
 
 // idle says that a member's write was to an object that needed none.
-func idle(w Write, before *Object) bool {
-	if w.Resource == "configmaps" {
-		owner := func(o *Object) string {
-			for _, ref := range o.Metadata.OwnerReferences {
-				if ref.Kind == "Website" {
-					return ref.UID
-				}
-			}
-			return ""
-		}
-		return maps.Equal(before.Data, w.Object.Data) && owner(before) == owner(w.Object)
+func idle(w Write) bool {
+	before, after := w.Before, w.Object
+	if w.Resource != websites {
+		return before.Spec == after.Spec && maps.Equal(before.Data, after.Data) && before.owner() == after.owner()
 	}
 	return before.Metadata.DeletionTimestamp == nil && before.Status.ObservedGeneration == before.Metadata.Generation &&
-		w.Object.Metadata.Generation == before.Metadata.Generation
+		after.Metadata.Generation == before.Metadata.Generation
 }
 
 // TableWrites counts the versions of the table answered after from and up to to.
@@ -150,22 +172,6 @@ func (l *Log) TableWrites(from, to time.Time) int {
 	for _, v := range l.Tables {
 		if v.Done.After(from) && !v.Done.After(to) {
 			n++
-		}
-	}
-	return n
-}
-
-// ListedBy returns how many Websites members listed after from and up to to, where there are so many of them.
-func (l *Log) ListedBy(pod func(user string) (string, bool), from, to time.Time, objects int) int {
-	n := 0
-	for _, list := range l.Lists {
-		if _, ok := pod(list.User); !ok || !list.At.After(from) || list.At.After(to) {
-			continue
-		}
-		if list.One {
-			n += min(1, objects)
-		} else {
-			n += objects
 		}
 	}
 	return n

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,18 +20,15 @@ var rotaName = types.NamespacedName{Namespace: "operators", Name: "website"}
 // pod knows the users of the tests: members are "member:" and their process.
 func pod(user string) (string, bool) { return strings.CutPrefix(user, "member:") }
 
-// slotOf puts Websites whose names begin with "one" into slot 1, others into slot 0.
-func slotOf(site types.NamespacedName) slot.Slot {
-	if strings.HasPrefix(site.Name, "one") {
-		return 1
-	}
-	return 0
-}
+// namespace is one in which the Website "zero" lies in slot 0 of 2 and "one" in slot 1; oneLabel is what that one's label is.
+const namespace, oneLabel = "sites-9", "3999"
+
+var world = check.World{Pod: pod, Slots: 2, Key: slot.KeyName}
 
 // line is an audit line. at is in seconds after the epoch of the tests.
 func line(verb, resource, name, user, code string, at float64, object string) string {
 	done := epoch.Add(time.Duration(at * float64(time.Second)))
-	ref := fmt.Sprintf(`{"resource":%q,"namespace":"sites","name":%q}`, resource, name)
+	ref := fmt.Sprintf(`{"resource":%q,"namespace":%q,"name":%q}`, resource, namespace, name)
 	return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"requestURI":"/x","user":{"username":%q},"objectRef":%s,"responseStatus":{"code":%s},`+
 		`"requestReceivedTimestamp":%q,"stageTimestamp":%q,"responseObject":%s}`+"\n", verb, user, ref, code,
 		done.Add(-10*time.Millisecond).Format(time.RFC3339Nano), done.Format(time.RFC3339Nano), object)
@@ -43,6 +41,19 @@ func site(uid, version string, generation, observed int, more string) string {
 func page(uid, version, owner, ownerUID, data string) string {
 	return fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"ownerReferences":[{"kind":"Website","name":%q,"uid":%q}]},"data":{"index.html":%q}}`,
 		uid, version, owner, ownerUID, data)
+}
+
+// service is a child of "one" with a spec; more is metadata.
+func service(version, spec, more string) string {
+	return fmt.Sprintf(`{"metadata":{"uid":"s","resourceVersion":%q,"ownerReferences":[{"kind":"Website","name":"one","uid":"u"}]%s},"spec":{"type":%q}}`,
+		version, more, spec)
+}
+
+func labels(value string) string { return fmt.Sprintf(`,"labels":{"rota.dev/hash":%q}`, value) }
+
+// asLabeller makes an audit line that of a patch of labels, of which the response is metadata.
+func asLabeller(line string) string {
+	return strings.NewReplacer(`"responseObject":{`, `"requestObject":{"metadata":{"labels":{"rota.dev/hash":"x"}}},"responseObject":{"kind":"PartialObjectMetadata",`).Replace(line)
 }
 
 // logOf reads audit lines and gives them the history of history().
@@ -63,19 +74,37 @@ func TestForeignWrites(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"by the owner":               {lines: []string{line("patch", "websites", "one", "member:a", "200", 4, site("u", "139", 1, 1, ""))}},
-		"by the next owner, after":   {lines: []string{line("patch", "websites", "one", "member:b", "200", 6, site("u", "141", 1, 1, ""))}},
-		"by the next owner, before":  {lines: []string{line("patch", "websites", "one", "member:b", "200", 4, site("u", "139", 1, 1, ""))}, want: "b a 1"},
-		"by the former owner, late":  {lines: []string{line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 1, ""))}, want: "a b 1"},
-		"by a dead member":           {lines: []string{line("patch", "websites", "zero", "member:a", "200", 9, site("u", "161", 1, 1, ""))}, want: "a b 0"},
-		"by one that never was":      {lines: []string{line("patch", "websites", "zero", "member:c", "200", 9, site("u", "155", 1, 1, ""))}, want: "c a 0"},
-		"while nobody owns it":       {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "105", 1, 1, ""))}, want: "a  0"},
-		"before there is a table":    {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "99", 1, 1, ""))}, want: "a  0"},
-		"by somebody else":           {lines: []string{line("patch", "websites", "one", "admin", "200", 6, site("u", "141", 1, 1, ""))}},
-		"refused":                    {lines: []string{line("patch", "websites", "one", "member:a", "409", 6, `{"kind":"Status"}`)}},
-		"versions are numbers":       {lines: []string{line("patch", "websites", "zero", "member:b", "200", 9, site("u", "999", 1, 1, ""))}},
-		"a child, by the owner":      {lines: []string{line("update", "configmaps", "one-page", "member:b", "200", 6, page("c", "141", "one", "u", "x"))}},
-		"a child, by the former one": {lines: []string{line("update", "configmaps", "one-page", "member:a", "200", 6, page("c", "141", "one", "u", "x"))}, want: "a b 1"},
+		"by the owner":                             {lines: []string{line("patch", "websites", "one", "member:a", "200", 4, site("u", "139", 1, 1, ""))}},
+		"by the next owner, after":                 {lines: []string{line("patch", "websites", "one", "member:b", "200", 6, site("u", "141", 1, 1, ""))}},
+		"by the next owner, before":                {lines: []string{line("patch", "websites", "one", "member:b", "200", 4, site("u", "139", 1, 1, ""))}, want: "b a 1"},
+		"by the former owner, late":                {lines: []string{line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 1, ""))}, want: "a b 1"},
+		"by a dead member":                         {lines: []string{line("patch", "websites", "zero", "member:a", "200", 9, site("u", "161", 1, 1, ""))}, want: "a b 0"},
+		"by one that never was":                    {lines: []string{line("patch", "websites", "zero", "member:c", "200", 9, site("u", "155", 1, 1, ""))}, want: "c a 0"},
+		"while nobody owns it":                     {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "105", 1, 1, ""))}, want: "a  0"},
+		"before there is a table":                  {lines: []string{line("patch", "websites", "zero", "member:a", "200", 1, site("u", "99", 1, 1, ""))}, want: "a  0"},
+		"by somebody else":                         {lines: []string{line("patch", "websites", "one", "admin", "200", 6, site("u", "141", 1, 1, ""))}},
+		"refused":                                  {lines: []string{line("patch", "websites", "one", "member:a", "409", 6, `{"kind":"Status"}`)}},
+		"versions are numbers":                     {lines: []string{line("patch", "websites", "zero", "member:b", "200", 9, site("u", "999", 1, 1, ""))}},
+		"a child, by the owner":                    {lines: []string{line("update", "configmaps", "one-page", "member:b", "200", 6, page("c", "141", "one", "u", "x"))}},
+		"a child, by the former one":               {lines: []string{line("update", "configmaps", "one-page", "member:a", "200", 6, page("c", "141", "one", "u", "x"))}, want: "a b 1"},
+		"another kind of child, by the former one": {lines: []string{line("patch", "services", "one", "member:a", "200", 6, service("141", "x", ""))}, want: "a b 1"},
+		"nobody's child":                           {lines: []string{line("update", "configmaps", "one-page", "member:a", "200", 6, `{"metadata":{"uid":"c","resourceVersion":"141"}}`)}},
+		"a label": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
+			asLabeller(line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 0, labels(oneLabel)))),
+		}},
+		"a label and more": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
+			line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 2, 1, labels(oneLabel))),
+		}, want: "a b 1"},
+		"a wrong label": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
+			asLabeller(line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 0, labels("7")))),
+		}, want: "a b 1"},
+		"metadata, by another patch": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
+			strings.Replace(asLabeller(line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 0, labels(oneLabel)))), `"x"}`, `"x"},"a":{}`, 1),
+		}, want: "a b 1"},
 		"no change": {lines: []string{
 			line("patch", "websites", "one", "member:a", "200", 4, site("u", "139", 1, 1, "")),
 			line("patch", "websites", "one", "member:b", "200", 6, site("u", "139", 1, 1, "")),
@@ -87,7 +116,7 @@ func TestForeignWrites(t *testing.T) {
 		}},
 	} {
 		got := ""
-		for _, f := range logOf(t, test.lines...).Foreign(pod, slotOf) {
+		for _, f := range logOf(t, test.lines...).Foreign(world) {
 			got += fmt.Sprintf("%s %s %d", f.Pod, f.Owner, f.Slot)
 		}
 		if got != test.want {
@@ -97,7 +126,7 @@ func TestForeignWrites(t *testing.T) {
 }
 
 func TestMoveWrites(t *testing.T) {
-	label := `,"labels":{"rota.dev/hash":"7"}`
+	label, right := labels("7"), labels(oneLabel)
 	base := line("create", "websites", "one", "admin", "201", 1, site("u", "10", 1, 0, ""))
 	done := line("update", "websites", "one", "member:a", "200", 2, site("u", "11", 1, 1, ""))
 	child := line("create", "configmaps", "one-page", "member:a", "201", 2, page("c", "12", "one", "u", "x"))
@@ -117,8 +146,15 @@ func TestMoveWrites(t *testing.T) {
 		"outside of the time":         {lines: []string{base, done, line("update", "websites", "one", "member:b", "200", 30, site("u", "13", 1, 1, ""))}},
 		"answered out of order":       {lines: []string{base, line("patch", "websites", "one", "admin", "200", 4, site("u", "12", 2, 1, "")), line("update", "websites", "one", "member:a", "200", 3, site("u", "13", 2, 2, "")), line("update", "websites", "one", "member:a", "200", 2, site("u", "11", 1, 1, ""))}},
 		"the finalizer of a deletion": {lines: []string{base, done, line("delete", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"]`)), line("patch", "websites", "one", "member:a", "200", 4, site("u", "13", 1, 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`))}},
+		"the label of its key":        {lines: []string{base, done, asLabeller(line("patch", "websites", "one", "member:b", "200", 3, site("u", "13", 1, 0, right)))}},
+		"work after a label":          {lines: []string{base, asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, right))), line("update", "websites", "one", "member:a", "200", 3, site("u", "12", 1, 1, right))}},
+		"its label goes":              {lines: []string{base, line("update", "websites", "one", "member:a", "200", 2, site("u", "11", 1, 1, right)), line("patch", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, ""))}, want: 1},
+		"a wrong label is put right":  {lines: []string{line("create", "websites", "one", "admin", "201", -1, site("u", "10", 1, 1, label)), asLabeller(line("patch", "websites", "one", "member:b", "200", 3, site("u", "13", 1, 0, right)))}},
+		"an annotation":               {lines: []string{base, done, line("patch", "websites", "one", "admin", "200", 3, site("u", "13", 1, 1, `,"annotations":{"x.rota.dev/y":"7"}`))}, want: 1},
+		"a Service again":             {lines: []string{line("create", "services", "one", "member:a", "201", 2, service("12", "x", "")), line("patch", "services", "one", "member:b", "200", 3, service("13", "x", ""))}, want: 1},
+		"a Service put right":         {lines: []string{line("create", "services", "one", "member:a", "201", 2, service("12", "x", "")), line("patch", "services", "one", "member:b", "200", 3, service("13", "y", ""))}},
 	} {
-		if got := logOf(t, test.lines...).MoveWrites(pod, epoch, epoch.Add(10*time.Second)); len(got) != test.want {
+		if got := logOf(t, test.lines...).MoveWrites(world, epoch, epoch.Add(10*time.Second)); len(got) != test.want {
 			t.Errorf("%s: %d writes only to move, want %d: %+v", name, len(got), test.want, got)
 		}
 	}
@@ -132,7 +168,7 @@ func TestReadAudit(t *testing.T) {
 	}
 	cm := func(version string) string {
 		l := line("update", "configmaps", "website", "member:a", "200", 1, fmt.Sprintf(`{"metadata":{"uid":"t","resourceVersion":%q},"data":{%s}}`, version, data.String()[1:]))
-		return strings.Replace(l, `"namespace":"sites"`, `"namespace":"operators"`, 1)
+		return strings.Replace(l, fmt.Sprintf(`"namespace":%q`, namespace), `"namespace":"operators"`, 1)
 	}
 	list := line("list", "websites", "", "member:b", "200", 2, "null")
 	watch := strings.NewReplacer(`"verb":"list"`, `"verb":"watch"`, `"/x"`, `"/x?sendInitialEvents=true"`, "ResponseComplete", "ResponseStarted").Replace(list)
@@ -159,15 +195,69 @@ func TestReadAudit(t *testing.T) {
 	if n := l.TableWrites(epoch, epoch.Add(time.Minute)); n != 2 {
 		t.Errorf("%d table writes, want 2", n)
 	}
-	if n := l.ListedBy(pod, epoch, epoch.Add(time.Minute), 500); n != 1001 {
-		t.Errorf("%d objects listed by members, want 500 twice and 1: %+v", n, l.Lists)
+	if n, err := l.ListedBy(world, epoch, epoch.Add(time.Minute), make([]check.Site, 500)); n != 1001 || err != nil {
+		t.Errorf("%d objects listed by members, want 500 twice and 1: %+v, %v", n, l.Lists, err)
 	}
-	if len(l.Writes) != 2 || l.Writes[0].Object != nil || l.Writes[1].User != "member:b" {
+	if len(l.Writes) != 2 || l.Writes[0].Object != nil || l.Writes[1].User != "member:b" || l.Writes[1].Site.UID != "u" {
 		t.Errorf("writes: %+v", l.Writes)
 	}
 	for _, bad := range []string{`{"verb":"list","resource":"websites"` + "\n", strings.Replace(cm("9"), `"format":"1"`, `"format":"x"`, 1)} {
 		if err := new(check.Log).ReadAudit(strings.NewReader(bad), rotaName); err == nil {
 			t.Errorf("%.80s was read", bad)
 		}
+	}
+}
+
+// TestListedBy: what selectors let through is counted.
+func TestListedBy(t *testing.T) {
+	sites := make([]check.Site, 1000)
+	for i := range sites {
+		sites[i] = check.Site{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("site-", i)}, UID: fmt.Sprint("uid-", i)}
+	}
+	lower := func(key slot.Key) (n int) {
+		for _, s := range sites {
+			if slot.Count(2).Of(key.Hash(s.Namespace, s.Name, s.UID)) == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	byUID := check.World{Pod: pod, Slots: 2, Key: slot.KeyUID}
+	for name, test := range map[string]struct {
+		world           check.World
+		resource, query string
+		want            int
+	}{
+		"by the label":             {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash<2048"), lower(slot.KeyName)},
+		"the other half":           {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash>2047"), 1000 - lower(slot.KeyName)},
+		"by the owner's":           {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/owner-hash<2048"), lower(slot.KeyName)},
+		"by another label":         {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/hash<2048"), 0},
+		"what lacks it":            {world, "websites", "labelSelector=" + url.QueryEscape("!rota.dev/hash"), 0},
+		"by the owner's UID":       {byUID, "services", "labelSelector=" + url.QueryEscape("rota.dev/owner-uid-hash<2048"), lower(slot.KeyUID)},
+		"by the UID":               {byUID, "websites", "shardSelector=" + url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"), lower(slot.KeyUID)},
+		"by two ranges of the UID": {byUID, "websites", "shardSelector=" + url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000') || shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')"), 1000},
+		"one":                      {world, "websites", "limit=1", 1},
+		"of another kind":          {world, "secrets", "", 0},
+	} {
+		log := logOf(t, strings.Replace(line("list", test.resource, "", "member:b", "200", 2, "null"), `"/x"`, `"/x?`+test.query+`"`, 1))
+		if n, err := log.ListedBy(test.world, epoch, epoch.Add(time.Minute), sites); n != test.want || err != nil {
+			t.Errorf("%s: %d objects, want %d: %v", name, n, test.want, err)
+		}
+	}
+	bad := logOf(t, strings.Replace(line("list", "websites", "", "member:b", "200", 2, "null"), `"/x"`, `"/x?shardSelector=all"`, 1))
+	if _, err := bad.ListedBy(world, epoch, epoch.Add(time.Minute), sites); err == nil {
+		t.Error("a shard selector that is none was read")
+	}
+}
+
+func TestLabelled(t *testing.T) {
+	l := logOf(t,
+		line("create", "websites", "one", "admin", "201", 1, site("u", "10", 1, 0, "")),
+		asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, labels(oneLabel)))),
+		line("update", "websites", "one", "member:a", "200", 3, site("u", "12", 1, 1, labels(oneLabel))),
+		line("create", "services", "one", "member:a", "201", 3, service("13", "x", `,"labels":{"rota.dev/owner-hash":"3999"}`)),
+	)
+	if n := l.Labelled(world, epoch, epoch.Add(time.Minute)); n != 1 {
+		t.Errorf("%d writes of labels, want 1", n)
 	}
 }
