@@ -51,6 +51,11 @@ kube-up: kube ## Start a control plane for kubectl; Ctrl-C ends it (ARGS="--audi
 bench: ## Run the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
 
+.PHONY: footprint
+footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
+	@$(GO) build -o bin/footprint ./internal/footprint/cmd
+	@bin/footprint $(ARGS)
+
 .PHONY: sim
 sim: ## Run more seeds of the simulator (SEEDS=20000)
 	SIM_SEEDS=$(or $(SEEDS),20000) $(GO) test -timeout 60m -v -run TestChaos ./internal/sim

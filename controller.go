@@ -68,7 +68,11 @@ type flight struct {
 }
 
 // place says where a waiting key is: it may be in the queue again while a worker has it.
-type place struct{ queued, taken bool }
+type place struct {
+	queued, taken bool
+	// since is when it was queued for a worker to take it as soon as one can; 0: it waits for a delay to end.
+	since time.Duration
+}
 
 // NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
 // It must be called before Run and before any informer of the kind runs.
@@ -98,7 +102,12 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 
 // Add notes that a key enters the queue, now or after a delay. It returns false for a key that is not this
 // member's: leave it out of the queue; its owner hears of it by itself.
-func (c *Controller) Add(key types.NamespacedName) bool {
+func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.rota.now()) }
+
+// AddLater is Add for a key that is to wait for a delay, of a back-off for instance.
+func (c *Controller) AddLater(key types.NamespacedName) bool { return c.add(key, 0) }
+
+func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	s, known := c.slotOf(key)
 	if !known {
 		return false
@@ -107,14 +116,31 @@ func (c *Controller) Add(key types.NamespacedName) bool {
 		c.want(s, key)
 		return false
 	}
-	c.place(s, key, func(p *place) { p.queued = true })
+	c.place(s, key, func(p *place) {
+		if p.queued = true; p.since == 0 {
+			p.since = since
+		}
+	})
 	return true
+}
+
+// oldest returns since when the oldest key of each slot has been waiting for a worker.
+func (c *Controller) oldest(since map[slot.Slot]time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s, keys := range c.waiting {
+		for _, p := range keys {
+			if before, known := since[s]; p.since > 0 && (!known || p.since < before) {
+				since[s] = p.since
+			}
+		}
+	}
 }
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
 	if s, known := c.slotOf(key); known {
-		c.place(s, key, func(p *place) { p.queued, p.taken = false, true })
+		c.place(s, key, func(p *place) { *p = place{taken: true} })
 	}
 }
 

@@ -43,7 +43,11 @@ func (i *incarnation) doSlots(a member.Action) {
 			i.box.put(member.Warmed{Slots: held, Round: a.Round})
 		})
 	case member.Load:
-		i.share.Hold(a.Slots)
+		if a.Cause == table.CauseHanded || a.Held {
+			i.share.Hold(a.Slots)
+		} else {
+			i.share.HoldAnew(a.Slots)
+		}
 		if a.Cause == table.CauseHanded && !a.Held {
 			i.handed = i.handed.Union(a.Slots)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/member"
@@ -26,6 +27,8 @@ type incarnation struct {
 	stop   *member.Stop
 
 	unwatch func()
+	// leaseUID is that of this incarnation's Lease, once there is one.
+	leaseUID atomic.Pointer[string]
 	// handed are the slots that their former owner handed over, as far as they were loaded here.
 	handed slot.Set
 
@@ -52,6 +55,10 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.calls.Go(func() {
 		_ = i.store.WatchTable(i.ctx, func(s member.Snapshot) { i.box.put(member.TableSeen{Snapshot: s}) })
 	})
+	if i.reports != nil {
+		i.calls.Go(i.publish)
+		i.calls.Go(i.scrub)
+	}
 	i.step(member.Tick{})
 	leave := ctx.Done()
 	var giveUp <-chan time.Time
@@ -194,6 +201,9 @@ func (i *incarnation) renew(l member.Lease, timeout time.Duration,
 		renewed, outcome, err := call(i.ctx, l, timeout)
 		i.complain("renew the Lease", err)
 		i.metrics.renewed(outcome)
+		if outcome == member.OutcomeDone {
+			i.leaseUID.Store(&renewed.UID)
+		}
 		i.box.put(member.Renewed{Start: start, Outcome: outcome, Lease: renewed})
 	})
 }

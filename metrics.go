@@ -3,6 +3,7 @@ package rota
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"
@@ -17,6 +18,7 @@ type metrics struct {
 
 	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
+	findings, scrubs                                              *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -49,6 +51,8 @@ func newMetrics(r *Rota) *metrics {
 		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
 		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
 		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
+		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has any.", "what"),
+		scrubs:        desc("rota_coverage_scrubs_total", "How often this member has compared what members hold with what there is."),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
 	}
 }
@@ -92,6 +96,15 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, n uint64, by ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), by...)
+	}
+	findings, scrubs := m.rota.scrubbed.get()
+	count(m.scrubs, scrubs)
+	byWhat := map[coverage.What]int{coverage.Unowned: 0, coverage.Doubled: 0, coverage.Differs: 0, coverage.Unread: 0, coverage.Silent: 0, coverage.Stalled: 0}
+	for _, f := range findings {
+		byWhat[f.What]++
+	}
+	for what, n := range byWhat {
+		out <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(n), what.String())
 	}
 	for kind, t := range m.rota.share.Traffic() {
 		count(m.received, t.Received, kind.String())

@@ -96,7 +96,7 @@ func (q *Queue[T]) Add(item T) {
 
 // AddAfter implements workqueue.TypedDelayingInterface.
 func (q *Queue[T]) AddAfter(item T, d time.Duration) {
-	if q.controller.Add(q.name(item)) {
+	if q.controller.AddLater(q.name(item)) {
 		q.TypedRateLimitingInterface.AddAfter(item, d)
 	}
 }
@@ -104,7 +104,7 @@ func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 // AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's by
 // now are forgotten: when it comes back it begins anew.
 func (q *Queue[T]) AddRateLimited(item T) {
-	if !q.controller.Add(q.name(item)) {
+	if !q.controller.AddLater(q.name(item)) {
 		q.Forget(item)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
@@ -28,9 +29,12 @@ type Rota struct {
 	log   logr.Logger
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
-	gate  *gate.Gate
-	share *delivery.Share
-	start time.Time
+	// reports is nil where there is no API server.
+	reports  *coverage.Reports
+	scrubbed scrubbed
+	gate     *gate.Gate
+	share    *delivery.Share
+	start    time.Time
 
 	metrics *metrics
 	labels  labels
@@ -66,6 +70,9 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 		return nil, err
 	}
 	r.store, r.rest = kube, rest.CopyConfig(cfg)
+	if r.reports, err = coverage.NewReports(cfg, opts.Namespace, opts.Name); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
@@ -31,6 +32,10 @@ type Status struct {
 	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only with
 	// delivery.ShardSelector, and not before there was traffic.
 	Ignored map[schema.GroupKind]bool
+	// Findings are what was wrong when this member last compared what members hold with what there is, Scrubs how often it has:
+	// only the member with that duty does (rule R14).
+	Findings []coverage.Finding
+	Scrubs   uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
 	Stuck []gate.Flight
 }
@@ -45,6 +50,7 @@ func (r *Rota) Status() Status {
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(),
 	}
+	s.Findings, s.Scrubs = r.scrubbed.get()
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}
 	}

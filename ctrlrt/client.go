@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -79,23 +80,45 @@ func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...c
 }
 
 // Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one strips is put
-// right by the labeller.
+// right by the labeller. For an apply patch see Apply.
 func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	c.stamp(obj)
-	return c.wrote(ctx, obj, c.Client.Patch(ctx, obj, patch, opts...))
-}
-
-// Apply implements client.Writer.
-func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	if err := c.stampApplied(obj); err != nil {
+	if patch.Type() != types.ApplyPatchType {
+		c.stamp(obj)
+		return c.wrote(ctx, obj, c.Client.Patch(ctx, obj, patch, opts...))
+	}
+	if err := c.Client.Patch(ctx, obj, patch, opts...); err != nil {
 		return err
 	}
+	o := client.PatchOptions{}
+	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && len(o.ApplyOptions(opts).DryRun) == 0 {
+		labelled := c.complete(ctx, gvk, obj)
+		if labelled != nil {
+			obj.SetLabels(labelled.Labels)
+			obj.SetResourceVersion(labelled.ResourceVersion)
+		}
+	}
+	return c.wrote(ctx, obj, nil)
+}
+
+// Apply implements client.Writer. The label is not applied with the rest: it would be among the fields of the user's manager, and
+// who compares what that manager has with what it should have would find a difference each time. An object that has no
+// label yet gets it by a patch of its own, once in its life.
+func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if err := c.Client.Apply(ctx, obj, opts...); err != nil {
 		return err
 	}
-	if about := aboutApplied(obj); about != nil {
-		c.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
+	about := aboutApplied(obj)
+	if about == nil {
+		return nil
 	}
+	o := client.ApplyOptions{}
+	if len(o.ApplyOptions(opts).DryRun) == 0 {
+		if labelled := c.complete(ctx, about.GroupVersionKind(), about); labelled != nil {
+			setApplied(obj, labelled)
+			about = labelled
+		}
+	}
+	c.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
 	return nil
 }
 

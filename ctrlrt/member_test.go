@@ -171,7 +171,8 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	return out
 }
 
-// startMember starts a member named pod of the namespace's rota, with the controllers that build makes.
+// startMember starts a member named pod of the namespace's rota, with the controllers that build makes. It sees that namespace
+// alone, or with LabelNamespaces set, all.
 func startMember(t *testing.T, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
 	t.Helper()
 	return startMemberVia(t, controlplane.For(t).Config(), namespace, pod, o, build)
@@ -183,7 +184,11 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	ctrl.SetLogger(logr.Discard())
 	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
 	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
-	o.LeaseDuration, o.RetryPeriod, o.LabelNamespaces = 3*time.Second, 300*time.Millisecond, []string{namespace}
+	o.LeaseDuration, o.RetryPeriod = 3*time.Second, 300*time.Millisecond
+	var namespaces map[string]cache.Config // all
+	if o.LabelNamespaces == nil {
+		o.LabelNamespaces, namespaces = []string{namespace}, map[string]cache.Config{namespace: {}}
+	}
 	r, err := rota.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +196,7 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
 		Logger: logger, Metrics: server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Cache:      cache.Options{DefaultNamespaces: namespaces},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,12 @@ type priorityQueue struct {
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	var mine []request
+	add := q.Controller().Add
+	if o.After > 0 || o.RateLimited {
+		add = q.Controller().AddLater
+	}
 	for _, r := range items {
-		if q.Controller().Add(r.NamespacedName) {
+		if add(r.NamespacedName) {
 			mine = append(mine, r)
 		}
 	}

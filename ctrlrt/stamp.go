@@ -1,14 +1,18 @@
 package ctrlrt
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/rota-dev/rota/labeller"
 )
 
 // stamp puts the labels on an object by which it is delivered, so that it arrives without a second write.
@@ -31,29 +35,39 @@ func set(obj metav1.Object, stamps map[string]string) {
 	obj.SetLabels(labels)
 }
 
-// stampApplied is stamp for an apply configuration.
-func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) error {
-	about := aboutApplied(obj)
-	if about == nil {
-		return nil // the write says what is wrong
-	}
-	stamps := c.mgr.rota.Share().Stamps(about.GroupVersionKind().GroupKind(), about)
-	if len(stamps) == 0 {
+// complete labels an object that was applied without the labels by which it is delivered, and returns what became of it; nil: it
+// had them, or the labeller has to do it.
+func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
+	missing := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
+	maps.DeleteFunc(missing, func(label, value string) bool { return obj.GetLabels()[label] == value })
+	if len(missing) == 0 {
 		return nil
 	}
-	if unstructured, ok := obj.(metav1.Object); ok {
-		set(unstructured, stamps)
-		return nil
-	}
-	// Decoding adds to what is there.
-	labels, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": stamps}})
-	if err == nil {
-		err = json.Unmarshal(labels, obj)
-	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": missing}})
 	if err != nil {
-		return fmt.Errorf("label %s %s: %w", about.Kind, about.Name, err)
+		return nil
 	}
-	return nil
+	about := &metav1.PartialObjectMetadata{}
+	about.SetGroupVersionKind(gvk)
+	about.SetNamespace(obj.GetNamespace())
+	about.SetName(obj.GetName())
+	if c.Client.Patch(ctx, about, client.RawPatch(types.MergePatchType, body), client.FieldOwner(labeller.FieldManager)) != nil {
+		return nil
+	}
+	return about
+}
+
+// setApplied has an apply configuration show the labels and the version of an object.
+func setApplied(obj runtime.ApplyConfiguration, labelled *metav1.PartialObjectMetadata) {
+	if unstructured, ok := obj.(metav1.Object); ok {
+		unstructured.SetLabels(labelled.Labels)
+		unstructured.SetResourceVersion(labelled.ResourceVersion)
+		return
+	}
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labelled.Labels, "resourceVersion": labelled.ResourceVersion}})
+	if err == nil {
+		_ = json.Unmarshal(text, obj) // adds to what is there; an answer of the API server was read into it before
+	}
 }
 
 // aboutApplied returns the kind and the metadata of an apply configuration; nil where it has none.

@@ -115,7 +115,12 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 		},
 		"apply-patch": func(ctx context.Context, cm *corev1.ConfigMap) error {
 			cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-			return c.Patch(ctx, cm, client.Apply, field) //nolint:staticcheck // it is still used
+			err := c.Patch(ctx, cm, client.Apply, field) //nolint:staticcheck // it is still used
+			if err != nil {
+				return err
+			}
+			cm.Data = map[string]string{"value": "2"}
+			return c.Update(ctx, cm) // by the version that the answer had
 		},
 		"apply": func(ctx context.Context, cm *corev1.ConfigMap) error {
 			return c.Apply(ctx, corev1ac.ConfigMap(cm.Name, cm.Namespace).WithLabels(map[string]string{"other": "label"}).WithData(cm.Data).
@@ -136,7 +141,15 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 			if err := write(ctx, cm); err != nil {
 				t.Fatal(err)
 			}
-			check(t, child(name), want(hash, childLabel))
+			got := child(name)
+			check(t, got, want(hash, childLabel))
+			applied, err := corev1ac.ExtractConfigMap(got, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if applied.Labels[childLabel] != "" {
+				t.Errorf("label %s is among the fields of who applied the rest", childLabel)
+			}
 		})
 	}
 	t.Run("nobody's", func(t *testing.T) {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
@@ -15,13 +16,28 @@ type Digest struct {
 	Hashes uint64
 }
 
-// Digest returns the digests of the slots, of all sharded kinds whose informers run; where a kind is primary and owned, those
-// of its primary role. Slots without objects are left out. It reads the stores: the cost is that of the objects in the slots.
-func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
+// with returns the digest with one more object.
+func (d Digest) with(hash uint64) Digest { return Digest{d.Objects + 1, d.Hashes ^ hash} }
+
+// Count adds an object of a sharded kind to the digests of its kind, where it is in a slot. No object must be counted twice.
+func (s *Share) Count(kind schema.GroupKind, obj metav1.Object, digests map[slot.Slot]Digest) {
+	if n, ok := s.SlotOf(kind, obj); ok {
+		digests[n] = digests[n].with(s.digestHash(obj))
+	}
+}
+
+// digestHash returns the hash by which an object counts in a digest.
+func (s *Share) digestHash(obj metav1.Object) uint64 {
 	key := s.key
 	if key == slot.KeyNamespace {
 		key = slot.KeyName // or all objects of a namespace would cancel each other out
 	}
+	return key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
+}
+
+// Digest returns the digests of the slots, of all sharded kinds whose informers run; where a kind is primary and owned, those
+// of its primary role. Slots without objects are left out. It reads the stores: the cost is that of the objects in the slots.
+func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
 	slots := set.Slots()
@@ -42,15 +58,12 @@ func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 				if err != nil {
 					continue
 				}
-				hash := key.Hash(about.GetNamespace(), about.GetName(), string(about.GetUID()))
+				hash := s.digestHash(about)
 				if _, again := seen[inf.kind][hash]; again {
 					continue // several informers of the kind have it
 				}
 				seen[inf.kind][hash] = struct{}{}
-				d := out[inf.kind][n]
-				d.Objects++
-				d.Hashes ^= hash
-				out[inf.kind][n] = d
+				out[inf.kind][n] = out[inf.kind][n].with(hash)
 			}
 		}
 	}

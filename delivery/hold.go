@@ -28,6 +28,27 @@ func (s *Share) Hold(set slot.Set) {
 	}
 }
 
+// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded: the list that Load asks
+// for is then the one that brings them, and not a second one.
+func (s *Share) HoldAnew(set slot.Set) {
+	for _, inf := range s.active() {
+		inf.source.renew(set)
+	}
+	s.mu.Lock()
+	s.anew = s.anew.Union(set)
+	s.mu.Unlock()
+	s.Hold(set)
+}
+
+// takeAnew returns the slots of which HoldAnew was not called since the last time.
+func (s *Share) takeAnew(set slot.Set) slot.Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := set.Minus(s.anew)
+	s.anew = s.anew.Minus(set)
+	return rest
+}
+
 // Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold
 // was called. Failing lists are tried again until ctx ends. It returns ErrReleased where slots are not held any more.
 func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set) }
@@ -68,9 +89,9 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	if held {
 		return s.Warm(ctx, set)
 	}
-	if cause != table.CauseHanded {
+	if stale := s.takeAnew(set); cause != table.CauseHanded {
 		for _, inf := range s.active() {
-			inf.source.refresh(set)
+			inf.source.refresh(stale)
 		}
 		return s.settled(ctx, set)
 	}
@@ -134,6 +155,7 @@ func (s *Share) Release(set slot.Set) {
 	s.mu.Lock()
 	held := s.held.Load().Minus(set)
 	s.held.Store(&held)
+	s.anew = s.anew.Minus(set)
 	s.mu.Unlock()
 	s.graves.forget(set)
 	for _, inf := range s.active() {
@@ -200,13 +222,20 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 
 // refresh asks for a list of the slots that begins from now on.
 func (s *source) refresh(set slot.Set) {
+	if set.Empty() {
+		return
+	}
+	s.renew(set)
+	s.wake()
+}
+
+func (s *source) renew(set slot.Set) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ticket++
 	for _, n := range set.Slots() {
 		s.want[n] = s.ticket
 	}
-	s.mu.Unlock()
-	s.wake()
 }
 
 // wait waits until a condition on the source, which is called with s.mu held, is true.

@@ -60,6 +60,7 @@ type Share struct {
 	informers []*informer
 	wrote     map[string][]string // by the role's key in table.Versions and by slot
 	graves    graves
+	anew      slot.Set // of which HoldAnew was called, and Load was not yet
 }
 
 // New returns a Share that holds no slots. It panics where the options do not go together.

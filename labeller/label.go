@@ -13,8 +13,8 @@ import (
 // on the members nor on the number of slots, so that it is written once in an object's life and serves all rotas.
 const Label = store.LabelHash
 
-// fieldManager is the manager of the label in metadata.managedFields, and of nothing else.
-const fieldManager = "rota-labeller"
+// FieldManager is the manager of the label in metadata.managedFields, and of nothing else.
+const FieldManager = "rota-labeller"
 
 // Value returns the label's value for an object: the top 12 bits of its key's hash, a decimal number from 0 to 4095.
 // namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.

@@ -66,7 +66,7 @@ func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	cfg.UserAgent += " " + fieldManager
+	cfg.UserAgent += " " + FieldManager
 	l := &Labeller{
 		opts: opts, config: metadata.ConfigFor(cfg),
 		pace: newPace(opts.QPS, opts.Burst), places: make(chan struct{}, opts.Concurrency),

@@ -165,7 +165,7 @@ func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 	err := l.writes.Patch(types.MergePatchType).AbsPath(prefix...).
 		NamespaceIfScoped(t.namespace, t.namespace != "").Resource(t.resource.Resource).Name(t.name).
 		SetHeader("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
-		Param("fieldManager", fieldManager).Param("timeout", patchTime.String()).
+		Param("fieldManager", FieldManager).Param("timeout", patchTime.String()).
 		Body([]byte(body)).MaxRetries(0).Do(limited).Error()
 	switch {
 	case err == nil:

@@ -10,6 +10,9 @@ const (
 	// LabelRota is the label, on both, whose value is the rota's name.
 	LabelRota = Prefix + "/rota"
 
+	// LabelCoverage is the label, on the ConfigMaps in which members say what they hold, whose value is the rota's name.
+	LabelCoverage = Prefix + "/coverage"
+
 	// AnnotationEpoch is, on a Lease, the highest epoch that the member has seen.
 	AnnotationEpoch = Prefix + "/epoch"
 	// AnnotationTableUID is, on a Lease, the UID of the table that the member has seen.

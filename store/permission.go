@@ -86,6 +86,8 @@ func Rules(name string) []rbacv1.PolicyRule {
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name},
 			Verbs: []string{"get", "list", "watch", "update"},
 		},
+		// The reports of members (package coverage), whose names are not known beforehand. Without this rule all else works.
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "update", "delete"}},
 		{
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "delete"},

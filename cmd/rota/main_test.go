@@ -23,6 +23,9 @@ func TestBadUse(t *testing.T) {
 		"demo something":            "something",
 		"status":                    "name of one rota",
 		"status a --kubeconfig /no": "/no",
+		"verify":                    "name of one rota",
+		"verify a --every 0s":       "--every 0s",
+		"verify a --kubeconfig /no": "/no",
 		"no-such-thing":             "no-such-thing",
 	} {
 		cmd := newCommand()

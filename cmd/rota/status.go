@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/store"
@@ -22,36 +21,22 @@ import (
 const statusTimeout = 20 * time.Second
 
 func newStatus() *cobra.Command {
-	var kubeconfig, namespace string
+	var target rotaFlags
 	cmd := &cobra.Command{
 		Use:   "status NAME -n NAMESPACE",
 		Short: "Show who owns how much of a rota, and what is moving",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("status: give the name of one rota, as in `rota status website -n operators`; got %d names", len(args))
-			}
-			return nil
-		},
+		Args:  oneName("status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
-			cfg, err := loaded.ClientConfig()
+			cfg, namespace, err := target.load()
 			if err != nil {
-				return fmt.Errorf("kubeconfig: %w", err)
-			}
-			if namespace == "" {
-				if namespace, _, err = loaded.Namespace(); err != nil {
-					return fmt.Errorf("kubeconfig: %w", err)
-				}
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
 			return status(ctx, cmd.OutOrStdout(), cfg, namespace, args[0])
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the rota (default that of the kubeconfig's context)")
+	target.bind(cmd)
 	return cmd
 }
 
@@ -67,21 +52,29 @@ func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name 
 		return err
 	}
 	defer kube.Close()
-	snapshot, err := kube.ReadTable(ctx)
-	if err == nil {
-		err = snapshot.Err
-	}
+	t, err := readTable(ctx, kube)
 	if err != nil {
 		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
-	}
-	if snapshot.UID == "" {
-		return fmt.Errorf("rota %s/%s: there is no ConfigMap of that name; no member has ever started", namespace, name)
 	}
 	leases, err := readLeases(ctx, kube, failed)
 	if err != nil {
 		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
 	}
-	return printStatus(w, snapshot.Table, leases)
+	return printStatus(w, t, leases)
+}
+
+func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error) {
+	snapshot, err := kube.ReadTable(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case snapshot.Err != nil:
+		return nil, snapshot.Err
+	case snapshot.UID == "":
+		return nil, errors.New("there is no ConfigMap of that name; no member has ever started")
+	default:
+		return snapshot.Table, nil
+	}
 }
 
 func readLeases(ctx context.Context, kube *store.Kubernetes, failed <-chan error) (map[string]member.Lease, error) {

@@ -58,6 +58,28 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.wantDigest(1)
 }
 
+// Slots that come from nobody are listed once: the list that brings them is the one that decides (rule R8). Those that were warmed
+// are listed again.
+func (s suite) listsWhatNobodyHadOnce(t *testing.T) {
+	r := s.rig(t)
+	r.fill(3, 1, 2)
+	r.run(r.informer)
+	r.sync()
+	r.must(r.warm(r.ctx, only(2)))
+	load := func(set slot.Set, want int) {
+		t.Helper()
+		lists, _ := r.faults.Counts()
+		r.share.HoldAnew(set)
+		r.must(r.share.Load(r.ctx, set, table.CauseAssigned, nil, false))
+		if after, _ := r.faults.Counts(); after-lists != want {
+			t.Errorf("%d lists, want %d", after-lists, want)
+		}
+	}
+	load(only(1), 1)
+	load(only(2), 1)
+	r.wantStore(only(1, 2))
+}
+
 func (s suite) losingIsSilent(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1, 2)

@@ -57,6 +57,7 @@ func Run(t *testing.T, o Options) {
 			}{
 				{"EmptyShareSyncs", suite.emptyShareSyncs},
 				{"HoldsAndHearsItsShare", suite.holdsAndHearsItsShare},
+				{"R8NobodysSlotsAreListedOnce", suite.listsWhatNobodyHadOnce},
 				{"R10LosingIsSilent", suite.losingIsSilent},
 				{"R10LossRacesARelist", suite.lossRacesARelist},
 				{"LostAndRegained", suite.lostAndRegained},

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	// verifyPage is how many objects are in memory at a time.
+	verifyPage = 1000
+	// verifyTimeout bounds one comparison.
+	verifyTimeout = 5 * time.Minute
+)
+
+// errUncovered is what `rota verify` ends with where something is wrong.
+var errUncovered = errors.New("not every object is held by exactly one member")
+
+type verifyOptions struct {
+	namespaces []string
+	selector   string
+	every      time.Duration
+	watch      bool
+}
+
+func newVerify() *cobra.Command {
+	var o verifyOptions
+	var target rotaFlags
+	cmd := &cobra.Command{
+		Use:   "verify NAME -n NAMESPACE",
+		Short: "Check that every object is held by exactly one live member",
+		Long: "Compares what the members of a rota report to hold with consistent lists of the objects' metadata, twice, since objects\n" +
+			"come and go between a report and a list. Exits with status 1 where something is wrong both times.",
+		Args: oneName("verify"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.every < time.Second {
+				return fmt.Errorf("verify: --every %v: must be at least 1s, and longer than half of the members' LeaseDuration", o.every)
+			}
+			cfg, namespace, err := target.load()
+			if err != nil {
+				return err
+			}
+			v, err := newVerifier(cfg, namespace, args[0], o)
+			if err != nil {
+				return err
+			}
+			defer v.store.Close()
+			return v.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	target.bind(cmd)
+	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil, "namespaces to which the members' informers are limited (default all)")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "label selector to which the members' informers are limited (default none)")
+	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons; longer than half of the members' LeaseDuration")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
+	return cmd
+}
+
+type verifier struct {
+	o       verifyOptions
+	store   *store.Kubernetes
+	reports *coverage.Reports
+	mapper  meta.RESTMapper
+	client  metadata.Interface
+}
+
+func newVerifier(cfg *rest.Config, namespace, name string, o verifyOptions) (*verifier, error) {
+	if len(o.namespaces) == 0 {
+		o.namespaces = []string{metav1.NamespaceAll}
+	}
+	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	reports, err := coverage.NewReports(cfg, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("metadata client: %w", err)
+	}
+	return &verifier{o, kube, reports, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), client}, nil
+}
+
+func (v *verifier) run(ctx context.Context, w io.Writer) error {
+	var tracker coverage.Tracker
+	last := "never"
+	for round := 1; ; round++ {
+		findings, summary, err := v.compare(ctx)
+		if err != nil {
+			return err
+		}
+		confirmed := tracker.Confirm(findings)
+		// Where nothing at all differs, a second look would show nothing else.
+		if clean := len(findings) == 0; clean || round > 1 {
+			text := describe(confirmed)
+			if !v.o.watch {
+				fmt.Fprint(w, text)
+				if len(confirmed) > 0 {
+					return errUncovered
+				}
+				fmt.Fprintln(w, summary)
+				return nil
+			}
+			if text != last {
+				fmt.Fprintf(w, "%s %s\n%s", time.Now().Format(time.TimeOnly), summary, text)
+				last = text
+			}
+		}
+		select {
+		case <-time.After(v.o.every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func describe(findings []coverage.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintln(&b, f)
+	}
+	return b.String()
+}
+
+func (v *verifier) compare(ctx context.Context) (findings []coverage.Finding, summary string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	t, err := readTable(ctx, v.store)
+	if err != nil {
+		return nil, "", err
+	}
+	reports, err := v.reports.Read(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	census, objects, err := v.census(ctx, t, reports)
+	if err != nil {
+		return nil, "", err
+	}
+	return coverage.Compare(t, reports, census), fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d",
+		objects, len(census), t.Slots, len(t.Members), t.Epoch), nil
+}
+
+// census counts the objects of the kinds that members report.
+func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report) (coverage.Digests, int, error) {
+	share := delivery.New(delivery.Options{Slots: t.Slots, Key: t.Key})
+	kinds := map[schema.GroupKind]bool{}
+	for _, r := range reports {
+		for kind := range r.Digests {
+			kinds[kind] = true
+			if len(r.Owners[kind]) == 0 {
+				if err := share.Shard(kind); err != nil {
+					return nil, 0, err
+				}
+			}
+			for owner, namespaced := range r.Owners[kind] {
+				share.Own(kind, owner, namespaced)
+			}
+		}
+	}
+	census, objects := coverage.Digests{}, 0
+	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), byName) {
+		mapping, err := v.mapper.RESTMapping(kind)
+		if meta.IsNoMatchError(err) {
+			continue // it is not served any more: there is nothing of it
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("kind %s: %w", kind, err)
+		}
+		digests := map[slot.Slot]delivery.Digest{}
+		for _, ns := range v.o.namespaces {
+			n, err := v.count(ctx, share, mapping, ns, digests)
+			if err != nil {
+				return nil, 0, fmt.Errorf("list the metadata of %s: %w", mapping.Resource.GroupResource(), err)
+			}
+			objects += n
+		}
+		census[kind] = digests
+	}
+	return census, objects, nil
+}
+
+func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, namespace string, digests map[slot.Slot]delivery.Digest) (int, error) {
+	o := metav1.ListOptions{Limit: verifyPage, LabelSelector: v.o.selector}
+	if m.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = metav1.NamespaceAll
+	}
+	objects := 0
+	for {
+		page, err := v.client.Resource(m.Resource).Namespace(namespace).List(ctx, o)
+		if apierrors.IsNotFound(err) {
+			return objects, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Items {
+			share.Count(m.GroupVersionKind.GroupKind(), &page.Items[i], digests)
+		}
+		objects += len(page.Items)
+		if o.Continue = page.Continue; o.Continue == "" {
+			return objects, nil
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/store"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
+
+// R14: `rota verify` is content with a rota in which all is well, and names what is wrong with one in which it is not.
+func TestVerify(t *testing.T) {
+	plane, namespace := controlplane.For(t), controlplane.Namespace(t)
+	ctrl.SetLogger(logr.Discard())
+	admin, err := client.New(plane.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}}
+		if err := admin.Create(t.Context(), cm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := rota.New(plane.Config(), rota.Options{
+		Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: "a"}, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(plane.Config(), r, ctrl.Options{
+		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ServiceAccount{}).Complete(reconcile.Func(
+		func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	if err == nil {
+		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	defer func() { cancel(); <-done }()
+
+	verify := func() (string, error) {
+		var out bytes.Buffer
+		cmd := newCommand()
+		cmd.SetOut(&out)
+		cmd.SetArgs(strings.Fields("verify test --every 2s -n " + namespace + " --in-namespaces " + namespace + " --kubeconfig " + plane.Kubeconfig()))
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	if _, err := verify(); err == nil || !strings.Contains(err.Error(), "there is no ConfigMap of that name") {
+		t.Errorf("before the first member has joined: %v", err)
+	}
+	deadline := time.After(30 * time.Second)
+	for {
+		out, err := verify()
+		if err == nil && strings.Contains(out, "1 members") && strings.Contains(out, "objects of 3 kinds") {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("all is well, but: %v\n%s", err, out)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	// The member says that it holds an object less than there are.
+	reports, err := coverage.NewReports(plane.Config(), namespace, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := reports.Read(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	lease := &coordinationv1.Lease{}
+	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: store.LeaseName("test", r.ID())}, lease); err != nil {
+		t.Fatal(err)
+	}
+	for kind, digests := range all[0].Digests {
+		for n, d := range digests {
+			if kind.Kind == "ConfigMap" && d.Objects == 1 {
+				delete(digests, n)
+				break
+			}
+		}
+	}
+	if err := reports.Publish(t.Context(), all[0], lease.UID); err != nil {
+		t.Fatal(err)
+	}
+	out, err := verify()
+	if err == nil || !strings.Contains(out, "of kind ConfigMap there are 1 objects, and member "+r.ID()+" holds 0") || strings.Count(out, "\n") != 1 {
+		t.Errorf("an object is held by nobody, but: %v\n%s", err, out)
+	}
+}

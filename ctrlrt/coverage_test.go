@@ -1,0 +1,130 @@
+package ctrlrt_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// R14: nothing is found while all is well, be it that a member joins and another one leaves; an object that its owner has lost, and
+// a slot that two members say they work on, are found.
+func TestR14Coverage(t *testing.T) {
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	for i := range 60 {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("secret-%d", i)}}
+		if err := c.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}}
+	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
+	eventually(t, 30*time.Second, settled(a, b))
+	d := startParent(t, namespace, "d", o)
+	eventually(t, 30*time.Second, settled(a, b, d))
+	a.leave(t)
+	eventually(t, 30*time.Second, settled(b, d))
+	members := []*replica{b, d}
+	// scrubbed counts what members have found, by kind, and how often they have looked.
+	scrubbed := func(what coverage.What) (found int, scrubs uint64) {
+		for _, m := range members {
+			s := m.Rota().Status()
+			for _, f := range s.Findings {
+				if f.What == what || what == coverage.WhatUnknown {
+					found++
+				}
+			}
+			scrubs += s.Scrubs
+		}
+		return found, scrubs
+	}
+	eventually(t, 30*time.Second, func() string {
+		if _, scrubs := scrubbed(coverage.WhatUnknown); scrubs < 4 {
+			return fmt.Sprintf("%v scrubs, want some", scrubs)
+		}
+		return ""
+	})
+	if n, _ := scrubbed(coverage.WhatUnknown); n > 0 {
+		t.Errorf("%d findings although all is well", n)
+	}
+	t.Run("orphan", func(t *testing.T) {
+		informer, err := b.InnerCache().GetInformer(t.Context(), &corev1.Secret{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := informer.(toolscache.SharedIndexInformer).GetStore()
+		var lost any
+		for _, obj := range objects.List() {
+			secret := obj.(*corev1.Secret)
+			if b.Rota().Owns(secretKind, types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) {
+				lost = obj
+			}
+		}
+		begun := time.Now()
+		if err := objects.Delete(lost); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, func() string {
+			if n, _ := scrubbed(coverage.Differs); n != 1 {
+				return fmt.Sprintf("%d findings of an object that its owner lost, want 1", n)
+			}
+			return ""
+		})
+		t.Logf("found after %v, lease 3 s", time.Since(begun))
+		if err := objects.Add(lost); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, func() string {
+			if n, _ := scrubbed(coverage.Differs); n != 0 {
+				return "it is still found, though the owner has it again"
+			}
+			return ""
+		})
+	})
+	t.Run("two owners", func(t *testing.T) {
+		reports, err := coverage.NewReports(controlplane.For(t).Config(), namespace, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// b says that it works on a slot of d's, too.
+		all, err := reports.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mine *coverage.Report
+		var foreign slot.Slot
+		for _, r := range all {
+			if r.Member == b.Rota().ID() {
+				mine = r
+			} else {
+				foreign = r.Open.Slots()[0]
+			}
+		}
+		mine.Open.Add(foreign)
+		lease := &coordinationv1.Lease{}
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: store.LeaseName("test", mine.Member)}, lease); err != nil {
+			t.Fatal(err)
+		}
+		if err := reports.Publish(t.Context(), mine, lease.UID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, func() string {
+			if n, _ := scrubbed(coverage.Doubled); n != 1 {
+				return fmt.Sprintf("%d findings of a slot with two owners, want 1", n)
+			}
+			return ""
+		})
+	})
+}

@@ -1,0 +1,6 @@
+package ctrlrt
+
+import "sigs.k8s.io/controller-runtime/pkg/cache"
+
+// InnerCache is the cache that holds shares.
+func (m *Manager) InnerCache() cache.Cache { return m.inner.GetCache() }

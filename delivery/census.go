@@ -1,0 +1,79 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the informers
+// select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not served are empty.
+// The informers, by their ListerWatchers, say what there is: an object that their user's selectors leave out is not in it.
+func (s *Share) Census(ctx context.Context) (map[schema.GroupKind]map[slot.Slot]Digest, error) {
+	out := map[schema.GroupKind]map[slot.Slot]Digest{}
+	seen := map[schema.GroupKind]map[uint64]struct{}{}
+	for _, inf := range s.active() {
+		if inf.owned() && s.Sharded(inf.kind) {
+			continue
+		}
+		if out[inf.kind] == nil {
+			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
+		}
+		if err := inf.count(ctx, out[inf.kind], seen[inf.kind]); err != nil && !notServed(err) {
+			return nil, fmt.Errorf("census of %s: %w", inf.kind, err)
+		}
+	}
+	return out, nil
+}
+
+func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {
+	o := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := i.source.upstream.ListWithContext(ctx, o)
+		if err != nil {
+			return err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return err
+		}
+		err = meta.EachListItem(page, func(obj runtime.Object) error {
+			about, err := meta.Accessor(obj)
+			if err != nil {
+				return err
+			}
+			n, _, ok := i.slotOf(obj)
+			if !ok {
+				return nil
+			}
+			hash := i.share.digestHash(about)
+			if _, again := seen[hash]; !again {
+				seen[hash] = struct{}{}
+				digests[n] = digests[n].with(hash)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if o.Continue = list.GetContinue(); o.Continue == "" {
+			return nil
+		}
+		// Of the API server's time a census takes a small part.
+		select {
+		case <-time.After(censusPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// censusPause is the time between two pages of a census.
+const censusPause = 20 * time.Millisecond

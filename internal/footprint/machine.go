@@ -1,0 +1,66 @@
+package footprint
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// machine says where, and with what, this runs.
+func (c *cluster) machine(ctx context.Context) Machine {
+	m := Machine{
+		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Go: runtime.Version(), Kubernetes: "unknown",
+	}
+	if body, err := c.get(ctx, c.config.Host+"/version"); err == nil {
+		m.Kubernetes = gitVersion(body)
+	}
+	kib, _ := strconv.ParseUint(strings.TrimSuffix(firstField("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0: unknown
+	m.Memory = kib << 10
+	m.Revision = revision(ctx)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return m
+	}
+	for _, d := range info.Deps {
+		if d.Path == "sigs.k8s.io/controller-runtime" || d.Path == "k8s.io/client-go" {
+			m.Libraries = strings.TrimSpace(m.Libraries + " " + d.Path[strings.LastIndexByte(d.Path, '/')+1:] + " " + d.Version)
+		}
+	}
+	return m
+}
+
+// revision is that of the checkout in which this runs. The page and its results do not count as changes.
+func revision(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	name := strings.TrimSpace(string(out))
+	out, err = exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/memory.md", ":!*/memory.json").Output()
+	if err != nil || len(bytes.TrimSpace(out)) > 0 {
+		name += " with changes"
+	}
+	return name
+}
+
+// firstField returns the first value of a key in a file of lines "key: value", as Linux has under /proc.
+func firstField(path, key string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+		k, v, ok := strings.Cut(scan.Text(), ":")
+		if ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package footprint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Options say what to measure. Objects, Members and Deliveries are required for most of it.
+type Options struct {
+	// Objects is the number of Websites, JoinObjects that of the measurement of a join; at most Objects.
+	Objects, JoinObjects int
+	// Members are the numbers of members to measure with; Deliveries those of Rota to measure.
+	Members    []int
+	Deliveries []Form
+	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are watched for half of that.
+	Rate   float64
+	Window time.Duration
+	// Creates is how many Websites each form gets to see how soon they are reconciled, CreateRate how many per second.
+	Creates    int
+	CreateRate float64
+	// Lease is the LeaseDuration of the rotas; 0 is its default.
+	Lease time.Duration
+	// Quiet is for how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue their
+	// objects at a rate of at least 30 per second.
+	Quiet time.Duration
+	// Only restricts what is measured to the cases whose names match; nil: all. See Cases.
+	Only *regexp.Regexp
+	// Resume leaves out cases of which the output has a result.
+	Resume bool
+	// Output is the page; the results themselves are in a file beside it, which ends in .json. Results of other cases that
+	// it holds stay, if they were measured with the same parameters.
+	Output string
+	// Progress is told what is being done.
+	Progress io.Writer
+	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program.
+	Command []string
+
+	keep bool // the API server from case to case: for tests
+}
+
+func (o *Options) validate() error {
+	if o.Quiet == 0 {
+		o.Quiet = 3 * time.Second
+	}
+	switch {
+	case o.Objects < 10 || o.JoinObjects < 10:
+		return fmt.Errorf("%d and %d objects: must be at least 10", o.Objects, o.JoinObjects)
+	case o.JoinObjects > o.Objects:
+		return fmt.Errorf("%d objects for joins: must be at most the %d of the rest", o.JoinObjects, o.Objects)
+	case o.Rate <= 0 || o.CreateRate <= 0 || o.Creates < 1 || o.Window <= 0:
+		return errors.New("rates, creates and window: must be above 0")
+	case o.Output == "":
+		return errors.New("output: name the page to write")
+	case slices.ContainsFunc(o.Members, func(n int) bool { return n < 1 || n > 20 }):
+		return fmt.Errorf("members %v: each must be from 1 to 20", o.Members)
+	}
+	return nil
+}
+
+// parameters are those on which results depend.
+func (o *Options) parameters() Parameters {
+	return Parameters{
+		Objects: o.Objects, JoinObjects: o.JoinObjects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(),
+		Creates: o.Creates, CreateRate: o.CreateRate, WebsiteBytes: websiteBytes, Concurrency: concurrency,
+	}
+}

@@ -1,0 +1,121 @@
+package footprint
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"runtime"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+)
+
+// sharded are the kinds that Rota shares among the members, by their names in reports.
+func sharded() map[string]client.ObjectList {
+	return map[string]client.ObjectList{
+		"websites": &webv1.WebsiteList{}, "deployments": &appsv1.DeploymentList{},
+		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{},
+	}
+}
+
+// reading is what a replica tells of itself. Counts are those since the process began.
+type reading struct {
+	CPUSeconds float64        `json:"cpu_seconds"`
+	Bytes      int64          `json:"bytes"` // received from the API server
+	Watches    int64          `json:"watches"`
+	Reconciles int64          `json:"reconciles"`
+	Requests   map[string]int `json:"requests"`
+	Received   map[string]int `json:"received"` // objects of sharded kinds, in lists and events
+	PeakHeap   uint64         `json:"peak_heap"`
+	// Working says that a stock replica is the leader. Members, Open, Coming, Going and Unowned are a member's Status, the
+	// latter four in slots; Settled says that all slots it owns are open, and that there are some.
+	Working bool `json:"working"`
+	Members int  `json:"members"`
+	Open    int  `json:"open"`
+	Moving  int  `json:"moving"`
+	Settled bool `json:"settled"`
+}
+
+// resident is what stays in a replica's memory when garbage has been collected.
+type resident struct {
+	LiveHeap   uint64         `json:"live_heap"`
+	HeapInuse  uint64         `json:"heap_inuse"`
+	Sys        uint64         `json:"sys"`
+	Goroutines int            `json:"goroutines"`
+	Cached     map[string]int `json:"cached"` // objects by kind
+}
+
+// probe answers the questions about a replica.
+type probe struct {
+	meter    *meter
+	operator *operator
+}
+
+func (p *probe) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /reading", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.reading()) })
+	mux.HandleFunc("GET /resident", func(w http.ResponseWriter, r *http.Request) { answer(w, p.resident(r.Context())) })
+	mux.HandleFunc("GET /seen", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.operator.reconciles.seen()) })
+	mux.HandleFunc("POST /reset", func(w http.ResponseWriter, _ *http.Request) {
+		p.meter.reset()
+		answer(w, struct{}{})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(value) } // the parent sees what is missing
+
+func (p *probe) reading() reading {
+	r := reading{
+		CPUSeconds: cpu(), Bytes: p.meter.wire.received.Load(), Watches: p.meter.wire.watches.Load(),
+		Reconciles: p.operator.reconciles.count.Load(), Requests: p.meter.wire.counts(), PeakHeap: p.meter.peak.Load(),
+		Working: p.leads(), Received: map[string]int{},
+	}
+	if p.operator.rota == nil {
+		return r
+	}
+	s := p.operator.rota.Status()
+	r.Working, r.Members, r.Open = true, s.Members, s.Open.Len()
+	r.Moving = s.Coming.Len() + s.Going.Len() + s.Unowned.Len()
+	r.Settled = r.Open > 0 && r.Open == s.Owned.Len() && r.Moving == 0
+	for kind, traffic := range s.Traffic {
+		plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+		r.Received[plural.Resource] += int(traffic.Received) //nolint:gosec // far below the limit
+	}
+	return r
+}
+
+// leads says whether a stock replica is the leader.
+func (p *probe) leads() bool {
+	select {
+	case <-p.operator.manager.Elected():
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *probe) resident(ctx context.Context) resident {
+	r := resident{Cached: p.cached(ctx)}
+	s := collect()
+	r.LiveHeap, r.HeapInuse, r.Sys, r.Goroutines = s.HeapAlloc, s.HeapInuse, s.Sys, runtime.NumGoroutine()
+	return r
+}
+
+// cached counts the objects in the caches.
+func (p *probe) cached(ctx context.Context) map[string]int {
+	out := map[string]int{}
+	if p.operator.rota == nil && !p.leads() {
+		return out // to list would start informers that a standby does not have
+	}
+	for kind, list := range sharded() {
+		if err := p.operator.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err == nil {
+			out[kind] = meta.LenList(list)
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package footprint
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+// stamp gives an object the labels of all deliveries, so that every form finds the same objects, and none has any to
+// write. An operator with Rota stamps what it creates by itself; what was there before it gets its labels from the labeller,
+// once, at a rate that would take longer than all else here.
+func stamp(obj client.Object) {
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil {
+		labels[delivery.HashLabel(slot.KeyName)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), ""))
+	} else {
+		labels[delivery.OwnerLabel(slot.KeyName)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""))
+		labels[delivery.OwnerLabel(slot.KeyUID)] = delivery.LabelValue(slot.KeyUID.Hash("", "", string(owner.UID)))
+	}
+	obj.SetLabels(labels)
+}
+
+// stampingClient is a manager's client whose new objects are stamped.
+func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
+	c, err := client.NewWithWatch(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			stamp(obj)
+			return c.Create(ctx, obj, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := c.Apply(ctx, obj, opts...); err != nil {
+				return err
+			}
+			// By another field manager: labels that the operator applied itself it would take away the next time.
+			return stampApplied(ctx, c, obj)
+		},
+	}), nil
+}
+
+// stampApplied stamps an object that was applied: a Deployment, the operator applies nothing else.
+func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error {
+	applied, ok := obj.(*appsv1ac.DeploymentApplyConfiguration)
+	if !ok {
+		return fmt.Errorf("the operator applies a %T now: it has to be stamped", obj)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: *applied.Namespace, Name: *applied.Name}}
+	for _, o := range applied.OwnerReferences {
+		d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
+	}
+	stamp(d)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": d.Labels}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("rota-footprint"))
+}
