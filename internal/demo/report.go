@@ -44,7 +44,8 @@ type Phase struct {
 	LabelWrites *int `json:"label_writes"`
 	TableWrites int  `json:"table_writes"`
 	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
-	// request selects.
+	// request selects. Those of labellers, which look through the metadata of all objects of a kind when they begin, are among
+	// them.
 	ListedObjects *int `json:"listed_objects"`
 	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
 	// ForeignObjects are those among them that they had not asked for.

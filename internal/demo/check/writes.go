@@ -116,8 +116,9 @@ func (w World) labelled(write Write) bool {
 		return false
 	}
 	name, value := w.label(write.Resource, write.Site)
-	return name != "" && before.Metadata.Labels[name] != value && after.Metadata.Labels[name] == value &&
-		same(before, after) && (!after.partial || write.labelsOnly)
+	// A patch of labels may come too late, and change nothing.
+	return name != "" && after.Metadata.Labels[name] == value && same(before, after) &&
+		(write.labelsOnly || !after.partial && before.Metadata.Labels[name] != value)
 }
 
 // marked says that a write changed labels or annotations of Rota in another way than from a label that is missing, or wrong,
