@@ -21,10 +21,10 @@ const (
 	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
 	scrubName = "rota.dev/scrub"
 	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the API
-	// server about as much, within scrubMin and scrubMax.
-	scrubShare = 1000
-	scrubMin   = 15 * time.Second
-	scrubMax   = 10 * time.Minute
+	// server about as much, within scrubSoonest and scrubLatest.
+	scrubShare   = 1000
+	scrubSoonest = 15 * time.Second
+	scrubLatest  = 10 * time.Minute
 	// scrubFirst is the time to the first list of a member that has got that duty.
 	scrubFirst = time.Minute
 	// scrubNotices is how many findings are told one by one.
@@ -155,7 +155,7 @@ func (i *incarnation) scrub() {
 // scrubber is what a member remembers from one comparison to the next.
 type scrubber struct {
 	owners, objects coverage.Tracker
-	// due is when what there is is listed again, differing what the last list confirmed.
+	// due is the time of the next list of all objects, differing what the last list confirmed.
 	due       time.Duration
 	differing []coverage.Finding
 	told      map[coverage.Finding]bool
@@ -203,7 +203,7 @@ func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
 	if i.opts.ScrubPeriod > 0 {
 		return i.opts.ScrubPeriod
 	}
-	return min(max(scrubShare*took, scrubMin), scrubMax)
+	return min(max(scrubShare*took, scrubSoonest), scrubLatest)
 }
 
 // tellFindings tells what was not told before.
