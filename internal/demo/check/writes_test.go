@@ -255,6 +255,7 @@ func TestLabelled(t *testing.T) {
 	l := logOf(t,
 		line("create", "websites", "one", "admin", "201", 1, site("u", "10", 1, 0, "")),
 		asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, labels(oneLabel)))),
+		asLabeller(line("patch", "websites", "one", "member:a", "200", 2.1, site("u", "11", 1, 0, labels(oneLabel)))), // too late
 		line("update", "websites", "one", "member:a", "200", 3, site("u", "12", 1, 1, labels(oneLabel))),
 		line("create", "services", "one", "member:a", "201", 3, service("13", "x", `,"labels":{"rota.dev/owner-hash":"3999"}`)),
 	)
