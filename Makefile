@@ -20,8 +20,8 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 test: kube ## Run every test, those on the real API server included
 	$(GO) vet ./...
 	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./labeller ./delivery ./internal/sim .
-	$(GO) test -race ./ctrlrt
-	$(GO) test -timeout 30m ./...
+	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
+	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v /ctrlrt$$)
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
 # -modfile does not go with a go.work above, and the children of tests build other modules: hence no GOFLAGS.
@@ -32,7 +32,7 @@ test-latest: kube ## Run the tests with the newest controller-runtime and client
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -diff $(LATEST)
 	$(GO) vet $(LATEST) ./...
-	$(GO) test $(LATEST) -timeout 30m ./...
+	$(GO) test $(LATEST) -parallel 6 -timeout 30m ./...
 
 .PHONY: tidy
 tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the newest

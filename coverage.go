@@ -20,8 +20,13 @@ import (
 const (
 	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
 	scrubName = "rota.dev/scrub"
-	// scrubShare: of the time, a member spends at most one part in so many on scrubs, and the API server about as much.
-	scrubShare = 50
+	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the API
+	// server about as much, within scrubSoonest and scrubLatest.
+	scrubShare   = 1000
+	scrubSoonest = 15 * time.Second
+	scrubLatest  = 10 * time.Minute
+	// scrubFirst is the time to the first list of a member that has got that duty.
+	scrubFirst = time.Minute
 	// scrubNotices is how many findings are told one by one.
 	scrubNotices = 3
 	// withdrawTimeout bounds the last request of a member.
@@ -113,65 +118,102 @@ func (i *incarnation) publish() {
 	}
 }
 
-// scrub compares what members hold with what there is, as long as this member has that duty, and tells what is wrong.
+// scrub compares what members hold with the table, and now and then with what there is, as long as this member has that duty, and
+// tells what is wrong.
 func (i *incarnation) scrub() {
 	period := i.cfg.LeaseDuration * 6 / 10 // longer than the time between two reports
 	duty := i.cfg.Slots.Of(slot.HashName("", scrubName))
-	var tracker coverage.Tracker
-	told := map[coverage.Finding]bool{}
-	wait := period
+	// There is enough to be listed when members come and go.
+	first := func() scrubber { return scrubber{due: i.now() + i.scrubPeriod(scrubFirst/scrubShare)} }
+	s := first()
+	tick := time.NewTicker(period)
+	defer tick.Stop()
 	for {
 		select {
-		case <-time.After(wait):
+		case <-tick.C:
 		case <-i.ctx.Done():
 			i.scrubbed.set(nil, 0)
 			return
 		}
-		wait = period
 		if !i.gate.Owns(duty) {
 			i.scrubbed.set(nil, 0)
-			tracker, told = coverage.Tracker{}, map[coverage.Finding]bool{}
+			s = first()
 			continue
 		}
-		begun := i.now()
-		findings, err := i.compare()
-		wait = max(period, scrubShare*(i.now()-begun))
+		findings, err := i.compare(&s)
 		if err != nil {
 			if i.ctx.Err() == nil {
 				i.log.V(1).Info("Cannot compare what members hold with what there is; trying again", "cause", err.Error())
 			}
 			continue
 		}
-		confirmed := tracker.Confirm(findings)
-		i.scrubbed.set(confirmed, 1)
-		i.tellFindings(confirmed, told)
+		i.scrubbed.set(findings, 1)
+		i.tellFindings(findings, &s)
 	}
 }
 
-func (i *incarnation) compare() ([]coverage.Finding, error) {
-	census, err := i.share.Census(i.ctx)
-	if err != nil {
-		return nil, err
+// scrubber is what a member remembers from one comparison to the next.
+type scrubber struct {
+	owners, objects coverage.Tracker
+	// due is the time of the next list of all objects, differing what the last list confirmed.
+	due       time.Duration
+	differing []coverage.Finding
+	told      map[coverage.Finding]bool
+}
+
+// compare returns the findings that were there the last time, too.
+func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
+	t := i.tableOf()
+	if t.Slots == 0 {
+		return nil, errors.New("there is no table")
+	}
+	var census coverage.Digests
+	listed := i.now() >= s.due
+	if listed {
+		begun := i.now()
+		var err error
+		if census, err = i.share.Census(i.ctx); err != nil {
+			return nil, err
+		}
+		s.due = i.now() + i.scrubPeriod(i.now()-begun)
 	}
 	reports, err := i.reports.Read(i.ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := i.tableOf()
-	if t.Slots == 0 {
-		return nil, errors.New("there is no table")
+	var owners, objects []coverage.Finding
+	for _, f := range coverage.Compare(t, reports, census) {
+		if f.What == coverage.Differs || f.What == coverage.Unread {
+			objects = append(objects, f)
+		} else {
+			owners = append(owners, f)
+		}
 	}
-	return coverage.Compare(t, reports, census), nil
+	if listed {
+		s.differing = s.objects.Confirm(objects)
+		if len(objects) > 0 {
+			s.due = 0 // the next look decides
+		}
+	}
+	return append(s.owners.Confirm(owners), s.differing...), nil
+}
+
+// scrubPeriod returns the time to the next lists, where the last ones took so long.
+func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
+	if i.opts.ScrubPeriod > 0 {
+		return i.opts.ScrubPeriod
+	}
+	return min(max(scrubShare*took, scrubSoonest), scrubLatest)
 }
 
 // tellFindings tells what was not told before.
-func (i *incarnation) tellFindings(findings []coverage.Finding, told map[coverage.Finding]bool) {
+func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	now := map[coverage.Finding]bool{}
 	fresh := 0
 	for _, f := range findings {
 		f.Waiting = 0
 		now[f] = true
-		if told[f] || f.What == coverage.Silent {
+		if s.told[f] || f.What == coverage.Silent {
 			continue
 		}
 		if fresh++; fresh <= scrubNotices {
@@ -182,6 +224,5 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, told map[coverag
 		i.notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
 			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.opts.Namespace, i.opts.Name)})
 	}
-	clear(told)
-	maps.Copy(told, now)
+	s.told = now
 }

@@ -69,6 +69,11 @@ type Options struct {
 	// be handed over wait for the Lease. Keep it below terminationGracePeriodSeconds. Default 25 s.
 	LeaveTimeout time.Duration
 
+	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what members
+	// hold (rule R14). Default: a thousand times what a list takes, at least 15 s and at most 10 minutes. Slots without an
+	// owner, and with several, are looked for every 6/10 of LeaseDuration whatever it is.
+	ScrubPeriod time.Duration
+
 	// Logger is told what people should know. Default: nothing is logged.
 	Logger logr.Logger
 }
@@ -159,6 +164,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Label && o.Key == slot.KeyUID {
 		return o, fmt.Errorf("rota %s: Label prepares for delivery %s, which key %s does not go with", o.Name, delivery.SlotLabel, o.Key)
+	}
+	if o.ScrubPeriod < 0 {
+		return o, fmt.Errorf("rota %s: ScrubPeriod %v: must not be negative", o.Name, o.ScrubPeriod)
 	}
 	o.Identity = o.Identity.withDefaults()
 	if o.Logger.GetSink() == nil {

@@ -21,17 +21,17 @@ type What uint8
 const (
 	// WhatUnknown is nothing.
 	WhatUnknown What = iota
-	// Unowned: no live member has the slot open.
+	// Unowned says that no live member has the slot open.
 	Unowned
-	// Doubled: more than one member has the slot open.
+	// Doubled says that more than one member has the slot open.
 	Doubled
-	// Differs: the member that has the slot open does not hold the objects that exist.
+	// Differs says that the member that has the slot open does not hold the objects that exist.
 	Differs
-	// Unread: the member that has the slot open says nothing of the kind.
+	// Unread says that the member that has the slot open says nothing of the kind.
 	Unread
-	// Silent: a member has slots and no report: it is of a version that does not report, or may not write its ConfigMap.
+	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write its ConfigMap.
 	Silent
-	// Stalled: a key of the slot has been waiting for a worker for longer than StalledAfter.
+	// Stalled says that a key of the slot has been waiting for a worker for longer than StalledAfter.
 	Stalled
 )
 

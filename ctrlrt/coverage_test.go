@@ -29,7 +29,7 @@ func TestR14Coverage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}}
+	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}, ScrubPeriod: time.Second}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, settled(a, b))
 	d := startParent(t, namespace, "d", o)

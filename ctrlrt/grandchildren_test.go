@@ -41,12 +41,14 @@ func keepChild[P, C client.Object](mgr *ctrlrt.Manager, letter string, newParent
 // A kind that one controller owns and another one is for: Secrets own ConfigMaps, ConfigMaps own ServiceAccounts. The
 // ConfigMap's slot is another than its owner's, and both members have to see it.
 func TestGrandchildren(t *testing.T) {
+	t.Parallel()
 	for _, o := range []rota.Options{{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector}} {
 		t.Run(o.Delivery.String(), func(t *testing.T) { testGrandchildren(t, o) })
 	}
 }
 
 func testGrandchildren(t *testing.T, o rota.Options) {
+	t.Parallel()
 	const families = 24
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	name := func(i int, suffix string) client.ObjectKey {

@@ -21,6 +21,7 @@ import (
 // Labels that somebody strips, edits or copies from other objects, of parents and of children, all the time and while a member
 // joins, are put right, and whatever they say meanwhile every object is reconciled by its owner in the end.
 func TestR11LabelsArePutRight(t *testing.T) {
+	t.Parallel()
 	const objects = 30
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	secret := func(i int) *corev1.Secret {

@@ -48,6 +48,7 @@ func startParent(t *testing.T, namespace, pod string, o rota.Options) *replica {
 // Parent and child meet in one member, and no member caches children of others' parents; what happens to a child is put
 // right by its parent's owner, wherever the slots are.
 func TestOwnedKindsFollowTheirOwners(t *testing.T) {
+	t.Parallel()
 	for _, o := range []rota.Options{
 		{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector}, {Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
 	} {
@@ -56,6 +57,7 @@ func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 }
 
 func testOwnedKinds(t *testing.T, o rota.Options) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	values := map[string]string{}
 	for i := range 40 {

@@ -70,6 +70,7 @@ func (s *stripper) config() *rest.Config {
 // R11: an API server may begin to ignore the shard selector, and to honour it again, under running members; that costs
 // traffic, which they tell, and nothing else.
 func TestR11ShardSelectorIgnored(t *testing.T) {
+	t.Parallel()
 	const objects = 40
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	proxy := newStripper(t, controlplane.For(t).Config())

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMembersShareObjects(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testMembersShareObjects(t, kind) })
 	}
@@ -22,6 +23,7 @@ func TestMembersShareObjects(t *testing.T) {
 
 // testMembersShareObjects has objects that the cache's own selector leaves out among them: both selectors hold.
 func testMembersShareObjects(t *testing.T, kind delivery.Kind) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	create := func(name, app string) types.NamespacedName {
 		cm := configMap(namespace, name, "1")

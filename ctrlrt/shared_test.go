@@ -23,12 +23,14 @@ import (
 // Objects that refer to a Secret are reconciled by their owners when the Secret changes, whichever member saw the event and
 // wherever their slots are on the way to: no wake-up is lost.
 func TestSharedKindsWakeOwners(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testSharedKinds(t, kind) })
 	}
 }
 
 func testSharedKinds(t *testing.T, kind delivery.Kind) {
+	t.Parallel()
 	const objects, secrets, field = 60, 3, "data.secret"
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	secretName := func(i int) string { return fmt.Sprintf("shared-%d", i%secrets) }

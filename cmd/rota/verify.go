@@ -122,15 +122,15 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 		if clean := len(findings) == 0; clean || round > 1 {
 			text := describe(confirmed)
 			if !v.o.watch {
-				fmt.Fprint(w, text)
+				_, _ = fmt.Fprint(w, text)
 				if len(confirmed) > 0 {
 					return errUncovered
 				}
-				fmt.Fprintln(w, summary)
+				_, _ = fmt.Fprintln(w, summary)
 				return nil
 			}
 			if text != last {
-				fmt.Fprintf(w, "%s %s\n%s", time.Now().Format(time.TimeOnly), summary, text)
+				_, _ = fmt.Fprintf(w, "%s %s\n%s", time.Now().Format(time.TimeOnly), summary, text)
 				last = text
 			}
 		}
