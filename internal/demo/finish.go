@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,8 +78,14 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r.DeletionsMissed = len(left)
-	for _, key := range left {
-		e.view.log("Deletion missed: %s", key.Name)
+	for _, d := range left {
+		s := e.slotOf(d.Site)
+		e.view.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, s, (d.commit - e.begun).Seconds())
+		for _, m := range moves {
+			if m.Slot == s {
+				e.view.log("  slot %d: %s -> %s, from %.1f to %.1f s", s, m.From, m.To, (m.Planned - e.begun).Seconds(), (m.Active - e.begun).Seconds())
+			}
+		}
 	}
 	if t, _ := e.follow.latest(); t != nil {
 		r.UnownedAtEnd = t.Counts()[""]
@@ -161,7 +168,7 @@ func (e *engine) readAudit() (*check.Log, error) {
 
 // leftovers returns the Websites that are gone and whose pages are not, but for those deleted while their slot was a
 // killed replica's.
-func (e *engine) leftovers(moves []check.Move) ([]types.NamespacedName, error) {
+func (e *engine) leftovers(moves []check.Move) ([]deletion, error) {
 	files, err := os.ReadDir(e.pages)
 	if err != nil {
 		return nil, err
@@ -176,12 +183,12 @@ func (e *engine) leftovers(moves []check.Move) ([]types.NamespacedName, error) {
 	for _, d := range e.load.deletions {
 		gone[d.NamespacedName] = d
 	}
-	var out []types.NamespacedName
+	var out []deletion
 	for _, f := range files {
 		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
 		if ok && !there[key] && !e.excused(gone[key], moves) {
-			out = append(out, key)
+			out = append(out, cmp.Or(gone[key], deletion{Site: check.Site{NamespacedName: key}}))
 		}
 	}
 	return out, nil

@@ -40,6 +40,7 @@ type engine struct {
 	dir     string
 	pages   string
 	seed    uint64
+	begun   time.Duration // by journal.Now
 	cluster *cluster
 	follow  *follower
 	load    *load
@@ -83,7 +84,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{o: &o, dir: dir, pages: filepath.Join(dir, "pages"), seed: cmp.Or(o.Seed, rand.Uint64()>>32), view: newView(o.Progress)}
+	e := &engine{o: &o, dir: dir, pages: filepath.Join(dir, "pages"), seed: cmp.Or(o.Seed, rand.Uint64()>>32), view: newView(o.Progress), begun: journal.Now()}
 	defer func() {
 		if o.Keep {
 			e.view.log("Journals, logs and audit log are in %s.", dir)

@@ -280,7 +280,15 @@ func (l *Log) Sort() {
 	type object struct{ resource, uid string }
 	last := map[object]*Object{}
 	// What was there before is the next lower resourceVersion, not the write that was answered before.
-	slices.SortStableFunc(l.Writes, func(a, b Write) int { return table.CompareVersions(version(a), version(b)) })
+	// A patch of labels that changed nothing has the version of another's write, and may have been answered first.
+	slices.SortStableFunc(l.Writes, func(a, b Write) int {
+		if c := table.CompareVersions(version(a), version(b)); c != 0 || a.labelsOnly == b.labelsOnly {
+			return c
+		} else if a.labelsOnly {
+			return 1
+		}
+		return -1
+	})
 	for i := range l.Writes {
 		if w := &l.Writes[i]; w.Object != nil {
 			o := object{w.Resource, w.Object.Metadata.UID}

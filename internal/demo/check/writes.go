@@ -26,6 +26,10 @@ func (l *Log) Foreign(world World) []ForeignWrite {
 	type made struct{ resource, uid, version string }
 	versions := map[made]bool{}
 	for _, w := range l.Writes {
+		who, ok := world.Pod(w.User)
+		if ok && world.labelled(w) {
+			continue
+		}
 		if w.Object != nil {
 			m := made{w.Resource, w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion}
 			if versions[m] && !lastWord(w) {
@@ -33,8 +37,7 @@ func (l *Log) Foreign(world World) []ForeignWrite {
 			}
 			versions[m] = true
 		}
-		who, ok := world.Pod(w.User)
-		if !ok || world.labelled(w) {
+		if !ok {
 			continue
 		}
 		s := world.SlotOf(w.Site)

@@ -93,6 +93,18 @@ func TestForeignWrites(t *testing.T) {
 			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
 			asLabeller(line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 0, labels(oneLabel)))),
 		}},
+		"a label that was there, answered before another's write of that version": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 4, site("u", "137", 1, 1, "")),
+			asLabeller(line("patch", "websites", "one", "member:a", "200", 5, site("u", "139", 1, 0, labels(oneLabel)))),
+			asLabeller(line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 1, 0, labels(oneLabel)+`,"finalizers":["x"]`))),
+			line("patch", "websites", "one", "member:b", "200", 6.1, site("u", "141", 1, 1, labels(oneLabel)+`,"finalizers":["x"]`)),
+		}},
+		"the same, and that write is another's": {lines: []string{
+			line("create", "websites", "one", "admin", "201", 4, site("u", "137", 1, 1, "")),
+			asLabeller(line("patch", "websites", "one", "member:a", "200", 5, site("u", "139", 1, 0, labels(oneLabel)))),
+			asLabeller(line("patch", "websites", "one", "member:b", "200", 6, site("u", "141", 1, 0, labels(oneLabel)+`,"finalizers":["x"]`))),
+			line("patch", "websites", "one", "member:a", "200", 6.1, site("u", "141", 1, 1, labels(oneLabel)+`,"finalizers":["x"]`)),
+		}, want: "a b 1"},
 		"a label and more": {lines: []string{
 			line("create", "websites", "one", "admin", "201", 5, site("u", "139", 1, 1, "")),
 			line("patch", "websites", "one", "member:a", "200", 6, site("u", "141", 2, 1, labels(oneLabel))),
