@@ -19,7 +19,7 @@ const (
 	// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. The slots are open
 	// meanwhile. A watch shows that it has caught up by its next event, or by a bookmark where the kind has no traffic,
 	// which can take longer than this: then a deletion is missed only if the watch of its kind lags by more.
-	catchUpPatience = 3 * time.Second
+	catchUpPatience = 10 * time.Second
 	// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not
 	// be held back for ever by an object that is gone.
 	deletionPatience = 10 * time.Second
