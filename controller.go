@@ -77,6 +77,12 @@ type place struct {
 // NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
 // It must be called before Run and before any informer of the kind runs.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
+	r.mu.Lock()
+	ran := r.ran
+	r.mu.Unlock()
+	if ran {
+		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the manager starts", name)
+	}
 	if err := r.share.Shard(kind); err != nil {
 		return nil, fmt.Errorf("controller %s: %w", name, err)
 	}
@@ -244,25 +250,40 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	c.move(s, key)
 	c.flying[key] = flight{s, leave, inner}
 	ctx = withSlot(inner, s)
-	if gone && c.where != nil {
-		ctx = context.WithValue(ctx, deletedKey{}, deleted{c.kind, key})
+	if c.where != nil {
+		ctx = context.WithValue(ctx, subjectKey{}, subject{c.kind, key, s, gone})
 	}
 	return ctx, true
 }
 
 type (
-	deletedKey struct{}
-	deleted    struct {
+	subjectKey struct{}
+	// subject is, with slot.KeyUID, what a reconcile is about: an object of that name in that slot.
+	subject struct {
 		kind schema.GroupKind
 		name types.NamespacedName
+		slot slot.Slot
+		gone bool
 	}
 )
 
 // Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID: a
 // namesake that was created since is none of its business, so that a reader has to say that there is no such object.
 func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
-	d, ok := ctx.Value(deletedKey{}).(deleted)
-	return ok && d == deleted{kind, name}
+	about, ok := ctx.Value(subjectKey{}).(subject)
+	return ok && about.gone && about.kind == kind && about.name == name
+}
+
+// Namesake says that obj, which was read with the context of a reconcile, has the name of the object that is reconciled and is
+// another one, in another slot: with slot.KeyUID it may be another member's, and a reader has to say that there is no such
+// object.
+func (r *Rota) Namesake(ctx context.Context, kind schema.GroupKind, obj metav1.Object) bool {
+	about, ok := ctx.Value(subjectKey{}).(subject)
+	if !ok || about.kind != kind || about.name != (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}) {
+		return false
+	}
+	n, ok := r.share.SlotOf(kind, obj)
+	return about.gone || ok && n != about.slot
 }
 
 const (
@@ -275,12 +296,15 @@ const (
 // mayBury says that the API server knows nothing of that name: a namesake of an object that was deleted may be another
 // member's, and nobody else may deal with it (rule R15). Where the API server does not answer the key is enqueued again.
 func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.NamespacedName) bool {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	limited, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	exists, err := c.rota.share.Live(ctx, c.kind, key)
+	exists, err := c.rota.share.Live(limited, c.kind, key)
 	if err != nil {
 		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller", c.name,
 			"object", key.String(), "error", err.Error())
+		if gate.CutShort(ctx) {
+			return false // the slot is lost: its next owner lists it
+		}
 		c.place(s, key, func(p *place) { p.queued = true }) // the slot waits for it
 		time.AfterFunc(liveDelay, func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) })
 		return false
@@ -344,10 +368,8 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) {
 	if c.owed[s] == nil {
 		c.owed[s] = map[types.NamespacedName]struct{}{}
 	}
+	c.move(s, key)
 	c.owed[s][key] = struct{}{}
-	if c.where != nil {
-		c.where[key] = s
-	}
 }
 
 // opened enqueues what changed in slots that were opened, what waited for their gate, and what is owed, once each. It

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
@@ -91,5 +93,60 @@ func TestR8WroteCounts(t *testing.T) {
 	mine.Add(slotOf(r, types.NamespacedName{Namespace: "a", Name: "b"}))
 	if got := r.share.Versions(mine)["Secret"]; got != "17" {
 		t.Errorf("version of the slot is %q, want 17", got)
+	}
+}
+
+// R15: with key UID, a key that waits for an object goes where its namesake is, and waits nowhere else.
+func TestR15AKeyWaitsInOneSlot(t *testing.T) {
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Key: slot.KeyUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	c, err := r.NewController("test", kind, func([]types.NamespacedName, Priority) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf := r.Share().NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	key := types.NamespacedName{Namespace: "a", Name: "b"}
+	obj := func(uid string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: types.UID(uid)}}
+	}
+	a, b := r.share.Slot("", "", "p"), r.share.Slot("", "", "namesake")
+	if a == b {
+		t.Fatal("the two are in one slot")
+	}
+	var open, both slot.Set
+	open.Add(a)
+	both.Add(a)
+	both.Add(b)
+	r.share.Hold(both) // b is on its way here
+	r.gate.SetDeadline(time.Hour)
+	r.gate.Open(open, 7)
+	// p is there and waits in the queue.
+	_ = inf.GetIndexer().Add(obj("p"))
+	if !c.Add(key) {
+		t.Fatal("not added")
+	}
+	// It is deleted and created again, with another UID, in slot b, which is being warmed.
+	_ = inf.GetIndexer().Update(obj("namesake"))
+	c.Add(key) // the handler's DELETE
+	c.Take(key)
+	if _, ok := c.Admit(t.Context(), key); ok {
+		t.Fatal("admitted")
+	}
+	c.Done(key)
+	if w := c.waitingIn(a); len(w) != 0 {
+		t.Errorf("%v still waits in the slot of the first", w)
+	}
+	since := map[slot.Slot]time.Duration{}
+	c.oldest(since)
+	if _, there := since[a]; there {
+		t.Error("slot a will be reported as stalled")
+	}
+	// the namesake's slot opens, it is reconciled, and deleted
+	_ = inf.GetIndexer().Delete(obj("namesake"))
+	if c.deletions(a) {
+		t.Error("a drain of slot a waits for a deletion that nobody will ever deal with")
 	}
 }

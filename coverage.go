@@ -157,6 +157,7 @@ type scrubber struct {
 	owners, objects coverage.Tracker
 	// due is the time of the next list of all objects, differing what the last list confirmed.
 	due       time.Duration
+	again     bool // it is listed to decide about what the list before showed
 	differing []coverage.Finding
 	told      map[coverage.Finding]bool
 }
@@ -167,19 +168,23 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	if t.Slots == 0 {
 		return nil, errors.New("there is no table")
 	}
-	var census coverage.Digests
-	listed := i.now() >= s.due
+	census, listed := coverage.Digests(nil), i.now() >= s.due
 	if listed {
 		begun := i.now()
 		var err error
-		if census, err = i.share.Census(i.ctx); err != nil {
-			return nil, err
-		}
+		census, err = i.share.Census(i.ctx)
 		s.due = i.now() + i.scrubPeriod(i.now()-begun)
+		if err != nil {
+			listed = false // who owns what can be told without
+			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "after", (s.due - i.now()).String())
+		}
 	}
 	reports, err := i.reports.Read(i.ctx)
-	if err != nil {
+	if len(reports) == 0 && err != nil {
 		return nil, err
+	}
+	if err != nil {
+		i.log.Error(err, "Cannot read all reports of what members hold")
 	}
 	var owners, objects []coverage.Finding
 	for _, f := range coverage.Compare(t, reports, census) {
@@ -191,8 +196,9 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	}
 	if listed {
 		s.differing = s.objects.Confirm(objects)
-		if len(objects) > 0 {
-			s.due = 0 // the next look decides
+		// The next look decides about what may be the difference of two moments, once.
+		if s.again = len(objects) > 0 && !s.again; s.again {
+			s.due = 0
 		}
 	}
 	return append(s.owners.Confirm(owners), s.differing...), nil
@@ -211,9 +217,9 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	now := map[coverage.Finding]bool{}
 	fresh := 0
 	for _, f := range findings {
-		f.Waiting = 0
-		now[f] = true
-		if s.told[f] || f.What == coverage.Silent {
+		same := f.Same()
+		now[same] = true
+		if s.told[same] || f.What == coverage.Silent {
 			continue
 		}
 		if fresh++; fresh <= scrubNotices {

@@ -66,7 +66,7 @@ func (r *Rota) watchHonour(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for kind, ignored := range r.honour.look(r.share.Traffic()) {
+		for kind, ignored := range r.honour.look(r.share.SelectorTraffic()) {
 			switch {
 			case ignored:
 				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and keeps its own: "+

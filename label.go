@@ -118,8 +118,14 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 		}
 	}
 	run := func(k *kindLabels) {
-		if err := k.Run(life); err != nil {
-			r.report("Cannot label objects of "+k.resource.GroupResource().String(), err)
+		for life.Err() == nil {
+			if err := k.Run(life); err != nil {
+				r.report("Cannot label objects of "+k.resource.GroupResource().String()+"; trying again", err)
+			}
+			select {
+			case <-life.Done():
+			case <-time.After(mapPeriod):
+			}
 		}
 	}
 	for _, k := range made {
@@ -145,12 +151,16 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 }
 
 func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindLabels, error) {
-	resource, err := find.resource(ctx, w.kind)
+	m, err := find.mapping(ctx, w.kind)
 	if err != nil {
 		return nil, err
 	}
+	resource, namespaces := m.Resource, r.opts.LabelNamespaces
+	if m.Scope.Name() == meta.RESTScopeNameRoot {
+		namespaces = nil
+	}
 	l, err := labeller.New(r.rest, labeller.Options{
-		Resources: []schema.GroupVersionResource{resource}, Namespaces: r.opts.LabelNamespaces, Permit: r.permit(w.kind),
+		Resources: []schema.GroupVersionResource{resource}, Namespaces: namespaces, Permit: r.permit(w.kind),
 		Label: w.label,
 		Value: func(obj metav1.Object) (string, bool) {
 			value, ok := r.share.Stamps(w.kind, obj)[w.label]
@@ -195,22 +205,22 @@ func newFinder(cfg *rest.Config) (*finder, error) {
 	return &finder{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
 }
 
-// resource returns the resource of a kind in the version that the API server prefers. Where the server does not answer it
+// mapping returns the resource of a kind in the version that the API server prefers. Where the server does not answer it
 // asks again until ctx ends.
-func (f *finder) resource(ctx context.Context, kind schema.GroupKind) (schema.GroupVersionResource, error) {
+func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	for {
 		f.mu.Lock()
 		m, err := f.mapper.RESTMapping(kind) // asks the server again where it knows of no match
 		f.mu.Unlock()
 		if err == nil {
-			return m.Resource, nil
+			return m, nil
 		}
 		if meta.IsNoMatchError(err) {
-			return schema.GroupVersionResource{}, err
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
-			return schema.GroupVersionResource{}, errors.Join(err, context.Cause(ctx))
+			return nil, errors.Join(err, context.Cause(ctx))
 		case <-time.After(time.Second):
 		}
 	}

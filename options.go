@@ -44,8 +44,9 @@ type Options struct {
 	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
 	// that labeller.Rules lists, and objects come to members once they are labelled.
 	Delivery delivery.Kind
-	// Label has the members label objects although Delivery is delivery.Filter: roll it out before a change to delivery.SlotLabel,
-	// so that the objects have their labels when the first member looks for them.
+	// Label has the members label objects, and children, although Delivery is delivery.Filter: roll it out before a change to
+	// delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector, so that they have their labels when the first
+	// member looks for them.
 	Label bool
 	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them. Default:
 	// all.
@@ -162,9 +163,6 @@ func (o Options) withDefaults() (Options, error) {
 	if err := o.Delivery.Fits(o.Key); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}
-	if o.Label && o.Key == slot.KeyUID {
-		return o, fmt.Errorf("rota %s: Label prepares for delivery %s, which key %s does not go with", o.Name, delivery.SlotLabel, o.Key)
-	}
 	if o.ScrubPeriod < 0 {
 		return o, fmt.Errorf("rota %s: ScrubPeriod %v: must not be negative", o.Name, o.ScrubPeriod)
 	}
@@ -206,5 +204,6 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build, "version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery, "how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
+	flags.BoolVar(&o.Label, "rota-label", o.Label, "label objects although they are not delivered by labels yet")
 	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration, "how long others wait before they take a silent member's slots (0: 15s)")
 }

@@ -47,7 +47,7 @@ func (w What) String() string {
 	return names[w]
 }
 
-// Finding is something that is wrong with a slot. Two that are equal are about the same thing.
+// Finding is something that is wrong with a slot.
 type Finding struct {
 	Slot slot.Slot
 	What What
@@ -61,6 +61,20 @@ type Finding struct {
 	Exist, Held delivery.Digest
 	// Waiting is for Stalled.
 	Waiting time.Duration
+}
+
+// Same returns what findings have in common that are about the same thing at different times.
+func (f Finding) Same() Finding {
+	switch f.What {
+	case Differs:
+		// What matters is what is missing or too much; the rest of the slot may change.
+		f.Exist = delivery.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
+	case Unread:
+		f.Exist = delivery.Digest{}
+	default:
+	}
+	f.Held, f.Waiting = delivery.Digest{}, 0
+	return f
 }
 
 // String says what is wrong in a sentence.
@@ -162,13 +176,7 @@ func (t *Tracker) Confirm(findings []Finding) []Finding {
 	now := map[Finding]bool{}
 	var out []Finding
 	for _, f := range findings {
-		key := f
-		if f.What == Differs {
-			// What matters is what is missing or too much; the rest of the slot may change.
-			key.Exist = delivery.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
-			key.Held = delivery.Digest{}
-		}
-		key.Waiting = 0
+		key := f.Same()
 		now[key] = true
 		if t.last[key] {
 			out = append(out, f)

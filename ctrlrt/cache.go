@@ -22,6 +22,16 @@ func (c *wholeCache) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	return c.reader.Get(ctx, key, obj, opts...)
 }
 
+// List implements client.Reader.
+func (c *wholeCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.reader.List(ctx, list, opts...)
+}
+
+// IndexField implements client.FieldIndexer.
+func (c *wholeCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	return c.mgr.indexes.IndexField(ctx, obj, field, extract)
+}
+
 // GetInformer implements cache.Informers.
 func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())

@@ -2,8 +2,11 @@ package ctrlrt
 
 import (
 	"context"
+	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -49,12 +52,22 @@ var (
 
 // Get implements client.Reader.
 func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	from := client.Reader(c.Client)
 	for _, o := range opts {
 		if o == client.GetOption(Live) {
-			return c.mgr.reader.live.Get(ctx, key, obj, opts...)
+			from = c.mgr.reader.live
 		}
 	}
-	return c.Client.Get(ctx, key, obj, opts...)
+	if err := from.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	// Whether caches or the API server answered: kinds may be read past caches.
+	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && c.mgr.rota.Namesake(ctx, gvk.GroupKind(), obj) {
+		empty := reflect.New(reflect.TypeOf(obj).Elem())
+		reflect.ValueOf(obj).Elem().Set(empty.Elem())
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
+	}
+	return nil
 }
 
 // List implements client.Reader.

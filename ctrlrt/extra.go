@@ -3,6 +3,7 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +23,13 @@ func (c cached) GetCache() cache.Cache { return c.Cache }
 // newCache returns one more cache of the manager, with its options.
 func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	o := m.options.Cache
-	o.Scheme, o.Mapper, o.NewInformer = m.inner.GetScheme(), m.inner.GetRESTMapper(), newInformer
+	o.NewInformer = newInformer
+	if o.Scheme == nil {
+		o.Scheme = m.inner.GetScheme()
+	}
+	if o.Mapper == nil {
+		o.Mapper = m.inner.GetRESTMapper()
+	}
 	if o.HTTPClient == nil {
 		o.HTTPClient = m.inner.GetHTTPClient()
 	}
@@ -72,6 +79,7 @@ func (m *Manager) newWhole() (*whole, error) {
 		o.NewCache, o.Cache = m.options.NewCache, m.options.Cache
 		o.Cache.NewInformer = nil
 		o.Client, o.NewClient = m.options.Client, m.options.NewClient
+		o.Client.Cache = ownOptions(m.options.Client.Cache)
 		o.MapperProvider = m.options.MapperProvider
 	})
 	if err != nil {
@@ -80,12 +88,12 @@ func (m *Manager) newWhole() (*whole, error) {
 	if err := m.inner.Add(c); err != nil {
 		return nil, err
 	}
-	return &whole{Manager: m.inner, cluster: c}, nil
+	return &whole{Manager: m, cluster: c}, nil
 }
 
 // whole is a manager with another cache.
 type whole struct {
-	manager.Manager
+	*Manager
 	cluster cluster.Cluster
 }
 
@@ -93,7 +101,9 @@ type whole struct {
 func (w *whole) GetCache() cache.Cache { return w.cluster.GetCache() }
 
 // GetClient implements manager.Manager.
-func (w *whole) GetClient() client.Client { return w.cluster.GetClient() }
+func (w *whole) GetClient() client.Client {
+	return &writingClient{Client: w.cluster.GetClient(), mgr: w.Manager}
+}
 
 // GetFieldIndexer implements manager.Manager.
 func (w *whole) GetFieldIndexer() client.FieldIndexer { return w.cluster.GetFieldIndexer() }
@@ -108,6 +118,8 @@ type index struct {
 // indexes are the calls for the manager's cache: the cache of children has to have the same.
 type indexes struct {
 	client.FieldIndexer
+
+	mu  sync.Mutex
 	all []index
 }
 
@@ -116,11 +128,15 @@ func (i *indexes) IndexField(ctx context.Context, obj client.Object, field strin
 	if err := i.FieldIndexer.IndexField(ctx, obj, field, extract); err != nil {
 		return err
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.all = append(i.all, index{obj, field, extract})
 	return nil
 }
 
 func (i *indexes) of(kind schema.GroupKind, scheme *runtime.Scheme) []index {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	var out []index
 	for _, index := range i.all {
 		if gvk, err := apiutil.GVKForObject(index.obj, scheme); err == nil && gvk.GroupKind() == kind {

@@ -64,12 +64,9 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
-	if given := o.Cache.HTTPClient; given != nil {
-		// Selectors of users are combined with ours below the cache, which overwrites ours.
-		wrapped := *given
-		wrapped.Transport = r.WrapTransport(given.Transport)
-		o.Cache.HTTPClient = &wrapped
-	}
+	// Writes are checked, and selectors of users combined with ours, below the clients.
+	o.Cache.HTTPClient, o.Client.HTTPClient = wrapClient(r, o.Cache.HTTPClient), wrapClient(r, o.Client.HTTPClient)
+	o.Client.Cache = ownOptions(o.Client.Cache)
 	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{}), options: o}
 	o.Cache.NewInformer = m.newInformer(r.Share().NewInformer)
 	newClient := o.NewClient
@@ -116,6 +113,26 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
+}
+
+// wrapClient returns a copy of a client that writes as a member must; nil for nil.
+func wrapClient(r *rota.Rota, given *http.Client) *http.Client {
+	if given == nil {
+		return nil
+	}
+	wrapped := *given
+	wrapped.Transport = r.WrapTransport(given.Transport)
+	return &wrapped
+}
+
+// ownOptions returns a copy without a reader: a cluster fills it in, through the pointer.
+func ownOptions(given *client.CacheOptions) *client.CacheOptions {
+	if given == nil {
+		return nil
+	}
+	own := *given
+	own.Reader = nil
+	return &own
 }
 
 type (

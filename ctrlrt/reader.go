@@ -2,6 +2,7 @@ package ctrlrt
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -83,9 +85,12 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		if !both {
 			from = r.Reader
 		}
+		blank := obj.DeepCopyObject()
 		if err := from.Get(ctx, key, obj, opts...); err != nil && !apierrors.IsNotFound(err) || err == nil && r.mine(kind, obj, true) {
 			return err
 		}
+		// Decoding adds to what is there, which may be the cache's own.
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
 		return r.live.Get(ctx, key, obj, opts...)
 	case !r.kinds.isSharded(kind):
 		return r.Reader.Get(ctx, key, obj, opts...)
@@ -124,12 +129,22 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 	if err != nil {
 		return err
 	}
+	has := map[types.NamespacedName]bool{}
+	for _, item := range items {
+		if about, err := meta.Accessor(item); err == nil {
+			has[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] = true
+		}
+	}
 	err = meta.EachListItem(more, func(item runtime.Object) error {
 		about, err := meta.Accessor(item)
-		if err == nil && !r.mine(kind, about, byOwner) { // else the first knows better
+		if err != nil {
+			return err
+		}
+		// Of what is open to this member by the first, that knows better: it is gone. It may have more, of slots on their way.
+		if !r.mine(kind, about, byOwner) && !has[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] {
 			items = append(items, item)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err

@@ -51,11 +51,12 @@ func (j *uidJournal) reconcile(pod string, c client.Client) reconcile.Func {
 		}
 		j.story[req.Name] = append(j.story[req.Name], fmt.Sprintf("%s to %s %s UID %q version %q", begun.Format("05.000000"), time.Now().Format("05.000000"), pod, cm.UID, cm.ResourceVersion))
 		j.mu.Unlock()
-		defer func() {
-			j.mu.Lock()
-			defer j.mu.Unlock()
+		<-time.After(3 * time.Millisecond) // or two would hardly meet
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.busy[cm.UID] == pod {
 			delete(j.busy, cm.UID)
-		}()
+		}
 		return reconcile.Result{}, nil
 	}
 }

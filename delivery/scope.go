@@ -92,7 +92,7 @@ func (s *Share) scopeOf(kind schema.GroupKind, part role) scope {
 		return s.scope
 	}
 	label := s.labelBy(part)
-	if label == "" {
+	if label == "" || s.delivery != SlotLabel && s.delivery != ShardSelector { // labels may be written before they are asked for
 		return filterScope{}
 	}
 	return labelScope{label: label, slots: s.slots, hash: func(obj metav1.Object) (uint64, bool) {

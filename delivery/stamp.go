@@ -3,6 +3,8 @@ package delivery
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // Stamp returns the label that an object of the kind should carry under this share's kind of delivery, and its value. Whoever
@@ -40,6 +42,9 @@ func (s *Share) Stamps(kind schema.GroupKind, obj metav1.Object) map[string]stri
 func (s *Share) stampBy(kind schema.GroupKind, part role, obj metav1.Object) (label, value string, ok bool) {
 	if label = s.labelBy(part); label == "" {
 		return "", "", false
+	}
+	if part.primary && obj.GetName() == "" && (s.key == slot.KeyName || obj.GetNamespace() == "") {
+		return "", "", false // the API server generates the name
 	}
 	hash, _, ok := s.hashBy(kind, part, obj)
 	if !ok {

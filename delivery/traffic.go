@@ -18,8 +18,20 @@ type Traffic struct {
 
 // Traffic returns the counts per sharded kind, of the informers that run, in both roles where a kind has two.
 func (s *Share) Traffic() map[schema.GroupKind]Traffic {
+	return s.traffic(func(*informer) bool { return true })
+}
+
+// SelectorTraffic is Traffic of primary kinds only, in that role: children are selected by a label whatever the delivery is.
+func (s *Share) SelectorTraffic() map[schema.GroupKind]Traffic {
+	return s.traffic(func(inf *informer) bool { return !inf.owned() })
+}
+
+func (s *Share) traffic(of func(*informer) bool) map[schema.GroupKind]Traffic {
 	out := map[schema.GroupKind]Traffic{}
 	for _, inf := range s.active() {
+		if !of(inf) {
+			continue
+		}
 		t := out[inf.kind]
 		t.Received += inf.source.received.Load()
 		t.Foreign += inf.source.foreign.Load()

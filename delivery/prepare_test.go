@@ -1,0 +1,37 @@
+package delivery
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Labels that are written before they are asked for select nothing.
+func TestLabelsInPreparation(t *testing.T) {
+	s := New(Options{Kind: Filter, Label: true})
+	owner, child := schema.GroupKind{Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
+	s.Own(child, owner, true)
+	sc := s.scopeOf(child, role{owners: map[schema.GroupKind]bool{owner: true}})
+	var o metav1.ListOptions
+	sc.narrow(&o, slot.SetOf(slot.Range{First: 0, Last: 3}))
+	if o.LabelSelector != "" {
+		t.Errorf("Filter with Label selects owned kinds by %q", o.LabelSelector)
+	}
+}
+
+// The label of an object whose name the API server is to make is not known.
+func TestStampOfAGeneratedName(t *testing.T) {
+	s := New(Options{Kind: SlotLabel})
+	kind := schema.GroupKind{Kind: "Site"}
+	if err := s.Shard(kind); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stamps(kind, &metav1.ObjectMeta{Namespace: "a", GenerateName: "x-"})
+	after := s.Stamps(kind, &metav1.ObjectMeta{Namespace: "a", Name: "x-12345"})
+	if len(before) > 0 {
+		t.Errorf("stamped before its name is known: %v; with it: %v", before, after)
+	}
+}
