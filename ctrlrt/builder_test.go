@@ -96,6 +96,6 @@ func TestBuilderCalls(t *testing.T) {
 	wait("a Secret was mapped to it", "there")
 	channel <- event.GenericEvent{Object: configMap(namespace, "new", "")}
 	wait("it came by the channel", "new")
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Service{}).For(&corev1.Pod{}).Complete(nothing)
+	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.Service{}).For(&corev1.Pod{}).Complete(nothing)
 	wantError(t, err, "For(...)", "once")
 }
