@@ -21,7 +21,7 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"slot", pure}, {"table", pure}, {"plan", pure}, {"member", pure},
-	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"gate", noKubernetes}, {"delivery", noControllerRuntime},
+	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes}, {"delivery", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }
 
