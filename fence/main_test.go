@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/controlplane"
@@ -8,5 +9,9 @@ import (
 
 // The controller manager collects garbage, and writes what the API server's type check says into policies.
 func TestMain(m *testing.M) {
+	if os.Getenv(memberEnv) != "" {
+		memberMain()
+		return
+	}
 	controlplane.Main(m, controlplane.Options{ControllerManager: true})
 }
