@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func TestR07ExpelledMembersWritesAreRefused(t *testing.T) {
 				}
 				return nil
 			})
-			if !refused(err) || !strings.Contains(err.Error(), "Pod web-0 (UID "+string(a.UID)+") is not a member now") {
+			if !refused(err) || !strings.Contains(err.Error(), fmt.Sprintf("Pod web-0 (UID %s) is not a member in epoch %d: ", a.UID, s.table.Table.Epoch)) {
 				t.Errorf("of an expelled member: %v, want a refusal that names the Pod", err)
 			}
 			if write.name == "delete" { // the tries before the refusal may have succeeded
@@ -240,6 +241,42 @@ func TestR16TableMissing(t *testing.T) {
 	s.table.UID = ""
 	s.members(a)
 	s.enforced()
+}
+
+// A fence that is removed and put back goes by the table as it is then, since the keeper stays. Without it the API server
+// would go by the table as it was: if it does not any more, the keeper is not needed.
+func TestFencePutBack(t *testing.T) {
+	for _, keeper := range []bool{true, false} {
+		t.Run(fmt.Sprintf("keeper=%t", keeper), func(t *testing.T) {
+			s := newSite(t, controlplane.New(t, controlplane.Options{}))
+			a, b := s.pod("web-0"), s.pod("web-1")
+			s.members(a)
+			s.install()
+			if !keeper {
+				err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), fence.KeeperName, metav1.DeleteOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.remove()
+			s.members(b)
+			s.install()
+			try := func(pod *corev1.Pod) bool {
+				_, err := kubernetes.NewForConfigOrDie(s.as(pod)).CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("x"), dryRun)
+				return err == nil
+			}
+			if keeper {
+				eventually(t, func() error {
+					if try(a) || !try(b) {
+						return errors.New("the fence goes by the table of the time when it was removed")
+					}
+					return nil
+				})
+			} else if !try(a) || try(b) {
+				t.Error("the fence goes by the present table without its keeper: kubernetes/kubernetes#130887 is mended here")
+			}
+		})
+	}
 }
 
 // Why the binding allows what has no table: the API server looks for params before it looks who asks.

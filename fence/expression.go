@@ -52,6 +52,7 @@ func variables() []admissionregistrationv1.Variable {
 		{Name: "podUID", Expression: extra("pod-uid")},
 		{Name: "podName", Expression: extra("pod-name")},
 		{Name: "members", Expression: fmt.Sprintf("params.?data[?'%s'].orValue('').split(' ')", table.FieldPodUIDs)},
+		{Name: "epoch", Expression: "params.?data[?'epoch'].orValue('?')"},
 		{Name: "off", Expression: fmt.Sprintf("params.metadata.?annotations[?'%s'].orValue('') == '%s'", Annotation, Off)},
 	}
 }
@@ -68,7 +69,7 @@ func validations(o Options) []admissionregistrationv1.Validation {
 		{
 			Expression: "variables.off || variables.podUID == '' || variables.podUID in variables.members",
 			Message:    fmt.Sprintf("the fence of rota %s: this Pod is not a member. %s", o.Rota, off),
-			MessageExpression: fmt.Sprintf("'the fence of rota %s: Pod ' + variables.podName + ' (UID ' + variables.podUID + ') is not a member now: "+
+			MessageExpression: fmt.Sprintf("'the fence of rota %s: Pod ' + variables.podName + ' (UID ' + variables.podUID + ') is not a member in epoch ' + variables.epoch + ': "+
 				"it was expelled, has left, has not joined, or does not tell its POD_UID. %s'", o.Rota, off),
 			Reason: ptr.To(metav1.StatusReasonForbidden),
 		},

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifest returns the policy and its binding as YAML, for `kubectl apply -f` or a repository of manifests.
+// Manifest returns the fence as YAML, for `kubectl apply -f` or a repository of manifests: the keeper, which fences share, and
+// the policy and its binding.
 func Manifest(o Options) ([]byte, error) {
 	objects, err := objects(o)
 	if err != nil {
@@ -24,19 +25,23 @@ func Manifest(o Options) ([]byte, error) {
 		if i > 0 {
 			out.WriteString("---\n")
 		}
+		if object.GetName() == KeeperName {
+			out.WriteString("# All fences of the cluster share this object. Leave it when you remove this fence.\n")
+		}
 		out.Write(text)
 	}
 	return out.Bytes(), nil
 }
 
-// objects returns the policy and its binding with nothing but the fields that are ours: what is applied owns these.
+// objects returns what Apply applies, in that order, with nothing but the fields that are ours: what is applied owns these.
 func objects(o Options) ([]*unstructured.Unstructured, error) {
 	policy, binding, err := Policy(o)
 	if err != nil {
 		return nil, err
 	}
 	var out []*unstructured.Unstructured
-	for _, object := range []runtime.Object{policy, binding} {
+	keeper, keeperBinding := Keeper()
+	for _, object := range []runtime.Object{keeper, keeperBinding, policy, binding} {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return nil, fmt.Errorf("fence of rota %s: %w", o.Rota, err)

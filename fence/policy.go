@@ -22,7 +22,7 @@ func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *adm
 			// What cannot be judged is refused. That includes requests of other users while an API server that has just
 			// started does not know the ConfigMaps yet: it waits a second for them, and match conditions come later.
 			FailurePolicy:    ptr.To(admissionregistrationv1.Fail),
-			ParamKind:        &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+			ParamKind:        paramKind(),
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules(o)},
 			MatchConditions:  conditions(o),
 			Variables:        variables(),
