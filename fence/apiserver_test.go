@@ -213,7 +213,7 @@ func TestGarbageCollectionGoesOn(t *testing.T) {
 	}
 	eventually(t, func() error {
 		if _, err := maps.Get(t.Context(), "child", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("get the child: %v; want it to be gone", err)
+			return errors.Join(errors.New("the child is still there"), err)
 		}
 		return nil
 	})
@@ -302,7 +302,7 @@ func TestR16DenyWouldHitEverybody(t *testing.T) {
 	eventually(t, func() error {
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("other"), dryRun)
 		if err == nil || !strings.Contains(err.Error(), "no params found") {
-			return fmt.Errorf("another user: %v; if that is none of the policy's business any more, Deny is the better action", err)
+			return errors.Join(errors.New("another user is not refused; if that stays so, Deny is the better action"), err)
 		}
 		return nil
 	})

@@ -1,11 +1,13 @@
 package fence_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -108,14 +110,14 @@ func TestCheck(t *testing.T) {
 	want("before the first start", warnings, "there is no ConfigMap "+s.namespace+"/website yet")
 
 	wrong := s.options
-	wrong.ServiceAccount.Name = "webiste-operator"
+	wrong.ServiceAccount.Name = "web-operator"
 	wrong.Resources = []schema.GroupResource{
 		{Group: "web.example.com", Resource: "pages"}, {Resource: "deployments"}, {Resource: "configmap"}, {Group: "no.such.group", Resource: "things"},
 	}
 	warnings, err = check(wrong)
 	want("misspelled", err, "serves no resource web.example.com/pages; it has web.example.com/websites",
 		"serves no resource deployments; it has apps/deployments", "no resource configmap; it has configmaps", "no resource no.such.group/things")
-	want("misspelled", warnings, "there is no ServiceAccount "+s.namespace+"/webiste-operator")
+	want("misspelled", warnings, "there is no ServiceAccount "+s.namespace+"/web-operator")
 
 	a := s.pod("web-0")
 	s.members(a)
@@ -149,6 +151,49 @@ func TestCheck(t *testing.T) {
 	want("another ConfigMap", err, "this is not a table")
 }
 
+// Verify tells a fence that works from one that is not there, and from one whose API server does not follow ConfigMaps any
+// more.
+func TestVerify(t *testing.T) {
+	s := newSite(t, controlplane.New(t, controlplane.Options{}))
+	s.members(s.pod("web-0"))
+	verify := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return fence.Verify(ctx, s.plane.Config(), s.options)
+	}
+	s.options.Resources = s.options.Resources[:1]
+	if err := verify(10 * time.Second); !errors.Is(err, fence.ErrUnverified) || !strings.Contains(err.Error(), "no object") {
+		t.Errorf("without an object: %v", err)
+	}
+	s.website("site")
+	if err := verify(5 * time.Second); err == nil || errors.Is(err, fence.ErrUnverified) || !strings.Contains(err.Error(), "admits the write") {
+		t.Errorf("without a fence: %v", err)
+	}
+	if err := fence.Apply(t.Context(), s.plane.Config(), s.options); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(30 * time.Second); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{fence.KeeperName, s.options.ObjectName()} {
+		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nobody := s.websites(s.as(nil))
+	eventually(t, func() error {
+		_, err := nobody.Create(t.Context(), website("probe"), dryRun)
+		return err
+	})
+	s.members(s.pod("web-1"))
+	if err := fence.Apply(t.Context(), s.plane.Config(), s.options); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(5 * time.Second); err == nil || !strings.Contains(err.Error(), "goes by the table of epoch 1, but the present one is 2") {
+		t.Errorf("by an API server that is blind: %v", err)
+	}
+}
+
 // A thousand members, some without a Pod: the table is abbreviated, and what stands for none admits nobody.
 func TestLargeTable(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
@@ -173,7 +218,7 @@ func TestLargeTable(t *testing.T) {
 	eventually(t, func() error {
 		_, err := asA.Create(t.Context(), configMap("a"), dryRun)
 		if !refused(err) {
-			return fmt.Errorf("after it was expelled: %w", err)
+			return errors.Join(errors.New("not refused after it was expelled"), err)
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -232,7 +233,7 @@ func (s *site) otherParam() {
 	eventually(s, func() error {
 		_, err := nobody.Create(s.Context(), website("probe"), dryRun)
 		if !refused(err) {
-			return fmt.Errorf("not enforced: %w", err)
+			return errors.Join(errors.New("not enforced"), err)
 		}
 		return nil
 	})

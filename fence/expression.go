@@ -19,6 +19,9 @@ const (
 	Annotation = store.Prefix + "/fence"
 	// Off is the value of Annotation that takes the fence down. No other value does anything.
 	Off = "off"
+
+	// podExtra begins the keys under which a token tells of the Pod that it is bound to.
+	podExtra = "authentication.kubernetes.io/"
 )
 
 // conditions select the requests that are judged. The names of namespaces and ServiceAccounts need no quoting in CEL.
@@ -46,7 +49,7 @@ func rotaKeepsItsOwn(r schema.GroupResource) bool {
 // variables never fail, so that an odd table or token is refused with a message of ours.
 func variables() []admissionregistrationv1.Variable {
 	extra := func(key string) string {
-		return fmt.Sprintf("request.userInfo.?extra[?'authentication.kubernetes.io/%s'][?0].orValue('')", key)
+		return fmt.Sprintf("request.userInfo.?extra[?'%s'][?0].orValue('')", podExtra+key)
 	}
 	return []admissionregistrationv1.Variable{
 		{Name: "podUID", Expression: extra("pod-uid")},

@@ -77,9 +77,10 @@ func ParseServiceAccount(text string) (types.NamespacedName, error) {
 
 func validResource(r schema.GroupResource) error {
 	text := resourceText(r)
+	_, sub, isSub := strings.Cut(r.Resource, "/")
 	switch {
-	case strings.Contains(r.Resource, "/"):
-		return fmt.Errorf("resource %q: subresources are fenced with their kind; leave %q out", text, r.Resource[strings.Index(r.Resource, "/"):])
+	case isSub:
+		return fmt.Errorf("resource %q: subresources are fenced with their kind; leave /%s out", text, sub)
 	case strings.Contains(text, "*"):
 		return fmt.Errorf("resource %q: name each kind; a fence around everything would stop what members do before they have joined", text)
 	case r.Resource != strings.ToLower(r.Resource):

@@ -87,7 +87,7 @@ func TestParseResource(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "the resource is empty",
 		"websites.example.com":  "such as example.com/websites",
-		"apps/deployments/foo":  `leave "/foo" out`,
+		"apps/deployments/foo":  "leave /foo out",
 		"apps/*":                "name each kind",
 		"apps/Deployment":       "plural in lower case",
 		"Web.example.com/sites": "group of resource",

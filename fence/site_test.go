@@ -163,7 +163,7 @@ func (s *site) enforced() {
 		eventually(s, func() error {
 			_, err := client.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), configMap("probe"), dryRun)
 			if !refused(err) {
-				return fmt.Errorf("API server %d has no fence yet: %w", i, err)
+				return errors.Join(fmt.Errorf("API server %d has no fence yet", i), err)
 			}
 			return nil
 		})

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// applyTimeout bounds all requests of `rota fence --apply` together, printTimeout those of a check that may be
-	// left undone.
+	// applyTimeout bounds all requests of `rota fence --apply` together.
 	applyTimeout = 20 * time.Second
+	// verifyTimeout is the time that the fence has to take effect, which takes about a second.
+	verifyTimeout = 10 * time.Second
+	// printTimeout bounds those of a check that may be left undone.
 	printTimeout = 5 * time.Second
 )
 
@@ -118,8 +120,18 @@ func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Opti
 	if err := fence.Apply(ctx, cfg, o); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(w, "applied %s; it takes effect within some seconds\n", o.ObjectName())
-	return nil
+	_, _ = fmt.Fprintf(w, "applied %s\n", o.ObjectName())
+	ctx, cancel = context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	err = fence.Verify(ctx, cfg, o)
+	if errors.Is(err, fence.ErrUnverified) {
+		warn(w, []string{err.Error()})
+		return nil
+	}
+	if err == nil {
+		_, _ = fmt.Fprintln(w, "it refuses who is no member")
+	}
+	return err
 }
 
 // checkFence tells what speaks against what is printed, or that nobody looked: manifests are made without a cluster, too.
