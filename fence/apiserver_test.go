@@ -119,6 +119,31 @@ func TestR07ExpelledMembersWritesAreRefused(t *testing.T) {
 	}
 }
 
+// R7: the change of the table goes through one API server, the write through another.
+func TestR07AnotherAPIServer(t *testing.T) {
+	s := newSite(t, controlplane.New(t, controlplane.Options{APIServers: 2}))
+	a, b := s.pod("web-0"), s.pod("web-1")
+	s.members(a, b)
+	s.install()
+	for round := range 5 {
+		members, want := []*corev1.Pod{b}, false
+		if round%2 == 1 {
+			members, want = []*corev1.Pod{a, b}, true
+		}
+		s.members(members...)
+		for server := range 2 {
+			client := kubernetes.NewForConfigOrDie(s.on(s.as(a), server)).CoreV1().ConfigMaps(s.namespace)
+			eventually(t, func() error {
+				_, err := client.Create(t.Context(), configMap("x"), dryRun)
+				if (err == nil) != want || err != nil && !refused(err) {
+					return errors.Join(fmt.Errorf("round %d, API server %d: admitted %v, want %v", round, server, err == nil, want), err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // fresh is the object as it is now, or as it was where it is gone.
 func (s *site) fresh(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	now, err := s.websites(s.plane.Config()).Get(s.Context(), obj.GetName(), metav1.GetOptions{})

@@ -58,6 +58,12 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 			Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
 		},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
+		{
+			APIGroups: []string{"authentication.k8s.io"}, Verbs: []string{"impersonate"},
+			Resources: []string{"userextras/authentication.kubernetes.io/pod-uid", "userextras/authentication.kubernetes.io/pod-name"},
+		},
+		{APIGroups: []string{websites.Group}, Resources: []string{websites.Resource}, Verbs: []string{"list"}},
 	}
 	_, errRole := s.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules,
@@ -78,6 +84,13 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 	warnings, err := fence.Check(t.Context(), cfg, s.options)
 	if err != nil || !contains(warnings, "ServiceAccount "+s.options.ServiceAccount.String()+" cannot be told") {
 		t.Errorf("check: %q, %v", warnings, err)
+	}
+	s.members(s.pod("web-0"))
+	s.website("site")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := fence.Verify(ctx, cfg, s.options); err != nil {
+		t.Errorf("verify: %v", err)
 	}
 	name := s.options.ObjectName()
 	if _, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), name, types.ApplyPatchType,
