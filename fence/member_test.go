@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -41,11 +42,15 @@ type memberConfig struct {
 	CA                                  []byte
 }
 
-// victim is the object to which members write.
-const victim = "victim"
+// Members write to objects of these names.
+const (
+	victim = "victim"
+	worked = "worked-"
+)
 
-// memberMain is a member whose reconciles of the victim never end: they write to it all the time, with a client that asks
-// neither gate nor deadline, and print what became of it.
+// memberMain is a member. It writes to the objects worked-…, again and again, as a reconciler should. Its reconciles of the
+// victim never end: they write to it all the time, with a client that asks neither gate nor deadline. It prints what became of
+// each write.
 func memberMain() {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -72,24 +77,42 @@ func memberMain() {
 	check(err)
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(c.Namespace)
 	check(ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
-		func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
-			for n := 0; req.Name == victim; n++ {
-				patch := fmt.Sprintf(`{"data":{%q:"%d"}}`, c.Pod, n)
-				switch _, err := maps.Patch(context.Background(), victim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); {
-				case err == nil:
-					fmt.Println("done")
-				case refused(err):
-					fmt.Println("refused")
-				default:
-					fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
-				}
+		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:%q}}`, c.Pod, time.Now()))
+			if strings.HasPrefix(req.Name, worked) {
+				printOutcome(mgr.GetClient().Patch(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}, patch))
+				return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
+			}
+			for req.Name == victim {
+				_, err := maps.Patch(context.Background(), victim, patch.Type(), must(patch.Data(nil)), metav1.PatchOptions{})
+				printOutcome(err)
 				time.Sleep(5 * time.Millisecond)
 			}
 			return reconcile.Result{}, nil
 		})))
-	err = mgr.Start(context.Background())
+	err = mgr.Start(ctrl.SetupSignalHandler())
 	fmt.Println("ended", err)
-	select {} // the reconcile goes on
+	if err != nil {
+		select {} // the reconcile goes on
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func printOutcome(err error) {
+	switch {
+	case err == nil:
+		fmt.Println("done")
+	case refused(err):
+		fmt.Println("refused", strings.ReplaceAll(err.Error(), "\n", " "))
+	default:
+		fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
 }
 
 // process is a member in a process of its own.
@@ -182,14 +205,45 @@ func TestR07StoppedProcessWakesUp(t *testing.T) {
 	if lines := a.since(before); slices.Contains(lines[1:], "done") {
 		t.Errorf("after it woke up: %q, want refusals only", lines)
 	}
-	if lines := b.since(0); slices.Contains(lines, "refused") {
+	if lines := b.since(0); contains(lines, "refused") {
 		t.Errorf("the new owner: %q, want no refusal", lines)
+	}
+}
+
+// R9: of members that join, work and leave under a fence, no write is refused.
+func TestR09RolloutUnderAFence(t *testing.T) {
+	s := newSite(t, controlplane.For(t))
+	s.members()
+	s.install()
+	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
+	if err := maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := maps.Create(t.Context(), configMap(fmt.Sprint(worked, i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []*process
+	for i := range 3 {
+		p := s.process(fmt.Sprintf("web-%d", i))
+		all = append(all, p)
+		eventually(t, wants(p, 0, "done"))
+		if i > 0 {
+			all[i-1].signal(t, syscall.SIGTERM)
+			eventually(t, wants(all[i-1], 0, "ended <nil>"))
+		}
+	}
+	for i, p := range all {
+		if lines := p.since(0); contains(lines, "refused") {
+			t.Errorf("member %d: %q, want no refusal", i, lines)
+		}
 	}
 }
 
 func wants(p *process, from int, line string) func() error {
 	return func() error {
-		if lines := p.since(from); !slices.Contains(lines, line) {
+		if lines := p.since(from); !contains(lines, line) {
 			return fmt.Errorf("it printed %q, want %q", lines, line)
 		}
 		return nil
