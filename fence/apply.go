@@ -5,20 +5,19 @@ import (
 	"errors"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 // FieldManager owns the fields that Apply writes.
 const FieldManager = "rota-fence"
 
-// Apply applies the policy and its binding, server-side. What somebody else manages is not taken from them: that is a
-// conflict. It takes effect in each API server about a second later.
+// Apply applies the keeper, the policy and its binding, server-side. What somebody else manages is not taken from them: that is
+// a conflict. It takes effect in each API server about a second later.
 //
 // It takes the permission to get, create and patch both kinds, and to get ConfigMaps in all namespaces: the API server demands
 // of who makes a policy that they may read whatever it might read.

@@ -29,19 +29,21 @@ func TestTypeCheck(t *testing.T) {
 	if err := fence.Apply(t.Context(), s.plane.Config(), s.options); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
-		policy, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), s.options.ObjectName(), metav1.GetOptions{})
-		switch {
-		case err != nil:
-			return err
-		case policy.Status.ObservedGeneration != policy.Generation || policy.Status.TypeChecking == nil:
-			return fmt.Errorf("not checked yet: %+v", policy.Status)
-		}
-		for _, warning := range policy.Status.TypeChecking.ExpressionWarnings {
-			t.Errorf("%s: %s", warning.FieldRef, warning.Warning)
-		}
-		return nil
-	})
+	for _, name := range []string{s.options.ObjectName(), fence.KeeperName} {
+		eventually(t, func() error {
+			policy, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
+			switch {
+			case err != nil:
+				return err
+			case policy.Status.ObservedGeneration != policy.Generation || policy.Status.TypeChecking == nil:
+				return fmt.Errorf("not checked yet: %+v", policy.Status)
+			}
+			for _, warning := range policy.Status.TypeChecking.ExpressionWarnings {
+				t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
+			}
+			return nil
+		})
+	}
 }
 
 // Who applies needs what docs/fence.md says, and no more.

@@ -5,7 +5,7 @@
 // the clock and the sending of a write does not know that it was paused. What it sends when it wakes up is refused
 // here, as soon as the API server has seen the table without it.
 //
-// Policy builds the two objects, Manifest prints them, Check looks for what would keep them from working in a cluster,
-// and Apply applies them. Members need nothing of this package, and no permission more. It does not replace the gate:
+// Policy builds the policy and its binding, Keeper what all fences of a cluster share, Manifest prints them, Check looks for what
+// would keep them from working in a cluster, Apply applies them, and Verify tries whether they work. Members need nothing of this package, and no permission more. It does not replace the gate:
 // members of the table are trusted to know their slots. See docs/fence.md.
 package fence
