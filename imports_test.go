@@ -21,7 +21,8 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"slot", pure}, {"table", pure}, {"plan", pure}, {"member", pure},
-	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"gate", noKubernetes}, {"delivery", noControllerRuntime}, {"coverage", noControllerRuntime},
+	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
+	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }
 

@@ -25,10 +25,12 @@ var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 // at different rates.
 const unknownMargin = time.Second
 
-// WrapConfig returns a copy of cfg whose clients write as a member must: each write is refused once the deadline
-// of the member's Lease has passed, carries a server-side timeout within it, and, if it was sent and its outcome is
-// unknown, keeps its slot from moving on until it can no longer take effect (rules R2 and R6). The reads
-// of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left alone. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
+// WrapConfig returns a copy of cfg whose clients write as a member must. Each write with the context of a reconcile, or one
+// made of it, is refused once the reconcile has ended, its slot is lost, or the deadline of the member's Lease has passed; it
+// carries a server-side timeout within that deadline; and, if it was sent and its outcome is unknown, it keeps its slot from
+// moving on until it can no longer take effect (rules R2 and R6). The reads of sharded informers get the informers'
+// selectors, whatever a ListerWatcher made of them; others are left alone. Use it for every client with which reconcilers
+// write; ctrlrt does for the manager's.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(r.WrapTransport)
@@ -64,12 +66,19 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isWrite(req) {
 		return w.next.RoundTrip(withSelectors(req))
 	}
-	epochSlot, inFlight := slotFrom(req.Context())
+	by, inFlight := admittedFrom(req.Context())
 	if !inFlight {
 		return w.next.RoundTrip(req) // written by no sharded controller
 	}
+	// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go before it.
+	release := w.rota.gate.Hold(by.slot)
+	if by.ctx.Err() != nil {
+		release()
+		return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method, req.URL.Path, context.Cause(by.ctx))
+	}
 	left := w.rota.untilDeadline()
 	if left <= 0 {
+		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
 	timeout := min(left, w.rota.writeTimeout())
@@ -77,12 +86,11 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
 	req = req.Clone(ctx)
 	query := req.URL.Query()
-	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old > timeout {
-		// The server reads durations; it rounds nothing up.
+	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old <= 0 || old > timeout {
+		// The server reads durations; it rounds nothing up, and takes 0 for its own default, a minute.
 		query.Set("timeout", strconv.FormatInt(max(1, timeout.Milliseconds()), 10)+"ms")
 		req.URL.RawQuery = query.Encode()
 	}
-	release := w.rota.gate.Hold(epochSlot)
 	resp, err := w.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) {
 		release()
@@ -118,8 +126,9 @@ func isWrite(req *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	default:
-		// Reviews are questions in the form of a create.
-		return !strings.Contains(req.URL.Path, "reviews")
+		// Reviews are questions in the form of a create, and all that these groups have. The names of objects and namespaces
+		// have no slashes.
+		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") && !strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
 	}
 }
 
@@ -130,11 +139,24 @@ func neverSent(err error) bool {
 
 type slotKey struct{}
 
+// admitted is what a write belongs to: a key that the gate let in.
+type admitted struct {
+	slot slot.Slot
+	// ctx ends with the reconcile, or before if the slot is lost. Contexts made of it may not: context.WithoutCancel.
+	ctx context.Context //nolint:containedctx // the value of one that is derived from it
+}
+
+// withSlot is for the context that the gate gave.
 func withSlot(ctx context.Context, s slot.Slot) context.Context {
-	return context.WithValue(ctx, slotKey{}, s)
+	return context.WithValue(ctx, slotKey{}, admitted{s, ctx})
+}
+
+func admittedFrom(ctx context.Context) (admitted, bool) {
+	a, ok := ctx.Value(slotKey{}).(admitted)
+	return a, ok
 }
 
 func slotFrom(ctx context.Context) (slot.Slot, bool) {
-	s, ok := ctx.Value(slotKey{}).(slot.Slot)
-	return s, ok
+	a, ok := admittedFrom(ctx)
+	return a.slot, ok
 }

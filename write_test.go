@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -116,6 +118,83 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 					t.Error("still in flight when it cannot take effect any more")
 				}
 			})
+		})
+	}
+}
+
+// R2: what is a write is told by the kind of the request, not by how the objects are called.
+func TestR02EveryWriteIsOne(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/reviews/configmaps/a":                                        true,
+		"/apis/example.com/v1/namespaces/a/productreviews/b":                             true,
+		"/apis/web.example.com/v1/namespaces/a/websites/reviews-of-books/status":         true,
+		"/api/v1/namespaces/a/serviceaccounts/b/token":                                   true,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":                         false,
+		"/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews":           false,
+		"/k8s/clusters/c-1/apis/authentication.k8s.io/v1/tokenreviews":                   false,
+		"/apis/authorization.k8s.io.example.com/v1/namespaces/a/subjectaccessreviews/b":  true,
+		"/apis/certificates.k8s.io/v1/certificatesigningrequests/authorization.k8s.io-b": true,
+	} {
+		r := testRota(t)
+		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path, http.NoBody)
+		resp, err := (&writer{rota: r, next: roundTripper(func(*http.Request) (*http.Response, error) { return status(200), nil })}).RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if refused := errors.Is(err, ErrDeadline); refused != want {
+			t.Errorf("POST %s after the deadline: %v, want it to be refused: %v", path, err, want)
+		}
+	}
+}
+
+// R2: an API server reads a timeout of 0 as its own, a minute.
+func TestR02TimeoutThatIsNone(t *testing.T) {
+	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms", "x": "2000ms", "1s": "1s"} {
+		r := testRota(t)
+		r.deadline = r.now() + time.Minute
+		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPut, "https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
+		got := ""
+		resp, err := (&writer{rota: r, next: roundTripper(func(req *http.Request) (*http.Response, error) {
+			got = req.URL.Query().Get("timeout")
+			return status(200), nil
+		})}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got != want {
+			t.Errorf("timeout=%s is sent as %q, want %q", given, got, want)
+		}
+	}
+}
+
+// R6: a write for a reconcile that has ended, or whose slot was lost, is not sent, whatever context it is made with.
+func TestR06WritesEndWithTheirReconcile(t *testing.T) {
+	for name, end := range map[string]func(r *Rota, leave func()){
+		"the reconcile has returned": func(_ *Rota, leave func()) { leave() },
+		"the slot was lost":          func(r *Rota, _ func()) { r.gate.Shut(slot.SetOf(slot.Range{First: 3, Last: 3})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testRota(t)
+			r.deadline = r.now() + time.Minute
+			r.gate.SetDeadline(r.deadline)
+			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 1)
+			ctx, leave, verdict := r.gate.Enter(t.Context(), 3, gate.Key{Name: "a"}, false)
+			if verdict != gate.Admitted {
+				t.Fatal(verdict)
+			}
+			defer leave()
+			ctx = context.WithoutCancel(withSlot(ctx, 3)) // as for a clean-up that is to be done in any case
+			sent := false
+			answer := func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil }
+			if err := send(ctx, t, r, http.MethodPut, answer); err != nil || !sent {
+				t.Fatalf("while it is reconciled: error %v, sent %v", err, sent)
+			}
+			end(r, leave)
+			sent = false
+			if err := send(ctx, t, r, http.MethodPut, answer); err == nil || sent {
+				t.Errorf("error %v, sent %v; want it not to be sent", err, sent)
+			}
 		})
 	}
 }

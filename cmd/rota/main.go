@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newVersion())
+	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newFence(), newVersion())
 	return root
 }
 

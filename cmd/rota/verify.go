@@ -31,8 +31,8 @@ import (
 const (
 	// verifyPage is how many objects are in memory at a time.
 	verifyPage = 1000
-	// verifyTimeout bounds one comparison.
-	verifyTimeout = 5 * time.Minute
+	// compareTimeout bounds one comparison.
+	compareTimeout = 5 * time.Minute
 )
 
 // errUncovered is what `rota verify` ends with where something is wrong.
@@ -151,7 +151,7 @@ func describe(findings []coverage.Finding) string {
 }
 
 func (v *verifier) compare(ctx context.Context) (findings []coverage.Finding, summary string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	t, err := readTable(ctx, v.store)
 	if err != nil {

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/rota-dev/rota/fence"
+)
+
+const (
+	// applyTimeout bounds all requests of `rota fence --apply` together.
+	applyTimeout = 20 * time.Second
+	// verifyTimeout is the time that the fence has to take effect, which takes about a second.
+	verifyTimeout = 10 * time.Second
+	// printTimeout bounds those of a check that may be left undone.
+	printTimeout = 5 * time.Second
+)
+
+func newFence() *cobra.Command {
+	var kubeconfig, account string
+	var resources []string
+	var apply bool
+	var o fence.Options
+	cmd := &cobra.Command{
+		Use:   "fence NAME -n NAMESPACE --service-account NAMESPACE/NAME --resource GROUP/RESOURCE ...",
+		Short: "Print or apply the policy by which the API server refuses writes of who is no member",
+		Long: `Prints a ValidatingAdmissionPolicy and its binding: of the ServiceAccount's writes to the given kinds, the API server
+admits those from the Pods of members of the rota. Give the sharded kinds and the owned ones. With --apply the two are
+applied, unless something in the cluster speaks against it; without, that is told on standard error, where a cluster
+can be reached.
+
+To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
+		Example: `  rota fence website -n operators --service-account operators/website-operator \
+    --resource web.example.com/websites --resource apps/deployments --resource services --resource configmaps`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("fence: give the name of one rota; got %d names", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Rota.Name = args[0]
+			if err := parseFence(&o, account, resources); err != nil {
+				return err
+			}
+			rules := clientcmd.NewDefaultClientConfigLoadingRules()
+			rules.ExplicitPath = kubeconfig
+			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+			if err != nil {
+				err = fmt.Errorf("kubeconfig: %w", err)
+			}
+			if apply {
+				if err != nil {
+					return err
+				}
+				return applyFence(cmd.Context(), cmd.ErrOrStderr(), cfg, o)
+			}
+			text, manifestErr := fence.Manifest(o)
+			if manifestErr != nil {
+				return manifestErr
+			}
+			checkFence(cmd.Context(), cmd.ErrOrStderr(), cfg, err, o)
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
+	f.StringVarP(&o.Rota.Namespace, "namespace", "n", "", "namespace of the rota")
+	f.StringVar(&account, "service-account", "", "NAMESPACE/NAME of the members' ServiceAccount")
+	f.StringArrayVar(&resources, "resource", nil, "GROUP/RESOURCE of a kind that members write, RESOURCE in the core group; once for each kind")
+	f.BoolVar(&apply, "apply", false, "apply it (server-side) instead of printing it")
+	return cmd
+}
+
+// parseFence reads the flags into o; the rest is for o.Validate to say.
+func parseFence(o *fence.Options, account string, resources []string) error {
+	if o.Rota.Namespace == "" {
+		return errors.New("fence: give the namespace of the rota with -n")
+	}
+	if account == "" {
+		return errors.New("fence: give the ServiceAccount of the members, as in --service-account operators/website-operator")
+	}
+	if len(resources) == 0 {
+		return errors.New("fence: give the kinds that members write, as in --resource web.example.com/websites --resource apps/deployments")
+	}
+	var err error
+	var sa types.NamespacedName
+	if sa, err = fence.ParseServiceAccount(account); err != nil {
+		return err
+	}
+	o.ServiceAccount, o.Resources = sa, nil
+	for _, text := range resources {
+		r, err := fence.ParseResource(text)
+		if err != nil {
+			return err
+		}
+		o.Resources = append(o.Resources, r)
+	}
+	return o.Validate()
+}
+
+func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	cfg.Timeout = applyTimeout
+	warnings, err := fence.Check(ctx, cfg, o)
+	warn(w, warnings)
+	if err != nil {
+		return err
+	}
+	if err := fence.Apply(ctx, cfg, o); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(w, "applied %s\n", o.ObjectName())
+	ctx, cancel = context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	err = fence.Verify(ctx, cfg, o)
+	if errors.Is(err, fence.ErrUnverified) {
+		warn(w, []string{err.Error()})
+		return nil
+	}
+	if err == nil {
+		_, _ = fmt.Fprintln(w, "it refuses who is no member")
+	}
+	return err
+}
+
+// checkFence tells what speaks against what is printed, or that nobody looked: manifests are made without a cluster, too.
+func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o fence.Options) {
+	var warnings []string
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, printTimeout)
+		defer cancel()
+		cfg.Timeout = printTimeout
+		warnings, err = fence.Check(ctx, cfg, o)
+	}
+	warn(w, warnings)
+	if err != nil {
+		_, _ = fmt.Fprintf(w, "rota: not checked, or not good for this cluster: %v\n", err)
+	}
+}
+
+func warn(w io.Writer, warnings []string) {
+	for _, text := range warnings {
+		_, _ = fmt.Fprintf(w, "rota: warning: %s\n", text)
+	}
+}

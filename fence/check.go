@@ -1,0 +1,175 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/table"
+)
+
+// Check looks in a cluster for what would keep the fence from working, and changes nothing. The error names everything because
+// of which it must not be applied: kinds that the API server does not serve, a table that is none, and members that do
+// not tell their POD_UID, whose writes would be refused. Warnings are about what may be on purpose.
+func Check(ctx context.Context, cfg *rest.Config, o Options) (warnings []string, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("fence of rota %s: %w", o.Rota, err)
+	}
+	c := checker{Options: o, client: client}
+	c.serviceAccount(ctx)
+	err = errors.Join(c.kinds(), c.table(ctx))
+	if err != nil {
+		err = fmt.Errorf("fence of rota %s: %w", o.Rota, err)
+	}
+	return c.warnings, err
+}
+
+type checker struct {
+	Options
+	client   kubernetes.Interface
+	warnings []string
+}
+
+func (c *checker) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}
+
+// kinds says which of the resources, and whether policies, are unknown to the API server.
+func (c *checker) kinds() error {
+	_, lists, err := c.client.Discovery().ServerGroupsAndResources()
+	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partly {
+		return fmt.Errorf("ask the API server for its kinds: %w", err)
+	}
+	served := map[schema.GroupResource]bool{}
+	var names []string
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue // nothing that one could name
+		}
+		for _, r := range list.APIResources {
+			resource := schema.GroupResource{Group: gv.Group, Resource: r.Name}
+			if !served[resource] && !strings.Contains(r.Name, "/") {
+				names = append(names, resourceText(resource))
+			}
+			served[resource] = true
+		}
+	}
+	var errs []error
+	if !served[admissionregistrationv1.Resource("validatingadmissionpolicies")] {
+		errs = append(errs, errors.New("the API server does not serve ValidatingAdmissionPolicy: that takes Kubernetes 1.30 or newer"))
+	}
+	for _, r := range c.Resources {
+		switch {
+		case served[r]:
+		case slices.ContainsFunc(groups(failed), func(group string) bool { return group == r.Group }):
+			c.warn("whether there is a resource %s cannot be told: the server of its group does not answer", resourceText(r))
+		default:
+			errs = append(errs, fmt.Errorf("the API server serves no resource %s%s", resourceText(r), similar(r, names)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func groups(failed map[schema.GroupVersion]error) []string {
+	out := make([]string, 0, len(failed))
+	for gv := range failed {
+		out = append(out, gv.Group)
+	}
+	return out
+}
+
+// similar names the resources that may have been meant: those of the same name in other groups and those of the same group.
+func similar(r schema.GroupResource, names []string) string {
+	var out []string
+	for _, name := range names {
+		group, resource, ok := strings.Cut(name, "/")
+		if !ok {
+			group, resource = "", name
+		}
+		if resource == r.Resource || resource == r.Resource+"s" || group == r.Group && group != "" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return ""
+	}
+	return "; it has " + strings.Join(out[:min(len(out), 10)], ", ")
+}
+
+func (c *checker) serviceAccount(ctx context.Context) {
+	_, err := c.client.CoreV1().ServiceAccounts(c.ServiceAccount.Namespace).Get(ctx, c.ServiceAccount.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		c.warn("there is no ServiceAccount %s (yet)", c.ServiceAccount)
+	case err != nil:
+		c.warn("whether there is a ServiceAccount %s cannot be told: %v", c.ServiceAccount, err)
+	}
+}
+
+// table looks for members that the fence would keep out, and for those that it does not concern.
+func (c *checker) table(ctx context.Context) error {
+	cm, err := c.client.CoreV1().ConfigMaps(c.Rota.Namespace).Get(ctx, c.Rota.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		c.warn("there is no ConfigMap %s yet: the fence refuses nothing until the first member has made the table", c.Rota)
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the table: %w", err)
+	}
+	t, err := table.Decode(cm.Data)
+	if err != nil {
+		return fmt.Errorf("the ConfigMap: %w", err)
+	}
+	var nameless []string
+	for _, m := range t.Members {
+		if m.PodUID == "" {
+			nameless = append(nameless, m.ID)
+		}
+	}
+	if len(nameless) > 0 {
+		return fmt.Errorf("these members do not tell the UID of their Pod, so that all their writes would be refused: %s. "+
+			"Set POD_UID through the downward API (fieldPath: metadata.uid), roll that out, and try again", strings.Join(nameless, ", "))
+	}
+	if cm.Annotations[Annotation] == Off {
+		c.warn("the fence is off: the ConfigMap has the annotation %s=%s", Annotation, Off)
+	}
+	c.accounts(ctx, t)
+	return nil
+}
+
+// accounts warns of members that use another ServiceAccount.
+func (c *checker) accounts(ctx context.Context, t *table.Table) {
+	pods, err := c.client.CoreV1().Pods(c.Rota.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		c.warn("whether the members use ServiceAccount %s cannot be told: %v", c.ServiceAccount, err)
+		return
+	}
+	for _, m := range t.Members {
+		i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return string(p.UID) == m.PodUID })
+		if i < 0 {
+			c.warn("member %s: there is no Pod with UID %s in namespace %s", m.ID, m.PodUID, c.Rota.Namespace)
+			continue
+		}
+		if sa := pods.Items[i].Spec.ServiceAccountName; sa != c.ServiceAccount.Name || c.Rota.Namespace != c.ServiceAccount.Namespace {
+			c.warn("member %s uses ServiceAccount %s/%s, not %s: its writes are not fenced", m.ID, c.Rota.Namespace, sa, c.ServiceAccount)
+		}
+	}
+}

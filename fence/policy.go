@@ -1,0 +1,73 @@
+package fence
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/store"
+)
+
+// Policy returns the policy and the binding that are the fence of a rota. It does no I/O; the same options give the
+// same objects.
+func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+	if err := o.Validate(); err != nil {
+		return nil, nil, err
+	}
+	meta := metav1.ObjectMeta{Name: o.ObjectName(), Labels: map[string]string{store.LabelRota: o.Rota.Name}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
+		ObjectMeta: meta,
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			// What cannot be judged is refused. That includes requests of other users while an API server that has just
+			// started does not know the ConfigMaps yet: it waits a second for them, and match conditions come later.
+			FailurePolicy:    ptr.To(admissionregistrationv1.Fail),
+			ParamKind:        paramKind(),
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules(o)},
+			MatchConditions:  conditions(o),
+			Variables:        variables(),
+			Validations:      validations(o),
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
+		ObjectMeta: *meta.DeepCopy(),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: o.ObjectName(),
+			ParamRef: &admissionregistrationv1.ParamRef{
+				Namespace: o.Rota.Namespace, Name: o.Rota.Name,
+				// Params are looked up before match conditions are: Deny would refuse everybody's writes to these kinds
+				// where there is no table, not the members' alone. Without a table no gate is open (rule R5).
+				ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+			},
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	return policy, binding, nil
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// rules has one entry per group. CONNECT is left out: it changes nothing in the API, and exec cannot be told from a
+// proxied read.
+func rules(o Options) []admissionregistrationv1.NamedRuleWithOperations {
+	var out []admissionregistrationv1.NamedRuleWithOperations
+	index := map[string]int{}
+	for _, r := range o.Resources {
+		i, ok := index[r.Group]
+		if !ok {
+			i = len(out)
+			index[r.Group] = i
+			out = append(out, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{
+					admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
+				},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{r.Group}, APIVersions: []string{"*"}},
+			}})
+		}
+		out[i].Resources = append(out[i].Resources, r.Resource, r.Resource+"/*")
+	}
+	return out
+}
