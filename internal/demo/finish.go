@@ -121,8 +121,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		labels := audit.Labelled(e.world(), time.Time{}, e.baseline.wallStart)
 		r.LabelWritesBefore = &labels
 		for _, f := range foreign[:min(5, n)] {
-			e.view.log("Foreign write: %s %s %s by %s, but %q owns slot %d (received %s, answered %s)", f.Verb, f.Resource, f.Name, f.Pod, f.Owner, f.Slot,
-				f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano))
+			e.view.log("Foreign write: %s %s %s/%s by %s, but %q owns slot %d (received %s, answered %s; %s)", f.Verb, f.Resource, f.Name, f.Subresource,
+				f.Pod, f.Owner, f.Slot, f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
 		}
 	}
 	return r, e.measure(r, history, moves, all, audit)

@@ -49,7 +49,7 @@ type Write struct {
 	// Before is the object as it was before, by resourceVersion, as far as the log has it; nil where it was created.
 	Before *Object
 
-	labelsOnly bool // a patch of nothing but labels, by its body
+	labelsOnly bool // a patch of nothing but labels of Rota, by its body
 }
 
 // Object is the part of an object that the checker looks at.
@@ -264,14 +264,18 @@ func objectOf(text []byte) (*Object, error) {
 	return &o, nil
 }
 
-// labelsOnly says that a patch's body has nothing but labels.
+// labelsOnly says that a patch's body has nothing but labels of Rota.
 func labelsOnly(body []byte) bool {
 	var patch map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return false
 	}
-	_, ok := patch["metadata"]["labels"]
-	return ok && len(patch) == 1 && len(patch["metadata"]) == 1
+	text, ok := patch["metadata"]["labels"]
+	if !ok || len(patch) != 1 || len(patch["metadata"]) != 1 {
+		return false
+	}
+	var labels map[string]any
+	return json.Unmarshal(text, &labels) == nil && len(labels) == len(ours(labels))
 }
 
 // Sort puts everything into order, finds out what was there before each write, and drops table versions that were written

@@ -18,6 +18,15 @@ type ForeignWrite struct {
 	Slot       slot.Slot
 }
 
+// Versions says which version of the object the write made of which.
+func (w Write) Versions() string {
+	before := "unknown"
+	if w.Before != nil {
+		before = w.Before.Metadata.ResourceVersion
+	}
+	return "version " + before + " to " + version(w)
+}
+
 // Foreign returns the accepted writes to Websites and their children by members that did not own the slot at the write's
 // resourceVersion. The labels by which objects are delivered are no work on them: any member may write those, and nothing with
 // them.
@@ -27,8 +36,8 @@ func (l *Log) Foreign(world World) []ForeignWrite {
 	versions := map[made]bool{}
 	for _, w := range l.Writes {
 		who, ok := world.Pod(w.User)
-		if ok && world.labelled(w) {
-			continue
+		if ok && (world.labelled(w) || w.labelsOnly && world.right(w)) {
+			continue // the body says enough, whatever was there before
 		}
 		if w.Object != nil {
 			m := made{w.Resource, w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion}
@@ -124,6 +133,12 @@ func (w World) labelled(write Write) bool {
 		(write.labelsOnly || !after.partial && before.Metadata.Labels[name] != value)
 }
 
+// right says that an object has the label that it has to have after a write.
+func (w World) right(write Write) bool {
+	name, value := w.label(write.Resource, write.Site)
+	return name != "" && write.Object != nil && write.Object.Metadata.Labels[name] == value
+}
+
 // marked says that a write changed labels or annotations of Rota in another way than from a label that is missing, or wrong,
 // to the one that the object has to have.
 func (w World) marked(write Write) bool {
@@ -150,8 +165,8 @@ func same(a, b *Object) bool {
 		(a.Metadata.DeletionTimestamp == nil) == (b.Metadata.DeletionTimestamp == nil)
 }
 
-func ours(all map[string]string) map[string]string {
-	out := map[string]string{}
+func ours[V any](all map[string]V) map[string]V {
+	out := map[string]V{}
 	for key, value := range all {
 		if domain, _, _ := strings.Cut(key, "/"); domain == store.Prefix || strings.HasSuffix(domain, "."+store.Prefix) {
 			out[key] = value

@@ -274,4 +274,9 @@ func TestLabelled(t *testing.T) {
 	if n := l.Labelled(world, epoch, epoch.Add(time.Minute)); n != 1 {
 		t.Errorf("%d writes of labels, want 1", n)
 	}
+	// What was there before may not be known.
+	alone := logOf(t, asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, labels(oneLabel)))))
+	if foreign := alone.Foreign(world); len(foreign) != 0 {
+		t.Errorf("the right label alone is taken for work on the object: %v", foreign)
+	}
 }
