@@ -27,6 +27,8 @@ const (
 	// between two looks.
 	mapPatience = 10 * time.Second
 	mapPeriod   = 5 * time.Second
+	// scanDelay is longer than a rollout keeps a slot, and the duty with it, on its way.
+	scanDelay = 30 * time.Second
 )
 
 // labels are the labellers of this process, one for each kind and label. That of a kind works where the slot of its
@@ -166,7 +168,8 @@ func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindL
 			value, ok := r.share.Stamps(w.kind, obj)[w.label]
 			return value, ok
 		},
-		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
+		ScanDelay: scanDelay,
+		Report:    func(err error) { r.report("Cannot label all objects; trying again", err) },
 	})
 	if err != nil {
 		return nil, err

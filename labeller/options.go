@@ -47,6 +47,9 @@ type Options struct {
 	// ScanPeriod is the time between scans, from the end of one to the begin of the next. Default 10 minutes;
 	// negative: never, not even when the labeller begins.
 	ScanPeriod time.Duration
+	// ScanDelay is the time from the end of the first list, when the labeller begins, to its first scan. Default: none. Where the
+	// labelling moves from one to another, it keeps each from looking at everything anew.
+	ScanDelay time.Duration
 	// ScanRate limits a scan, in objects per second: each costs the API server the sending of its metadata. Default 5000.
 	ScanRate float32
 	// Report is told what went wrong and will be tried again. It is called from several goroutines, at most a few
@@ -79,8 +82,8 @@ func (o Options) withDefaults() (Options, error) {
 		key := o.Key
 		o.Value = func(obj metav1.Object) (string, bool) { return Value(key, obj.GetNamespace(), obj.GetName()), true }
 	}
-	if o.QPS < 0 || o.Burst < 0 || o.Concurrency < 0 || o.ScanRate < 0 {
-		return o, errors.New("labeller: QPS, Burst, Concurrency and ScanRate must not be negative")
+	if o.QPS < 0 || o.Burst < 0 || o.Concurrency < 0 || o.ScanRate < 0 || o.ScanDelay < 0 {
+		return o, errors.New("labeller: QPS, Burst, Concurrency, ScanDelay and ScanRate must not be negative")
 	}
 	if o.Permit == nil {
 		o.Permit = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }

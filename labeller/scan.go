@@ -44,6 +44,9 @@ func (l *Labeller) scan(ctx context.Context, permit Permit) error {
 
 func (t *tenure) scanLoop(ctx context.Context) {
 	t.listing.Wait()
+	if t.l.opts.ScanDelay > 0 && !sleep(ctx, t.l.opts.ScanDelay) {
+		return
+	}
 	for ctx.Err() == nil {
 		if err := t.l.scan(ctx, t.enter); err != nil && ctx.Err() == nil {
 			t.l.opts.Report(err)
