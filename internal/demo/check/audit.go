@@ -49,6 +49,8 @@ type Write struct {
 	// Before is the object as it was before, by resourceVersion, as far as the log has it; nil where it was created.
 	Before *Object
 
+	// former are the Websites to which the object belonged before.
+	former     []Site
 	labelsOnly bool // a patch of nothing but labels of Rota, by its body
 }
 
@@ -282,7 +284,7 @@ func labelsOnly(body []byte) bool {
 // twice without a change.
 func (l *Log) Sort() {
 	type object struct{ resource, uid string }
-	last := map[object]*Object{}
+	last, sites := map[object]*Object{}, map[object][]Site{}
 	// What was there before is the next lower resourceVersion, not the write that was answered before.
 	// A patch of labels that changed nothing has the version of another's write, and may have been answered first.
 	slices.SortStableFunc(l.Writes, func(a, b Write) int {
@@ -297,6 +299,9 @@ func (l *Log) Sort() {
 		if w := &l.Writes[i]; w.Object != nil {
 			o := object{w.Resource, w.Object.Metadata.UID}
 			w.Before, last[o] = last[o], w.Object
+			if w.former = sites[o]; !slices.Contains(w.former, w.Site) {
+				sites[o] = append(slices.Clip(sites[o]), w.Site)
+			}
 			if w.Object.partial && w.Before != nil {
 				w.Object.Data, w.Object.Spec, w.Object.Status = w.Before.Data, w.Before.Spec, w.Before.Status
 			}

@@ -95,6 +95,9 @@ func (l *Log) MoveWrites(world World, from, to time.Time) []Write {
 			continue
 		}
 		_, member := world.Pod(w.User)
+		if member && w.labelsOnly && world.right(w) {
+			continue
+		}
 		if world.marked(w) || member && !world.labelled(w) && w.Before != nil && idle(w) {
 			out = append(out, w)
 		}
@@ -133,10 +136,13 @@ func (w World) labelled(write Write) bool {
 		(write.labelsOnly || !after.partial && before.Metadata.Labels[name] != value)
 }
 
-// right says that an object has the label that it has to have after a write.
+// right says that an object has the label that it has to have after a write, or the one that it had to have while it belonged
+// to another Website, a namesake for instance: who writes labels may have seen it then, and puts it right when it sees it again.
 func (w World) right(write Write) bool {
-	name, value := w.label(write.Resource, write.Site)
-	return name != "" && write.Object != nil && write.Object.Metadata.Labels[name] == value
+	return write.Object != nil && slices.ContainsFunc(append(slices.Clip(write.former), write.Site), func(s Site) bool {
+		name, value := w.label(write.Resource, s)
+		return name != "" && write.Object.Metadata.Labels[name] == value
+	})
 }
 
 // marked says that a write changed labels or annotations of Rota in another way than from a label that is missing, or wrong,

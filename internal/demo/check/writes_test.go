@@ -274,6 +274,18 @@ func TestLabelled(t *testing.T) {
 	if n := l.Labelled(world, epoch, epoch.Add(time.Minute)); n != 1 {
 		t.Errorf("%d writes of labels, want 1", n)
 	}
+	// A child that got another owner may be given the label of the one before, by who saw it then; another value is work.
+	other := strings.NewReplacer(`"name":"one","uid":"u"`, `"name":"two","uid":"v"`)
+	for value, want := range map[string]int{"3999": 0, "17": 1} {
+		adopted := logOf(t,
+			line("create", "services", "one", "admin", "201", 1, service("10", "x", "")),
+			other.Replace(line("update", "services", "one", "admin", "200", 2, service("11", "x", ""))),
+			asLabeller(other.Replace(line("patch", "services", "one", "member:b", "200", 3, service("12", "x", `,"labels":{"rota.dev/owner-hash":"`+value+`"}`)))),
+		)
+		if foreign, moves := adopted.Foreign(world), adopted.MoveWrites(world, epoch, epoch.Add(time.Minute)); len(foreign) != want || len(moves) != want {
+			t.Errorf("label %s: %d foreign writes and %d to move, want %d", value, len(foreign), len(moves), want)
+		}
+	}
 	// What was there before may not be known.
 	alone := logOf(t, asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, labels(oneLabel)))))
 	if foreign := alone.Foreign(world); len(foreign) != 0 {
