@@ -1,0 +1,2 @@
+// Package explore searches small worlds of production members exhaustively, for what breaks the protocol.
+package explore
