@@ -121,9 +121,10 @@ func (w *world) enabled(into []act) []act {
 			urgent = true
 			add(k, i, 0, 0)
 		}
-		news := func(y way, k kind, arg uint8) {
-			urgent = urgent || b.lag&y.lags() == 0
-			if b.turn(w.x, y) {
+		news := func(y way, k kind, arg uint8, a answer) {
+			unknown := a.has && a.outcome == member.OutcomeUnknown
+			urgent = urgent || b.lag&y.lags() == 0 && a.wait == 0
+			if unknown || b.turn(w.x, y) {
 				add(k, i, arg, 0)
 			}
 		}
@@ -153,24 +154,26 @@ func (w *world) enabled(into []act) []act {
 			continue
 		}
 		if b.renew.has {
-			news(byLease, answerLease, 0)
+			news(byLease, answerLease, 0, b.renew)
 		}
 		if b.read.has {
-			news(byRead, answerRead, 0)
+			news(byRead, answerRead, 0, b.read)
 		}
 		if b.swap.has {
-			news(bySwap, answerSwap, 0)
+			news(bySwap, answerSwap, 0, b.swap)
 		}
-		for j := range b.deletes {
-			if w.x.Free || j == 0 {
-				news(byDelete, answerDelete, uint8(j))
+		first := true
+		for j, d := range b.deletes {
+			if known := d.outcome != member.OutcomeUnknown; !known || w.x.Free || first {
+				news(byDelete, answerDelete, uint8(j), d.answer)
+				first = first && !known
 			}
 		}
 		if len(b.tables) > 0 {
-			news(byTables, seeTable, 0)
+			news(byTables, seeTable, 0, answer{})
 		}
 		if len(b.leases) > 0 {
-			news(byLeases, seeLeases, 0)
+			news(byLeases, seeLeases, 0, answer{})
 		}
 		for j, o := range b.ops {
 			slot := uint8(bits.TrailingZeros8(o.slots))
@@ -310,7 +313,9 @@ func (w *world) take(pod int, a act) member.Event {
 	case answerDelete:
 		d := b.deletes[a.arg]
 		b.deletes = slices.Delete(b.deletes, int(a.arg), int(a.arg)+1)
-		b.took(byDelete, int(a.arg))
+		if d.outcome != member.OutcomeUnknown {
+			b.took(byDelete, 0)
+		}
 		return member.LeaseDeleted{ID: w.x.name(d.lease), Outcome: d.outcome}
 	case seeTable:
 		s := b.tables[0]

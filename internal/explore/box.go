@@ -63,9 +63,19 @@ type box struct {
 	horizon, left []int
 }
 
+// answer is one on its way. That a request went astray its sender learns at any time within wait ticks, whatever else comes.
 type answer struct {
 	has     bool
 	outcome member.Outcome
+	wait    uint8
+}
+
+func answered(o member.Outcome) answer {
+	a := answer{has: true, outcome: o}
+	if o == member.OutcomeUnknown {
+		a.wait = writeTimeout
+	}
+	return a
 }
 
 // way is one by which news come.
@@ -85,9 +95,9 @@ func (y way) lags() uint8 {
 	return [...]uint8{lagAnswers, lagAnswers, lagAnswers, lagAnswers, lagTable, lagLeases}[y]
 }
 
-// came notes that something has come, took that the first of its way was taken, or the n-th.
-func (b *box) came(x *space, y way) {
-	if !x.Free {
+// came notes that something has come, unless nobody knows when it does; took that the first of its way was taken, or the n-th.
+func (b *box) came(x *space, y way, a answer) {
+	if !x.Free && a.wait == 0 {
 		b.queue = append(b.queue, y)
 	}
 }
@@ -126,8 +136,8 @@ type snap struct {
 }
 
 type deleted struct {
-	lease   uint8
-	outcome member.Outcome
+	answer
+	lease uint8
 }
 
 // news is one report of the watch of Leases: a list, a change, or that one is gone.
@@ -281,13 +291,19 @@ func (b *box) tell(x *space, n news) {
 		}
 	}
 	b.leases = append(b.leases, n)
-	b.came(x, byLeases)
+	b.came(x, byLeases, answer{})
 }
 
 // shift lets a tick pass.
 func (b *box) shift(x *space) {
 	if b.renew.has {
 		b.start = max(b.start-1, base-int(x.config.RenewDeadline))
+	}
+	for _, a := range []*answer{&b.renew, &b.read, &b.swap} {
+		a.wait = max(a.wait, 1) - 1
+	}
+	for i := range b.deletes {
+		b.deletes[i].wait = max(b.deletes[i].wait, 1) - 1
 	}
 	if b.begun != 0 {
 		b.begun--
@@ -356,7 +372,7 @@ func (b *encoder) lease(l lease) {
 
 func (b *encoder) answer(a answer) {
 	b.bools(a.has)
-	*b = append(*b, byte(a.outcome))
+	*b = append(*b, byte(a.outcome), a.wait)
 }
 
 func (b *box) encode(x *space, e *encoder) {
@@ -373,7 +389,8 @@ func (b *box) encode(x *space, e *encoder) {
 	e.snap(x, b.swapped)
 	e.int(len(b.deletes))
 	for _, d := range b.deletes {
-		*e = append(*e, d.lease, byte(d.outcome))
+		*e = append(*e, d.lease)
+		e.answer(d.answer)
 	}
 	e.int(len(b.tables))
 	for _, s := range b.tables {

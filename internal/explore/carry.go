@@ -32,25 +32,29 @@ func (w *world) carryOut(pod int, action member.Action) {
 		return lease{epoch: int(l.Epoch), uid: uidOf(l.TableUID), open: l.Open}
 	}
 	renewed := func(l lease, o member.Outcome) {
-		b.renew, b.start = answer{true, o}, base
-		b.came(w.x, byLease)
+		b.renew, b.start = answered(o), base
+		b.came(w.x, byLease, b.renew)
 		b.renewed = lease{version: l.version, open: l.open}
 	}
 	swapped := func(serial uint64, s snap, o member.Outcome) {
-		b.swap, b.serial, b.swapped = answer{true, o}, serial, s
-		b.came(w.x, bySwap)
+		b.swap, b.serial, b.swapped = answered(o), serial, s
+		b.came(w.x, bySwap, b.swap)
 	}
 	switch a := action.(type) {
 	case member.CreateLease:
-		if l := w.server().leases[self]; l.ever && !l.exists {
-			w.violate("lease recreated", "%s creates its Lease, which was deleted", w.id(pod))
+		if w.server().leases[self].known {
+			w.violate("lease recreated", "%s creates its Lease once more", w.id(pod))
 		}
 		if w.goesAstray() {
 			w.stray(astray{kind: astrayCreateLease, lease: self, says: says(a.Lease), pod: uint8(pod)})
 			renewed(lease{}, member.OutcomeUnknown)
 			return
 		}
-		renewed(w.createLease(self, says(a.Lease)))
+		l, o := w.createLease(self, says(a.Lease))
+		if o == member.OutcomeDone {
+			w.changeServer().leases[self].known = true
+		}
+		renewed(l, o)
 	case member.RenewLease:
 		if w.goesAstray() {
 			w.stray(astray{kind: astrayRenewLease, lease: self, version: number(a.Lease.Version), says: says(a.Lease), pod: uint8(pod)})
@@ -59,12 +63,12 @@ func (w *world) carryOut(pod int, action member.Action) {
 		}
 		renewed(w.renewLease(self, says(a.Lease)))
 	case member.ReadTable:
-		b.begun, b.read = base, answer{true, member.OutcomeDone}
-		b.came(w.x, byRead)
 		if w.goesAstray() {
-			b.read.outcome, b.begun = member.OutcomeUnknown, 0
+			b.read = answered(member.OutcomeUnknown)
 			return
 		}
+		b.begun, b.read = base, answered(member.OutcomeDone)
+		b.came(w.x, byRead, b.read)
 		b.found = w.server().table
 		if b.found.uid == 0 {
 			b.found.version = 0 // as a 404 has none
@@ -141,20 +145,21 @@ func (w *world) each(set slot.Set, do func(s int)) {
 
 func (w *world) deleteBy(pod int, a member.DeleteLease) {
 	b, index := w.change(pod), w.x.indexOf(a.ID)
-	answered := func(o member.Outcome) {
-		b.deletes = append(b.deletes, deleted{index, o})
-		b.came(w.x, byDelete)
+	done := func(o member.Outcome) {
+		d := deleted{answered(o), index}
+		b.deletes = append(b.deletes, d)
+		b.came(w.x, byDelete, d.answer)
 	}
 	switch {
 	case a.UID == "" && w.server().leases[index].exists:
-		answered(member.OutcomeConflict)
+		done(member.OutcomeConflict)
 	case a.UID == "":
-		answered(member.OutcomeMissing)
+		done(member.OutcomeMissing)
 	case w.goesAstray():
 		w.stray(astray{kind: astrayDeleteLease, lease: index, version: number(a.Version), pod: uint8(pod)})
-		answered(member.OutcomeUnknown)
+		done(member.OutcomeUnknown)
 	default:
-		answered(w.deleteLease(index, number(a.Version)))
+		done(w.deleteLease(index, number(a.Version)))
 	}
 }
 

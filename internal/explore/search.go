@@ -2,23 +2,25 @@ package explore
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // Search is a breadth-first search.
 type Search struct {
-	x       *space
-	index   map[state]uint32
-	states  []state
-	parents []parent
-	// Depth is that of the last state.
-	Depth       int
+	x           *space
+	index       index
+	states      []state
+	parents     []parent
 	Transitions int
-	Counts      [kinds]int
-	Found       *Finding
-	Fixpoint    bool
-	Time        time.Duration
-	next        uint32
+	// Steps are those of random walks.
+	Steps    int
+	Counts   [kinds]int
+	Found    *Finding
+	Fixpoint bool
+	Time     time.Duration
+	next     uint32
 }
 
 type parent struct {
@@ -26,50 +28,74 @@ type parent struct {
 	by   act
 }
 
-// Finding is a violation, and how to get there.
-type Finding struct {
-	Violation Violation
-	from      uint32
-	by        act
-}
-
 // NewSearch begins a search.
 func NewSearch(sc Scope) *Search {
-	s := &Search{x: newSpace(sc), index: map[state]uint32{}}
+	s := &Search{x: newSpace(sc)}
 	s.add(s.x.prepare(), parent{})
 	return s
 }
 
-// prepare returns the state in which the scope's first pods run and have settled.
+// prepare returns the state in which a search begins.
 func (x *space) prepare() state {
 	st := x.begin()
+	settled := func(w *world, acts []act) bool { return quiet(acts) && w.unsettled() == "" }
 	for pod := range x.Running {
 		w := x.look(st)
 		w.start(pod, true)
-		st = w.pack()
-		var acts []act
-		for steps := 0; ; steps++ {
-			w := x.look(st)
-			acts = w.enabled(acts)
-			if quiet(acts) && w.unsettled() == "" {
-				break
-			}
-			a, ok := w.fair(acts)
-			if !ok || steps > 10_000 {
-				panic("the scope does not settle: " + w.unsettled())
-			}
-			w.do(a)
-			st = w.pack()
-		}
+		st = x.until(w.pack(), settled)
 	}
-	return st
+	w := x.look(st)
+	last := x.Pods - 1
+	switch {
+	case x.From == "":
+		return st
+	case x.From == "fence":
+		w.do(act{kind: crash, pod: uint8(last)})
+	case x.Running < x.Pods:
+		w.start(x.Running, true)
+	default:
+		w.do(act{kind: leave, pod: uint8(last)})
+	}
+	w.changeServer().used = Limits{} // it does not count
+	return x.until(w.pack(), func(w *world, _ []act) bool {
+		for i := range x.Pods {
+			for _, o := range w.box(i).ops {
+				if x.From == "drain" && o.kind == opDrain {
+					return true
+				}
+			}
+			if m := w.mirror(i); x.From == "fence" && m != nil && slices.ContainsFunc(m.slots, func(s slotMirror) bool { return s.state == fenced }) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// until goes on fairly until something is so.
+func (x *space) until(st state, so func(w *world, acts []act) bool) state {
+	for range 10_000 {
+		w := x.look(st)
+		acts := w.enabled(nil)
+		if so(&w, acts) {
+			return st
+		}
+		a, ok := w.fair(acts)
+		if !ok {
+			break
+		}
+		w.do(a)
+		st = w.pack()
+	}
+	panic("scope " + x.Name + " does not begin")
 }
 
 func (s *Search) add(st state, p parent) {
-	if _, ok := s.index[st]; ok {
+	_, place, ok := s.index.find(s.states, &st)
+	if ok {
 		return
 	}
-	s.index[st] = uint32(len(s.states))
+	s.index.put(place, uint32(len(s.states)))
 	s.states = append(s.states, st)
 	s.parents = append(s.parents, p)
 }
@@ -93,7 +119,7 @@ func (s *Search) Run(limit int) {
 					s.Counts[lose]++
 				}
 				if len(w.violations) > 0 {
-					s.Found = &Finding{w.violations[0], from, a}
+					s.Found = &Finding{Violation: w.violations[0], from: from, by: a}
 					break
 				}
 				s.add(w.pack(), parent{from, a})
@@ -112,29 +138,31 @@ func (s *Search) Run(limit int) {
 	s.Time += time.Since(begun)
 }
 
-func (s *Search) path(to uint32) []act {
-	var acts []act
-	for ; to != 0; to = s.parents[to].from {
-		acts = append([]act{s.parents[to].by}, acts...)
+// String says how far the search came.
+func (s *Search) String() string {
+	end := "fixpoint"
+	switch {
+	case s.Found != nil:
+		end = "stopped by what was found"
+	case !s.Fixpoint:
+		end = fmt.Sprintf("stopped, %d states not continued", len(s.states)-int(s.next))
 	}
-	return acts
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %.1f s: %s", len(s.states), s.Transitions, s.Depth(), s.Time.Seconds(), end)
 }
 
-// Trace prints how to get to the finding.
-func (s *Search) Trace(print func(string)) {
-	acts := append(s.path(s.Found.from), s.Found.by)
-	st := s.states[0]
-	for _, a := range acts {
-		w := s.x.look(st)
-		print("── " + s.x.describe(a))
-		w.explain = func(format string, args ...any) { print("     " + fmt.Sprintf(format, args...)) }
-		w.do(a)
-		for _, v := range w.violations {
-			print("VIOLATION " + v.Rule + ": " + v.Message)
+// States is the number of states known.
+func (s *Search) States() int { return len(s.states) }
+
+// Depth is how many actions it takes to come to the last state.
+func (s *Search) Depth() int { return len(s.path(uint32(len(s.states) - 1))) }
+
+// Kinds says how often each kind of action was taken.
+func (s *Search) Kinds() string {
+	var parts []string
+	for k, n := range s.Counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%v %d", kind(k), n))
 		}
-		if len(w.violations) > 0 {
-			return
-		}
-		st = w.pack()
 	}
+	return strings.Join(parts, ", ")
 }

@@ -16,12 +16,12 @@ type server struct {
 	leases  []held
 	astray  []astray
 	slots   []slotHistory
-	used    [kinds]uint8 // how often each kind of action that is bounded happened
+	used    Limits // how often each kind of action that is bounded happened
 }
 
-// held is a Lease, or the place of one.
+// held is a Lease, or the place of one. known: its member was told that it was created.
 type held struct {
-	exists, ever bool
+	exists, known bool
 	lease
 }
 
@@ -113,7 +113,7 @@ func (s *server) encode(x *space, e *encoder) {
 	e.int(s.version)
 	*e = append(*e, s.uids)
 	for _, l := range s.leases {
-		e.bools(l.exists, l.ever)
+		e.bools(l.exists, l.known)
 		e.lease(l.lease)
 	}
 	e.int(len(s.astray))
@@ -142,7 +142,7 @@ func (w *world) createLease(index uint8, says lease) (lease, member.Outcome) {
 	if l.exists {
 		return lease{}, member.OutcomeConflict
 	}
-	*l = held{exists: true, ever: true}
+	*l = held{exists: true, known: l.known}
 	return w.putLease(index, says), member.OutcomeDone
 }
 
@@ -178,7 +178,7 @@ func (w *world) deleteLease(index uint8, version int) member.Outcome {
 }
 
 func (w *world) removeLease(index uint8) {
-	w.changeServer().leases[index] = held{ever: true}
+	w.changeServer().leases[index] = held{known: w.server().leases[index].known}
 	for i := range w.x.Pods {
 		if b := w.box(i); b.life == running && b.watches(index) {
 			w.change(i).tell(w.x, news{gone: true, leases: []leaseAt{{index: index}}})
@@ -199,7 +199,7 @@ func (w *world) putTable(uid uint8, t *table.Table) snap {
 		if b := w.box(i); b.life == running {
 			c := w.change(i)
 			c.tables = append(c.tables, s.table)
-			c.came(w.x, byTables)
+			c.came(w.x, byTables, answer{})
 		}
 	}
 	if t != nil {

@@ -101,6 +101,9 @@ func newSpace(s Scope) *space {
 		SettleDelay: time.Duration(s.Settle), JoinDelay: time.Duration(s.Join), RolloutDelay: time.Duration(s.Join),
 		Without: s.Without,
 	}
+	if s.Deadline == 0 {
+		x.config.RenewDeadline = 3
+	}
 	lease := x.config.LeaseDuration
 	x.echoMemory, x.silenceMemory = lease/4+1, lease*5/2
 	if s.Without&member.ClauseGapCapped != 0 {

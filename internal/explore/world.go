@@ -104,7 +104,7 @@ func (w *world) start(pod int, newProcess bool) {
 	}
 	*b = box{life: running, inc: inc, former: former, gate: b.gate, horizon: b.horizon, left: b.left}
 	b.tables = []snap{w.server().table}
-	b.came(w.x, byTables)
+	b.came(w.x, byTables, answer{})
 	x := w.x
 	m := mirrorOf(member.New(x.memberConfig(pod, inc, former)))
 	m.wake = base // it is due a Tick at once
