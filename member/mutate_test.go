@@ -72,8 +72,8 @@ func TestMutants(t *testing.T) {
 // mutate makes a script of others.
 func mutate(scripts []*script, seed uint64) *script {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	any := func() *script { return scripts[rng.IntN(len(scripts))] }
-	from := any()
+	pick := func() *script { return scripts[rng.IntN(len(scripts))] }
+	from := pick()
 	m := &script{file: from.file}
 	depth := 0
 	for _, line := range from.lines { // loops are written out
@@ -117,7 +117,7 @@ func mutate(scripts []*script, seed uint64) *script {
 				m.lines[i] = strings.Join(words, " ")
 			}
 		case 6: // a line of another script
-			other := any().lines
+			other := pick().lines
 			if line := other[rng.IntN(len(other))]; line != "" && !strings.HasPrefix(line, "repeat") && line != "end" {
 				m.lines = slices.Insert(m.lines, i, strings.TrimSuffix(line, " unfenced"))
 			}
@@ -172,8 +172,8 @@ func (s *script) mutant(without member.Clause, trace bool) *run {
 			}
 		}
 		for at := range o.Slots {
-			n.Land(slot.Slot(at)) //nolint:gosec // few
-			n.Reconcile(slot.Slot(at)) //nolint:gosec // few
+			n.Land(slot.Slot(at))
+			n.Reconcile(slot.Slot(at))
 		}
 	}
 	if !r.w.Failed() {

@@ -33,6 +33,7 @@ const (
 	lag
 	unlag
 	lose
+	relist
 	rejoin
 	dropTable
 	dropLease
@@ -41,13 +42,13 @@ const (
 
 var kindNames = [kinds]string{
 	"tick", "renewed", "read", "swapped", "deleted", "table", "leases", "finish", "advance", "admit",
-	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "rejoin", "drop-table", "drop-lease",
+	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin", "drop-table", "drop-lease",
 }
 
 func (k kind) String() string { return kindNames[k] }
 
 // faults are what Scope.Faults counts.
-var faults = []kind{crash, pause, lag, lose, dropTable, dropLease}
+var faults = []kind{crash, pause, lag, lose, relist, dropTable, dropLease}
 
 // act is something that may happen in a state.
 type act struct {
@@ -75,7 +76,7 @@ func (x *space) describe(a act) string {
 		b.WriteString(" " + podName(int(a.pod)))
 	}
 	switch a.kind {
-	case lag, unlag:
+	case lag, unlag, relist:
 		b.WriteString(" " + map[uint8]string{lagTable: "table", lagLeases: "leases", lagAnswers: "answers"}[a.arg])
 	case finish:
 		fmt.Fprintf(&b, " %d/%d", a.arg, a.slot)
@@ -192,6 +193,12 @@ func (w *world) enabled(into []act) []act {
 		if w.may(pause) {
 			add(pause, i, 0, 0)
 		}
+		if w.may(relist) {
+			add(relist, i, lagTable, 0)
+			if b.watch != 0 {
+				add(relist, i, lagLeases, 0)
+			}
+		}
 		for l := lagTable; l <= lagAnswers; l <<= 1 {
 			if b.lag&l != 0 {
 				add(unlag, i, l, 0)
@@ -251,7 +258,7 @@ func (w *world) do(a act) {
 	default:
 	}
 	b := w.change(pod)
-	switch a.kind { //nolint:exhaustive // the others are above
+	switch a.kind {
 	case start:
 		w.start(pod, true)
 	case restart:
@@ -273,6 +280,8 @@ func (w *world) do(a act) {
 		w.fire(pod)
 	case lag:
 		b.lag |= a.arg
+	case relist:
+		w.relist(pod, a.arg)
 	case unlag:
 		b.lag &^= a.arg
 	default:
@@ -280,10 +289,30 @@ func (w *world) do(a act) {
 	}
 }
 
+// relist breaks a watch: what is on its way is lost, and the state is reported anew.
+func (w *world) relist(pod int, which uint8) {
+	b := w.change(pod)
+	if which == lagTable {
+		b.tables = []snap{w.server().table}
+		b.queue = slices.DeleteFunc(b.queue, func(y way) bool { return y == byTables })
+		b.came(w.x, byTables, answer{})
+		return
+	}
+	b.leases = nil
+	b.queue = slices.DeleteFunc(b.queue, func(y way) bool { return y == byLeases })
+	list := news{list: true}
+	for i, l := range w.server().leases {
+		if l.exists && b.watches(uint8(i)) {
+			list.leases = append(list.leases, leaseAt{uint8(i), l.lease})
+		}
+	}
+	b.tell(w.x, list)
+}
+
 // take takes what is to be delivered from the box.
 func (w *world) take(pod int, a act) member.Event {
 	b := w.change(pod)
-	switch a.kind { //nolint:exhaustive // the others deliver nothing
+	switch a.kind {
 	case tick:
 		return member.Tick{}
 	case leave:

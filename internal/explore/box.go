@@ -349,7 +349,7 @@ func (b *box) numbers(x *space, pod int, v visit) {
 	}
 	v.uint(classSerial, &b.serial)
 	v.uint(classSerial, &b.watch)
-	v.time(classOrder, &b.begun)
+	v.order(&b.begun)
 }
 
 func (s *snap) numbers(x *space, v visit) {

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -91,18 +90,11 @@ func (w *world) carryOut(pod int, action member.Action) {
 		s, o := w.swapTable(self, a.Table, uidOf(a.UID), number(a.Version))
 		swapped(a.Serial, s, o)
 	case member.WatchLeases:
-		b.watch, b.all, b.ids, b.leases = a.Serial, a.All, 0, nil
-		b.queue = slices.DeleteFunc(b.queue, func(y way) bool { return y == byLeases })
+		b.watch, b.all, b.ids = a.Serial, a.All, 0
 		for _, id := range a.IDs {
 			b.ids |= 1 << w.x.indexOf(id)
 		}
-		list := news{list: true}
-		for i, l := range w.server().leases {
-			if l.exists && b.watches(uint8(i)) {
-				list.leases = append(list.leases, leaseAt{uint8(i), l.lease})
-			}
-		}
-		b.tell(w.x, list)
+		w.relist(pod, lagLeases)
 	case member.DeleteLease:
 		w.deleteBy(pod, a)
 	case member.Warm:

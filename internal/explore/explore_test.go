@@ -171,7 +171,7 @@ func TestFixpoint(t *testing.T) {
 	var counts [kinds]int
 	for _, sc := range small() {
 		s := NewSearch(sc)
-		s.Run(400_000)
+		s.Run(1_000_000)
 		calm := Calm{}
 		if s.Found == nil {
 			calm = s.Settle(1)
@@ -190,6 +190,35 @@ func TestFixpoint(t *testing.T) {
 	for k, n := range counts {
 		if n == 0 {
 			t.Errorf("%v never happened", kind(k))
+		}
+	}
+}
+
+// Without a clause that looks as if it could be left out, something is found: the search is able to.
+func TestClauses(t *testing.T) {
+	for _, c := range []struct{ clause, scope, rule string }{
+		{"LeaseFirst", "crash", "expelled with lease"},
+		{"FenceWait", "crash", "late write"},
+		{"RestartWaits", "crash", "late write"},
+	} {
+		sc, ok := ScopeOf(c.scope)
+		if !ok {
+			t.Fatal("no scope " + c.scope)
+		}
+		sc.Without = Clauses[c.clause]
+		s := NewSearch(sc)
+		s.Run(500_000)
+		if s.Found == nil {
+			s.Settle(1)
+		}
+		if s.Found == nil || s.Found.Violation.Rule != c.rule {
+			t.Errorf("%s without %s: found %v, want %q", c.scope, c.clause, s.Found, c.rule)
+			continue
+		}
+		// The way there can be told, and gone again.
+		v, err := Replay(s.Script(), func(string) {})
+		if err != nil || v == nil || v.Rule != c.rule {
+			t.Errorf("%s without %s: the script leads to %v, %v\n%s", c.scope, c.clause, v, err, s.Script())
 		}
 	}
 }

@@ -150,13 +150,13 @@ type orderMirror struct {
 }
 
 type swapMirror struct {
-	underWay                        bool
-	serial                          uint64
-	version                         string
-	refused                         string
-	retryAt                         time.Duration
-	conflicts                       int
-	ready, transfer, settle, abort_ time.Duration
+	underWay                       bool
+	serial                         uint64
+	version                        string
+	refused                        string
+	retryAt                        time.Duration
+	conflicts                      int
+	ready, transfer, settle, abort time.Duration
 }
 
 type planMirror struct {
@@ -210,7 +210,7 @@ func sameLayout(path string, a, b reflect.Type) error {
 				return fmt.Errorf("%s: %d and %d fields", path, a.NumField(), b.NumField())
 			}
 			f, g := a.Field(i), b.Field(i)
-			if f.Name != g.Name && f.Name+"_" != g.Name || f.Offset != g.Offset {
+			if f.Name != g.Name || f.Offset != g.Offset {
 				return fmt.Errorf("%s: field %s is not %s", path, f.Name, g.Name)
 			}
 			if err := sameLayout(path+"."+f.Name, f.Type, g.Type); err != nil {

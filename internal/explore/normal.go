@@ -66,9 +66,9 @@ func (v visit) int(class uint8, n *int) {
 	}
 }
 
-func (v visit) time(class uint8, t *time.Duration) {
+func (v visit) order(t *time.Duration) {
 	if *t != 0 {
-		*t = time.Duration(v(class, int(*t)))
+		*t = time.Duration(v(classOrder, int(*t)))
 	}
 }
 
@@ -166,7 +166,7 @@ func (x *space) clean(m *mirror) {
 	past(&m.swap.ready, c.Coalesce)
 	past(&m.swap.transfer, c.Coalesce)
 	past(&m.swap.settle, c.SettleDelay)
-	past(&m.swap.abort_, c.Coalesce)
+	past(&m.swap.abort, c.Coalesce)
 
 	p := &m.plan
 	for id, t := range p.seen {
@@ -201,7 +201,7 @@ func (x *space) shift(m *mirror) {
 		m.wake--
 	}
 	earlier(&m.lease.start, &m.lease.next, &m.lease.saidAt, &m.read.retryAt, &m.watch.echo, &m.seenAt, &m.toldAt, &m.readAfter,
-		&m.gather, &m.swap.retryAt, &m.swap.ready, &m.swap.transfer, &m.swap.settle, &m.swap.abort_,
+		&m.gather, &m.swap.retryAt, &m.swap.ready, &m.swap.transfer, &m.swap.settle, &m.swap.abort,
 		&m.plan.buryAt, &m.plan.since, &m.plan.lookAt, &m.plan.fresh)
 	for _, o := range m.watch.others {
 		earlier(&o.seen)
@@ -249,10 +249,10 @@ func (x *space) numbers(m *mirror, v visit) {
 	}
 	v.uint(classSerial, &m.watch.serial)
 	v.uint(classSerial, &m.swap.serial)
-	v.time(classOrder, &m.lease.saidAt)
-	v.time(classOrder, &m.seenAt)
-	v.time(classOrder, &m.toldAt)
-	v.time(classOrder, &m.readAfter)
+	v.order(&m.lease.saidAt)
+	v.order(&m.seenAt)
+	v.order(&m.toldAt)
+	v.order(&m.readAfter)
 }
 
 // encoder appends in a form that tells all values apart.
@@ -354,7 +354,7 @@ func (x *space) encode(m *mirror, b *encoder) {
 	b.text(m.followed, m.swap.version, m.swap.refused, m.plan.key, m.plan.looked)
 	b.bools(m.swap.underWay)
 	b.int(int(m.swap.serial))
-	b.times(m.swap.retryAt, m.swap.ready, m.swap.transfer, m.swap.settle, m.swap.abort_)
+	b.times(m.swap.retryAt, m.swap.ready, m.swap.transfer, m.swap.settle, m.swap.abort)
 	b.int(len(m.plan.seen))
 	for _, id := range slices.Sorted(maps.Keys(m.plan.seen)) {
 		b.text(id)

@@ -24,7 +24,8 @@ type Scope struct {
 	// Running is how many pods have joined and settled before the search begins.
 	Running int
 	// From, if not empty, says where the search begins instead: one more pod is started or, if all run, the last one leaves,
-	// and it goes on fairly until a slot drains ("drain"), or the last pod crashes, and until a slot waits for its fence ("fence").
+	// and it goes on fairly until a slot drains ("drain"); or the last pod crashes, and until a slot waits for its fence ("fence");
+	// or the table is deleted, unseen by the last pod, and until the first has waited for a lease ("trouble").
 	From string
 	// Faults is how many faults may happen in all; Limits how many actions of each bounded kind.
 	Faults uint8
@@ -101,36 +102,44 @@ func (s Scope) String() string {
 
 // Scopes are the worlds that are searched, the smallest first.
 var Scopes = []Scope{
-	{Name: "join", About: "a second member joins, and a slot is handed over", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 8},
-	{Name: "leave", About: "one member after the other leaves", Pods: 2, Slots: 2, Running: 2, Limits: Limits{leave: 2}, Within: 8},
-	{Name: "lose", About: "requests of a handover go astray", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1, lose: 1}, Faults: 1, Within: 8},
+	{Name: "join", About: "a second member joins, and a slot is handed over", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 1},
+	{Name: "leave", About: "one member after the other leaves", Pods: 2, Slots: 2, Running: 2, Limits: Limits{leave: 2}, Within: 1},
+	{
+		Name: "lose", About: "a request goes astray while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain",
+		Limits: Limits{lose: 1}, Faults: 1, Within: 8,
+	},
 	{
 		Name: "crash", About: "a container crashes, and may be restarted at once", Pods: 2, Slots: 2, Running: 2,
-		Limits: Limits{crash: 1, restart: 1}, Faults: 1, Within: 8,
+		Limits: Limits{crash: 1, restart: 1}, Faults: 1, Within: 6,
 	},
 	{
 		Name: "pause", About: "a process stands still for any time, past its lease too", Pods: 2, Slots: 2, Running: 2,
-		Limits: Limits{pause: 1}, Faults: 1, Within: 8,
+		Limits: Limits{pause: 1}, Faults: 1, Within: 2,
 	},
 	{
-		Name: "drain", About: "faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
-		Limits: Limits{crash: 1, pause: 1, lose: 1}, Faults: 1, Within: 8,
-	},
-	{
-		Name: "fence", About: "the slot of a dead member waits for the fence, and members come and go", Pods: 2, Slots: 2, Running: 2, From: "fence",
-		Limits: Limits{restart: 1, leave: 1}, Within: 8,
-	},
-	{
-		Name: "lag", About: "the news of a member lag", Pods: 2, Slots: 2, Running: 2, Limits: Limits{lag: 1}, Faults: 1, Within: 8,
+		Name: "lag", About: "the news of a member lag, or a watch breaks", Pods: 2, Slots: 2, Running: 2, Limits: Limits{lag: 1, relist: 1}, Faults: 1, Within: 2,
 	},
 	{
 		Name: "delete", About: "Leases and the table are deleted by hand", Pods: 2, Slots: 2, Running: 2,
-		Limits: Limits{dropTable: 1, dropLease: 1}, Faults: 1, Within: 8,
+		Limits: Limits{dropTable: 1, dropLease: 1}, Faults: 1, Within: 4,
 	},
-	{Name: "begin", About: "the first start of a rota", Pods: 2, Slots: 2, Limits: Limits{start: 2}, Within: 12},
 	{
-		Name: "three", About: "a third member joins two", Pods: 3, Slots: 2, Running: 2, Limits: Limits{start: 1}, Within: 8,
+		Name: "trouble", About: "the table is deleted, and a member hears of it late", Pods: 2, Slots: 2, Running: 2, From: "trouble",
+		Within: 8,
 	},
+	{Name: "begin", About: "the first start of a rota", Pods: 2, Slots: 2, Limits: Limits{start: 2}, Within: 4},
+	{
+		Name: "three", About: "a third member joins two", Pods: 3, Slots: 2, Running: 2, Limits: Limits{start: 1}, Within: 1,
+	},
+	{
+		Name: "drain", About: "faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
+		Limits: Limits{crash: 1, pause: 1, lose: 1}, Faults: 1, Within: 6, Long: true,
+	},
+	{
+		Name: "fence", About: "the slot of a dead member waits for the fence, and members come and go", Pods: 2, Slots: 2, Running: 2, From: "fence",
+		Limits: Limits{restart: 1, leave: 1}, Within: 2, Long: true,
+	},
+	{Name: "join2", About: "a request of one who joins goes astray", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1, lose: 1}, Faults: 1, Within: 8, Long: true},
 	{
 		Name: "crash2", About: "a container crashes, is restarted, and members leave", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{crash: 1, restart: 1, leave: 2}, Faults: 1, Within: 8, Long: true,
@@ -155,6 +164,10 @@ var Scopes = []Scope{
 	{
 		Name: "lost", About: "the table and a Lease are deleted by hand", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{dropTable: 1, dropLease: 1}, Faults: 2, Within: 8, Long: true,
+	},
+	{
+		Name: "relist", About: "watches break, and Leases are deleted by hand", Pods: 2, Slots: 2, Running: 2,
+		Limits: Limits{pause: 1, lag: 1, relist: 1, dropLease: 1}, Faults: 3, Within: 8, Long: true,
 	},
 	{
 		Name: "delete2", About: "the table is deleted by hand, and something else goes wrong", Pods: 2, Slots: 2, Running: 2,

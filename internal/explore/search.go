@@ -49,6 +49,9 @@ func (x *space) prepare() state {
 	switch {
 	case x.From == "":
 		return st
+	case x.From == "trouble":
+		w.do(act{kind: lag, pod: uint8(last), arg: lagTable})
+		w.putTable(0, nil)
 	case x.From == "fence":
 		w.do(act{kind: crash, pod: uint8(last)})
 	case x.Running < x.Pods:
@@ -58,6 +61,9 @@ func (x *space) prepare() state {
 	}
 	w.changeServer().used = Limits{} // it does not count
 	return x.until(w.pack(), func(w *world, _ []act) bool {
+		if m := w.mirror(0); x.From == "trouble" && m.trouble.on && !m.trouble.pending && m.trouble.since <= base-m.cfg.LeaseDuration {
+			return true
+		}
 		for i := range x.Pods {
 			for _, o := range w.box(i).ops {
 				if x.From == "drain" && o.kind == opDrain {
@@ -80,6 +86,9 @@ func (x *space) until(st state, so func(w *world, acts []act) bool) state {
 		if so(&w, acts) {
 			return st
 		}
+		acts = slices.DeleteFunc(acts, func(a act) bool {
+			return a.kind == unlag || a.kind == seeTable && w.box(int(a.pod)).lag&lagTable != 0
+		})
 		a, ok := w.fair(acts)
 		if !ok {
 			break

@@ -17,6 +17,8 @@ const (
 	// maxIncs is how many incarnations a pod can have. The last of them does not come back.
 	maxIncs = 3
 	never   = time.Duration(math.MaxInt64)
+	// maxCache bounds what is remembered only to be quick.
+	maxCache = 500_000
 	// writeTimeout is Config.WriteTimeout in ticks.
 	writeTimeout = 1
 )
@@ -206,6 +208,9 @@ func (x *space) step(id uint32, e member.Event) (uint32, []member.Action) {
 		x.clean(m)
 		s.member = x.addMember(m)
 	}
+	if len(x.steps) >= maxCache {
+		clear(x.steps)
+	}
 	x.steps[key] = s
 	return s.member, s.actions
 }
@@ -355,6 +360,9 @@ func rename[T any](x *space, s *store[T], id uint32, to visit, do func() uint32)
 	}
 	key := string(x.key)
 	renamed := do()
+	if len(s.renamed) >= maxCache {
+		clear(s.renamed)
+	}
 	s.renamed[key] = renamed
 	return renamed
 }

@@ -53,8 +53,8 @@ func (s *Search) Script() string {
 }
 
 // Replay repeats a script: lines with what happens, as Search.Script writes them. "calm" continues without faults for as long
-// as it takes. It returns the first violation, and prints what the members hear and do.
-func Replay(script string, print func(string)) (*Violation, error) {
+// as it takes. It returns the first violation, and tells what the members hear and do.
+func Replay(script string, tell func(string)) (*Violation, error) {
 	var x *space
 	var sc Scope
 	var st state
@@ -81,16 +81,16 @@ func Replay(script string, print func(string)) (*Violation, error) {
 			x = newSpace(sc)
 			st = x.prepare()
 		}
-		print("── " + line)
+		tell("── " + line)
 		if line == "calm" {
-			return x.calm(st, print)
+			return x.calm(st, tell), nil
 		}
 		w := x.look(st)
 		a, ok := w.find(line)
 		if !ok {
 			return nil, fmt.Errorf("%s: this cannot happen now", line)
 		}
-		v := w.tell(a, print)
+		v := w.tell(a, tell)
 		if v != nil {
 			return v, nil
 		}
@@ -114,40 +114,40 @@ func (w *world) find(line string) (act, bool) {
 }
 
 // tell makes an action happen and prints what comes of it.
-func (w *world) tell(a act, print func(string)) *Violation {
-	w.explain = func(format string, args ...any) { print("     " + fmt.Sprintf(format, args...)) }
+func (w *world) tell(a act, tell func(string)) *Violation {
+	w.explain = func(format string, args ...any) { tell("     " + fmt.Sprintf(format, args...)) }
 	w.do(a)
 	if len(w.violations) == 0 {
 		return nil
 	}
 	v := w.violations[0]
-	print("VIOLATION " + v.Rule + ": " + v.Message)
+	tell("VIOLATION " + v.Rule + ": " + v.Message)
 	return &v
 }
 
 // calm continues without faults.
-func (x *space) calm(st state, print func(string)) (*Violation, error) {
+func (x *space) calm(st state, tell func(string)) *Violation {
 	seen := map[state]bool{}
 	for ticks := 0; ; {
 		w := x.look(st)
 		acts := w.enabled(nil)
 		if quiet(acts) && w.unsettled() == "" {
 			if x.Within > 0 && ticks > x.Within {
-				return &Violation{"slow", fmt.Sprintf("it takes %d ticks until all is well, instead of %d", ticks, x.Within)}, nil
+				return &Violation{"slow", fmt.Sprintf("it takes %d ticks until all is well, instead of %d", ticks, x.Within)}
 			}
-			return nil, nil //nolint:nilnil // nothing was violated
+			return nil
 		}
 		a, ok := w.fair(acts)
 		if !ok || seen[st] {
-			return &Violation{"settle", "without further faults: " + w.unsettled()}, nil
+			return &Violation{"settle", "without further faults: " + w.unsettled()}
 		}
 		seen[st] = true
 		if a.kind == advance {
 			ticks++
 		}
-		print("── " + x.describe(a))
-		if v := w.tell(a, print); v != nil {
-			return v, nil
+		tell("── " + x.describe(a))
+		if v := w.tell(a, tell); v != nil {
+			return v
 		}
 		st = w.pack()
 	}

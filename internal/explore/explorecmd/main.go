@@ -17,10 +17,13 @@ func main() {
 	names := flag.String("scopes", "", "`names` of the scopes, by commas; all of them if empty")
 	states := flag.Int("states", 3_000_000, "stop after this `number` of states")
 	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas; all: each in turn")
+	memory := flag.Int("memory", 5, "aim to use at most this much memory, in `GB`")
 	save := flag.String("save", "", "write what was found to this `file`, for -replay")
 	replay := flag.String("replay", "", "replay the script in this `file`")
 	flag.Parse()
-	debug.SetGCPercent(400) // most of what is held lives as long as the search
+	// Most of what is held lives as long as the search.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(int64(*memory) << 30)
 	if err := run(*names, *states, *without, *save, *replay); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
