@@ -40,6 +40,9 @@ func TestMutants(t *testing.T) {
 		t.Fatalf("%v\n%s", r.w.Violations(), strings.Join(r.trace, "\n"))
 	}
 	count := uint64(500)
+	if testing.Short() {
+		count = 100
+	}
 	if n, err := strconv.ParseUint(os.Getenv("MUTANTS"), 10, 64); err == nil {
 		count = n
 	}

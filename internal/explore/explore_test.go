@@ -3,7 +3,10 @@ package explore
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,12 +197,37 @@ func TestFixpoint(t *testing.T) {
 	}
 }
 
+// What was found once without a clause is found again by its script.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		want, _, _ := strings.Cut(strings.TrimPrefix(first, "# "), ":")
+		switch v, err := Replay(string(text), func(string) {}); {
+		case err != nil:
+			t.Errorf("%s: %v", file, err)
+		case v == nil || v.Rule != want:
+			t.Errorf("%s: %v, want %s", file, v, want)
+		}
+	}
+}
+
 // Without a clause that looks as if it could be left out, something is found: the search is able to.
 func TestClauses(t *testing.T) {
 	for _, c := range []struct{ clause, scope, rule string }{
 		{"LeaseFirst", "crash", "expelled with lease"},
 		{"FenceWait", "crash", "late write"},
 		{"RestartWaits", "crash", "late write"},
+		{"ShutOnceSent", "drain2", "opened though sent"},
+		{"NewcomersWait", "trouble", "late write"},
+		{"ShutWaits", "trouble", "late write"},
 	} {
 		sc, ok := ScopeOf(c.scope)
 		if !ok {

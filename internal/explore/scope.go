@@ -125,7 +125,7 @@ var Scopes = []Scope{
 	},
 	{
 		Name: "trouble", About: "the table is deleted, and a member hears of it late", Pods: 2, Slots: 2, Running: 2, From: "trouble",
-		Within: 8,
+		Within: 3, Long: true,
 	},
 	{Name: "begin", About: "the first start of a rota", Pods: 2, Slots: 2, Limits: Limits{start: 2}, Within: 4},
 	{
@@ -147,7 +147,7 @@ var Scopes = []Scope{
 	{Name: "order", About: "as join, in any order", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 8, Free: true, Long: true},
 	{
 		Name: "faults", About: "any two faults", Pods: 2, Slots: 2, Running: 2,
-		Limits: Limits{crash: 2, restart: 1, pause: 2, lose: 2}, Faults: 2, Within: 8, Long: true,
+		Limits: Limits{crash: 2, pause: 2, lose: 2}, Faults: 2, Within: 8, Long: true,
 	},
 	{
 		Name: "drain2", About: "two faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
