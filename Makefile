@@ -60,6 +60,11 @@ footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--
 sim: ## Run more seeds of the simulator (SEEDS=20000)
 	SIM_SEEDS=$(or $(SEEDS),20000) $(GO) test -timeout 60m -v -run TestChaos ./internal/sim
 
+.PHONY: explore
+explore: ## Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2")
+	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
+	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
+
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders for a minute each
 	$(GO) test -run '^$$' -fuzz FuzzDecode -fuzztime 60s ./table

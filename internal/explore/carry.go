@@ -1,0 +1,183 @@
+package explore
+
+import (
+	"fmt"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// goesAstray says whether the next request of this transition goes astray.
+func (w *world) goesAstray() bool {
+	w.sent++
+	if w.sent-1 != w.lose {
+		return false
+	}
+	w.say("  … which goes astray")
+	return true
+}
+
+func (w *world) stray(a astray) {
+	s := w.changeServer()
+	s.astray = append(s.astray, a)
+}
+
+// carryOut does what a member asks for. A request takes effect at once, unless it goes astray; its answer is on its way
+// from then on.
+func (w *world) carryOut(pod int, action member.Action) {
+	b := w.change(pod)
+	self := w.self(pod)
+	says := func(l member.Lease) lease {
+		return lease{epoch: int(l.Epoch), uid: uidOf(l.TableUID), open: l.Open}
+	}
+	renewed := func(l lease, o member.Outcome) {
+		b.renew, b.start = answered(o), base
+		b.came(w.x, byLease, b.renew)
+		b.renewed = lease{version: l.version, open: l.open}
+	}
+	swapped := func(serial uint64, s snap, o member.Outcome) {
+		b.swap, b.serial, b.swapped = answered(o), serial, s
+		b.came(w.x, bySwap, b.swap)
+	}
+	switch a := action.(type) {
+	case member.CreateLease:
+		if w.server().leases[self].known {
+			w.violate("lease recreated", "%s creates its Lease once more", w.id(pod))
+		}
+		if w.goesAstray() {
+			w.stray(astray{kind: astrayCreateLease, lease: self, says: says(a.Lease), pod: uint8(pod)})
+			renewed(lease{}, member.OutcomeUnknown)
+			return
+		}
+		l, o := w.createLease(self, says(a.Lease))
+		if o == member.OutcomeDone {
+			w.changeServer().leases[self].known = true
+		}
+		renewed(l, o)
+	case member.RenewLease:
+		if w.goesAstray() {
+			w.stray(astray{kind: astrayRenewLease, lease: self, version: number(a.Lease.Version), says: says(a.Lease), pod: uint8(pod)})
+			renewed(lease{}, member.OutcomeUnknown)
+			return
+		}
+		renewed(w.renewLease(self, says(a.Lease)))
+	case member.ReadTable:
+		if w.goesAstray() {
+			b.read = answered(member.OutcomeUnknown)
+			return
+		}
+		b.begun, b.read = base, answered(member.OutcomeDone)
+		b.came(w.x, byRead, b.read)
+		b.found = w.server().table
+		if b.found.uid == 0 {
+			b.found.version = 0 // as a 404 has none
+		}
+	case member.CreateTable:
+		if w.goesAstray() {
+			w.stray(astray{kind: astrayCreateTable, lease: self, table: a.Table, pod: uint8(pod)})
+			swapped(a.Serial, snap{}, member.OutcomeUnknown)
+			return
+		}
+		s, o := w.createTable(self, a.Table)
+		swapped(a.Serial, s, o)
+	case member.Swap:
+		w.checkSending(pod, a)
+		if w.goesAstray() {
+			w.stray(astray{kind: astraySwap, lease: self, version: number(a.Version), table: a.Table, pod: uint8(pod)})
+			swapped(a.Serial, snap{}, member.OutcomeUnknown)
+			return
+		}
+		s, o := w.swapTable(self, a.Table, uidOf(a.UID), number(a.Version))
+		swapped(a.Serial, s, o)
+	case member.WatchLeases:
+		b.watch, b.all, b.ids = a.Serial, a.All, 0
+		for _, id := range a.IDs {
+			b.ids |= 1 << w.x.indexOf(id)
+		}
+		w.relist(pod, lagLeases)
+	case member.DeleteLease:
+		w.deleteBy(pod, a)
+	case member.Warm:
+		b.request(op{opWarm, maskOf(a.Slots, w.x.config.Slots), a.Round})
+	case member.Load:
+		b.request(op{opLoad, maskOf(a.Slots, w.x.config.Slots), a.Round})
+	case member.Drain:
+		w.each(a.Slots, func(s int) {
+			if b.gate[s].state == gateOpen {
+				b.gate[s].state = gateDraining
+			}
+			b.request(op{opDrain, 1 << s, a.Round})
+		})
+	case member.Open:
+		w.checkOpen(pod, a)
+		w.each(a.Slots, func(s int) { b.open(s, int(a.Epoch)) })
+	case member.Shut:
+		w.each(a.Slots, func(s int) { b.shut(s) })
+	case member.Release:
+	case member.Deadline:
+		b.setDeadline(int(a.At))
+	case member.Notify:
+		if a.Reason == "InvalidTable" {
+			w.violate("invalid table", "%s: %s", w.id(pod), a.Message)
+		}
+	case member.Stop:
+		w.stop(pod, a)
+	default:
+		panic(fmt.Sprintf("action %T", a))
+	}
+}
+
+func (w *world) each(set slot.Set, do func(s int)) {
+	for s := range w.x.Slots {
+		if set.Has(slot.Slot(s)) {
+			do(s)
+		}
+	}
+}
+
+func (w *world) deleteBy(pod int, a member.DeleteLease) {
+	b, index := w.change(pod), w.x.indexOf(a.ID)
+	done := func(o member.Outcome) {
+		d := deleted{answered(o), index}
+		b.deletes = append(b.deletes, d)
+		b.came(w.x, byDelete, d.answer)
+	}
+	switch {
+	case a.UID == "" && w.server().leases[index].exists:
+		done(member.OutcomeConflict)
+	case a.UID == "":
+		done(member.OutcomeMissing)
+	case w.goesAstray():
+		w.stray(astray{kind: astrayDeleteLease, lease: index, version: number(a.Version), pod: uint8(pod)})
+		done(member.OutcomeUnknown)
+	default:
+		done(w.deleteLease(index, number(a.Version)))
+	}
+}
+
+// stop ends an incarnation, and the process, unless another incarnation is to follow.
+func (w *world) stop(pod int, a member.Stop) {
+	b := w.change(pod)
+	l := absent
+	if a.Rejoin && !b.sig && b.inc < maxIncs {
+		l = rejoined
+	}
+	b.end(l)
+	w.state.members[pod] = 0
+}
+
+// admit lets a request that went astray take effect.
+func (w *world) admit(a astray) {
+	switch a.kind {
+	case astrayCreateLease:
+		w.createLease(a.lease, a.says)
+	case astrayRenewLease:
+		w.renewLease(a.lease, a.says)
+	case astrayDeleteLease:
+		w.deleteLease(a.lease, a.version)
+	case astrayCreateTable:
+		w.createTable(a.lease, a.table)
+	default:
+		w.swapTable(a.lease, a.table, w.server().table.uid, a.version)
+	}
+}

@@ -1,0 +1,158 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// What is checked, beside that the fair continuation of every state ends well (settle.go):
+//
+//   - every version of the table is Valid, and its epoch rises (R4)
+//   - a slot leaves a live owner by that owner's own hand only, and only to one that is ready; a member is taken out when its
+//     Lease is gone (R6, R7)
+//   - a gate opens only for its slot's owner at that epoch, while its Lease says "open", and while no other gate of the slot is
+//     open or draining; a paused member's is open until its deadline (R2, R5, R6)
+//   - a gate opens only when no write of a former owner can commit any more, the fence provided (R6, R7, R16)
+//   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
+//   - a slot's gate is shut while a transfer of it may take effect (R6)
+//   - no member creates a Lease that it had before (R7)
+
+// remember notes who owns what in a version of the table.
+func (w *world) remember(t *table.Table) {
+	if t.UID != tableUID(w.server().table.uid) {
+		return // not adopted
+	}
+	for s := range w.x.Slots {
+		r := t.At(slot.Slot(s))
+		h := &w.changeServer().slots[s]
+		if r.Owner == "" || int(r.Epoch) < h.epoch {
+			continue
+		}
+		owner := w.x.indexOf(r.Owner)
+		i := slices.IndexFunc(h.owners, func(o ownerAt) bool { return o.epoch == int(r.Epoch) })
+		if i < 0 {
+			h.owners = append(h.owners, ownerAt{int(r.Epoch), owner})
+		} else if was := h.owners[i].owner; was != owner {
+			w.violate("epoch twice", "slot %d has owner %s at epoch %d, which was %s's", s, r.Owner, r.Epoch, w.x.name(was))
+		}
+	}
+}
+
+func (w *world) checkCreate(by uint8, t *table.Table) {
+	if err := t.Valid(); err != nil {
+		w.violate("valid", "%s creates an invalid table: %v", w.x.name(by), err)
+	}
+}
+
+// checkTransition looks at a change of the table that takes effect.
+func (w *world) checkTransition(by uint8, before snap, t *table.Table) {
+	writer, old := w.x.name(by), before.table
+	if err := t.Valid(); err != nil {
+		w.violate("valid", "%s writes an invalid table: %v", writer, err)
+		return
+	}
+	if t.Epoch <= old.Epoch {
+		w.violate("epoch falls", "%s raises the table's epoch from %d to %d", writer, old.Epoch, t.Epoch)
+	}
+	if old.UID != t.UID {
+		return // adopted
+	}
+	for _, m := range old.Members {
+		if _, ok := t.Member(m.ID); !ok && m.ID != writer && w.server().leases[w.x.indexOf(m.ID)].exists {
+			w.violate("expelled with lease", "%s takes %s out of the table, whose Lease is there", writer, m.ID)
+		}
+	}
+	for s := range slot.Slot(w.x.Slots) {
+		was, is := old.At(s), t.At(s)
+		_, stays := t.Member(was.Owner)
+		switch {
+		case was.Owner == is.Owner:
+		case was.Owner != "" && stays && was.Owner != writer:
+			w.violate("taken", "%s takes slot %v from %s, which is a member", writer, s, was.Owner)
+		case was.Owner == writer && is.Owner != "" && (!was.Ready || was.Next != is.Owner):
+			w.violate("not ready", "%s gives slot %v to %s, which was not ready", writer, s, is.Owner)
+		}
+	}
+}
+
+// checkSending looks at a swap that a member sends.
+func (w *world) checkSending(pod int, a member.Swap) {
+	m, b, now := w.id(pod), w.box(pod), w.server().table
+	if now.version != number(a.Version) {
+		return // it cannot take effect
+	}
+	for s := range w.x.Slots {
+		if a.Table.At(slot.Slot(s)).Owner != m && now.table.At(slot.Slot(s)).Owner == m && b.working(s) {
+			w.violate("sent while open", "%s sends a table that gives slot %d away, which is at work", m, s)
+		}
+	}
+}
+
+// checkOpen looks at a gate that is about to be opened.
+func (w *world) checkOpen(pod int, a member.Open) {
+	b, self, id := w.box(pod), w.self(pod), w.id(pod)
+	if b.deadline <= base {
+		return // the gate will refuse
+	}
+	if l := w.server().leases[self]; l.exists && !l.open {
+		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", id, a.Slots)
+	}
+	w.each(a.Slots, func(s int) {
+		for i := range w.x.Pods {
+			other := w.box(i)
+			switch {
+			case other.left[s] > base:
+				w.violate("late write", "slot %d is opened by %s at epoch %d, and a write of a former process of pod %s may still commit", s, id, a.Epoch, podName(i))
+			case i == pod:
+			case other.working(s) && other.gate[s].state == gateOpen:
+				w.violate("two open", "slot %d is opened by %s at epoch %d, and is open in %s", s, id, a.Epoch, w.id(i))
+			case other.working(s):
+				w.violate("two in flight", "slot %d is opened by %s at epoch %d, and %s still works in it", s, id, a.Epoch, w.id(i))
+			case other.horizon[s] > base:
+				w.violate("late write", "slot %d is opened by %s at epoch %d, and a write of %s may still commit", s, id, a.Epoch, w.id(i))
+			}
+		}
+		for _, stray := range w.server().astray {
+			if stray.kind == astraySwap && stray.lease == self && stray.table.At(slot.Slot(s)).Owner != id && stray.version == w.server().table.version {
+				w.violate("opened though sent", "slot %d is opened by %s at epoch %d, and its transfer may still take effect", s, id, a.Epoch)
+			}
+		}
+		h := &w.changeServer().slots[s]
+		epoch := int(a.Epoch)
+		if !slices.Contains(h.owners, ownerAt{epoch, self}) {
+			w.violate("open unowned", "slot %d is opened by %s at epoch %d, which is not its", s, id, epoch)
+		}
+		if epoch < h.epoch {
+			w.violate("epoch falls", "slot %d is opened by %s at epoch %d, after epoch %d", s, id, epoch, h.epoch)
+		}
+		if epoch == h.epoch && h.opener != self {
+			w.violate("epoch twice", "slot %d is opened by %s at epoch %d, as by %s before", s, id, epoch, w.x.name(h.opener))
+		}
+		h.epoch, h.opener = epoch, self
+		h.owners = slices.DeleteFunc(h.owners, func(o ownerAt) bool { return o.epoch < epoch })
+	})
+}
+
+// fire lets those writes go that were checked before a pause. The fence refuses them if the table does not name the member.
+func (w *world) fire(pod int) {
+	b, id := w.change(pod), w.id(pod)
+	gun := b.gun
+	b.gun = 0
+	if t := w.server().table.table; t == nil {
+		return
+	} else if _, named := t.Member(id); !named {
+		return
+	}
+	for s := range w.x.Slots {
+		if gun>>s&1 == 0 {
+			continue
+		}
+		b.horizon[s] = base + writeTimeout
+		if h := w.server().slots[s]; h.opener != w.self(pod) {
+			w.violate("late write", "a write for slot %d by %s commits after %s opened it at epoch %d", s, id, w.x.name(h.opener), h.epoch)
+		}
+	}
+}

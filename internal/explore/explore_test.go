@@ -1,0 +1,252 @@
+package explore
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// The search knows every field of a member.
+func TestLayout(t *testing.T) {
+	if err := checkLayout(); err != nil {
+		t.Errorf("%v: say in mirror.go and normal.go what the search is to make of it", err)
+	}
+}
+
+// visitStates shows states of a small search.
+func visitStates(t *testing.T, nth int, look func(x *space, st state, a act)) {
+	t.Helper()
+	sc, _ := ScopeOf("pause")
+	s := NewSearch(sc)
+	s.Run(20_000)
+	for i := 0; i < len(s.states); i += nth {
+		w := s.x.look(s.states[i])
+		for _, a := range w.enabled(nil) {
+			look(s.x, s.states[i], a)
+		}
+	}
+}
+
+// A clone steps as its original, which does not hear of it.
+func TestClone(t *testing.T) {
+	visitStates(t, 50, func(x *space, st state, a act) {
+		if a.kind >= advance && a.kind != leave {
+			return
+		}
+		w := x.look(st)
+		e := w.take(int(a.pod), a)
+		m := x.members.items[st.members[a.pod]]
+		bytes := func(m *mirror) string {
+			var b encoder
+			x.encode(m, &b)
+			return string(b)
+		}
+		before := bytes(m)
+		var ends [2]string
+		var actions [2][]member.Action
+		for i := range ends {
+			c := m.clone()
+			actions[i] = c.member().Step(member.Time{Mono: base, Wall: wall}, e)
+			c.snap.Table = x.intern(c.snap.Table)
+			x.clean(c)
+			ends[i] = bytes(c)
+		}
+		if ends[0] != ends[1] || !reflect.DeepEqual(actions[0], actions[1]) {
+			t.Fatalf("%s: two clones step differently: %v, %v", x.describe(a), actions[0], actions[1])
+		}
+		if bytes(m) != before {
+			t.Fatalf("%s: the original changed with its clone", x.describe(a))
+		}
+	})
+}
+
+// Only the order of versions, epochs and serials matters, and that of the times that are renamed: what follows from a state with
+// other numbers is the same.
+func TestNumbers(t *testing.T) {
+	other := visit(func(class uint8, v int) int {
+		switch class {
+		case classEpoch:
+			return 4*v + 13
+		case classSerial:
+			return top - 3*(top-v)
+		case classOrder:
+			return base - 2*(base-v)
+		default:
+			return 2*v + 1
+		}
+	})
+	visitStates(t, 50, func(x *space, st state, a act) {
+		renamed := st
+		for i := range x.Pods {
+			if id := st.members[i]; id != 0 {
+				m := x.members.items[id].clone()
+				x.numbers(m, other)
+				renamed.members[i] = x.addMember(m)
+			}
+			b := x.boxes.items[st.boxes[i]].clone()
+			b.numbers(x, i, other)
+			renamed.boxes[i] = x.addBox(b, i)
+		}
+		s := x.servers.items[st.server].clone()
+		s.numbers(x, other)
+		renamed.server = x.addServer(s)
+		w, v := x.look(st), x.look(renamed)
+		w.do(a)
+		v.do(a)
+		if w.pack() != v.pack() {
+			t.Fatalf("%s: other numbers lead elsewhere", x.describe(a))
+		}
+	})
+}
+
+// The gate of a box is that of package gate.
+func TestGate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		now := time.Duration(base)
+		g := gate.New(1, func() time.Duration { return now })
+		b := &box{gate: make([]gateSlot, 1), horizon: make([]int, 1), left: make([]int, 1)}
+		x := newSpace(Scope{Pods: 1, Slots: 1})
+		set := slotsOf(1)
+		var offset int // b's now is always base
+		for range 20 {
+			switch rng.IntN(6) {
+			case 0:
+				g.Open(set, 7)
+				b.open(0, 7)
+			case 1:
+				g.Shut(set)
+				b.shut(0)
+			case 2:
+				g.Drain(set, func(slot.Slot) bool { return true }, func(slot.Slot) {})
+				if b.gate[0].state == gateOpen {
+					b.gate[0].state = gateDraining
+				}
+			case 3:
+				at := rng.IntN(4)
+				g.SetDeadline(now + time.Duration(at))
+				b.setDeadline(base + at)
+			case 4:
+				g.Expire()
+			case 5:
+				now++
+				offset++
+				b.shift(x)
+				g.Expire()
+			}
+			ctx, leave, verdict := g.Enter(context.Background(), 0, gate.Key{Name: "k"}, false)
+			admitted := verdict == gate.Admitted && ctx.Err() == nil
+			if leave != nil {
+				leave()
+			}
+			if want := b.working(0) && b.gate[0].state == gateOpen; admitted != want {
+				t.Fatalf("the gate admits: %v, the box's: %v", admitted, want)
+			}
+		}
+	}
+}
+
+// small are the scopes of a test run.
+func small() []Scope {
+	var scopes []Scope
+	for _, s := range Scopes {
+		if !s.Long {
+			scopes = append(scopes, s)
+		}
+	}
+	return scopes
+}
+
+// Small worlds are searched to the end: nothing is violated, no state is a dead end, and every kind of action occurs.
+func TestFixpoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("searches a million states")
+	}
+	var counts [kinds]int
+	for _, sc := range small() {
+		s := NewSearch(sc)
+		s.Run(1_000_000)
+		calm := Calm{}
+		if s.Found == nil {
+			calm = s.Settle(1)
+		}
+		t.Logf("%-6s %v; %v", sc.Name, s, calm)
+		if s.Found != nil {
+			t.Fatalf("%s: %v\n%s", sc.Name, s.Found.Violation, s.Script())
+		}
+		if !s.Fixpoint {
+			t.Errorf("%s: %v", sc.Name, s)
+		}
+		for k, n := range s.Counts {
+			counts[k] += n
+		}
+	}
+	for k, n := range counts {
+		if n == 0 {
+			t.Errorf("%v never happened", kind(k))
+		}
+	}
+}
+
+// What was found once without a clause is found again by its script.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		want, _, _ := strings.Cut(strings.TrimPrefix(first, "# "), ":")
+		switch v, err := Replay(string(text), func(string) {}); {
+		case err != nil:
+			t.Errorf("%s: %v", file, err)
+		case v == nil || v.Rule != want:
+			t.Errorf("%s: %v, want %s", file, v, want)
+		}
+	}
+}
+
+// Without a clause that looks as if it could be left out, something is found: the search is able to.
+func TestClauses(t *testing.T) {
+	for _, c := range []struct{ clause, scope, rule string }{
+		{"LeaseFirst", "crash", "expelled with lease"},
+		{"FenceWait", "crash", "late write"},
+		{"RestartWaits", "crash", "late write"},
+		{"ShutOnceSent", "drain2", "opened though sent"},
+		{"NewcomersWait", "trouble", "late write"},
+		{"ShutWaits", "trouble", "late write"},
+	} {
+		sc, ok := ScopeOf(c.scope)
+		if !ok {
+			t.Fatal("no scope " + c.scope)
+		}
+		sc.Without = Clauses[c.clause]
+		s := NewSearch(sc)
+		s.Run(500_000)
+		if s.Found == nil {
+			s.Settle(1)
+		}
+		if s.Found == nil || s.Found.Violation.Rule != c.rule {
+			t.Errorf("%s without %s: found %v, want %q", c.scope, c.clause, s.Found, c.rule)
+			continue
+		}
+		// The way there can be told, and gone again.
+		v, err := Replay(s.Script(), func(string) {})
+		if err != nil || v == nil || v.Rule != c.rule {
+			t.Errorf("%s without %s: the script leads to %v, %v\n%s", c.scope, c.clause, v, err, s.Script())
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Command explorecmd searches the small worlds of package explore, and prints what it came to. docs/verification.md shows how
+// to read that.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/explore"
+)
+
+func main() {
+	names := flag.String("scopes", "", "`names` of the scopes, by commas; all of them if empty")
+	states := flag.Int("states", 3_000_000, "stop after this `number` of states")
+	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas; all: each in turn")
+	memory := flag.Int("memory", 5, "aim to use at most this much memory, in `GB`")
+	save := flag.String("save", "", "write what was found to this `file`, for -replay")
+	replay := flag.String("replay", "", "replay the script in this `file`")
+	flag.Parse()
+	// Most of what is held lives as long as the search.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(int64(*memory) << 30)
+	if err := run(*names, *states, *without, *save, *replay); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(names string, states int, without, save, replay string) error {
+	if replay != "" {
+		text, err := os.ReadFile(replay)
+		if err != nil {
+			return err
+		}
+		v, err := explore.Replay(string(text), func(line string) { fmt.Println(line) })
+		if err == nil && v != nil {
+			err = fmt.Errorf("%s: %s", v.Rule, v.Message)
+		}
+		return err
+	}
+	for _, s := range explore.Scopes {
+		if names != "" && !slices.Contains(strings.Split(names, ","), s.Name) {
+			continue
+		}
+		switch without {
+		case "":
+			if err := search(s, states, save); err != nil {
+				return err
+			}
+		case "all":
+			for _, name := range explore.ClauseNames(^s.Without) {
+				caught(s, states, name)
+			}
+		default:
+			for name := range strings.SplitSeq(without, ",") {
+				c, ok := explore.Clauses[name]
+				if !ok {
+					return fmt.Errorf("no clause %s", name)
+				}
+				s.Without |= c
+			}
+			if err := search(s, states, save); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// search prints what a scope comes to.
+func search(s explore.Scope, states int, save string) error {
+	fmt.Printf("%s: %s\n  %v\n", s.Name, s.About, s)
+	r := explore.NewSearch(s)
+	r.Run(states)
+	fmt.Printf("  %v\n  %s\n", r, r.Kinds())
+	if r.Found == nil {
+		nth := 1
+		if !r.Fixpoint {
+			nth = 97
+		}
+		fmt.Printf("  %v\n", r.Settle(nth))
+	}
+	if r.Found == nil {
+		return nil
+	}
+	script := r.Script()
+	if _, err := explore.Replay(script, func(line string) { fmt.Println("    " + line) }); err != nil {
+		return err
+	}
+	if save != "" {
+		if err := os.WriteFile(save, []byte(script), 0o600); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %s: %s", s.Name, r.Found.Violation.Rule, r.Found.Violation.Message)
+}
+
+// caught prints what is found without a clause.
+func caught(s explore.Scope, states int, clause string) {
+	s.Without = explore.Clauses[clause]
+	r := explore.NewSearch(s)
+	r.Run(states)
+	if r.Found == nil {
+		r.Settle(1)
+	}
+	what := "nothing"
+	if r.Found != nil {
+		what = r.Found.Violation.Rule
+	}
+	fmt.Printf("%-10s without %-16s %-20s %v\n", s.Name, clause, what, r)
+}

@@ -1,0 +1,177 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Search is a breadth-first search.
+type Search struct {
+	x           *space
+	index       index
+	states      []state
+	parents     []parent
+	Transitions int
+	// Steps are those of random walks.
+	Steps    int
+	Counts   [kinds]int
+	Found    *Finding
+	Fixpoint bool
+	Time     time.Duration
+	next     uint32
+}
+
+type parent struct {
+	from uint32
+	by   act
+}
+
+// NewSearch begins a search.
+func NewSearch(sc Scope) *Search {
+	s := &Search{x: newSpace(sc)}
+	s.add(s.x.prepare(), parent{})
+	return s
+}
+
+// prepare returns the state in which a search begins.
+func (x *space) prepare() state {
+	st := x.begin()
+	settled := func(w *world, acts []act) bool { return quiet(acts) && w.unsettled() == "" }
+	for pod := range x.Running {
+		w := x.look(st)
+		w.start(pod, true)
+		st = x.until(w.pack(), settled)
+	}
+	w := x.look(st)
+	last := x.Pods - 1
+	switch {
+	case x.From == "":
+		return st
+	case x.From == "trouble":
+		w.do(act{kind: lag, pod: uint8(last), arg: lagTable})
+		w.putTable(0, nil)
+	case x.From == "fence":
+		w.do(act{kind: crash, pod: uint8(last)})
+	case x.Running < x.Pods:
+		w.start(x.Running, true)
+	default:
+		w.do(act{kind: leave, pod: uint8(last)})
+	}
+	w.changeServer().used = Limits{} // it does not count
+	return x.until(w.pack(), func(w *world, _ []act) bool {
+		if m := w.mirror(0); x.From == "trouble" && m.trouble.on && !m.trouble.pending && m.trouble.since <= base-m.cfg.LeaseDuration {
+			return true
+		}
+		for i := range x.Pods {
+			for _, o := range w.box(i).ops {
+				if x.From == "drain" && o.kind == opDrain {
+					return true
+				}
+			}
+			if m := w.mirror(i); x.From == "fence" && m != nil && slices.ContainsFunc(m.slots, func(s slotMirror) bool { return s.state == fenced }) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// until goes on fairly until something is so.
+func (x *space) until(st state, so func(w *world, acts []act) bool) state {
+	for range 10_000 {
+		w := x.look(st)
+		acts := w.enabled(nil)
+		if so(&w, acts) {
+			return st
+		}
+		acts = slices.DeleteFunc(acts, func(a act) bool {
+			return a.kind == unlag || a.kind == seeTable && w.box(int(a.pod)).lag&lagTable != 0
+		})
+		a, ok := w.fair(acts)
+		if !ok {
+			break
+		}
+		w.do(a)
+		st = w.pack()
+	}
+	panic("scope " + x.Name + " does not begin")
+}
+
+func (s *Search) add(st state, p parent) {
+	_, place, ok := s.index.find(s.states, &st)
+	if ok {
+		return
+	}
+	s.index.put(place, uint32(len(s.states)))
+	s.states = append(s.states, st)
+	s.parents = append(s.parents, p)
+}
+
+// Run searches until everything is seen, something is found, or limit states are known.
+func (s *Search) Run(limit int) {
+	begun := time.Now()
+	var acts []act
+	for int(s.next) < len(s.states) && len(s.states) < limit && s.Found == nil {
+		from := s.next
+		s.next++
+		w := s.x.look(s.states[from])
+		acts = w.enabled(acts)
+		for _, a := range acts {
+			for {
+				w := s.x.look(s.states[from])
+				w.do(a)
+				s.Transitions++
+				s.Counts[a.kind]++
+				if a.lose > 0 {
+					s.Counts[lose]++
+				}
+				if len(w.violations) > 0 {
+					s.Found = &Finding{Violation: w.violations[0], from: from, by: a}
+					break
+				}
+				s.add(w.pack(), parent{from, a})
+				before := s.x.look(s.states[from])
+				if int(a.lose) >= w.sent || !before.may(lose) {
+					break
+				}
+				a.lose++
+			}
+			if s.Found != nil {
+				break
+			}
+		}
+	}
+	s.Fixpoint = int(s.next) == len(s.states) && s.Found == nil
+	s.Time += time.Since(begun)
+}
+
+// String says how far the search came.
+func (s *Search) String() string {
+	end := "fixpoint"
+	switch {
+	case s.Found != nil:
+		end = "stopped by what was found"
+	case !s.Fixpoint:
+		end = fmt.Sprintf("stopped, %d states not continued", len(s.states)-int(s.next))
+	}
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %.1f s: %s", len(s.states), s.Transitions, s.Depth(), s.Time.Seconds(), end)
+}
+
+// States is the number of states known.
+func (s *Search) States() int { return len(s.states) }
+
+// Depth is how many actions it takes to come to the last state.
+func (s *Search) Depth() int { return len(s.path(uint32(len(s.states) - 1))) }
+
+// Kinds says how often each kind of action was taken.
+func (s *Search) Kinds() string {
+	var parts []string
+	for k, n := range s.Counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%v %d", kind(k), n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,217 @@
+package member_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/sim"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another pod or taken
+// from another script. What a mutant expects does not count; all checks of package sim do, and so does that all is well in the
+// end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one, with a trace;
+// WITHOUT=<clause> leaves a clause out, to see whether mutants find that.
+func TestMutants(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts []*script
+	for _, file := range files {
+		scripts = append(scripts, readScript(t, file))
+	}
+	without := clauses[os.Getenv("WITHOUT")]
+	if n, err := strconv.ParseUint(os.Getenv("MUTANT"), 10, 64); err == nil {
+		m := mutate(scripts, n)
+		t.Log(strings.Join(m.lines, "\n"))
+		r := m.mutant(without, true)
+		t.Fatalf("%v\n%s", r.w.Violations(), strings.Join(r.trace, "\n"))
+	}
+	count := uint64(500)
+	if testing.Short() {
+		count = 100
+	}
+	if n, err := strconv.ParseUint(os.Getenv("MUTANTS"), 10, 64); err == nil {
+		count = n
+	}
+	var next atomic.Uint64
+	var mu sync.Mutex
+	found := map[string]int{}
+	begun := time.Now()
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for n := next.Add(1); n <= count; n = next.Add(1) {
+				m := mutate(scripts, n)
+				r := m.mutant(without, false)
+				if !r.w.Failed() {
+					continue
+				}
+				v := r.w.Violations()[0]
+				mu.Lock()
+				if found[v.Rule]++; found[v.Rule] <= 3 {
+					t.Errorf("MUTANT=%d of %s: %s: %s\n%s", n, filepath.Base(m.file), v.Rule, v.Message, strings.Join(m.lines, "\n"))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d mutants of %d scripts in %v, violations: %v", count, len(scripts), time.Since(begun).Round(time.Second), found)
+}
+
+// mutate makes a script of others.
+func mutate(scripts []*script, seed uint64) *script {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	pick := func() *script { return scripts[rng.IntN(len(scripts))] }
+	from := pick()
+	m := &script{file: from.file}
+	depth := 0
+	for _, line := range from.lines { // loops are written out
+		switch n, loop := strings.CutPrefix(line, "repeat "); {
+		case loop:
+			depth = len(m.lines) + 1000*number(n)
+		case line == "end":
+			body := slices.Clone(m.lines[depth%1000:])
+			for range min(depth/1000, 4) - 1 {
+				m.lines = append(m.lines, body...)
+			}
+		case line != "":
+			m.lines = append(m.lines, strings.TrimSuffix(line, " unfenced"))
+		}
+	}
+	pods := []string{"a", "b", "c", "d", "e"}
+	for range 1 + rng.IntN(4) {
+		i := rng.IntN(len(m.lines))
+		switch rng.IntN(8) {
+		case 0:
+			m.lines = slices.Delete(m.lines, i, i+1)
+		case 1:
+			m.lines = slices.Insert(m.lines, i, m.lines[i])
+		case 2:
+			j := min(i+1+rng.IntN(3), len(m.lines)-1)
+			m.lines[i], m.lines[j] = m.lines[j], m.lines[i]
+		case 3:
+			m.lines = slices.Insert(m.lines, i, fmt.Sprintf("advance %dms", []int{1, 30, 300, 2000, 5000, 11000, 16000}[rng.IntN(7)]))
+		case 4: // another pod's fate
+			words := strings.Fields(m.lines[i])
+			for j := 1; j < len(words); j++ {
+				if slices.Contains(pods, words[j]) {
+					words[j] = pods[rng.IntN(3)]
+				}
+			}
+			m.lines[i] = strings.Join(words, " ")
+		case 5: // another outcome
+			outcomes := []string{"lose", "hold", "release", "admit", "crash", "pause", "resume", "leave", "restart"}
+			if words := strings.Fields(m.lines[i]); slices.Contains(outcomes, words[0]) {
+				words[0] = outcomes[rng.IntN(len(outcomes))]
+				m.lines[i] = strings.Join(words, " ")
+			}
+		case 6: // a line of another script
+			other := pick().lines
+			if line := other[rng.IntN(len(other))]; line != "" && !strings.HasPrefix(line, "repeat") && line != "end" {
+				m.lines = slices.Insert(m.lines, i, strings.TrimSuffix(line, " unfenced"))
+			}
+		case 7:
+			p := pods[rng.IntN(3)]
+			m.lines = slices.Insert(m.lines, i, []string{
+				"lose " + p + " update table", "lose " + p + " update lease", "admit " + p + " update table", "hold " + p + " get table",
+				"block " + p + " tables", "unblock " + p + " tables", "block " + p + " leases", "unblock " + p + " leases",
+				"pause " + p, "resume " + p, "crash " + p, "restart " + p, "leave " + p, "start " + p,
+			}[rng.IntN(14)])
+		}
+		if len(m.lines) == 0 {
+			break
+		}
+	}
+	return m
+}
+
+// mutant runs a mutant: what cannot be done is left out.
+func (s *script) mutant(without member.Clause, trace bool) *run {
+	r := &run{vars: map[string]string{"$S": "0"}}
+	o := sim.Options{Slots: 8, Idle: true, Tune: func(c *member.Config) { c.Without = without }}
+	if trace {
+		o.Trace = func(line string) { r.trace = append(r.trace, line) }
+	}
+	for _, line := range s.lines {
+		if n, ok := strings.CutPrefix(line, "slots "); ok {
+			o.Slots = slot.Count(number(n))
+		}
+	}
+	r.w = sim.New(o)
+	for _, line := range s.lines {
+		if r.w.Failed() {
+			return r
+		}
+		if trace {
+			r.trace = append(r.trace, "# "+line)
+		}
+		r.attempt(line)
+	}
+	r.w.Net.Down = false
+	for _, n := range r.w.Live() {
+		n.Resume()
+		for _, name := range []string{
+			sim.CreateLease, sim.RenewLease, sim.DeleteLease, sim.ReadTable, sim.CreateTable, sim.Swap, sim.Warm, sim.Load, sim.Drain,
+		} {
+			n.Release(name)
+		}
+		for _, f := range []*sim.Feed{n.Tables(), n.Leases()} {
+			if f != nil {
+				f.Unblock()
+			}
+		}
+		for at := range o.Slots {
+			n.Land(slot.Slot(at))
+			n.Reconcile(slot.Slot(at))
+		}
+	}
+	if !r.w.Failed() {
+		r.w.Settle(5 * time.Minute)
+	}
+	return r
+}
+
+// attempt runs a line, unless what it asks for cannot be.
+func (r *run) attempt(line string) {
+	defer func() { _ = recover() }()
+	words := strings.Fields(line)
+	for j, word := range words {
+		if value, ok := r.vars[word]; ok && words[0] != "let" {
+			words[j] = value
+		}
+	}
+	switch words[0] {
+	case "expect":
+	case "start", "restart":
+		// One process runs in a container at a time.
+		pods := slices.DeleteFunc(words[1:], func(pod string) bool {
+			return slices.ContainsFunc(r.w.Live(), func(n *sim.Node) bool { return n.Replica.Pod == pod })
+		})
+		_ = r.command(append(words[:1:1], pods...))
+	case "wait", "never":
+		// The wait matters, not what was waited for; in steps that are not too small.
+		for end := r.w.Now() + min(duration(words[1]), 20*time.Second); r.w.Now() < end && !r.w.Failed(); r.w.Run(5 * time.Millisecond) {
+			if words[0] == "wait" && r.holds(words[2:]) {
+				return
+			}
+		}
+	case "settle":
+		r.w.Run(30 * time.Second)
+	default:
+		_ = r.command(words)
+	}
+}
