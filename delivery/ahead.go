@@ -5,19 +5,66 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/table"
 )
 
 // A look-up may be ahead of the stream. What the stream tells later of an object of which a look-up has shown that it is
-// gone, or elsewhere, must not bring it back.
+// gone, or elsewhere, must not bring it back. Nor must a list, or what is replayed after it, bring back an object of an owned kind that the
+// stream has taken out of the store while slots were listed; nor the stream one that a list had shown and that was in a slot lost since.
 
 // farewell is an object that is not in the store any more, as a look-up showed. state is the version of what it showed; "" where
 // the object is gone for good.
 type farewell struct {
 	uid   types.UID
 	state string
+}
+
+// identity tells an object from its namesakes.
+type identity struct {
+	name cache.ObjectName
+	uid  types.UID
+}
+
+// depart notes an event that was sent, where it takes an object out of the store while slots are listed. s.mu is held.
+func (s *source) depart(e watch.Event) {
+	if e.Type != watch.Deleted || s.warming.Empty() || markOf(e.Object) != "" {
+		return
+	}
+	if about, err := meta.Accessor(e.Object); err == nil {
+		s.leftAt(about)
+	}
+}
+
+// lose notes that what the store has under a key goes since its slot was lost.
+func (s *source) lose(key string) {
+	if !s.inf.owned() {
+		return
+	}
+	obj, exists, err := s.inf.GetIndexer().GetByKey(key)
+	about, accessErr := meta.Accessor(obj)
+	if err != nil || !exists || accessErr != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if table.CompareVersions(about.GetResourceVersion(), s.position) > 0 {
+		s.leftAt(about)
+	}
+}
+
+// leftAt notes that older states of an object than this one are not to come back. s.mu is held.
+func (s *source) leftAt(about metav1.Object) {
+	if s.left == nil {
+		s.left = map[identity]string{}
+	}
+	version := about.GetResourceVersion()
+	s.left[identity{cache.MetaObjectToName(about), about.GetUID()}] = version
+	if table.CompareVersions(s.leftMax, version) < 0 {
+		s.leftMax = version
+	}
 }
 
 // outrun notes that a look-up at a version showed that the object in doubt is gone, or in slots that the stream does not
@@ -35,16 +82,22 @@ func (s *source) outrun(d *doubt, state, version string) {
 	}
 }
 
-// caughtUp forgets the look-ups that the position has passed. s.mu is held.
+// caughtUp forgets the look-ups that the position has passed, and what left the store. s.mu is held.
 func (s *source) caughtUp() {
+	if s.left != nil && s.warming.Empty() && table.CompareVersions(s.position, s.leftMax) >= 0 {
+		s.left, s.leftMax = nil, ""
+	}
 	if s.ahead != nil && table.CompareVersions(s.position, s.aheadMax) >= 0 {
 		s.ahead, s.aheadMax = nil, ""
 	}
 }
 
-// outran says that a look-up has shown what became of a state of an object. The state that it showed is not among these: its
-// slot may be gained yet. s.mu is held.
+// outran says that a look-up has shown what became of a state of an object, or that a later one has left the store. The state that it
+// showed is not among these: its slot may be gained yet. s.mu is held.
 func (s *source) outran(about metav1.Object) bool {
+	if s.left != nil && table.CompareVersions(s.left[identity{cache.MetaObjectToName(about), about.GetUID()}], about.GetResourceVersion()) > 0 {
+		return true
+	}
 	if s.ahead == nil {
 		return false
 	}

@@ -208,8 +208,14 @@ func (s *source) growAbsent(ctx context.Context, t task) {
 	})
 }
 
-// same says whether the store has this very version of an object.
+// same says whether the store has this very version of an object. Of an owned kind the stream tells: the store may have it for a
+// moment only, from the farewells of one that went to a slot of the list, of which the second is under way.
 func (s *source) same(key string, obj runtime.Object) bool {
+	if s.inf.owned() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.sent[key].version == versionOf(obj)
+	}
 	old, exists, err := s.inf.GetIndexer().GetByKey(key)
 	return err == nil && exists && versionOf(old) == versionOf(obj)
 }
@@ -269,6 +275,7 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 		}
 	}
 	s.mu.Lock()
+	s.caughtUp()
 	s.changed()
 	s.mu.Unlock()
 	return true

@@ -28,7 +28,8 @@ func (p *pump) place(e watch.Event, version string) (n slot.Slot, has, alive boo
 }
 
 // leaves says whether an event takes an object out of the slots that the stream carries: n is its slot now, if it has
-// one.
+// one. One that is deleted in another slot than the store has it in went there while that was being listed, and neither the list
+// nor what the store has of that slot tells of it.
 func (p *pump) leaves(e watch.Event, n slot.Slot, has bool, version string) bool {
 	s := p.source
 	s.mu.Lock()
@@ -48,7 +49,7 @@ func (p *pump) leaves(e watch.Event, n slot.Slot, has bool, version string) bool
 	switch {
 	case !had, has && n == was.slot, table.CompareVersions(was.version, version) > 0:
 		return false
-	case has && s.got[n] > 0 && !s.covered(n, version):
+	case has && s.got[n] > 0 && !s.covered(n, version) && e.Type != watch.Deleted:
 		return false // it goes from one slot to another
 	case s.covered(was.slot, version), s.got[was.slot] == 0: // it is being dropped
 		return false

@@ -32,10 +32,23 @@ var graveyard = []uint64{
 	7050823576030079355, // a child that went to a slot that was being listed, with a wrong label, stayed with its former owner
 	7785750694214938767, // a doubt about a child in a slot lost was never resolved
 	9200912421483152305, // a child was deleted under another owner than the store knew, who did not hear of it
+	6186856391051683562, // a child went to a slot that was being listed again, and was deleted there: it stayed with its former owner
+}
+
+// busyGraveyard are those of TestOwnedRandomBusy.
+var busyGraveyard = []uint64{
+	728634346851772736,  // a child that left for a slot that was being listed was skipped in that list, and then taken out
+	5321740109602296176, // a child that had left came back for a moment in an older state, which was replayed after a list
+	2210243079419435571, // one that a list had shown ahead of the stream did so when its slot was lost
 }
 
 // TestOwnedRandom changes owners, labels and shares at random, under faults. See generation.
-func TestOwnedRandom(t *testing.T) {
+func TestOwnedRandom(t *testing.T) { testOwnedRandom(t, graveyard, false) }
+
+// TestOwnedRandomBusy is TestOwnedRandom where much happens while slots are loaded.
+func TestOwnedRandomBusy(t *testing.T) { testOwnedRandom(t, busyGraveyard, true) }
+
+func testOwnedRandom(t *testing.T, graveyard []uint64, busy bool) {
 	var seeds []uint64
 	if !testing.Short() {
 		seeds = slices.Clone(graveyard)
@@ -56,7 +69,7 @@ func TestOwnedRandom(t *testing.T) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s=%d", deliverytest.SeedVariable, seed), func(t *testing.T) {
 				t.Parallel()
-				ownedRandom(t, seed, o, watchList)
+				ownedRandom(t, seed, o, watchList, busy)
 			})
 		}
 	})
@@ -68,10 +81,11 @@ func TestOwnedRandom(t *testing.T) {
 //     it was in the store, a child stays there;
 //   - the last reconciles of these Sites saw their children as they are;
 //   - no deletion was heard of a child that existed and had not changed its owner;
-//   - nothing was heard of a child that is older than what was heard of it before.
+//   - nothing was heard of a child that is older than what was heard of it before, nor of one that was gone.
 type generation struct {
 	*family
 	rng        *rand.Rand
+	busy       bool // children change while slots are loaded
 	held, open slot.Set
 	gone       int // how often there may be a 410 Gone still
 	life       map[types.UID][]step
@@ -94,9 +108,9 @@ const (
 	randomChildren = 40
 )
 
-func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList bool) {
+func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy bool) {
 	g := &generation{
-		rng: rand.New(rand.NewPCG(seed, 0)), gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
+		rng: rand.New(rand.NewPCG(seed, 0)), busy: busy, gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
 		reported: map[types.NamespacedName]bool{},
 	}
 	o.Mislabelled = func(_ schema.GroupKind, obj metav1.Object) {
@@ -176,7 +190,14 @@ func (g *generation) change() {
 		if g.rng.IntN(2) == 0 {
 			cause, versions = table.CauseHanded, table.Versions{childKind.String(): g.touch().Version}
 		}
-		if err := g.share.Load(g.t.Context(), set, cause, versions, false); err != nil {
+		during := func() {}
+		if g.busy {
+			during = g.traffic()
+		}
+		done := make(chan error, 1)
+		go func() { done <- g.share.Load(g.t.Context(), set, cause, versions, false) }()
+		during()
+		if err := <-done; err != nil {
 			g.t.Fatal(err)
 		}
 		g.held = g.held.Union(set)
@@ -217,6 +238,39 @@ func (g *generation) change() {
 		}()
 	case 10:
 		<-time.After(time.Millisecond)
+	}
+}
+
+// traffic returns what changes children while slots are loaded. The lists may be held up, and the events.
+func (g *generation) traffic() (run func()) {
+	release, resume := func() {}, func() {}
+	if g.rng.IntN(2) == 0 {
+		var held <-chan struct{}
+		held, release = g.faults.HoldLists()
+		for len(held) > 0 {
+			<-held
+		}
+	}
+	if g.rng.IntN(2) == 0 {
+		resume = g.faults.Pause()
+	}
+	return func() {
+		for i := range g.rng.IntN(20) {
+			g.touch()
+			switch i {
+			case 6:
+				resume()
+				resume = func() {}
+			case 12:
+				release()
+				release = func() {}
+			}
+			if g.rng.IntN(2) == 0 {
+				<-time.After(time.Duration(g.rng.IntN(1000)) * time.Microsecond)
+			}
+		}
+		release()
+		resume()
 	}
 }
 
@@ -312,9 +366,12 @@ func (g *generation) checkHistory() {
 	g.t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	last := map[types.UID]string{}
+	last, gone := map[types.UID]string{}, map[types.UID]string{}
 	for _, w := range g.heard {
 		if w.gone {
+			if table.CompareVersions(gone[w.uid], w.version) < 0 {
+				gone[w.uid] = w.version
+			}
 			ended := func(s step) bool {
 				return s.gone || s.owner != w.owner && table.CompareVersions(s.version, w.version) >= 0
 			}
@@ -325,6 +382,9 @@ func (g *generation) checkHistory() {
 		}
 		if table.CompareVersions(last[w.uid], w.version) > 0 {
 			g.t.Errorf("heard %+v after version %s", w, last[w.uid])
+		}
+		if table.CompareVersions(gone[w.uid], w.version) >= 0 {
+			g.t.Errorf("heard %+v after it was gone at %s", w, gone[w.uid])
 		}
 		last[w.uid] = w.version
 	}

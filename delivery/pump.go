@@ -86,6 +86,7 @@ func (p *pump) send(e watch.Event) bool {
 		p.initial.sent.note(s, e)
 	} else {
 		s.sent.note(s, e)
+		s.depart(e)
 	}
 	return true
 }

@@ -73,7 +73,11 @@ type source struct {
 	// ahead are objects that look-ups ahead of the position have shown to be gone. nil once position passed all.
 	ahead    map[cache.ObjectName]farewell
 	aheadMax string
-	sent     sent
+	// left are the versions at which objects of an owned kind were taken out of the store, where the stream or the buffer may yet tell of
+	// older ones. nil once position passed all and no slots are warming.
+	left    map[identity]string
+	leftMax string
+	sent    sent
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -210,6 +214,7 @@ func (s *source) commit(r *relist, version string) {
 	s.position, s.listed, s.stale = version, version, false
 	s.floors, s.floorMax, s.ahead, s.aheadMax = nil, "", nil, ""
 	s.warming, s.buffer, s.names = slot.Set{}, nil, nil
+	s.left, s.leftMax = nil, ""
 	clear(s.doubts)
 	s.keepStrays(r.strays)
 	s.changed()

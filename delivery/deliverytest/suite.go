@@ -96,6 +96,10 @@ func Run(t *testing.T, o Options) {
 				{"R11LookUpAheadOfTheStream", suite.lookUpAhead},
 				{"OwnedKind", suite.ownedKind},
 				{"OwnedLabelsGoWrong", suite.ownedLabelsGoWrong},
+				{"OwnedDeletedWhereListed", suite.ownedDeletedWhereListed},
+				{"OwnedHeardOnce", suite.ownedHeardOnce},
+				{"OwnedLookUpDuringAList", suite.ownedLookUpDuringAList},
+				{"OwnedLostAheadOfTheStream", suite.ownedLostAheadOfTheStream},
 				{"Random", suite.random},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(s, t) })

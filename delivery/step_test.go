@@ -1,0 +1,177 @@
+package delivery
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// steps is an informer of a kind whose objects are owned, of which the test is all that runs except for the driver: the upstream
+// watch, the pump, the reflector and the store.
+type steps struct {
+	t    *testing.T
+	inf  *informer
+	pump *pump
+	// lists gets what the driver's lists return.
+	lists chan *corev1.ConfigMapList
+}
+
+// newSteps returns one that has listed the slots of a set, and found a list's objects.
+func newSteps(t *testing.T, set slot.Set, first *corev1.ConfigMapList) *steps {
+	t.Helper()
+	st := &steps{t: t, lists: make(chan *corev1.ConfigMapList, 1)}
+	st.lists <- first
+	share := New(Options{Slots: 8})
+	owner, kind := schema.GroupKind{Group: "example.com", Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
+	if !share.Own(kind, owner, true) {
+		t.Fatal("not owned")
+	}
+	st.inf = newInformer(share, kind, &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return <-st.lists, nil },
+	}, &corev1.ConfigMap{}, 0, nil)
+	share.add(st.inf)
+	// As RunWithContext does.
+	s := st.inf.source
+	st.inf.running, st.inf.sharded, st.inf.role = true, true, share.roles[kind].of(st.inf)
+	s.scope, st.inf.recorder = share.scopeOf(kind, st.inf.role), &handler{informer: st.inf}
+	s.on.Store(true)
+	if err := st.inf.AddIndexers(cache.Indexers{slotIndex: st.inf.indexSlot}); err != nil {
+		t.Fatal(err)
+	}
+	share.Hold(set)
+	list, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range list.(*corev1.ConfigMapList).Items {
+		if err := st.inf.GetIndexer().Add(&obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.pump = newPump(t.Context(), s, metav1.ListOptions{})
+	st.pump.out, st.pump.asked = make(chan watch.Event, 100), everything
+	s.mu.Lock()
+	s.pump = st.pump
+	s.commit(s.pending, s.pending.version)
+	s.mu.Unlock()
+	return st
+}
+
+// drive starts the driver.
+func (st *steps) drive() {
+	ctx, cancel := context.WithCancel(st.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		st.inf.source.drive(ctx)
+	}()
+	st.t.Cleanup(func() {
+		cancel()
+		close(st.inf.source.done)
+		<-done
+	})
+}
+
+// job waits for the driver's next job and returns what runs it.
+func (st *steps) job() (run func()) {
+	j := <-st.inf.source.jobs
+	return func() { j.done <- j.run(st.pump) }
+}
+
+// apply has the store see the next n events.
+func (st *steps) apply(n int) {
+	st.t.Helper()
+	for range n {
+		e := <-st.pump.out
+		var err error
+		switch e.Type { //nolint:exhaustive // there are no others
+		case watch.Added, watch.Modified:
+			err = st.inf.GetIndexer().Update(e.Object)
+		case watch.Deleted:
+			st.inf.recorder.OnDelete(e.Object)
+			err = st.inf.GetIndexer().Delete(e.Object)
+		}
+		if err != nil {
+			st.t.Fatal(err)
+		}
+	}
+}
+
+// barrier runs the driver's next job, which is one, and has the store see it.
+func (st *steps) barrier() {
+	st.t.Helper()
+	st.job()()
+	st.apply(1)
+}
+
+// siteIn is the name of an owner in a slot.
+func siteIn(share *Share, n slot.Slot) string {
+	name := "s"
+	for share.Slot("a", name, "") != n {
+		name += "s"
+	}
+	return name
+}
+
+// childOf is a state of a child.
+func childOf(owner, name, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "a", Name: name, ResourceVersion: version,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Site", Name: owner, Controller: ptr.To(true)}},
+	}}
+}
+
+func children(version string, items ...*corev1.ConfigMap) *corev1.ConfigMapList {
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, obj := range items {
+		list.Items = append(list.Items, *obj)
+	}
+	return list
+}
+
+// has compares the store's children's versions.
+func (st *steps) has(want map[string]string) {
+	st.t.Helper()
+	have := map[string]string{}
+	for _, obj := range st.inf.GetIndexer().List() {
+		cm := obj.(*corev1.ConfigMap)
+		have[cm.Name] = cm.ResourceVersion
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		st.t.Errorf("store (-want +got):\n%s", diff)
+	}
+}
+
+// A child goes from a slot that is listed again to one that is gained with it. When the list, which shows it there, is compared with the
+// store, that has seen the child's new state, but not yet that it left its slot.
+func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
+	share := New(Options{Slots: 8})
+	before, after := childOf(siteIn(share, 6), "c", "101"), childOf(siteIn(share, 1), "c", "102")
+	st := newSteps(t, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", before))
+	s := st.inf.source
+	st.inf.share.Hold(slot.SetOf(slot.Range{First: 1, Last: 1}))
+	s.refresh(slot.SetOf(slot.Range{First: 6, Last: 6}))
+	st.drive()
+	st.job()() // widens the watch
+	st.barrier()
+	if !st.pump.received(watch.Event{Type: watch.Modified, Object: after.DeepCopy()}, true) {
+		t.Fatal("the pump ended")
+	}
+	st.lists <- children("102", after)
+	run := st.job()
+	st.apply(1)
+	run()
+	st.apply(len(st.pump.out))
+	st.barrier()
+	st.has(map[string]string{"c": "102"})
+}
