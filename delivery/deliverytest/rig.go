@@ -205,7 +205,28 @@ func (r *rig) sync() {
 		n = held.Slots()[r.serial%held.Len()] // whose event comes at once
 	}
 	beacon := r.create(r.key(n))
-	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): beacon.Version}))
+	r.reached(beacon)
+}
+
+// reached waits until the handlers have been told of everything up to an object's version. A store changes before they
+// are told.
+func (r *rig) reached(obj Object) {
+	r.t.Helper()
+	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): obj.Version}))
+}
+
+// forget forgets what was heard, once that is everything that the store has.
+func (r *rig) forget() {
+	r.t.Helper()
+	r.eventually(func() error {
+		for key, version := range store(r.informer) {
+			if err := r.levelIs(key, version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.heard.take()
 }
 
 // truth returns what the server has of the slots, in the form that store returns.
