@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/labeller"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	mapPeriod   = 5 * time.Second
 	// scanDelay is longer than a rollout keeps a slot, and the duty with it, on its way.
 	scanDelay = 30 * time.Second
+	// stampGrace is what a client gets that labels the children it applied by a second request.
+	stampGrace = 500 * time.Millisecond
 )
 
 // labels are the labellers of this process, one for each kind and label. That of a kind works where the slot of its
@@ -168,7 +171,7 @@ func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindL
 			value, ok := r.share.Stamps(w.kind, obj)[w.label]
 			return value, ok
 		},
-		ScanDelay: scanDelay,
+		ScanDelay: scanDelay, Grace: r.grace(w.label),
 		Report:    func(err error) { r.report("Cannot label all objects; trying again", err) },
 	})
 	if err != nil {
@@ -182,6 +185,14 @@ func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindL
 	}
 	r.labels.of[w] = k
 	return k, nil
+}
+
+// grace is how long what lacks a label waits for its author's own write: only children are labelled by their authors.
+func (r *Rota) grace(label string) time.Duration {
+	if label == store.LabelHash || label == store.LabelNamespaceHash {
+		return 0
+	}
+	return stampGrace
 }
 
 // permit ties the labelling of a kind to the gate of the slot of its name.

@@ -31,6 +31,7 @@ type fake struct {
 	intercept func(verb string, w http.ResponseWriter, r *http.Request) bool
 	requests  []string // verbs with their selectors, or the name patched
 	watching  int
+	events    int // sent by watches
 }
 
 type change struct {
@@ -193,7 +194,17 @@ func (f *fake) watch(w http.ResponseWriter, r *http.Request, selector string) {
 		}
 		json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": partial(c.name, c.labels, next+2)})
 		w.(http.Flusher).Flush()
+		f.mu.Lock()
+		f.events++
+		f.mu.Unlock()
 	}
+}
+
+// told returns how many events watches have sent.
+func (f *fake) told() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.events
 }
 
 func partial(name string, set map[string]string, version int) metav1.PartialObjectMetadata {

@@ -39,6 +39,9 @@ type Options struct {
 	Value func(obj metav1.Object) (value string, ok bool)
 	// Permit says when to work. Default: always. Fix does not ask.
 	Permit Permit
+	// Grace is how long an object that the watch shows may wait for whoever created or changed it to label it in a write of
+	// its own, which saves this one. Default: none.
+	Grace time.Duration
 	// QPS and Burst limit the patches, in objects per second and objects. Default 200 and half of QPS.
 	QPS   float32
 	Burst int
@@ -82,8 +85,8 @@ func (o Options) withDefaults() (Options, error) {
 		key := o.Key
 		o.Value = func(obj metav1.Object) (string, bool) { return Value(key, obj.GetNamespace(), obj.GetName()), true }
 	}
-	if o.QPS < 0 || o.Burst < 0 || o.Concurrency < 0 || o.ScanRate < 0 || o.ScanDelay < 0 {
-		return o, errors.New("labeller: QPS, Burst, Concurrency, ScanDelay and ScanRate must not be negative")
+	if o.QPS < 0 || o.Burst < 0 || o.Concurrency < 0 || o.ScanRate < 0 || o.ScanDelay < 0 || o.Grace < 0 {
+		return o, errors.New("labeller: QPS, Burst, Concurrency, Grace, ScanDelay and ScanRate must not be negative")
 	}
 	if o.Permit == nil {
 		o.Permit = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }

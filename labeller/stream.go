@@ -74,7 +74,24 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 		return version, fmt.Errorf("watch %s: %w", s, permission(err, s, "watch"))
 	}
 	defer w.Stop()
+	held := grace{period: l.opts.Grace}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		due, left := held.next(time.Now())
+		if left == 0 {
+			select {
+			case f.found <- due:
+				continue
+			case <-ctx.Done():
+				return version, nil
+			}
+		}
+		var soon <-chan time.Time
+		if left > 0 {
+			timer.Reset(left)
+			soon = timer.C
+		}
 		var (
 			e    watch.Event
 			open bool
@@ -82,29 +99,46 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 		select {
 		case <-ctx.Done():
 			return version, nil
+		case <-soon:
+			continue
 		case e, open = <-w.ResultChan():
 		}
 		if !open {
+			f.flush(ctx, &held)
 			return version, nil
 		}
 		if e.Type == watch.Error {
+			f.flush(ctx, &held)
 			return version, fmt.Errorf("watch %s: %w", s, apierrors.FromObject(e.Object))
 		}
 		obj, ok := e.Object.(*metav1.PartialObjectMetadata)
 		if !ok {
+			f.flush(ctx, &held)
 			return version, fmt.Errorf("watch %s: the server sent a %T for metadata", s, e.Object)
 		}
 		version = obj.ResourceVersion
+		t, wrong := l.targetOf(s.resource, obj)
 		// DELETED is what a label that was put right looks like here.
-		if e.Type != watch.Added && e.Type != watch.Modified {
-			continue
+		if wrong && (e.Type == watch.Added || e.Type == watch.Modified) {
+			held.add(t, time.Now())
+		} else {
+			held.drop(t)
 		}
-		if t, wrong := l.targetOf(s.resource, obj); wrong {
-			select {
-			case f.found <- t:
-			case <-ctx.Done():
-				return version, nil
-			}
+	}
+}
+
+// flush passes on what still waits when a watch ends: the next one goes on after it.
+func (f *follower) flush(ctx context.Context, held *grace) {
+	held.period = 0
+	for {
+		t, left := held.next(time.Now())
+		if left < 0 {
+			return
+		}
+		select {
+		case f.found <- t:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

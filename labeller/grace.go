@@ -1,0 +1,51 @@
+package labeller
+
+import "time"
+
+// maxWaiting bounds what waits in a grace; beyond it the oldest go on at once.
+const maxWaiting = 1024
+
+// grace holds back what the watch shows for Options.Grace, in the order of its coming.
+type grace struct {
+	period time.Duration
+	queue  []waiting
+	latest map[target]target // of the objects in the queue that are still wrong
+}
+
+type waiting struct {
+	object target
+	since  time.Time
+}
+
+// add has an object wait whose label is wrong. It may be told of one again.
+func (g *grace) add(t target, now time.Time) {
+	if g.latest == nil {
+		g.latest = map[target]target{}
+	}
+	object := t.object()
+	if _, waits := g.latest[object]; !waits {
+		g.queue = append(g.queue, waiting{object, now})
+	}
+	g.latest[object] = t
+}
+
+// drop forgets an object whose label is right, or that is gone.
+func (g *grace) drop(t target) { delete(g.latest, t.object()) }
+
+// next returns an object whose time has come, or how long it is until the next one's; a negative time: none waits.
+func (g *grace) next(now time.Time) (target, time.Duration) {
+	for len(g.queue) > 0 {
+		first := g.queue[0]
+		t, wrong := g.latest[first.object]
+		if left := g.period - now.Sub(first.since); wrong && left > 0 && len(g.latest) <= maxWaiting {
+			return target{}, left
+		}
+		g.queue = g.queue[1:]
+		if wrong {
+			delete(g.latest, first.object)
+			return t, 0
+		}
+	}
+	g.queue = nil
+	return target{}, -1
+}
