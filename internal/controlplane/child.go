@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -56,7 +57,7 @@ var spawner = sync.OnceValue(func() func(*exec.Cmd) error {
 	}
 })
 
-func startChild(binary string, args []string, stderr io.Writer) (*child, error) {
+func startChild(binary string, args, env []string, stderr io.Writer) (*child, error) {
 	c := &child{
 		cmd:    exec.Command(binary, args...), //nolint:noctx // it outlives the context of its start; end stops it
 		lines:  make(chan []byte, 1),
@@ -65,6 +66,7 @@ func startChild(binary string, args []string, stderr io.Writer) (*child, error) 
 	}
 	// Ctrl-C at the terminal is for this process; the child follows it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = c.stderr
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {

@@ -72,7 +72,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 			return nil, err
 		}
 	}
-	child, err := startChild(binary, o.args(), o.Stderr)
+	child, err := startChild(binary, o.args(), o.Env, o.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}

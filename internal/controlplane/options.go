@@ -28,6 +28,8 @@ type Options struct {
 	// deletion of namespaces, default service accounts. Without it pods can
 	// be created without a service account.
 	ControllerManager bool
+	// Env, as name=value, is added to this process's environment for the servers.
+	Env []string
 	// Binary is the path of rota-kube; empty means the one that ROTA_KUBE
 	// names, else bin/rota-kube of this checkout, which is built where it is
 	// missing.

@@ -16,6 +16,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+func TestEnv(t *testing.T) {
+	t.Parallel()
+	plane := New(t, Options{Env: []string{"GOGC=234"}})
+	metrics, err := clientset(t, plane.ConfigFor(0)).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(metrics, []byte("\ngo_gc_gogc_percent 234\n")) {
+		t.Error("the API server runs without the variable of Options.Env")
+	}
+}
+
 func TestTwoAPIServers(t *testing.T) {
 	t.Parallel()
 	c := New(t, Options{APIServers: 2, Audit: true})
