@@ -31,7 +31,7 @@ const (
 	stepLimit = 2 * time.Minute
 	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many; crashRate
 	// the same while a dead replica's slots wait for its lease. Nothing but the load goes on in the baseline.
-	canaryRate, crashRate = 60, 15
+	canaryRate, crashRate = 20, 15
 )
 
 // engine is one run.
