@@ -71,7 +71,7 @@ fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)
 	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
 		done; \
 	done
 
