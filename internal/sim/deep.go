@@ -24,7 +24,7 @@ func (c *Chaos) deepen() int {
 	c.slots, c.objects = make([]slotHistory, c.opts.Slots), newObjects(c.opts.Slots)
 	switch c.rng.IntN(6) {
 	default:
-		c.clocks = clocks{0.93, 1.07}
+		c.clocks = closeClocks
 	case 0, 1: // any within the bound that have the API server's among them
 		low := 1/bound + (1-1/bound)*c.rng.Float64()
 		c.clocks = clocks{low, low * bound * 0.995}
@@ -286,9 +286,8 @@ func (c *Chaos) churn() time.Duration {
 func (c *Chaos) heal() {
 	c.over = true
 	c.servers = [2]server{}
-	c.clocks = clocks{0.93, 1.07}
 	for _, n := range c.Live() {
 		n.deaf, n.mute = 0, 0
-		n.setRate(c.clocks.rate(c.rng))
+		n.setRate(closeClocks.rate(c.rng))
 	}
 }

@@ -52,7 +52,14 @@ type flight struct {
 
 // startWork tries a key now and then, whatever the gate says.
 func (n *Node) startWork() {
-	n.w.after(n.w.delay(100*time.Millisecond, 300*time.Millisecond), func() {
+	pace := 100 * time.Millisecond
+	switch {
+	case n.w.over:
+		pace *= 5
+	case n.w.deep:
+		pace *= 2 // there are users, too
+	}
+	n.w.after(n.w.delay(pace, 3*pace), func() {
 		if n.Dead {
 			return
 		}
