@@ -26,11 +26,18 @@ type Chaos struct {
 
 // RunChaos lives through a life of a seed and returns its world. without leaves clauses of the protocol out.
 func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
-	return runChaos(seed, without, trace, spoiled{})
+	return runChaos(seed, without, Options{Trace: trace}, spoiled{})
 }
 
-func runChaos(seed uint64, without member.Clause, trace func(string), s spoiled) *World {
-	c := &Chaos{World: New(Options{Seed: seed, Wild: true, Trace: trace, Slots: 16})}
+// DrawChaos is RunChaos with a Timeline.
+func DrawChaos(seed uint64, without member.Clause) (*World, *Timeline) {
+	t := &Timeline{}
+	return runChaos(seed, without, Options{Timeline: t}, spoiled{}), t
+}
+
+func runChaos(seed uint64, without member.Clause, o Options, s spoiled) *World {
+	o.Seed, o.Wild, o.Slots = seed, true, 16
+	c := &Chaos{World: New(o)}
 	c.spoiled = s
 	var members int
 	if seed < DeepFrom {

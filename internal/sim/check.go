@@ -56,6 +56,9 @@ func (w *World) checkWritten(n *Node, t *table.Table) bool {
 
 // checkChange looks at a change of the objects.
 func (w *World) checkChange(c store.Change) {
+	if w.opts.Timeline != nil {
+		w.opts.Timeline.change(w, c)
+	}
 	if c.Table == nil {
 		return
 	}
@@ -230,6 +233,9 @@ func (w *World) checkWrite(n *Node, f *flight) {
 	h := &w.slots[f.key.slot]
 	w.version++
 	h.version = w.version
+	if w.opts.Timeline != nil {
+		w.opts.Timeline.wrote(n, f.key.slot)
+	}
 	if w.deep {
 		w.objects.wrote(w, n, f.key)
 	}

@@ -51,6 +51,9 @@ func (c *Chaos) deepen() int {
 	return members
 }
 
+// crowd is the number of replicas above which there are no more, but for churn.
+const crowd = 7
+
 // none is how long a fault lasts that could not be.
 const none = -1
 
@@ -79,7 +82,13 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		c.after(c.between(0, 5*time.Second), c.grow)
 		return 0
 	},
-	FaultGrow:    func(c *Chaos, _ *Node) time.Duration { c.grow(); return 0 },
+	FaultGrow: func(c *Chaos, _ *Node) time.Duration {
+		if live := c.Live(); len(live) > crowd {
+			c.leave(live[0])
+		}
+		c.grow()
+		return 0
+	},
 	FaultTwin:    func(c *Chaos, n *Node) time.Duration { c.twin(n); return 0 },
 	FaultRollout: func(c *Chaos, _ *Node) time.Duration { c.rollout(); return 5 * time.Second },
 	FaultScale:   func(c *Chaos, _ *Node) time.Duration { c.scale(); return 20 * time.Second },
@@ -225,8 +234,8 @@ func (c *Chaos) deepFault() {
 	switch {
 	case c.tamper && c.rng.IntN(4) == 0:
 		kind = FaultLeaseDeleted + Fault(c.rng.IntN(int(Faults-FaultLeaseDeleted)))
-	case kind == FaultChurn && c.rng.IntN(4) > 0: // it takes long to simulate
-		kind = FaultScale
+	case kind == FaultChurn && c.rng.IntN(4) > 0 || len(c.Live()) > crowd && (kind == FaultRollout || kind == FaultScale):
+		kind = FaultPause // so many members take long to simulate
 	}
 	if kind.global() {
 		n = nil

@@ -66,7 +66,7 @@ func Seeds(first uint64, n int, without member.Clause, tell func(*Survey)) Surve
 func (s *Survey) count(seed uint64, w *World) {
 	one := Survey{Lives: 1, Counts: w.Counts, Coverage: w.Coverage}
 	if w.Failed() {
-		one.Failures = []Failure{{seed, w.Now(), w.Violations()[0]}}
+		one.Failures = []Failure{{Seed: seed, At: w.Now(), Violation: w.Violations()[0]}}
 	}
 	s.Add(&one)
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Idle bool
 	// Trace gets a line for everything that happens. May be nil.
 	Trace func(line string)
+	// Timeline is filled with what people want to see. May be nil.
+	Timeline *Timeline
 }
 
 // World is a rota, its API server and its replicas. It is not safe for concurrent use.
@@ -80,6 +82,8 @@ type Violation struct {
 	// Rule is a short name of what was broken, such as "two open".
 	Rule    string
 	Message string
+	// slots are those that it is about.
+	slots slot.Set
 }
 
 // spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that nobody enqueues
@@ -120,7 +124,17 @@ func (w *World) Failed() bool { return len(w.violations) > 0 }
 func (w *World) Violations() []Violation { return w.violations }
 
 func (w *World) violate(rule, format string, args ...any) {
-	v := Violation{rule, fmt.Sprintf(format, args...)}
+	v := Violation{Rule: rule, Message: fmt.Sprintf(format, args...)}
+	for _, arg := range args {
+		switch about := arg.(type) {
+		case slot.Slot:
+			v.slots.Add(about)
+		case slot.Set:
+			v.slots = v.slots.Union(about)
+		case key:
+			v.slots.Add(about.slot)
+		}
+	}
 	w.violations = append(w.violations, v)
 	w.logf("VIOLATION %s: %s", v.Rule, v.Message)
 }
