@@ -39,7 +39,8 @@ type drawing struct {
 	y        float64
 }
 
-// Draw writes an SVG: faults, owners, and a lane for each process that lived in the window.
+// Draw writes an SVG: faults, owners by the table, and a lane for each pod, with its processes that lived in the window. What went on
+// when the life ended is drawn up to the right edge.
 func (t *Timeline) Draw(out io.Writer, title string, win Window) error {
 	d := &drawing{t: t, from: win.From, to: win.To}
 	d.choose(win)
@@ -47,10 +48,8 @@ func (t *Timeline) Draw(out io.Writer, title string, win Window) error {
 	d.faultBars()
 	top := d.y
 	d.owners()
-	for _, l := range t.lanes {
-		if l.life.from < d.to && l.life.till > d.from {
-			d.lane(l)
-		}
+	for _, pod := range d.pack() {
+		d.pod(pod)
 	}
 	d.axis(top)
 	for _, b := range t.broken {
@@ -75,7 +74,7 @@ func (d *drawing) choose(win Window) {
 	}
 	if len(t.broken) > 0 && win.From == 0 && win.To == 0 {
 		d.from = max(0, t.broken[0].at-time.Minute)
-		d.to = t.broken[0].at + 3*time.Second
+		d.to = t.broken[0].at + time.Second
 	}
 	rows := win.Slots
 	if rows == (slot.Set{}) {
@@ -90,7 +89,7 @@ func (d *drawing) choose(win Window) {
 		}
 	}
 	d.rows = rows.Slots()
-	d.row = min(9, max(1.5, 110/float64(max(1, len(d.rows)))))
+	d.row = min(9, max(1.5, 130/float64(max(1, len(d.rows)))))
 }
 
 func (d *drawing) printf(format string, args ...any) { _, _ = fmt.Fprintf(d, format, args...) }
@@ -207,12 +206,58 @@ func (d *drawing) owners() {
 	d.y = bottom + 7 + gap
 }
 
-// lane draws a process.
-func (d *drawing) lane(l *lane) {
-	height := float64(len(d.rows)) * d.row
+// pack puts the processes that followed each other in a pod into one lane.
+func (d *drawing) pack() [][]*lane {
+	var out [][]*lane
+	for _, l := range d.t.lanes {
+		if l.life.from >= d.to || l.life.till <= d.from {
+			continue
+		}
+		i := slices.IndexFunc(out, func(pod []*lane) bool {
+			before := pod[len(pod)-1]
+			return before.pod == l.pod && before.life.till <= l.life.from
+		})
+		if i < 0 {
+			i = len(out)
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], l)
+	}
+	return out
+}
+
+// pod draws the processes of a pod; a low lane where they never had a slot open.
+func (d *drawing) pod(pod []*lane) {
+	height := 26.0
+	for _, l := range pod {
+		for _, s := range d.rows {
+			for _, o := range l.open[s] {
+				if o.from < d.to && o.till > d.from {
+					height = float64(len(d.rows)) * d.row
+				}
+			}
+		}
+	}
+	d.text(10, d.y+12, `font-weight="bold"`, pod[0].pod)
+	d.text(10, d.y+24, `fill="#666" font-size="10"`, pod[0].about)
+	names := d.at(pod[0].life.from)
+	for i, l := range pod {
+		room := float64(left + width)
+		if i+1 < len(pod) {
+			room = d.at(pod[i+1].life.from)
+		}
+		d.lane(l, height, room)
+		if x := d.at(l.life.from); x >= names {
+			d.text(x+3, d.y+height-4, fmt.Sprintf(`font-weight="bold" fill="hsl(%d,65%%,28%%)" font-size="10" stroke="#fff" stroke-width="3" paint-order="stroke"`, l.hue), l.id)
+			names = x + 7*float64(len(l.id)) + 4
+		}
+	}
+	d.y += height + 8 + gap
+}
+
+// lane draws a process; room is where the next one begins.
+func (d *drawing) lane(l *lane, height, room float64) {
 	alive := l.life
-	d.text(10, d.y+12, fmt.Sprintf(`font-weight="bold" fill="hsl(%d,65%%,32%%)"`, l.hue), l.id)
-	d.text(10, d.y+26, `fill="#666"`, l.about)
 	d.box(alive, d.y, height, `fill="#f2f2f2"`)
 	for _, s := range l.lapsed {
 		d.box(s, d.y, height, `fill="#ffd9d0"`)
@@ -262,13 +307,11 @@ func (d *drawing) lane(l *lane) {
 	}
 	if d.in(alive.till) {
 		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#000" stroke-width="2"/>`+"\n", d.x(alive.till), num(d.y), num(y))
-		how, anchor, x := shorten(l.how), "start", d.at(alive.till)+4
-		if x+6*float64(len(how)) > left+width {
-			anchor, x = "end", d.at(alive.till)-4
+		x := d.at(alive.till) + 4
+		if fits := int((room - x) / 5.8); fits > 3 {
+			d.text(x, d.y+11, "", shorten(l.how, min(fits, 90)))
 		}
-		d.text(x, d.y+11, fmt.Sprintf(`text-anchor="%s"`, anchor), how)
 	}
-	d.y = y + 8 + gap
 }
 
 // twice returns when the slot was open in another process as well, which was not dead.
@@ -287,9 +330,9 @@ func (d *drawing) twice(l *lane, s slot.Slot, o span) []span {
 	return out
 }
 
-func shorten(text string) string {
-	if len(text) > 70 {
-		return text[:67] + "…"
+func shorten(text string, length int) string {
+	if len(text) > length {
+		return text[:length-1] + "…"
 	}
 	return text
 }

@@ -24,19 +24,19 @@ type Timeline struct {
 
 // lane is one process.
 type lane struct {
-	id, about string
-	hue       int
-	life      span
-	how       string // it ended
-	paused    []span
-	lapsed    []span
-	leaving   time.Duration
-	renewals  []mark
-	gone      []mark // its Lease was deleted
-	open      [][]span
-	flights   map[*flight]int // into inFlight
-	inFlight  []slotSpan
-	writes    []slotSpan
+	id, pod, about string
+	hue            int
+	life           span
+	how            string // it ended
+	paused         []span
+	lapsed         []span
+	leaving        time.Duration
+	renewals       []mark
+	gone           []mark // its Lease was deleted
+	open           [][]span
+	flights        map[*flight]int // into inFlight
+	inFlight       []slotSpan
+	writes         []slotSpan
 }
 
 // span is a time, of a member where that matters; one without end goes on.
@@ -95,7 +95,7 @@ func (t *Timeline) record(w *World) {
 	for _, n := range w.Nodes {
 		l := t.of[n]
 		if l == nil {
-			l = &lane{id: n.ID, about: about(n), hue: len(t.lanes) * 137 % 360, life: span{w.now, goesOn, ""}, leaving: -1,
+			l = &lane{id: n.ID, pod: n.Replica.Pod, about: about(n), hue: len(t.lanes) * 137 % 360, life: span{w.now, goesOn, ""}, leaving: -1,
 				open: make([][]span, t.slots), flights: map[*flight]int{}}
 			t.lanes = append(t.lanes, l)
 			t.of[n], t.byID[n.ID] = l, l
@@ -109,7 +109,7 @@ func (t *Timeline) record(w *World) {
 func about(n *Node) string {
 	text := "clock " + rate(n.rate)
 	if n.Replica.Build != "" {
-		text += ", " + n.Replica.Build
+		text = n.Replica.Build + ", " + text
 	}
 	return text
 }
