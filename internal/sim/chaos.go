@@ -65,7 +65,11 @@ func runChaos(seed uint64, without member.Clause, o Options, s spoiled) *World {
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
-	c.Run(25 * time.Second)
+	calm := 25 * time.Second
+	if c.deep {
+		calm = c.between(0, calm)
+	}
+	c.Run(calm)
 	for faults := 3 + c.rng.IntN(24); faults > 0 && !c.Failed(); faults-- {
 		if c.deep {
 			c.deepFault()

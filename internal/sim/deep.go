@@ -16,9 +16,9 @@ const DeepFrom = 10_000
 // of several table formats, and processes that are started again when they end by themselves. It returns the number of members.
 func (c *Chaos) deepen() int {
 	c.opts.Deep, c.deep = true, true
-	members := 1 + c.rng.IntN(6)
+	members := 1 + c.rng.IntN(5)
 	c.opts.Slots = []slot.Count{16, 16, 16, 32, 64}[c.rng.IntN(5)]
-	if c.rng.IntN(50) == 0 {
+	if c.rng.IntN(100) == 0 {
 		c.opts.Slots, members = 256, 12
 	}
 	c.slots, c.objects = make([]slotHistory, c.opts.Slots), newObjects(c.opts.Slots)
@@ -52,7 +52,7 @@ func (c *Chaos) deepen() int {
 }
 
 // crowd is the number of replicas above which there are no more, but for churn.
-const crowd = 7
+const crowd = 5
 
 // none is how long a fault lasts that could not be.
 const none = -1

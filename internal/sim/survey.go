@@ -36,8 +36,8 @@ func (f Failure) String() string {
 }
 
 // Seeds lives through n seeds from first on, as many at a time as there are processors. tell, which may be nil, hears after each
-// life, from one goroutine at a time.
-func Seeds(first uint64, n int, without member.Clause, tell func(*Survey)) Survey {
+// life, from one goroutine at a time, and says whether to go on.
+func Seeds(first uint64, n int, without member.Clause, tell func(*Survey) bool) Survey {
 	var (
 		s     Survey
 		mu    sync.Mutex
@@ -51,8 +51,8 @@ func Seeds(first uint64, n int, without member.Clause, tell func(*Survey)) Surve
 				w := RunChaos(seed, without, nil)
 				mu.Lock()
 				s.count(seed, w)
-				if tell != nil {
-					tell(&s)
+				if tell != nil && !tell(&s) {
+					next.Store(first + uint64(n))
 				}
 				mu.Unlock()
 			}

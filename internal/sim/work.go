@@ -57,7 +57,7 @@ func (n *Node) startWork() {
 	case n.w.over:
 		pace *= 5
 	case n.w.deep:
-		pace *= 2 // there are users, too
+		pace *= 3 // there are users, too
 	}
 	n.w.after(n.w.delay(pace, 3*pace), func() {
 		if n.Dead {

@@ -20,6 +20,7 @@ import (
 func main() {
 	seeds := flag.Int("seeds", 50_000, "live through this `number` of seeds")
 	first := flag.Uint64("first", 1, "begin with this `seed`")
+	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
@@ -38,7 +39,7 @@ func main() {
 	case *seed != 0:
 		err = failure(*seed, sim.RunChaos(*seed, clause, func(line string) { fmt.Println(line) }))
 	default:
-		err = survey(*first, *seeds, clause, *all)
+		err = survey(*first, *seeds, *limit, clause, *all)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -90,9 +91,9 @@ func draw(seed uint64, without member.Clause, file string, window sim.Window, sl
 }
 
 // survey lives through seeds and prints what came of it.
-func survey(first uint64, seeds int, without member.Clause, all bool) error {
+func survey(first uint64, seeds int, limit time.Duration, without member.Clause, all bool) error {
 	begun, told, failed := time.Now(), time.Now(), 0
-	s := sim.Seeds(first, seeds, without, func(s *sim.Survey) {
+	s := sim.Seeds(first, seeds, without, func(s *sim.Survey) bool {
 		for ; failed < len(s.Failures); failed++ {
 			fmt.Println(s.Failures[failed])
 		}
@@ -100,6 +101,7 @@ func survey(first uint64, seeds int, without member.Clause, all bool) error {
 			told = time.Now()
 			fmt.Fprintf(os.Stderr, "%d of %d lives in %v\n", s.Lives, seeds, time.Since(begun).Round(time.Second))
 		}
+		return time.Since(begun) < limit
 	})
 	s.Print(os.Stdout)
 	took := time.Since(begun)
