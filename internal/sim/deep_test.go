@@ -2,6 +2,7 @@ package sim
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -78,7 +79,7 @@ func TestCutWatches(t *testing.T) {
 	for _, compacted := range []bool{false, true} {
 		w := New(Options{Wild: true, Deep: true, Idle: true})
 		n := w.Start(&Replica{Pod: "a", Container: "main", Weight: 1})
-		w.Run(30 * w.between(1e9, 1e9+1)) // 30 s: there is a table
+		w.Run(30 * time.Second)
 		before := w.Objects.Table()
 		if before.Table == nil || n.tables.pos == 0 {
 			t.Fatal("no table", n.tables.pos)
@@ -89,12 +90,38 @@ func TestCutWatches(t *testing.T) {
 			w.Objects.EditTable(func(map[string]string) {}) // nobody's position yet
 			w.compact()
 		}
-		w.Run(5e9)
+		w.Run(5 * time.Second)
 		if got := w.Messages.Listed > listed; got != compacted {
 			t.Errorf("compacted %v: listed anew %v", compacted, got)
 		}
 		if (w.Counts.Compacted > 0) != compacted {
 			t.Errorf("compacted %v: %d watches met a 410", compacted, w.Counts.Compacted)
+		}
+	}
+}
+
+// What the fence wait of a restarted container's successor outlasts depends on clocks: with one that is fast enough, a last write
+// of before commits later (docs/guarantees.md).
+func TestFastClocksShortenTheFenceWait(t *testing.T) {
+	for _, c := range []struct {
+		rate float64
+		late bool
+	}{{1, false}, {1.07, false}, {1.45, true}} {
+		w := New(Options{Idle: true})
+		w.clocks = clocks{c.rate, c.rate}
+		pod := &Replica{Pod: "a", PodUID: "uid-a", Container: "main", Weight: 1}
+		n := w.Start(pod)
+		n.setRate(c.rate)
+		w.Settle(time.Minute)
+		if !n.Fly(0) {
+			t.Fatal("not admitted")
+		}
+		n.Write(0, n.cfg.WriteTimeout, false)
+		n.Crash()
+		w.Start(pod).setRate(c.rate)
+		w.Settle(time.Minute)
+		if w.Failed() || (w.Counts.Excused > 0) != c.late {
+			t.Errorf("clock rate %.2f: %d late writes, violations %v", c.rate, w.Counts.Excused, w.Violations())
 		}
 	}
 }
