@@ -22,6 +22,7 @@ test: kube ## Run every test, those on the real API server included
 	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./labeller ./delivery ./internal/sim .
 	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v /ctrlrt$$)
+	$(MAKE) --no-print-directory fuzz TIME=3s
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
 # -modfile does not go with a go.work above, and the children of tests build other modules: hence no GOFLAGS.
@@ -66,9 +67,13 @@ explore: ## Search small worlds exhaustively, then run mutants of the scripts (S
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
 .PHONY: fuzz
-fuzz: ## Fuzz the decoders for a minute each
-	$(GO) test -run '^$$' -fuzz FuzzDecode -fuzztime 60s ./table
-	$(GO) test -run '^$$' -fuzz FuzzAssign -fuzztime 60s ./plan
+fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)
+	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
+		done; \
+	done
 
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod

@@ -21,10 +21,9 @@ const (
 	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
 	scrubName = "rota.dev/scrub"
 	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the API
-	// server about as much, within scrubSoonest and scrubLatest.
-	scrubShare   = 1000
-	scrubSoonest = 15 * time.Second
-	scrubLatest  = 10 * time.Minute
+	// server about as much, but no more than one look in scrubLatest is without them.
+	scrubShare  = 1000
+	scrubLatest = 10 * time.Minute
 	// scrubFirst is the time to the first list of a member that has got that duty.
 	scrubFirst = time.Minute
 	// scrubNotices is how many findings are told one by one.
@@ -78,9 +77,14 @@ func (i *incarnation) holdings() *coverage.Report {
 	return r
 }
 
-// publish publishes the report when it changed, every half lease at most, until the incarnation ends; then it withdraws it.
+// What is wrong shows in two looks (see compare), with a report of each member between them. So it is found within a quarter
+// of a lease, for the report, and two looks.
+func reportPeriod(lease time.Duration) time.Duration { return lease / 4 }
+func lookPeriod(lease time.Duration) time.Duration   { return lease * 7 / 20 }
+
+// publish publishes the report when it changed, every reportPeriod at most, until the incarnation ends; then it withdraws it.
 func (i *incarnation) publish() {
-	tick := time.NewTicker(i.cfg.LeaseDuration / 2)
+	tick := time.NewTicker(reportPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
 	var last map[string]string
 	for {
@@ -121,12 +125,11 @@ func (i *incarnation) publish() {
 // scrub compares what members hold with the table, and now and then with what there is, as long as this member has that duty, and
 // tells what is wrong.
 func (i *incarnation) scrub() {
-	period := i.cfg.LeaseDuration * 6 / 10 // longer than the time between two reports
 	duty := i.cfg.Slots.Of(slot.HashName("", scrubName))
 	// There is enough to be listed when members come and go.
 	first := func() scrubber { return scrubber{due: i.now() + i.scrubPeriod(scrubFirst/scrubShare)} }
 	s := first()
-	tick := time.NewTicker(period)
+	tick := time.NewTicker(lookPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
 	for {
 		select {
@@ -209,7 +212,7 @@ func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
 	if i.opts.ScrubPeriod > 0 {
 		return i.opts.ScrubPeriod
 	}
-	return min(max(scrubShare*took, scrubSoonest), scrubLatest)
+	return min(scrubShare*took, scrubLatest)
 }
 
 // tellFindings tells what was not told before.

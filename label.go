@@ -172,7 +172,7 @@ func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindL
 			return value, ok
 		},
 		ScanDelay: scanDelay, Grace: r.grace(w.label),
-		Report:    func(err error) { r.report("Cannot label all objects; trying again", err) },
+		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
 	})
 	if err != nil {
 		return nil, err

@@ -71,8 +71,8 @@ type Options struct {
 	LeaveTimeout time.Duration
 
 	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what members
-	// hold (rule R14). Default: a thousand times what a list takes, at least 15 s and at most 10 minutes. Slots without an
-	// owner, and with several, are looked for every 6/10 of LeaseDuration whatever it is.
+	// hold (rule R14). Default: a thousand times what a list takes, at most 10 minutes. Slots without an owner, and with
+	// several, are looked for every 7/20 of LeaseDuration whatever it is, and lists are made no more often.
 	ScrubPeriod time.Duration
 
 	// Logger is told what people should know. Default: nothing is logged.

@@ -2,7 +2,10 @@ package rota
 
 import (
 	"net/http"
-	"strings"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/fields"
+	klabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rota-dev/rota/delivery"
 )
@@ -16,9 +19,12 @@ func withSelectors(req *http.Request) *http.Request {
 	}
 	query := req.URL.Query()
 	changed := false
-	for parameter, selector := range map[string]string{"labelSelector": want.Label, "fieldSelector": want.Field} {
-		if has := query.Get(parameter); !contains(has, selector) {
-			query.Set(parameter, delivery.JoinSelectors(has, selector))
+	for _, s := range []struct {
+		parameter, want string
+		requires        func(selector string) []string
+	}{{"labelSelector", want.Label, labelRequirements}, {"fieldSelector", want.Field, fieldRequirements}} {
+		if has := query.Get(s.parameter); !contains(has, s.want, s.requires) {
+			query.Set(s.parameter, delivery.JoinSelectors(has, s.want))
 			changed = true
 		}
 	}
@@ -30,7 +36,44 @@ func withSelectors(req *http.Request) *http.Request {
 	return req
 }
 
-// contains says whether the requirements of a selector stand, in a row, in another. There are commas within them, too.
-func contains(selector, part string) bool {
-	return part == "" || strings.Contains(","+selector+",", ","+part+",")
+// contains says whether a selector has all requirements of another.
+func contains(selector, part string, requires func(selector string) []string) bool {
+	if part == "" || part == selector {
+		return true
+	}
+	has := requires(selector)
+	for _, r := range requires(part) {
+		if !slices.Contains(has, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// labelRequirements returns the requirements that selector consists of, each in its canonical form. One that cannot be
+// read is its own only one: the API server will say what is wrong with it.
+func labelRequirements(selector string) []string {
+	parsed, err := klabels.Parse(selector)
+	if err != nil {
+		return []string{selector}
+	}
+	all, _ := parsed.Requirements()
+	out := make([]string, len(all))
+	for i, r := range all {
+		out[i] = r.String()
+	}
+	return out
+}
+
+func fieldRequirements(selector string) []string {
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil {
+		return []string{selector}
+	}
+	all := parsed.Requirements()
+	out := make([]string, len(all))
+	for i, r := range all {
+		out[i] = fields.EscapeValue(r.Field) + string(r.Operator) + fields.EscapeValue(r.Value)
+	}
+	return out
 }

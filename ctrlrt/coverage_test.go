@@ -31,7 +31,7 @@ func TestR14Coverage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}, ScrubPeriod: time.Second}
+	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}, ScrubPeriod: 500 * time.Millisecond}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, settled(a, b))
 	// As long as members come and go nothing may be found.

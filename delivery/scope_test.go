@@ -2,11 +2,15 @@ package delivery
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/rota-dev/rota/slot"
@@ -29,34 +33,34 @@ func drawSlots(t *rapid.T) (slot.Count, slot.Set) {
 }
 
 // The selector selects exactly the slots that it says it does, and those are at least the slots wanted.
-func TestLabelSelector(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		count, set := drawSlots(t)
-		l := labelScope{label: LabelHash, slots: count}
-		text, asked := l.selector(set)
-		if len(text) > 6*maxValues+100 {
-			t.Errorf("a selector of %d bytes", len(text))
+func TestLabelSelector(t *testing.T) { rapid.Check(t, labelSelector) }
+
+func labelSelector(t *rapid.T) {
+	count, set := drawSlots(t)
+	l := labelScope{label: LabelHash, slots: count}
+	text, asked := l.selector(set)
+	if len(text) > 6*maxValues+100 {
+		t.Errorf("a selector of %d bytes", len(text))
+	}
+	selector, err := labels.Parse(text)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	if missing := set.Minus(asked); !missing.Empty() {
+		t.Errorf("%v lacks %v", asked, missing)
+	}
+	if len(set.Ranges()) < 2 && asked != set {
+		t.Errorf("asks for %v where %v is wanted", asked, set)
+	}
+	for range 200 {
+		hash := rand.Uint64()
+		if got, want := selector.Matches(labels.Set{LabelHash: LabelValue(hash)}), asked.Has(count.Of(hash)); got != want {
+			t.Fatalf("%q: value %s of slot %v: selected %v, want %v", text, LabelValue(hash), count.Of(hash), got, want)
 		}
-		selector, err := labels.Parse(text)
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if missing := set.Minus(asked); !missing.Empty() {
-			t.Errorf("%v lacks %v", asked, missing)
-		}
-		if len(set.Ranges()) < 2 && asked != set {
-			t.Errorf("asks for %v where %v is wanted", asked, set)
-		}
-		for range 200 {
-			hash := rand.Uint64()
-			if got, want := selector.Matches(labels.Set{LabelHash: LabelValue(hash)}), asked.Has(count.Of(hash)); got != want {
-				t.Fatalf("%q: value %s of slot %v: selected %v, want %v", text, LabelValue(hash), count.Of(hash), got, want)
-			}
-		}
-		if selector.Matches(labels.Set{}) {
-			t.Errorf("%q selects objects without the label", text)
-		}
-	})
+	}
+	if selector.Matches(labels.Set{}) {
+		t.Errorf("%q selects objects without the label", text)
+	}
 }
 
 func TestLabelSelectorTexts(t *testing.T) {
@@ -94,21 +98,49 @@ func TestLabelRight(t *testing.T) {
 	}
 }
 
+var shardRange = regexp.MustCompile(`^shardRange\(object\.metadata\.uid, '(0x[0-9a-f]{16,17})', '(0x[0-9a-f]{16,17})'\)$`)
+
+// The selector selects, by what Kubernetes compares, exactly the slots that it says it does, and those are at least the
+// slots wanted.
+func shardRanges(t *rapid.T) {
+	count, set := drawSlots(t)
+	var o metav1.ListOptions
+	asked := shardScope{slots: count}.narrow(&o, set)
+	if missing := set.Minus(asked); !missing.Empty() {
+		t.Errorf("%v lacks %v", asked, missing)
+	}
+	if len(asked.Ranges()) > maxRanges || len(set.Ranges()) <= maxRanges && asked != set && asked != everything {
+		t.Errorf("asks for %v where %v is wanted", asked, set)
+	}
+	if (o.ShardSelector == "") != (asked == everything) {
+		t.Errorf("%q for %v", o.ShardSelector, asked)
+	}
+	if o.ShardSelector == "" {
+		return
+	}
+	var requirements []sharding.ShardRangeRequirement
+	for part := range strings.SplitSeq(o.ShardSelector, " || ") {
+		words := shardRange.FindStringSubmatch(part)
+		if words == nil {
+			t.Fatalf("%q: %q is no range", o.ShardSelector, part)
+		}
+		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: words[1], End: words[2]})
+	}
+	selector := sharding.NewSelector(requirements...)
+	for range 50 {
+		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.FormatUint(rand.Uint64(), 36))}}
+		got, err := selector.Matches(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := count.Of(slot.KeyUID.Hash("", "", string(obj.UID))); got != asked.Has(n) && !asked.Empty() {
+			t.Fatalf("%q: UID %s of slot %v: selected %v", o.ShardSelector, obj.UID, n, got)
+		}
+	}
+}
+
 func TestShardRanges(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		count, set := drawSlots(t)
-		var o metav1.ListOptions
-		asked := shardScope{slots: count}.narrow(&o, set)
-		if missing := set.Minus(asked); !missing.Empty() {
-			t.Errorf("%v lacks %v", asked, missing)
-		}
-		if len(asked.Ranges()) > maxRanges || len(set.Ranges()) <= maxRanges && asked != set && asked != everything {
-			t.Errorf("asks for %v where %v is wanted", asked, set)
-		}
-		if (o.ShardSelector == "") != (asked == everything) {
-			t.Errorf("%q for %v", o.ShardSelector, asked)
-		}
-	})
+	rapid.Check(t, shardRanges)
 	var o metav1.ListOptions
 	shardScope{slots: 4}.narrow(&o, slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 3, Last: 3}))
 	want := "shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000') || " +

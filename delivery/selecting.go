@@ -22,6 +22,11 @@ func SelectorsFrom(ctx context.Context) Selectors {
 	return s
 }
 
+// WithSelectors returns a context of which SelectorsFrom returns the selectors.
+func WithSelectors(ctx context.Context, s Selectors) context.Context {
+	return context.WithValue(ctx, selectorsKey{}, s)
+}
+
 // selecting has the contexts of requests carry their selectors.
 type selecting struct {
 	cache.ListerWatcherWithContext
@@ -31,7 +36,7 @@ func (s selecting) with(ctx context.Context, o metav1.ListOptions) context.Conte
 	if o.LabelSelector == "" && o.FieldSelector == "" {
 		return ctx
 	}
-	return context.WithValue(ctx, selectorsKey{}, Selectors{Label: o.LabelSelector, Field: o.FieldSelector})
+	return WithSelectors(ctx, Selectors{Label: o.LabelSelector, Field: o.FieldSelector})
 }
 
 // ListWithContext implements cache.ListerWithContext.

@@ -110,7 +110,9 @@ func TestBreakTheGlass(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	a := s.pod("web-0")
 	s.members(a)
+	s.looks("none")
 	s.install()
+	s.looks("refuses writes to web.example.com/websites")
 	obj, nobody := s.website("site"), s.websites(s.as(nil))
 	annotate := func(value string) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, fence.Annotation, value)
@@ -121,6 +123,7 @@ func TestBreakTheGlass(t *testing.T) {
 		s.table.Version = cm.ResourceVersion
 	}
 	annotate(`"off"`)
+	s.looks("taken down by the annotation")
 	eventually(t, func() error {
 		_, err := nobody.Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
 		return err
@@ -143,8 +146,18 @@ func TestBreakTheGlass(t *testing.T) {
 	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	s.looks("not bound so that it refuses")
 	eventually(t, func() error {
 		_, err := nobody.Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// looks fails unless Look says so.
+func (s *site) looks(want string) {
+	s.Helper()
+	state, err := fence.Look(s.Context(), s.plane.Config(), s.options.Rota)
+	if err != nil || !strings.Contains(state.String(), want) {
+		s.Errorf("the fence %q, %v; want %q", state, err, want)
+	}
 }

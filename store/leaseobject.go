@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
 )
 
 // putLease writes what the member says into the object, and leaves the rest of it as it is.
@@ -35,17 +36,24 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	obj.Spec.LeaseDurationSeconds = ptr.To(int32(max(1, duration/time.Second)))
 }
 
+// maxLeaseEpoch leaves room above it for a table that is to go beyond what Leases tell.
+const maxLeaseEpoch = table.MaxEpoch / 2
+
 // readLease is the inverse of putLease. What cannot be read is taken for what makes others most careful: a gate
-// that is not shut is open (rule R16). An epoch that cannot be read is 0: a new table's epoch starts above the
-// wall clock as well.
+// that is not shut is open (rule R16). An epoch that cannot be read, or that no table can have come to, is 0: a new
+// table's epoch starts above the wall clock as well.
 func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	lease := member.Lease{
 		ID: id, UID: string(obj.UID), Version: obj.ResourceVersion,
 		TableUID: obj.Annotations[AnnotationTableUID],
 		Open:     obj.Annotations[AnnotationGate] != GateShut,
 	}
-	lease.Epoch, _ = strconv.ParseUint(obj.Annotations[AnnotationEpoch], 10, 64)
-	lease.Format, _ = strconv.Atoi(obj.Annotations[AnnotationFormat])
+	if epoch, err := strconv.ParseUint(obj.Annotations[AnnotationEpoch], 10, 64); err == nil && epoch <= maxLeaseEpoch {
+		lease.Epoch = epoch
+	}
+	if format, err := strconv.Atoi(obj.Annotations[AnnotationFormat]); err == nil {
+		lease.Format = format
+	}
 	return lease
 }
 

@@ -62,11 +62,11 @@ func TestLargeTablesSurvive(t *testing.T) {
 		for i := range slot.Slot(128) {
 			if owner := rapid.IntRange(-1, len(tab.Members)-1).Draw(t, "owner"); owner >= 0 {
 				tab.Update(slot.SetOf(slot.Range{First: i, Last: i}), func(r *table.Run) {
-					r.Owner, r.Epoch = tab.Members[owner].ID, 1+rapid.Uint64Max(1<<62).Draw(t, "epoch")
+					r.Owner, r.Epoch = tab.Members[owner].ID, 1+rapid.Uint64Max(1<<61).Draw(t, "epoch")
 				})
 			}
 		}
-		tab.Seal(1<<63 - 1)
+		tab.Seal(table.MaxEpoch)
 		if err := tab.Valid(); err != nil {
 			t.Fatal(err)
 		}

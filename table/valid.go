@@ -9,6 +9,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// MaxEpoch is the highest epoch of a table. Epochs begin at the wall clock, in milliseconds: none comes near it but by hand.
+const MaxEpoch = 1 << 62
+
 // Valid returns an error that names the first broken invariant, or nil (rule R4).
 func (t *Table) Valid() error {
 	if err := t.Slots.Validate(); err != nil {
@@ -16,6 +19,9 @@ func (t *Table) Valid() error {
 	}
 	if t.Key == slot.KeyUnknown {
 		return errors.New("key: unknown")
+	}
+	if t.Epoch > MaxEpoch {
+		return fmt.Errorf("epoch %d: above %d, to which no rota comes by itself", t.Epoch, uint64(MaxEpoch))
 	}
 	if err := t.validMembers(); err != nil {
 		return err

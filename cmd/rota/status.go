@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
@@ -60,7 +62,17 @@ func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name 
 	if err != nil {
 		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
 	}
-	return printStatus(w, t, leases)
+	if err := printStatus(w, t, leases); err != nil {
+		return err
+	}
+	line := "not known"
+	if state, err := fence.Look(ctx, cfg, types.NamespacedName{Namespace: namespace, Name: name}); err == nil {
+		line = state.String()
+	} else {
+		line += ": " + err.Error()
+	}
+	_, err = fmt.Fprintf(w, "\nfence: %s\n", line)
+	return err
 }
 
 func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error) {

@@ -56,7 +56,7 @@ func newVerify() *cobra.Command {
 		Args: oneName("verify"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
-				return fmt.Errorf("verify: --every %v: must be at least 1s, and longer than half of the members' LeaseDuration", o.every)
+				return fmt.Errorf("verify: --every %v: must be at least 1s, and longer than a quarter of the members' LeaseDuration", o.every)
 			}
 			cfg, namespace, err := target.load()
 			if err != nil {
@@ -73,7 +73,7 @@ func newVerify() *cobra.Command {
 	target.bind(cmd)
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil, "namespaces to which the members' informers are limited (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "label selector to which the members' informers are limited (default none)")
-	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons; longer than half of the members' LeaseDuration")
+	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons; longer than a quarter of the members' LeaseDuration")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
 	return cmd
 }

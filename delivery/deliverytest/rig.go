@@ -126,7 +126,7 @@ func (r *rig) own(set slot.Set) []types.NamespacedName {
 // open opens slots once the handlers have nothing left from before: what they are told late, they would hear.
 func (r *rig) open(set slot.Set) []types.NamespacedName {
 	r.t.Helper()
-	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): "0"}))
+	r.settle()
 	return r.openNow(set)
 }
 
@@ -215,17 +215,16 @@ func (r *rig) reached(obj Object) {
 	r.must(r.share.Reached(r.ctx, table.Versions{r.kind.GroupKind.String(): obj.Version}))
 }
 
-// forget forgets what was heard, once that is everything that the store has.
+// settle waits until the handlers have nothing left from before.
+func (r *rig) settle() {
+	r.t.Helper()
+	r.reached(Object{Version: "0"})
+}
+
+// forget forgets what was heard, and what would be heard late of what came before.
 func (r *rig) forget() {
 	r.t.Helper()
-	r.eventually(func() error {
-		for key, version := range store(r.informer) {
-			if err := r.levelIs(key, version); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	r.settle()
 	r.heard.take()
 }
 

@@ -1,0 +1,96 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// State is what stands around a rota in a cluster. The zero State is no fence.
+type State struct {
+	// Resources whose writes the policy judges. None: there is no policy.
+	Resources []schema.GroupResource
+	// Denies says that the policy is bound so that it refuses. One that only warns or audits refuses nothing.
+	Denies bool
+	// Off says that the annotation on the table's ConfigMap takes the fence down.
+	Off bool
+}
+
+// Look reads which fence a rota has. It takes the permission to get ValidatingAdmissionPolicies, their bindings and the
+// table's ConfigMap. Whether the fence works is told by Verify.
+func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (State, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+	}
+	name, api := Options{Rota: rota}.ObjectName(), client.AdmissionregistrationV1()
+	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return State{}, nil
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+	}
+	var s State
+	if policy.Spec.MatchConstraints != nil {
+		s.Resources = judged(policy.Spec.MatchConstraints.ResourceRules)
+	}
+	binding, err := api.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		s.Denies = slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny)
+	case !apierrors.IsNotFound(err):
+		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+	}
+	cm, err := client.CoreV1().ConfigMaps(rota.Namespace).Get(ctx, rota.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		s.Off = cm.Annotations[Annotation] == Off
+	case !apierrors.IsNotFound(err):
+		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+	}
+	return s, nil
+}
+
+// judged is the inverse of rules.
+func judged(all []admissionregistrationv1.NamedRuleWithOperations) []schema.GroupResource {
+	var out []schema.GroupResource
+	for _, r := range all {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				if !strings.Contains(resource, "/") {
+					out = append(out, schema.GroupResource{Group: group, Resource: resource})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// String says in a line what the fence does.
+func (s State) String() string {
+	texts := make([]string, len(s.Resources))
+	for i, r := range s.Resources {
+		texts[i] = resourceText(r)
+	}
+	what := strings.Join(texts, ", ")
+	switch {
+	case len(texts) == 0:
+		return "none: a late write of a replica that was paused can be accepted; `rota fence` has the API server refuse it"
+	case !s.Denies:
+		return "installed for " + what + ", but not bound so that it refuses: `rota fence --apply` binds it"
+	case s.Off:
+		return fmt.Sprintf("installed for %s, but taken down by the annotation %s on the table", what, Annotation)
+	default:
+		return "refuses writes to " + what + " by who is no member"
+	}
+}
