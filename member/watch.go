@@ -284,7 +284,7 @@ const planners = 3
 // newest format among them.
 type order struct {
 	version string
-	members []table.Member
+	members []*table.Member
 	ids     []string
 	low     int
 	high    int
@@ -296,22 +296,26 @@ func (m *Member) candidates(t *table.Table) []string {
 	o := &m.order
 	if o.version != m.snap.Version {
 		*o = order{version: m.snap.Version}
-		hashes := make(map[string]uint64, len(t.Members))
-		for _, c := range t.Members {
+		type hashed struct {
+			hash uint64
+			at   int
+		}
+		order := make([]hashed, 0, len(t.Members))
+		for i, c := range t.Members {
 			if c.Leaving {
 				continue
 			}
-			hashes[c.ID] = xxhash.Sum64String(c.ID)
-			o.members, o.high = append(o.members, c), max(o.high, c.MaxFormat)
+			order = append(order, hashed{xxhash.Sum64String(c.ID), i})
+			o.high = max(o.high, c.MaxFormat)
 			if o.low == 0 || c.MaxFormat < o.low {
 				o.low = c.MaxFormat
 			}
 		}
-		slices.SortFunc(o.members, func(a, b table.Member) int {
-			return cmp.Or(cmp.Compare(hashes[a.ID], hashes[b.ID]), cmp.Compare(a.ID, b.ID))
-		})
-		for _, c := range o.members {
-			o.ids = append(o.ids, c.ID)
+		// Members are sorted by ID.
+		slices.SortFunc(order, func(a, b hashed) int { return cmp.Or(cmp.Compare(a.hash, b.hash), a.at-b.at) })
+		o.ids = make([]string, 0, len(order))
+		for _, h := range order {
+			o.members, o.ids = append(o.members, &t.Members[h.at]), append(o.ids, t.Members[h.at].ID)
 		}
 	}
 	if o.low == o.high {

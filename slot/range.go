@@ -2,6 +2,7 @@ package slot
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,9 +85,7 @@ func (set *Set) Has(s Slot) bool { return set.words[s/64]&(1<<(s%64)) != 0 }
 func (set *Set) Len() int {
 	n := 0
 	for _, w := range set.words {
-		for ; w != 0; w &= w - 1 {
-			n++
-		}
+		n += bits.OnesCount64(w)
 	}
 	return n
 }
@@ -120,10 +119,14 @@ func (set Set) Minus(other Set) Set {
 
 // Slots returns the slots in rising order.
 func (set *Set) Slots() []Slot {
-	var out []Slot
-	for s := range Slot(MaxCount) {
-		if set.Has(s) {
-			out = append(out, s)
+	n := set.Len()
+	if n == 0 {
+		return nil
+	}
+	out := make([]Slot, 0, n)
+	for i, w := range set.words {
+		for ; w != 0; w &= w - 1 {
+			out = append(out, Slot(i*64+bits.TrailingZeros64(w)))
 		}
 	}
 	return out
@@ -132,14 +135,17 @@ func (set *Set) Slots() []Slot {
 // Ranges returns the fewest ranges that make up the set, in rising order.
 func (set *Set) Ranges() []Range {
 	var out []Range
-	for s := range Slot(MaxCount) {
-		if !set.Has(s) {
-			continue
-		}
-		if n := len(out); n > 0 && out[n-1].Last+1 == s {
-			out[n-1].Last = s
-		} else {
-			out = append(out, Range{s, s})
+	for i, w := range set.words {
+		for w != 0 {
+			first := bits.TrailingZeros64(w)
+			length := bits.TrailingZeros64(^(w >> first)) // 64 where all the rest is in the set
+			r := Range{Slot(i*64 + first), Slot(i*64 + first + length - 1)}
+			if n := len(out); n > 0 && out[n-1].Last+1 == r.First {
+				out[n-1].Last = r.Last
+			} else {
+				out = append(out, r)
+			}
+			w &^= (1<<length - 1) << first
 		}
 	}
 	return slices.Clip(out)

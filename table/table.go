@@ -3,6 +3,7 @@ package table
 import (
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -168,15 +169,10 @@ func (t *Table) Member(id string) (Member, bool) {
 	return t.Members[i], true
 }
 
+// find is a binary search that copies no Member.
 func (t *Table) find(id string) (int, bool) {
-	return slices.BinarySearchFunc(t.Members, id, func(m Member, id string) int {
-		if m.ID < id {
-			return -1
-		} else if m.ID > id {
-			return 1
-		}
-		return 0
-	})
+	i := sort.Search(len(t.Members), func(i int) bool { return t.Members[i].ID >= id })
+	return i, i < len(t.Members) && t.Members[i].ID == id
 }
 
 // At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Slots.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/member"
@@ -62,6 +63,9 @@ func (n *Node) carryOut(action member.Action) {
 		n.planner = a.All
 		n.followLeases(a)
 	case member.DeleteLease:
+		if a.ID != n.ID {
+			n.w.Coverage.Rules[1]++
+		}
 		n.send(request{
 			name: DeleteLease, timeout: a.Timeout,
 			effect: func(bool) member.Event {
@@ -71,11 +75,20 @@ func (n *Node) carryOut(action member.Action) {
 		})
 	case member.Warm:
 		n.Warms += a.Slots.Len()
+		if n.w.deep {
+			n.informer.list(a.Slots, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
+			return
+		}
 		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
 	case member.Load:
 		n.checkLoad(a)
 		if !a.Held {
 			n.Loads += a.Slots.Len()
+			n.w.Coverage.Rules[8]++
+		}
+		if n.w.deep {
+			n.informer.load(a, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
+			return
 		}
 		n.store(Load, n.Slow.Load, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
 	case member.Drain:
@@ -87,6 +100,9 @@ func (n *Node) carryOut(action member.Action) {
 		n.forgetPending(a.Slots)
 		n.cancelled()
 	case member.Release:
+		if n.w.deep {
+			n.informer.release(a.Slots)
+		}
 	case member.Deadline:
 		n.gate.SetDeadline(a.At)
 		n.deadline = a.At
@@ -131,6 +147,9 @@ func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
 				put = n.w.Objects.PutLease
 			}
 			out, outcome := put(l)
+			if name == CreateLease && late && outcome == member.OutcomeDone {
+				n.w.ghosts[n.ID] = out.UID
+			}
 			return member.Renewed{Start: start, Outcome: outcome, Lease: out}
 		},
 		fail: func(o member.Outcome) member.Event { return member.Renewed{Start: start, Outcome: o} },
@@ -140,8 +159,8 @@ func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
 func (n *Node) putTable(name string, serial uint64, t *table.Table, timeout time.Duration,
 	put func(*table.Table) (member.Snapshot, member.Outcome),
 ) {
-	if n.w.checkWritten(n, t) {
-		t, _ = table.Decode(table.Encode(t)) // what does not survive the text must not work here
+	if n.w.checkWritten(n, t) && (!n.w.deep || serial%4 == 0) {
+		t, _ = table.Decode(table.Encode(t)) // what does not survive the text must not work here; to do so takes long
 	}
 	n.send(request{
 		name: name, timeout: timeout,
@@ -152,6 +171,7 @@ func (n *Node) putTable(name string, serial uint64, t *table.Table, timeout time
 			n.w.writer = nil
 			if outcome == member.OutcomeConflict {
 				n.w.Counts.Conflicts++
+				n.w.Coverage.Rules[3]++
 			}
 			return member.Swapped{Serial: serial, Outcome: outcome, Snapshot: s}
 		},
@@ -165,6 +185,9 @@ func (n *Node) drain(a member.Drain) {
 		if n.gate.InFlightIn(s) > 0 || n.pending(s) {
 			n.w.Counts.HeldBack++
 			held = true
+			if n.pending(s) {
+				n.w.Coverage.Rules[15]++
+			}
 		}
 	}
 	if held {
@@ -175,6 +198,9 @@ func (n *Node) drain(a member.Drain) {
 			var set slot.Set
 			set.Add(s)
 			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
+			if n.w.deep {
+				versions = n.informer.known(s)
+			}
 			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions})
 		})
 		n.hurryPending(a.Slots)
@@ -192,6 +218,9 @@ func (n *Node) notify(a member.Notify) {
 	switch a.Reason {
 	case "Lapsed":
 		n.w.Counts.Lapses++
+		n.w.Coverage.Rules[2]++
+	case "Resumed":
+		n.w.Coverage.Rules[13]++
 	case "InvalidTable":
 		n.w.violate("invalid table", "%s: %s", n.ID, a.Message)
 	}
@@ -200,8 +229,14 @@ func (n *Node) notify(a member.Notify) {
 func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
 	n.w.Counts.Stops++
-	if a.Err == nil && n.Leaving {
+	switch {
+	case a.Err == nil && n.Leaving:
 		n.w.Counts.Leaves++
+		n.w.Coverage.Rules[9]++
+	case a.Err != nil && strings.Contains(a.Err.Error(), "was put over it"):
+		n.w.Coverage.Rules[16]++
+	case a.Err != nil && strings.Contains(a.Err.Error(), "nothing was overwritten"):
+		n.w.Coverage.Rules[4]++
 	}
 	if errors.Is(a.Err, member.ErrIdentity) {
 		n.w.Counts.Namesakes++
@@ -225,6 +260,9 @@ func (n *Node) ended(waited time.Duration) {
 	n.end()
 	if n.Stopped.Rejoin && !n.Leaving && !n.Replica.Gone {
 		n.w.Counts.Rejoins++
+		n.w.Coverage.Rules[13]++
 		n.w.start(n.Replica, append(slices.Clone(n.cfg.Former), n.ID))
+	} else if n.w.ended != nil {
+		n.w.ended(n)
 	}
 }

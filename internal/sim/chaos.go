@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // Chaos is a life of a rota under faults, made up from a seed.
@@ -16,20 +17,39 @@ type Chaos struct {
 	build  int
 	tamper bool
 	twins  bool
-	copies []map[string]string
+	// formats: members read different newest table formats. In deep lives.
+	formats bool
+	copies  []map[string]string
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
 }
 
 // RunChaos lives through a life of a seed and returns its world. without leaves clauses of the protocol out.
 func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
-	c := &Chaos{World: New(Options{Seed: seed, Wild: true, Trace: trace, Slots: 16})}
-	c.opts.Slots = []slot.Count{16, 16, 32, 64}[c.rng.IntN(4)]
-	members := 2 + c.rng.IntN(4)
-	if c.rng.IntN(25) == 0 {
-		c.opts.Slots, members = 256, 12
+	return runChaos(seed, without, Options{Trace: trace}, spoiled{})
+}
+
+// DrawChaos is RunChaos with a Timeline.
+func DrawChaos(seed uint64, without member.Clause) (*World, *Timeline) {
+	t := &Timeline{}
+	return runChaos(seed, without, Options{Timeline: t}, spoiled{}), t
+}
+
+func runChaos(seed uint64, without member.Clause, o Options, s spoiled) *World {
+	o.Seed, o.Wild, o.Slots = seed, true, 16
+	c := &Chaos{World: New(o)}
+	c.spoiled = s
+	var members int
+	if seed < DeepFrom {
+		c.opts.Slots = []slot.Count{16, 16, 32, 64}[c.rng.IntN(4)]
+		members = 2 + c.rng.IntN(4)
+		if c.rng.IntN(25) == 0 {
+			c.opts.Slots, members = 256, 12
+		}
+		c.slots = make([]slotHistory, c.opts.Slots)
+	} else {
+		members = c.deepen()
 	}
-	c.slots = make([]slotHistory, c.opts.Slots)
 	weights := c.rng.IntN(4) == 0
 	c.opts.Tune = func(cfg *member.Config) {
 		cfg.Without = without
@@ -37,15 +57,25 @@ func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
 			cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3
 		}
 	}
-	c.tamper = c.rng.IntN(3) == 0
-	c.twins = seed%10 == 8 // the lives of the other seeds stay as they are
+	if !c.deep {
+		c.tamper = c.rng.IntN(3) == 0
+		c.twins = seed%10 == 8 // the lives of the other seeds stay as they are
+	}
 	c.logf("seed %d: %d members, %d slots, tampering %v", seed, members, c.opts.Slots, c.tamper)
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
-	c.Run(25 * time.Second)
+	calm := 25 * time.Second
+	if c.deep {
+		calm = c.between(0, calm)
+	}
+	c.Run(calm)
 	for faults := 3 + c.rng.IntN(24); faults > 0 && !c.Failed(); faults-- {
-		c.fault()
+		if c.deep {
+			c.deepFault()
+		} else {
+			c.fault()
+		}
 		if c.rng.IntN(2) == 0 {
 			c.Run(c.between(0, 12*time.Second))
 		} else {
@@ -60,6 +90,9 @@ func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
 // calm ends all faults.
 func (c *Chaos) calm() {
 	c.Net = Net{}
+	if c.deep {
+		c.heal()
+	}
 	for _, n := range c.Live() {
 		n.Resume()
 		clear(n.bad)
@@ -75,6 +108,9 @@ func (c *Chaos) grow() {
 	r := &Replica{Pod: pod, Container: "main", Build: fmt.Sprintf("v%d", c.build), Weight: 1}
 	if c.rng.IntN(2) == 0 {
 		r.PodUID = "uid-" + pod
+	}
+	if c.formats {
+		r.MaxFormat = table.Format + c.rng.IntN(2)
 	}
 	c.Start(r)
 }
@@ -133,9 +169,11 @@ func (c *Chaos) fault() {
 		c.grow()
 		return
 	}
-	spell := func(change func(*Net)) {
+	spell := func(f Fault, change func(*Net)) {
 		change(&c.Net)
-		c.after(c.between(time.Second, 20*time.Second), func() { c.Net = Net{} })
+		d := c.between(time.Second, 20*time.Second)
+		c.trouble(f, nil, d)
+		c.after(d, func() { c.Net = Net{} })
 	}
 	kind := c.rng.IntN(24)
 	if c.tamper && c.rng.IntN(4) == 0 {
@@ -143,8 +181,11 @@ func (c *Chaos) fault() {
 	}
 	switch kind {
 	case 0, 1, 2:
-		n.Pause(c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))]))
+		d := c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))])
+		c.trouble(FaultPause, n, d)
+		n.Pause(d)
 	case 3, 4:
+		c.trouble(FaultCrash, n, 0)
 		n.Crash()
 		if c.rng.IntN(4) > 0 {
 			c.restart(n)
@@ -153,74 +194,90 @@ func (c *Chaos) fault() {
 			c.grow()
 		}
 	case 5, 6:
+		c.trouble(FaultLeave, n, 0)
 		c.leave(n)
 		c.after(c.between(0, 5*time.Second), c.grow)
 	case 7:
 		if c.twins {
+			c.trouble(FaultTwin, n, 0)
 			c.twin(n)
 		} else {
+			c.trouble(FaultGrow, nil, 0)
 			c.grow()
 		}
 	case 8:
+		c.trouble(FaultRollout, nil, 5*time.Second)
 		c.rollout()
 	case 9:
+		c.trouble(FaultScale, nil, 20*time.Second)
 		c.scale()
 	case 10:
 		c.logf("API server down")
-		spell(func(net *Net) { net.Down = true })
+		spell(FaultOutage, func(net *Net) { net.Down = true })
 		for _, n := range c.Live() {
 			c.stallFeeds(n, c.between(0, 20*time.Second))
 		}
 	case 11, 12:
-		c.stallFeeds(n, c.between(time.Second, 40*time.Second))
+		d := c.between(time.Second, 40*time.Second)
+		c.trouble(FaultWatchStall, n, d)
+		c.stallFeeds(n, d)
 	case 13:
+		c.trouble(FaultWatchBreak, n, 0)
 		n.tables.relist()
 		if n.leases != nil {
 			n.leases.relist()
 		}
 	case 14:
-		spell(func(net *Net) { net.LoseResponse = 0.4 })
+		spell(FaultAnswersLost, func(net *Net) { net.LoseResponse = 0.4 })
 	case 15:
-		spell(func(net *Net) { net.Late = 0.4 })
+		spell(FaultLateWrites, func(net *Net) { net.Late = 0.4 })
 	case 16:
-		spell(func(net *Net) { net.LoseRequest, net.Refuse = 0.3, 0.3 })
+		spell(FaultRequestsLost, func(net *Net) { net.LoseRequest, net.Refuse = 0.3, 0.3 })
 	case 17:
 		if !c.tamper {
-			spell(func(net *Net) { net.Stall = 0.02 })
+			spell(FaultStall, func(net *Net) { net.Stall = 0.02 })
 		}
 	case 18:
+		c.trouble(FaultSlowStores, n, near)
 		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
 	case 19:
+		c.trouble(FaultCrashAll, nil, 0)
 		c.crashAll()
 	case 20, 21:
-		c.spell(n, Swap, true)
+		c.trouble(FaultLateSwaps, n, c.spell(n, Swap, true))
 		if c.rng.IntN(2) == 0 {
 			n.tables.until = c.now + c.between(0, 15*time.Second)
 		}
 	case 22:
-		c.spell(n, RenewLease, c.rng.IntN(2) == 0)
+		c.trouble(FaultRenewals, n, c.spell(n, RenewLease, c.rng.IntN(2) == 0))
 	case 23:
-		c.spell(n, ReadTable, false)
+		c.trouble(FaultReads, n, c.spell(n, ReadTable, false))
 		c.stallFeeds(n, c.between(time.Second, 20*time.Second))
 	case 24:
+		c.trouble(FaultLeaseDeleted, n, 0)
 		c.logf("the Lease of %s is deleted by hand", n.ID)
 		c.Objects.RemoveLease(n.ID)
 	case 25:
+		c.trouble(FaultTableDeleted, nil, 0)
 		c.logf("the table is deleted by hand")
 		c.Objects.RemoveTable()
 	case 26:
 		if len(c.copies) > 0 {
+			c.trouble(FaultRestore, nil, 0)
 			c.logf("an old copy of the table is restored under a new UID")
 			c.Objects.RestoreTable(c.copies[c.rng.IntN(len(c.copies))])
 		}
 	case 27:
+		c.trouble(FaultAllDeleted, nil, 0)
 		c.logf("the table and all Leases are deleted by hand")
 		c.Objects.RemoveTable()
 		for _, l := range c.Objects.Leases() {
 			c.Objects.RemoveLease(l.ID)
 		}
 	case 28:
-		c.overwrite()
+		if c.overwrite() {
+			c.trouble(FaultOverwrite, nil, 30*time.Second)
+		}
 	}
 	c.Sync()
 	if text := c.Objects.Text(); text != nil && !c.alarm {
@@ -228,29 +285,44 @@ func (c *Chaos) fault() {
 	}
 }
 
-// spell lets one kind of a node's requests go wrong for a while.
-func (c *Chaos) spell(n *Node, name string, late bool) {
+// spell lets one kind of a node's requests go wrong for a while, and returns how long.
+func (c *Chaos) spell(n *Node, name string, late bool) time.Duration {
 	d := c.between(time.Second, 20*time.Second)
 	c.logf("%s of %s goes wrong for %v, late %v", name, n.ID, d, late)
 	n.bad[name] = spell{c.now + d, late}
+	return d
 }
 
-// overwrite puts an old copy over the table, under its UID, and deletes it half a minute later.
-func (c *Chaos) overwrite() {
+// overwrite puts an old copy over the table, under its UID, and deletes it half a minute later. It says whether there was one.
+func (c *Chaos) overwrite() bool {
 	text := c.Objects.Text()
 	if len(c.copies) == 0 || text == nil || c.alarm {
-		return
+		return false
 	}
 	old := c.copies[c.rng.IntN(len(c.copies))]
+	if c.deep {
+		for range 10 { // one of the same table
+			if old["uid"] == text["uid"] && old["epoch"] != text["epoch"] {
+				break
+			}
+			old = c.copies[c.rng.IntN(len(c.copies))]
+		}
+	}
 	if old["uid"] != text["uid"] || old["epoch"] == text["epoch"] {
-		return
+		return false
 	}
 	c.logf("an old copy is put over the table")
-	c.alarm = true
-	c.Objects.EditTable(func(text map[string]string) {
+	c.replaceTable(func(text map[string]string) {
 		clear(text)
 		maps.Copy(text, old)
 	})
+	return true
+}
+
+// replaceTable changes the table's text into one that stops the members, and deletes it half a minute later.
+func (c *Chaos) replaceTable(edit func(text map[string]string)) {
+	c.alarm = true
+	c.Objects.EditTable(edit)
 	c.after(30*time.Second, func() {
 		c.logf("the table is deleted by hand, to end the alarm")
 		c.alarm = false
@@ -288,6 +360,9 @@ func (c *Chaos) rollout() {
 // scale goes down to one replica, and up again.
 func (c *Chaos) scale() {
 	live := c.Live()
+	if len(live) == 0 {
+		return
+	}
 	c.logf("down to one")
 	for _, n := range live[1:] {
 		c.after(c.between(0, 2*time.Second), func() { c.leave(n) })

@@ -19,6 +19,17 @@ import (
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a handed slot is loaded up to the last write of its former owner at least (R8)
+//   - a table that cannot be read is not written over (R4)
+//
+// In deep worlds also:
+//
+//   - a slot opens in a member that has listed it, or followed it since it was listed, and that sees each object of it at least
+//     as others saw it when they reconciled it, and wrote it and were told so (R8)
+//
+// and once faults have ended:
+//
+//   - what users changed last is reconciled by a member that saw it (R8, R10, R15)
+//   - package coverage finds nothing wrong with what members hold (R14)
 
 // slotHistory is what is known of a slot.
 type slotHistory struct {
@@ -45,6 +56,9 @@ func (w *World) checkWritten(n *Node, t *table.Table) bool {
 
 // checkChange looks at a change of the objects.
 func (w *World) checkChange(c store.Change) {
+	if w.opts.Timeline != nil {
+		w.opts.Timeline.change(w, c)
+	}
 	if c.Table == nil {
 		return
 	}
@@ -54,6 +68,9 @@ func (w *World) checkChange(c store.Change) {
 		w.nameAll(before.Table)
 	}
 	t := c.Table.Table
+	if w.writer != nil && before.Err != nil && before.UID == c.Table.UID {
+		w.violate("overwritten", "%s writes over a table that cannot be read: %v", w.writer.ID, before.Err)
+	}
 	if t == nil {
 		w.logf("table is missing, or no table")
 		return
@@ -91,6 +108,7 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 	t, old := after.Table, before.Table
 	if old == nil || before.UID != after.UID {
 		w.Counts.Created++
+		w.Coverage.Rules[16]++
 		return
 	}
 	if t.Epoch <= old.Epoch {
@@ -98,6 +116,7 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 	}
 	if old.UID != t.UID {
 		w.Counts.Adopted++
+		w.Coverage.Rules[16]++
 		return
 	}
 	for _, m := range old.Members {
@@ -105,26 +124,34 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 			continue
 		}
 		w.Counts.Expels++
-		if _, ok := w.Objects.Lease(m.ID); ok {
+		w.Coverage.Rules[7]++
+		if l, ok := w.Objects.Lease(m.ID); ok && l.UID != w.ghosts[m.ID] {
 			w.violate("expelled with lease", "%s takes %s out of the table, whose Lease is there", w.writer.ID, m.ID)
 		}
 	}
+	planned := false
 	for s := range slot.Slot(t.Slots) {
 		was, is := old.At(s), t.At(s)
 		_, stays := t.Member(was.Owner)
+		planned = planned || is.Next != "" && is.Next != was.Next || is.Owner != was.Owner && is.Owner != was.Next
 		switch {
 		case was.Owner == is.Owner:
 			if was.Ready && is.Next == "" {
 				w.Counts.Aborted++
+				w.Coverage.Rules[6]++
 			}
 		case was.Owner != "" && stays && was.Owner != w.writer.ID:
 			w.violate("taken", "%s takes slot %v from %s, which is a member", w.writer.ID, s, was.Owner)
 		case was.Owner == w.writer.ID && is.Owner != "":
 			w.Counts.Handovers++
+			w.Coverage.Rules[6]++
 			if next, _ := old.Member(is.Owner); !was.Ready || was.Next != is.Owner || next.ID == "" {
 				w.violate("not ready", "%s gives slot %v to %s, which was not ready", w.writer.ID, s, is.Owner)
 			}
 		}
+	}
+	if planned {
+		w.Coverage.Rules[17]++
 	}
 }
 
@@ -142,11 +169,11 @@ func (n *Node) checkOpen(a member.Open) {
 			continue
 		}
 		if both := other.gate.OpenSet().Intersect(a.Slots); both != (slot.Set{}) {
-			w.violate("two open", "slots %v are opened by %s at epoch %d, and are open in %s", both, n.ID, a.Epoch, other.ID)
+			w.violateAtGate("two open", "slots %v are opened by %s at epoch %d, and are open in %s", both, n.ID, a.Epoch, other.ID)
 		}
 		for k, f := range other.work.flights {
 			if a.Slots.Has(k.slot) && other.valid(f) {
-				w.violate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", k.slot, n.ID, a.Epoch, other.ID)
+				w.violateAtGate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", k.slot, n.ID, a.Epoch, other.ID)
 			}
 		}
 	}
@@ -156,12 +183,18 @@ func (n *Node) checkOpen(a member.Open) {
 			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
 		}
 		if a.Epoch < h.epoch {
-			w.violate("epoch falls", "slot %v is opened by %s at epoch %d, after epoch %d", s, n.ID, a.Epoch, h.epoch)
+			w.violateAtGate("epoch falls", "slot %v is opened by %s at epoch %d, after epoch %d", s, n.ID, a.Epoch, h.epoch)
 		}
 		if a.Epoch == h.epoch && h.opener != n {
-			w.violate("epoch twice", "slot %v is opened by %s at epoch %d, as by %s before", s, n.ID, a.Epoch, h.opener.ID)
+			w.violateAtGate("epoch twice", "slot %v is opened by %s at epoch %d, as by %s before", s, n.ID, a.Epoch, h.opener.ID)
+		}
+		if h.opener != nil && h.opener != n {
+			w.Coverage.Rules[12]++
 		}
 		h.epoch, h.opener = a.Epoch, n
+	}
+	if w.deep {
+		n.checkComplete(a)
 	}
 }
 
@@ -173,10 +206,10 @@ func (n *Node) checkAdmitted(f *flight) {
 		if other == n || other.Dead || o == nil || !other.valid(o) {
 			continue
 		}
-		w.violate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
+		w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
 	}
 	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
-		w.violate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since", f.key, n.ID, f.epoch, h.epoch)
+		w.violateAtGate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since", f.key, n.ID, f.epoch, h.epoch)
 	}
 }
 
@@ -200,9 +233,15 @@ func (w *World) checkWrite(n *Node, f *flight) {
 	h := &w.slots[f.key.slot]
 	w.version++
 	h.version = w.version
+	if w.opts.Timeline != nil {
+		w.opts.Timeline.wrote(n, f.key.slot)
+	}
+	if w.deep {
+		w.objects.wrote(w, n, f.key)
+	}
 	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	if h.epoch > f.epoch && h.opener != n {
-		w.violate("late write", "a write for key %v by %s at epoch %d commits after %s opened the slot at epoch %d",
+		w.violateAtGate("late write", "a write for key %v by %s at epoch %d commits after %s opened the slot at epoch %d",
 			f.key, n.ID, f.epoch, h.opener.ID, h.epoch)
 	}
 }
@@ -210,8 +249,8 @@ func (w *World) checkWrite(n *Node, f *flight) {
 // checkLoad looks at what a new owner is to wait for. One that was paused in between, and has lost the slots, will not
 // open them.
 func (n *Node) checkLoad(a member.Load) {
-	if a.Cause != table.CauseHanded || a.Held {
-		return
+	if a.Cause != table.CauseHanded || a.Held || n.w.deep {
+		return // in a deep world checkOpen looks at what it knows
 	}
 	t := n.w.Objects.Table().Table
 	if t == nil {

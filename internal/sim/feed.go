@@ -24,6 +24,9 @@ type Feed struct {
 	// breaks tells what was sent before the last relist; listed: its answer was taken.
 	breaks int
 	listed bool
+	// server is the one that serves the watch, pos the version up to which it was received. In deep worlds.
+	server int
+	pos    uint64
 }
 
 // follow replaces a feed by a new one.
@@ -46,34 +49,88 @@ func (f *Feed) relist() {
 		if f.breaks != mine {
 			return
 		}
+		if w.deep && !f.reach() {
+			f.relist()
+			return
+		}
 		e := f.list()
 		f.listed = true
-		f.forward(func() member.Event { return e })
+		f.forward(w.Objects.Version(), w.now, func() member.Event { return e })
 	})
+}
+
+// cut breaks the watch. It goes on from its position after a moment, at whichever server answers, or lists where that
+// position is compacted.
+func (f *Feed) cut() {
+	if f.list == nil {
+		return
+	}
+	f.breaks++
+	f.listed = false
+	mine := f.breaks
+	w := f.n.w
+	w.after(w.between(30*time.Millisecond, 2*time.Second), func() {
+		if f.breaks != mine || f.n.Dead {
+			return
+		}
+		if w.chance(0.5) {
+			f.server = w.other(f.server)
+		}
+		if !f.reach() {
+			f.cut()
+			return
+		}
+		changes, ok := w.Objects.Since(f.pos)
+		if !ok || f.pos == 0 {
+			w.Counts.Compacted++
+			w.logf("a watch of %s must list again: 410", f.n.ID)
+			f.relist()
+			return
+		}
+		f.listed = true
+		for _, c := range changes {
+			f.offer(c)
+		}
+	})
+}
+
+// reach says whether a server answers, and turns to that.
+func (f *Feed) reach() bool {
+	w := f.n.w
+	if w.servers[f.server].down > w.now {
+		f.server = w.other(f.server)
+	}
+	return w.servers[f.server].down <= w.now
 }
 
 // offer reports a change.
 func (f *Feed) offer(c store.Change) {
 	if f.listed && f.wanted(c) {
 		f.n.w.Messages.Events++
-		f.forward(func() member.Event { return f.change(c) })
+		shown := f.n.w.now
+		if f.n.w.deep {
+			shown = f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
+		}
+		f.forward(c.Version, shown, func() member.Event { return f.change(c) })
 	}
 }
 
-func (f *Feed) forward(event func() member.Event) {
+// forward reports what is so since a version, and is shown by the server from a time on.
+func (f *Feed) forward(version uint64, shown time.Duration, event func() member.Event) {
 	w := f.n.w
 	if f.blocked {
 		f.keep(event)
 		return
 	}
 	mine := f.breaks
-	f.last = max(f.last, f.until, w.now+w.delay(time.Millisecond, 30*time.Millisecond))
+	f.last = max(f.last, f.until, shown, w.now+w.delay(time.Millisecond, 30*time.Millisecond))
 	w.at(f.last, func() {
 		switch {
 		case f.breaks != mine || f.n.Dead || f != f.n.tables && f != f.n.leases:
 		case f.blocked:
 			f.keep(event)
 		default:
+			f.pos = version
 			f.n.post(event())
 		}
 	})
@@ -106,6 +163,7 @@ func (n *Node) Leases() *Feed { return n.leases }
 func (n *Node) followTable() {
 	n.w.Messages.Requests["watch table"]++
 	n.tables = n.follow(&Feed{
+		server: n.server,
 		wanted: func(c store.Change) bool { return c.Table != nil },
 		list: func() member.Event {
 			n.w.Messages.Listed++
@@ -143,6 +201,7 @@ func (n *Node) followLeases(a member.WatchLeases) {
 	if old != nil {
 		f.blocked, f.until = old.blocked, old.until
 	}
+	f.server = n.server
 	n.leases = f
 	n.follow(f)
 }
@@ -152,6 +211,9 @@ func (w *World) Sync() {
 	changes, _ := w.Objects.Since(w.synced)
 	for _, c := range changes {
 		w.synced = c.Version
+		if w.deep {
+			w.changed = append(w.changed, w.now)
+		}
 		w.checkChange(c)
 		for _, n := range w.Nodes {
 			if n.Dead {

@@ -11,8 +11,8 @@ type Net struct {
 	// Refuse, LoseRequest, LoseResponse and Late are probabilities, per request, of: no effect and a clear answer;
 	// no effect and no answer; an effect and no answer; no answer and an effect after the client gave up.
 	Refuse, LoseRequest, LoseResponse, Late float64
-	// Stall is the probability that a process stops between two actions.
-	Stall float64
+	// Stall is the probability that a process stops between two actions, or in the middle of a write; Fall that it ends there.
+	Stall, Fall float64
 	// Down: the API server answers nobody, and watches are silent.
 	Down bool
 }
@@ -47,6 +47,13 @@ func (n *Node) send(r request) {
 	}
 	if waiting, ok := n.held[r.name]; ok {
 		n.held[r.name] = append(waiting, func() { n.deliver(r) })
+		return
+	}
+	if n.w.deep && r.timeout > 0 && n.w.chance(n.w.Net.Stall) {
+		// The process stops in the middle of the write, and sends the rest of it when it goes on.
+		n.w.Counts.Split++
+		n.Pause(n.w.between(0, 30*time.Second))
+		n.local(func() { n.deliver(r) })
 		return
 	}
 	n.deliver(r)
@@ -84,6 +91,13 @@ func (n *Node) deliver(r request) {
 			net.LoseRequest = 1
 		}
 	}
+	limitLate := there + limit
+	if w.deep {
+		net = n.obstacles(net)
+		if r.timeout > 0 && w.chance(0.3) {
+			limitLate += time.Minute // etcd hung: the API server gave up, and the write was made nevertheless
+		}
+	}
 	switch {
 	case net.Down || w.chance(net.LoseRequest):
 		unknown(w.between(there, patience))
@@ -92,7 +106,7 @@ func (n *Node) deliver(r request) {
 	case r.timeout > 0 && w.chance(net.Late):
 		gaveUp := w.between(there, patience)
 		unknown(gaveUp)
-		w.at(w.now+w.between(gaveUp, max(gaveUp, there+limit)), func() {
+		w.at(w.now+w.between(gaveUp, max(gaveUp, limitLate)), func() {
 			w.Counts.LateWrites++
 			w.logf("%s's %s is admitted late", n.ID, r.name)
 			r.effect(true)
@@ -112,6 +126,26 @@ func (n *Node) deliver(r request) {
 			w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() { answer(e) })
 		})
 	}
+}
+
+// obstacles are the world's and those of the way from this node to its server.
+func (n *Node) obstacles(net Net) Net {
+	w := n.w
+	if n.mute > w.now {
+		net.LoseRequest = 1
+	}
+	if n.deaf > w.now {
+		net.LoseResponse = 1
+	}
+	if w.servers[n.server].down > w.now {
+		if w.chance(0.5) {
+			net.LoseRequest = 1
+		} else {
+			net.LoseRequest, net.Refuse = 0, 1
+		}
+		n.server = w.other(n.server)
+	}
+	return net
 }
 
 // Hold keeps back the node's requests of a name until Release.

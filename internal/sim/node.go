@@ -15,7 +15,9 @@ import (
 type Replica struct {
 	Pod, PodUID, Container, Build string
 	Weight                        int
-	incarnations                  int
+	// MaxFormat is the newest table format that it reads; 0: the program's.
+	MaxFormat    int
+	incarnations int
 	// Gone: it is not to be started again.
 	Gone bool
 }
@@ -35,8 +37,9 @@ type Node struct {
 	member *member.Member
 	gate   *gate.Gate
 	rate   float64       // of its monotonic clock
-	zero   time.Duration // its monotonic clock at the world's beginning
-	skew   int64         // of its wall clock, in seconds
+	zero   time.Duration // its monotonic clock at since: the world's beginning, or when its rate changed
+	since  time.Duration
+	skew   int64 // of its wall clock, in seconds
 
 	inbox    []member.Event
 	todo     []member.Action
@@ -52,6 +55,9 @@ type Node struct {
 	bad            map[string]spell
 	Slow           Slow
 	work           work
+	informer       informer
+	server         int           // that answers it, in deep worlds
+	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
 	// Notes are the reasons of its Notify actions.
 	Notes []string
 	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
@@ -78,6 +84,10 @@ func (w *World) start(r *Replica, former []string) *Node {
 	}
 	if w.opts.Wild {
 		n.rate = 0.9 + 0.2*w.rng.Float64()
+		if w.deep {
+			n.rate = w.clocks.rate(w.rng)
+			n.server = w.rng.IntN(len(w.servers))
+		}
 		n.zero = w.between(0, time.Hour)
 		n.skew = int64(w.rng.IntN(3)) - 1
 	}
@@ -89,6 +99,9 @@ func (w *World) start(r *Replica, former []string) *Node {
 		w.opts.Tune(&n.cfg)
 	}
 	n.cfg.SetDefaults()
+	if r.MaxFormat > 0 {
+		n.cfg.Self.MaxFormat = r.MaxFormat
+	}
 	if err := n.cfg.Validate(); err != nil {
 		panic(err)
 	}
@@ -98,6 +111,9 @@ func (w *World) start(r *Replica, former []string) *Node {
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
 	n.followTable()
+	if w.deep {
+		n.informer.start(n)
+	}
 	n.post(member.Tick{})
 	if !w.opts.Idle {
 		n.startWork()
@@ -107,12 +123,12 @@ func (w *World) start(r *Replica, former []string) *Node {
 
 // mono is the node's own monotonic clock.
 func (n *Node) mono() time.Duration {
-	return n.zero + time.Duration(math.Floor(float64(n.w.now)*n.rate))
+	return n.zero + time.Duration(math.Floor(float64(n.w.now-n.since)*n.rate))
 }
 
 // real is when the node's clock will show the given time.
 func (n *Node) real(mono time.Duration) time.Duration {
-	return time.Duration(math.Ceil(float64(mono-n.zero)/n.rate)) + 1
+	return n.since + time.Duration(math.Ceil(float64(mono-n.zero)/n.rate)) + 1
 }
 
 func (n *Node) time() member.Time {
@@ -152,6 +168,10 @@ func (n *Node) run() {
 			n.carryOut(a)
 			if n.w.chance(n.w.Net.Stall) {
 				n.Pause(n.w.between(0, 20*time.Second))
+			}
+			if n.w.chance(n.w.Net.Fall) && !n.Dead {
+				n.Crash()
+				n.w.crashed(n)
 			}
 			continue
 		}

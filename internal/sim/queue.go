@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // event is something that happens at a time. Of several at one time the one planned first happens first.
 type event struct {
@@ -12,26 +9,53 @@ type event struct {
 	do  func()
 }
 
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+
+// queue is a binary heap of events. It is not container/heap since that allocates for each event.
 type queue []event
 
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+func (q *queue) push(e event) {
+	*q = append(*q, e)
+	h := *q
+	i := len(h) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !e.before(&h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		i = parent
+	}
+	h[i] = e
 }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *queue) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*q = old[:len(old)-1]
-	return last
+
+// pop takes out the event that happens first.
+func (q *queue) pop() event {
+	h := *q
+	first, n := h[0], len(h)-1
+	e := h[n]
+	h[n] = event{}
+	h = h[:n]
+	*q = h
+	for i := 0; n > 0; {
+		child := 2*i + 1
+		if child+1 < n && h[child+1].before(&h[child]) {
+			child++
+		}
+		if child >= n || !h[child].before(&e) {
+			h[i] = e
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	return first
 }
 
 // at plans do for a time, not before now.
 func (w *World) at(t time.Duration, do func()) {
 	w.seq++
-	heap.Push(&w.queue, event{max(t, w.now), w.seq, do})
+	w.queue.push(event{max(t, w.now), w.seq, do})
 }
 
 func (w *World) after(d time.Duration, do func()) { w.at(w.now+d, do) }
@@ -40,7 +64,7 @@ func (w *World) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 func (w *World) Run(d time.Duration) {
 	end := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= end && !w.Failed() {
-		e := heap.Pop(&w.queue).(event)
+		e := w.queue.pop()
 		if e.at == w.now {
 			if w.spin++; w.spin > 100_000 {
 				w.violate("", "the world stands still: a member asks for Ticks without end")
@@ -51,6 +75,9 @@ func (w *World) Run(d time.Duration) {
 		}
 		w.now = e.at
 		e.do()
+		if w.opts.Timeline != nil {
+			w.opts.Timeline.record(w)
+		}
 	}
 	if !w.Failed() {
 		w.now = end

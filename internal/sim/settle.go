@@ -69,6 +69,9 @@ func (w *World) Unsettled() string {
 			}
 		}
 	}
+	if why := w.incomplete(); why != "" {
+		return why
+	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
 		if !ok || !fair {

@@ -5,19 +5,15 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
-	"reflect"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
 )
 
-// TestChaos lives through many seeds. SIM_SEED=<n> repeats one, with a trace; SIM_SEEDS=<n> sets how many.
+// TestChaos lives through some seeds of each kind; make sim through many. SIM_SEED=<n> repeats one, with a trace.
 func TestChaos(t *testing.T) {
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -27,42 +23,31 @@ func TestChaos(t *testing.T) {
 		repeat(t, seed)
 		return
 	}
-	seeds, first := 1000, 1
+	seeds := 500 // of each kind
 	if testing.Short() {
-		seeds = 100
+		seeds = 50
 	}
-	if text := os.Getenv("SIM_SEEDS"); text != "" {
-		seeds, _ = strconv.Atoi(text)
+	var total sim.Survey
+	for _, first := range []uint64{1, sim.DeepFrom} {
+		s := sim.Seeds(first, seeds, without(), nil)
+		for _, f := range s.Failures {
+			t.Errorf("%v\n\trepeat: SIM_SEED=%d go test -run TestChaos ./internal/sim", f, f.Seed)
+		}
+		total.Add(&s)
 	}
-	if text := os.Getenv("SIM_FIRST"); text != "" {
-		first, _ = strconv.Atoi(text)
+	var b strings.Builder
+	total.Print(&b)
+	t.Log(b.String())
+	if testing.Short() {
+		return
 	}
-	var (
-		mu     sync.Mutex
-		total  sim.Counts
-		failed int
-		next   atomic.Int64
-		group  sync.WaitGroup
-	)
-	next.Store(int64(first))
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for seed := next.Add(1) - 1; seed < int64(first+seeds); seed = next.Add(1) - 1 {
-				w := sim.RunChaos(uint64(seed), without(), nil)
-				mu.Lock()
-				add(&total, w.Counts)
-				if w.Failed() {
-					failed++
-					t.Errorf("seed %d after %v: %v\n\trepeat: SIM_SEED=%d go test -run TestChaos ./internal/sim", seed, w.Now(), w.Violations()[0], seed)
-				}
-				mu.Unlock()
-			}
-		})
+	for _, what := range total.Counts.Zero() {
+		t.Errorf("%s: never in all seeds", what)
 	}
-	group.Wait()
-	t.Logf("%d seeds, %d failed:%s", seeds, failed, list(total))
-	if seeds >= 100 {
-		complete(t, total)
+	for rule, n := range total.Coverage.Rules {
+		if rule > 0 && n == 0 {
+			t.Errorf("R%d: no %s", rule, sim.Situations[rule])
+		}
 	}
 }
 
@@ -116,36 +101,8 @@ func repeat(t *testing.T, seed uint64) {
 		limit = len(lines)
 	}
 	t.Logf("the last lines of %d:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-limit):], "\n"))
-	t.Log(list(w.Counts))
+	t.Log(w.Counts)
 	for _, v := range w.Violations() {
 		t.Errorf("seed %d: %v", seed, v)
-	}
-}
-
-// add adds the counts by field.
-func add(total *sim.Counts, c sim.Counts) {
-	a, b := reflect.ValueOf(total).Elem(), reflect.ValueOf(c)
-	for i := range a.NumField() {
-		a.Field(i).SetInt(a.Field(i).Int() + b.Field(i).Int())
-	}
-}
-
-func list(c sim.Counts) string {
-	var b strings.Builder
-	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		fmt.Fprintf(&b, " %s %d", v.Type().Field(i).Name, v.Field(i).Int())
-	}
-	return b.String()
-}
-
-// complete fails if something never happened: then the seeds say nothing about it.
-func complete(t *testing.T, c sim.Counts) {
-	t.Helper()
-	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		if v.Field(i).Int() == 0 {
-			t.Errorf("%s: never in all seeds", v.Type().Field(i).Name)
-		}
 	}
 }

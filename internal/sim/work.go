@@ -31,6 +31,9 @@ type work struct {
 	opened    []slot.Slot
 }
 
+// unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
+const unknownMargin = time.Second
+
 // flight is a key being reconciled.
 type flight struct {
 	key   key
@@ -43,11 +46,20 @@ type flight struct {
 	sending, over bool
 	// stuck: it does not look at its context.
 	stuck bool
+	// seen is the version of the object that it began with. In deep worlds.
+	seen uint64
 }
 
 // startWork tries a key now and then, whatever the gate says.
 func (n *Node) startWork() {
-	n.w.after(n.w.delay(100*time.Millisecond, 300*time.Millisecond), func() {
+	pace := 100 * time.Millisecond
+	switch {
+	case n.w.over:
+		pace *= 5
+	case n.w.deep:
+		pace *= 3 // there are users, too
+	}
+	n.w.after(n.w.delay(pace, 3*pace), func() {
 		if n.Dead {
 			return
 		}
@@ -80,11 +92,27 @@ func (n *Node) open(a member.Open) {
 		if i < 3 {
 			n.Try(s, 0)
 		}
+		if n.w.deep {
+			n.enqueue(s)
+		}
 	}
 	for _, k := range parked {
 		s, _ := strconv.Atoi(k.Namespace)
 		i, _ := strconv.Atoi(k.Name)
 		n.Try(slot.Slot(s), i)
+	}
+}
+
+// enqueue offers every object of a slot that was opened. Those on which nothing waits are left out, to save time.
+func (n *Node) enqueue(s slot.Slot) {
+	for i := range keysPerSlot {
+		k := key{s, i}
+		if n.w.spoiled.forgotten {
+			continue
+		}
+		if of := &n.w.objects.of[k.index()]; of.asked > of.reconciled {
+			n.informer.notify(k)
+		}
 	}
 }
 
@@ -96,6 +124,12 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 	}
 	gone := slices.Contains(n.work.deletions, k)
 	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), gone)
+	switch {
+	case verdict == gate.Refused:
+		n.w.Coverage.Rules[11]++
+	case verdict == gate.Parked || verdict == gate.Expired:
+		n.w.Coverage.Rules[5]++
+	}
 	if verdict != gate.Admitted {
 		return false
 	}
@@ -105,6 +139,9 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave}
 	n.checkAdmitted(f)
 	n.work.flights[k] = f
+	if n.w.deep {
+		n.begin(f)
+	}
 	lasts := 20 * time.Millisecond
 	if n.w.opts.Wild {
 		lasts = n.w.between(time.Millisecond, 500*time.Millisecond)
@@ -129,9 +166,34 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
+	if n.w.deep {
+		n.complete(f)
+	}
 	delete(n.work.flights, f.key)
 	f.leave()
 	n.run()
+}
+
+// begin notes what a reconcile sees.
+func (n *Node) begin(f *flight) {
+	f.seen = n.informer.sees(f.key)
+	if of := &n.w.objects.of[f.key.index()]; f.seen > of.seen {
+		of.seen, of.seenBy = f.seen, n
+	}
+}
+
+// complete notes what was reconciled, unless it was cut short, and begins anew where the object has changed.
+func (n *Node) complete(f *flight) {
+	of := &n.w.objects.of[f.key.index()]
+	if f.ctx.Err() == nil && f.seen > of.reconciled {
+		if of.asked > of.reconciled && of.asked <= f.seen {
+			n.w.Counts.Reconciled++
+		}
+		of.reconciled = f.seen
+	}
+	if n.informer.sees(f.key) > f.seen && of.asked > of.reconciled {
+		n.informer.notify(f.key)
+	}
 }
 
 // write writes something to the API server for a key, as a reconciler does that checks its context first.
@@ -152,17 +214,29 @@ func (n *Node) write(f *flight) {
 			commits = arrives + w.between(0, timeout)
 		}
 		f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
-		if w.chance(w.Net.LoseResponse + w.Net.Late) {
+		known := true
+		if w.chance(w.Net.LoseResponse+w.Net.Late) || w.deep && n.deaf > w.now {
 			// Of unknown outcome: in flight until it cannot be admitted any more.
-			f.unknown = w.now + transit + timeout + timeout/8
+			f.unknown, known = w.now+transit+timeout+timeout/8, false
+			if w.deep {
+				f.unknown = w.now + time.Duration(float64(timeout+unknownMargin)/n.rate)
+			}
 		}
 		w.after(arrives, func() {
 			if w.fenced(n) {
 				w.Counts.Fenced++
 				return
 			}
-			w.at(w.now+commits-arrives, func() { w.checkWrite(n, f) })
+			w.at(w.now+commits-arrives, func() {
+				w.checkWrite(n, f)
+				if version := w.version; w.deep && known {
+					n.local(func() { w.objects.told(n, f.key, version) })
+				}
+			})
 		})
+	}
+	if w.deep && n.mute > w.now {
+		return // it does not get there
 	}
 	if w.chance(w.Net.Stall * 3) {
 		// The process stops between the check and the sending.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
@@ -21,10 +22,15 @@ type Options struct {
 	Tune func(*member.Config)
 	// Wild makes clocks differ and delays random, and lets workers try keys at random times.
 	Wild bool
+	// Deep makes two API servers, of which one may lag, models the objects that members work on, and what users change
+	// of them. It needs Wild.
+	Deep bool
 	// Idle leaves the workers out: for counting messages.
 	Idle bool
 	// Trace gets a line for everything that happens. May be nil.
 	Trace func(line string)
+	// Timeline is filled with what people want to see. May be nil.
+	Timeline *Timeline
 }
 
 // World is a rota, its API server and its replicas. It is not safe for concurrent use.
@@ -43,8 +49,10 @@ type World struct {
 	Net Net
 	// Nodes are all replicas ever started.
 	Nodes []*Node
-	// Counts is what happened.
-	Counts Counts
+	// Counts is what happened, Coverage how much of the protocol was about it, Troubles what went wrong.
+	Counts   Counts
+	Coverage Coverage
+	Troubles []Trouble
 	// Messages counts the traffic.
 	Messages Messages
 
@@ -52,8 +60,21 @@ type World struct {
 	named      map[string]time.Duration // by member ID: when a table last named it
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
+	ghosts     map[string]string        // by member ID: the UID of a Lease that it does not know of, since it was created late
 	version    uint64                   // of the objects that members work on
 	violations []Violation
+
+	// In deep worlds:
+	deep    bool
+	servers [2]server
+	changed []time.Duration // by version of Objects
+	objects objects
+	clocks  clocks
+	over    bool // no more faults
+	scrub   coverage.Tracker
+	spoiled spoiled
+	// crashed and ended hear of processes that ended by Net.Fall, and by themselves.
+	crashed, ended func(*Node)
 }
 
 // Violation is a broken promise.
@@ -61,7 +82,13 @@ type Violation struct {
 	// Rule is a short name of what was broken, such as "two open".
 	Rule    string
 	Message string
+	// slots are those that it is about.
+	slots slot.Set
 }
+
+// spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that nobody enqueues
+// when their slot opens.
+type spoiled struct{ oldLists, forgotten bool }
 
 // epochStart is the wall clock at the beginning, in Unix seconds.
 const epochStart = 1_700_000_000
@@ -76,6 +103,10 @@ func New(o Options) *World {
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
 		Objects: store.NewObjects(),
 		slots:   make([]slotHistory, o.Slots),
+		deep:    o.Deep,
+		clocks:  clocks{1, 1},
+		objects: newObjects(o.Slots),
+		ghosts:  map[string]string{},
 		named:   map[string]time.Duration{},
 		Messages: Messages{
 			Requests: map[string]int{},
@@ -93,7 +124,17 @@ func (w *World) Failed() bool { return len(w.violations) > 0 }
 func (w *World) Violations() []Violation { return w.violations }
 
 func (w *World) violate(rule, format string, args ...any) {
-	v := Violation{rule, fmt.Sprintf(format, args...)}
+	v := Violation{Rule: rule, Message: fmt.Sprintf(format, args...)}
+	for _, arg := range args {
+		switch about := arg.(type) {
+		case slot.Slot:
+			v.slots.Add(about)
+		case slot.Set:
+			v.slots = v.slots.Union(about)
+		case key:
+			v.slots.Add(about.slot)
+		}
+	}
 	w.violations = append(w.violations, v)
 	w.logf("VIOLATION %s: %s", v.Rule, v.Message)
 }
@@ -150,6 +191,10 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
+	// Of deep worlds: Compacted are watches and lists that met a 410, OldLists those of any version that were old, Split writes
+	// before which the process stopped, Reconciled changes by users that were, Excused violations that clocks beyond the
+	// bound explain.
+	Compacted, OldLists, Split, Reconciled, Excused int
 }
 
 // Messages counts the traffic between members and API server.
