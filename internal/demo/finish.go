@@ -138,11 +138,9 @@ func (e *engine) journals() ([]journal.Reconcile, map[string]time.Duration, erro
 			return nil, nil, err
 		}
 		all = append(all, list...)
-		p.mu.Lock()
-		if p.ended != 0 {
-			ended[p.pod] = p.ended
+		if at, over := p.Ended(); over {
+			ended[p.pod] = at
 		}
-		p.mu.Unlock()
 	}
 	return all, ended, nil
 }

@@ -51,7 +51,7 @@ type engine struct {
 
 	mu     sync.Mutex
 	pods   int
-	procs  []*process
+	procs  []*replica
 	phases []*phaseRun
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
@@ -172,7 +172,7 @@ func (e *engine) aim(t *table.Table) {
 }
 
 // start starts a replica, the next one by number.
-func (e *engine) start(build string) (*process, error) {
+func (e *engine) start(build string) (*replica, error) {
 	e.mu.Lock()
 	e.pods++
 	pod := fmt.Sprintf("web-%d", e.pods)
@@ -181,7 +181,7 @@ func (e *engine) start(build string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(e.o.Command, e.dir, pod, operatorConfig{
+	p, err := startReplica(e.o.Command, e.dir, pod, operatorConfig{
 		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})
@@ -194,17 +194,17 @@ func (e *engine) start(build string) (*process, error) {
 	return p, nil
 }
 
-func (e *engine) all() []*process {
+func (e *engine) all() []*replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*process(nil), e.procs...)
+	return append([]*replica(nil), e.procs...)
 }
 
 // live returns the replicas that run and are meant to, oldest first.
-func (e *engine) live() []*process {
-	var out []*process
+func (e *engine) live() []*replica {
+	var out []*replica
 	for _, p := range e.all() {
-		if p.running() {
+		if p.Running() {
 			out = append(out, p)
 		}
 	}
@@ -213,7 +213,7 @@ func (e *engine) live() []*process {
 
 func (e *engine) killAll() {
 	for _, p := range e.all() {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -235,7 +235,7 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 		case <-tick.C:
 		}
 		for _, p := range e.all() {
-			if err := p.trouble(); err != nil {
+			if err := p.Trouble(); err != nil {
 				cancel(err)
 				return
 			}
@@ -275,18 +275,18 @@ func (e *engine) stop(ctx context.Context, limit time.Duration) error {
 	defer cancel()
 	live := e.live()
 	for _, p := range live {
-		if err := p.signal(syscall.SIGTERM); err != nil {
+		if err := p.End(syscall.SIGTERM); err != nil {
 			return err
 		}
 	}
 	for _, p := range live {
 		select {
-		case <-p.done:
+		case <-p.Done():
 		case <-ctx.Done():
-			p.kill()
-			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.tail())
+			p.Kill()
+			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.Tail())
 		}
-		if err := p.trouble(); err != nil {
+		if err := p.Trouble(); err != nil {
 			return err
 		}
 	}

@@ -141,7 +141,7 @@ func (e *engine) join(context.Context, *phaseRun) error {
 func (e *engine) leave(context.Context, *phaseRun) error {
 	p := e.live()[0]
 	e.view.title("a replica leaves (SIGTERM): " + p.pod)
-	return p.signal(syscall.SIGTERM)
+	return p.End(syscall.SIGTERM)
 }
 
 // crash kills the second oldest: the oldest may be the one that others have watched longest.
@@ -156,7 +156,7 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	}
 	run.victim, run.killed = p.pod, journal.Now()
 	e.load.canaryRate.Store(crashRate)
-	if err := p.signal(syscall.SIGKILL); err != nil {
+	if err := p.End(syscall.SIGKILL); err != nil {
 		return err
 	}
 	e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
@@ -192,11 +192,11 @@ func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
 		if err := wait(ctx, readyAfter); err != nil {
 			return err
 		}
-		if err := p.signal(syscall.SIGTERM); err != nil {
+		if err := p.End(syscall.SIGTERM); err != nil {
 			return err
 		}
 		// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
-		if err := e.until(ctx, stepLimit, p.lingers); err != nil {
+		if err := e.until(ctx, stepLimit, p.Lingers); err != nil {
 			return err
 		}
 	}
@@ -228,7 +228,7 @@ func (e *engine) quiet(ctx context.Context) error {
 			return problem
 		}
 		for _, p := range e.all() {
-			if problem := p.lingers(); problem != "" && !p.running() {
+			if problem := p.Lingers(); problem != "" && !p.Running() {
 				return problem
 			}
 		}

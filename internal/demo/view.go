@@ -186,12 +186,12 @@ func (e *engine) scene(m *meter) *scene {
 	rows := map[string]*row{}
 	for _, p := range e.all() {
 		select {
-		case <-p.done:
+		case <-p.Done():
 			continue
 		default:
 		}
 		r := row{pod: p.pod, build: p.build, perSecond: m.rate(p)}
-		if !p.running() {
+		if !p.Running() {
 			r.note = "leaving"
 		}
 		rows[p.pod] = &r
@@ -254,7 +254,7 @@ type sample struct {
 
 func newMeter() *meter { return &meter{samples: map[string][]sample{}} }
 
-func (m *meter) rate(p *process) float64 {
+func (m *meter) rate(p *replica) float64 {
 	n, _ := p.count() // an error comes back at the end
 	m.samples[p.pod] = append(m.samples[p.pod], sample{time.Now(), n})
 	if len(m.samples[p.pod]) > 9 {
