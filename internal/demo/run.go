@@ -15,6 +15,7 @@ import (
 	"time"
 
 	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
@@ -248,25 +249,8 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 }
 
 // until waits until check returns "", and says what it waited for if that takes too long.
-func (e *engine) until(ctx context.Context, limit time.Duration, check func() string) error {
-	return e.untilEvery(ctx, 20*time.Millisecond, limit, check)
-}
-
-// untilEvery is until for checks that are work for the API server.
-func (e *engine) untilEvery(ctx context.Context, period, limit time.Duration, check func() string) error {
-	deadline := time.Now().Add(limit)
-	for {
-		problem := check()
-		if problem == "" {
-			return nil
-		}
-		if err := wait(ctx, period); err != nil {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("after %v: %s", limit, problem)
-		}
-	}
+func until(ctx context.Context, limit time.Duration, check func() string) error {
+	return await.Until(ctx, 20*time.Millisecond, limit, check)
 }
 
 // stop ends the replicas with SIGTERM, and those that take too long with SIGKILL.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -165,7 +166,7 @@ func (e *engine) show(ctx context.Context) {
 	defer e.view.clear()
 	const each = 250 * time.Millisecond
 	meter := newMeter()
-	for i := 1; wait(ctx, each) == nil; i++ {
+	for i := 1; await.Sleep(ctx, each) == nil; i++ {
 		s := e.scene(meter)
 		e.view.draw(s)
 		if e.view.width == nil && i%int(5*time.Second/each) == 0 {
