@@ -65,6 +65,11 @@ explore: ## Search small worlds exhaustively, then run mutants of the scripts (S
 	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
+.PHONY: chaos
+chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
+	@$(GO) build -o bin/chaos ./internal/chaos/chaoscmd
+	@bin/chaos $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders for a minute each
 	$(GO) test -run '^$$' -fuzz FuzzDecode -fuzztime 60s ./table
