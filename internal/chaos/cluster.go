@@ -40,9 +40,9 @@ import (
 const (
 	rotaNamespace  = "rota-chaos"
 	sitesNamespace = "rota-chaos-sites"
-	account        = "operator"
-	// podUser is how the user of a member with a token for a Pod is called, followed by the Pod's name.
-	podUser = "system:serviceaccount:" + rotaNamespace + ":" + account + "/"
+	// podUser is how the user of a member with a token for a Pod is called, followed by ACCOUNT/POD. The ServiceAccount has the name of
+	// the rota: a fence is for the members of one.
+	podUser = "system:serviceaccount:" + rotaNamespace + ":"
 	// requestLimit bounds a request of the campaign itself.
 	requestLimit = 10 * time.Second
 	// servers is the number of API servers. Members use the first, the campaign the second one.
@@ -55,7 +55,14 @@ var websites = schema.GroupVersionResource{Group: webv1.GroupVersion.Group, Vers
 var auditPolicy []byte
 
 // podOf returns the Pod whose user it is.
-func podOf(user string) (string, bool) { return strings.CutPrefix(user, podUser) }
+func podOf(user string) (string, bool) {
+	account, ok := strings.CutPrefix(user, podUser)
+	_, pod, named := strings.Cut(account, "/")
+	return pod, ok && named
+}
+
+// userOf is the inverse of podOf, for a rota.
+func userOf(rota, pod string) string { return podUser + rota + "/" + pod }
 
 // cluster is a control plane and what the campaign put there.
 type cluster struct {
@@ -100,22 +107,24 @@ func (c *cluster) install(ctx context.Context) error {
 	if c.watcher, err = client.NewWithWatch(cfg, client.Options{Scheme: c.scheme}); err != nil {
 		return err
 	}
-	local := metav1.ObjectMeta{Name: account, Namespace: rotaNamespace}
-	members := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: account}}
-	sites := rbacv1.PolicyRule{APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"}, Verbs: []string{"get", "list", "watch", "patch"}}
-	rules := []rbacv1.PolicyRule{sites}
-	for _, f := range forms {
-		rules = append(rules, store.Rules(f.rota)...)
+	sites := rbacv1.PolicyRule{
+		APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"}, Verbs: []string{"get", "list", "watch", "patch"},
 	}
-	for _, obj := range []client.Object{
+	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rotaNamespace}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sitesNamespace}},
-		&corev1.ServiceAccount{ObjectMeta: local},
-		&rbacv1.Role{ObjectMeta: local, Rules: rules[1:]},
-		&rbacv1.RoleBinding{ObjectMeta: local, Subjects: members, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: sitesNamespace}, Rules: rules[:1]},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: sitesNamespace}, Subjects: members, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account}},
-	} {
+	}
+	for _, f := range forms {
+		members := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: f.rota}}
+		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: f.rota}
+		home, away := metav1.ObjectMeta{Name: f.rota, Namespace: rotaNamespace}, metav1.ObjectMeta{Name: f.rota, Namespace: sitesNamespace}
+		objects = append(objects,
+			&corev1.ServiceAccount{ObjectMeta: home},
+			&rbacv1.Role{ObjectMeta: home, Rules: store.Rules(f.rota)}, &rbacv1.RoleBinding{ObjectMeta: home, Subjects: members, RoleRef: role},
+			&rbacv1.Role{ObjectMeta: away, Rules: []rbacv1.PolicyRule{sites}}, &rbacv1.RoleBinding{ObjectMeta: away, Subjects: members, RoleRef: role},
+		)
+	}
+	for _, obj := range objects {
 		if err := c.client.Create(ctx, obj); err != nil {
 			return fmt.Errorf("set up: %w", err)
 		}
@@ -123,22 +132,22 @@ func (c *cluster) install(ctx context.Context) error {
 	return nil
 }
 
-// identity makes a Pod object, which nothing runs, and returns its UID and a token that names it.
-func (c *cluster) identity(ctx context.Context, name string) (types.UID, string, error) {
+// identity makes a Pod object of a rota's operator, which nothing runs, and returns its UID and a token that names it.
+func (c *cluster) identity(ctx context.Context, rota, name string) (types.UID, string, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rotaNamespace},
-		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
+		Spec:       corev1.PodSpec{ServiceAccountName: rota, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
 	}
 	if err := c.client.Create(ctx, pod); err != nil {
 		return "", "", fmt.Errorf("make Pod %s: %w", name, err)
 	}
-	token, err := c.token(ctx, &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID})
+	token, err := c.token(ctx, rota, &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID})
 	return pod.UID, token, err
 }
 
-func (c *cluster) token(ctx context.Context, bound *authenticationv1.BoundObjectReference) (string, error) {
+func (c *cluster) token(ctx context.Context, rota string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: rotaNamespace}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rota, Namespace: rotaNamespace}}
 	if err := c.client.SubResource("token").Create(ctx, sa, request); err != nil {
 		return "", fmt.Errorf("ask for a token: %w", err)
 	}
@@ -149,13 +158,13 @@ func (c *cluster) token(ctx context.Context, bound *authenticationv1.BoundObject
 func (c *cluster) fence(ctx context.Context, rota string) error {
 	o := fence.Options{
 		Rota:           types.NamespacedName{Namespace: rotaNamespace, Name: rota},
-		ServiceAccount: types.NamespacedName{Namespace: rotaNamespace, Name: account},
+		ServiceAccount: types.NamespacedName{Namespace: rotaNamespace, Name: rota},
 		Resources:      []schema.GroupResource{websites.GroupResource()},
 	}
 	if err := fence.Apply(ctx, c.plane.Config(), o); err != nil {
 		return err
 	}
-	token, err := c.token(ctx, nil) // of no Pod, and so no member
+	token, err := c.token(ctx, rota, nil) // of no Pod, and so no member
 	if err != nil {
 		return err
 	}

@@ -161,6 +161,8 @@ var networks = []fault{
 var answers = []fault{
 	{name: "error-429", what: "30 % of every member's requests are answered 429, for 2 leases", do: everybody(2, answering(http.StatusTooManyRequests), false)},
 	{name: "error-500", what: "30 % of every member's requests are answered 500, for 2 leases", do: everybody(2, answering(http.StatusInternalServerError), false)},
+	{name: "error-403", what: "30 % of every member's requests are answered 403, as by an API server that has not read its roles yet, for 2 leases",
+		do: everybody(2, answering(http.StatusForbidden), false)},
 	{name: "error-410", what: "the watches of every member are cut every second, and half of the new ones are answered 410, for 2 leases",
 		do: everybody(2, proxy.Faults{CutWatches: time.Second, Answers: []proxy.Answer{{Code: http.StatusGone, Share: 0.5}}}, false)},
 }

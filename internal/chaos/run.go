@@ -79,7 +79,7 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	}
 	e.Objects, e.Begin, e.BeginWall, e.End = objects, begin, wall, journal.Now()
 	e.Reachable, e.Bound, e.Before, e.After = r.reachable, bound, first, census
-	if e.Reconciles, e.Ended, e.Pauses, err = s.journals(begin); err != nil {
+	if err := s.journals(e); err != nil {
 		return nil, err
 	}
 	v := oracle.Judge(e, user)
@@ -109,34 +109,32 @@ func (s *stage) take() (*oracle.Evidence, func(string) string, error) {
 	}
 	e.Updates, e.Deletions, _ = s.load.take()
 	e.Versions, e.Gaps = s.recorder.take()
-	return e, func(pod string) string { return podUser + pod }, nil
+	return e, func(pod string) string { return userOf(s.rota, pod) }, nil
 }
 
-// journals returns the reconciles that had not ended at a time, and later ones.
-func (s *stage) journals(from time.Duration) (all []journal.Reconcile, ended map[string]time.Duration, pauses []oracle.Pause, err error) {
-	ended = map[string]time.Duration{}
+// journals adds what the journals of all processes hold.
+func (s *stage) journals(e *oracle.Evidence) error {
+	e.Ended, e.Known = map[string]time.Duration{}, map[string]bool{}
 	for _, m := range s.members {
 		for _, l := range m.all() {
 			at, over := l.Ended()
 			if over {
-				ended[l.name] = at
-			}
-			if over && at < from {
-				continue
+				e.Ended[l.name] = at
 			}
 			list, err := l.journal.Read()
 			if err != nil {
-				return nil, nil, nil, err
+				return err
 			}
 			for _, r := range list {
-				if r.End == 0 || r.End >= from {
-					all = append(all, r)
+				e.Known[r.UID] = true
+				if r.End == 0 && !(over && at < e.Begin) || r.End >= e.Begin {
+					e.Reconciles = append(e.Reconciles, r)
 				}
 			}
 		}
-		pauses = append(pauses, m.stopped()...)
+		e.Pauses = append(e.Pauses, m.stopped()...)
 	}
-	return all, ended, pauses, nil
+	return nil
 }
 
 // victim returns the member that works on the hot Website, which writes all the time.

@@ -106,7 +106,7 @@ func (s *stage) close() error {
 // start starts a member in a new Pod.
 func (s *stage) start(ctx context.Context) (*member, error) {
 	pod := fmt.Sprintf("web-%d", len(s.members)+1)
-	uid, token, err := s.cluster.identity(ctx, pod)
+	uid, token, err := s.cluster.identity(ctx, s.rota, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +211,19 @@ func (s *stage) rest(ctx context.Context) error {
 		if err != nil {
 			return err.Error()
 		}
-		if live := s.live(); len(live) > 0 {
-			return check.Quiet(t, pods(live))
-		}
-		if t != nil && len(t.Members) > 0 {
+		live := s.live()
+		if t != nil && len(t.Members) > 0 && len(live) == 0 {
 			return t.Members[0].Pod + " is still a member"
+		} else if problem := check.Quiet(t, pods(live)); problem != "" && len(live) > 0 {
+			return problem
+		}
+		leases, reports, err := s.cluster.left(ctx, s.rota)
+		if err != nil {
+			return err.Error()
+		}
+		// Leases of processes that ended before they joined are deleted after two leases.
+		if len(leases) != len(live) || len(reports) != len(live) {
+			return fmt.Sprintf("there are %d Leases and %d reports of %d members", len(leases), len(reports), len(live))
 		}
 		return ""
 	})

@@ -27,7 +27,7 @@ func leaks(before, after Census) []string {
 	if n, want := len(after.Leases), len(after.Live); n != want {
 		out = append(out, fmt.Sprintf("%d Leases of %d members: %q", n, want, after.Leases))
 	}
-	if n, want := len(after.Reports), len(after.Live); n > want {
+	if n, want := len(after.Reports), len(after.Live); n != want {
 		out = append(out, fmt.Sprintf("%d reports of %d members: %q", n, want, after.Reports))
 	}
 	if members := slices.Sorted(slices.Values(after.Members)); !slices.Equal(members, slices.Sorted(slices.Values(after.Live))) {

@@ -25,6 +25,8 @@ type Evidence struct {
 	Reconciles []journal.Reconcile
 	Ended      map[string]time.Duration
 	Pauses     []Pause
+	// Known are the UIDs of objects that were reconciled at any time.
+	Known map[string]bool
 	// Updates and Deletions are what the load did; deletions only of what did not come again under its name.
 	Updates   []check.Update
 	Deletions []Deletion

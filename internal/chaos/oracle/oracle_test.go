@@ -91,6 +91,7 @@ func clean() *oracle.Evidence {
 			Writes: []check.Write{write("a", "one", "150", 5), write("b", "one", "350", 13)},
 		},
 		Reconciles: []journal.Reconcile{reconcile("a.1", "one", 2, 4, 5.1), reconcile("b.1", "one", 3, 11.5, 13.1)},
+		Known:      map[string]bool{"uid-one": true},
 		Updates:    []check.Update{update("one", 2, 3.9), update("one", 3, 8)},
 		Objects:    []oracle.Object{{Site: site("one"), Generation: 3, Observed: 3}},
 		Begin:      begin, BeginWall: epoch, End: mono(60), Bound: seconds(8), Before: census, After: census,
@@ -283,6 +284,10 @@ func TestDeletions(t *testing.T) {
 			handed(e)
 			e.Audit.Tables[1].Table = tableOf(table.CauseHanded, false, "", "")
 		}, 0},
+		"that nobody saw, of an object that nobody had seen": {func(e *oracle.Evidence) {
+			handed(e)
+			e.Deletions[0].UID = "unseen"
+		}, 0},
 		"that nobody saw, although the slot stayed": {func(e *oracle.Evidence) {
 			e.Audit.Tables = e.Audit.Tables[:1]
 			e.Audit.Writes = e.Audit.Writes[:1]
@@ -301,6 +306,7 @@ func TestLeaks(t *testing.T) {
 	for want, change := range map[string]func(*oracle.Census){
 		"2 Leases of 1 members":       func(c *oracle.Census) { c.Leases = []string{"chaos.a", "chaos.b"} },
 		"0 Leases of 1 members":       func(c *oracle.Census) { c.Leases = nil },
+		"0 reports of 1 members":      func(c *oracle.Census) { c.Reports = nil },
 		"2 reports of 1 members":      func(c *oracle.Census) { c.Reports = []string{"chaos.a", "chaos.b"} },
 		`members ["a" "b"]`:           func(c *oracle.Census) { c.Members = []string{"b", "a"} },
 		`members []`:                  func(c *oracle.Census) { c.Members = nil },

@@ -31,8 +31,8 @@ type Verdict struct {
 	Orphans       int     `json:"orphans"`
 	// LostUpdates are objects that are not up to date at the end.
 	LostUpdates int `json:"lost_updates"`
-	// Deletions are those of objects that did not come again; DeletionsMissed came to no reconcile although no slot of theirs lost its
-	// owner by anything but a handover.
+	// Deletions are those of objects that did not come again; DeletionsMissed came to no reconcile although the object had been
+	// reconciled, and its slot was at most handed over.
 	Deletions       int `json:"deletions"`
 	DeletionsMissed int `json:"deletions_missed"`
 	// Gaps is how often the recording of all versions missed some; the audit log has those that were answered.

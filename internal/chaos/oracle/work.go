@@ -72,7 +72,8 @@ func (e *Evidence) waits() []wait {
 	return out
 }
 
-// missed returns the deletions that no reconcile saw although the slot was only ever handed over, if it moved at all.
+// missed returns the deletions of objects that had been reconciled, which no reconcile saw although the slot was only ever handed over,
+// if it moved at all.
 func (e *Evidence) missed() []Deletion {
 	gone := map[types.NamespacedName]time.Duration{} // the last reconcile that found nothing
 	for _, r := range e.Reconciles {
@@ -82,7 +83,7 @@ func (e *Evidence) missed() []Deletion {
 	}
 	var out []Deletion
 	for _, d := range e.Deletions {
-		if at, ok := gone[d.NamespacedName]; ok && at >= d.Begun {
+		if at, ok := gone[d.NamespacedName]; ok && at >= d.Begun || !e.Known[d.UID] {
 			continue
 		}
 		if !e.broken(e.World.SlotOf(d.Site)) {

@@ -26,7 +26,7 @@ type Faults struct {
 
 // Answer is an error that a part of the requests gets.
 type Answer struct {
-	// Code is 429, 500, or 410, which only watches get.
+	// Code is 429, 500, 403 (of an API server that has not read its roles yet), or 410, which only watches get.
 	Code int
 	// Share of the requests, from 0 to 1.
 	Share float64
@@ -37,6 +37,7 @@ func (a Answer) concerns(r *http.Request) bool { return a.Code != http.StatusGon
 // reason is the API's word for a code.
 var reason = map[int]string{
 	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError", http.StatusGone: "Expired",
+	http.StatusForbidden: "Forbidden",
 }
 
 func (f Faults) concernWatches() bool {

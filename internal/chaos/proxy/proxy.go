@@ -213,7 +213,7 @@ func writeStatus(w http.ResponseWriter, code int) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{ // a client that is gone needs no answer
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Reason: metav1.StatusReason(reason[code]), Code: int32(code), Message: "the proxy says so",
+		Reason: metav1.StatusReason(reason[code]), Code: int32(code), Message: `User "member" cannot do this, says the proxy`,
 	})
 }
 

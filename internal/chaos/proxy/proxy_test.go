@@ -171,7 +171,7 @@ func TestNothing(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	b := newBackend(t)
 	p := newPair(t, b)
-	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusForbidden} {
 		p.Set(proxy.Faults{Answers: []proxy.Answer{{Code: code, Share: 1}}})
 		got, text, err := p.do(t.Context(), http.MethodGet, "/x", "")
 		if got != code || err != nil || !strings.Contains(text, `"kind":"Status"`) {
