@@ -14,7 +14,7 @@ import (
 
 const (
 	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 10 * time.Second
+	lastBackoff  = 5 * time.Second
 	// cutMax is the longest wait after a watch that ended early but without an error.
 	cutMax = time.Second
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
