@@ -110,7 +110,7 @@ func (c *campaign) one(ctx context.Context, p planned, into *Result) error {
 		c.used = 0
 	}
 	c.used++
-	if err := c.stage.prepare(ctx, cmp.Or(f.delivery, delivery.Filter)); err != nil {
+	if err := c.stage.prepare(ctx, cmp.Or(f.delivery, delivery.Filter), f.fresh); err != nil {
 		return err
 	}
 	verdict, err := c.stage.do(ctx, f, p.Seed)

@@ -89,7 +89,7 @@ func TestNoFence(t *testing.T) {
 func TestOptions(t *testing.T) {
 	good := Options{Runs: 1, Objects: 10, Rate: 1, Slots: 64, Lease: 3 * time.Second}
 	o := good
-	if err := o.validate(); err != nil || len(o.Faults) != len(faults)-1 {
+	if err := o.validate(); err != nil || len(o.Faults) != len(faults)-2 {
 		t.Errorf("%v, %d faults", err, len(o.Faults))
 	}
 	for want, spoil := range map[string]func(*Options){

@@ -31,14 +31,23 @@ const (
 )
 
 var controlPlanes = []fault{
-	{name: "apiserver-restart", what: "the members' API server is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
+	{name: "apiserver-restart", fresh: true, what: "the members' API server is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
 		if err := errors.Join(r.cluster.plane.KillServer(membersServer), r.leases(ctx, 0.5), r.cluster.plane.StartServer(membersServer)); err != nil {
 			return err
 		}
 		r.over()
 		return nil
 	}},
-	{name: "apiserver-failover", what: "the members' API server is killed; they go to another one, and back when it has come again", do: func(ctx context.Context, r *run) error {
+	{name: "apiserver-flapping", limit: true, what: "the members' API server is killed and comes again six times in a row; each time they have to list again, and client-go waits longer before it does", do: func(ctx context.Context, r *run) error {
+		for range 6 {
+			if err := errors.Join(r.cluster.plane.KillServer(membersServer), r.cluster.plane.StartServer(membersServer), r.leases(ctx, 2)); err != nil {
+				return err
+			}
+		}
+		r.over()
+		return nil
+	}},
+	{name: "apiserver-failover", fresh: true, what: "the members' API server is killed; they go to another one, and back when it has come again", do: func(ctx context.Context, r *run) error {
 		if err := r.cluster.plane.KillServer(membersServer); err != nil {
 			return err
 		}
@@ -52,7 +61,7 @@ var controlPlanes = []fault{
 		}
 		return err
 	}},
-	{name: "etcd-restart", what: "etcd is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
+	{name: "etcd-restart", fresh: true, what: "etcd is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
 		if err := errors.Join(r.cluster.plane.KillServer(etcdServer), r.leases(ctx, 0.5), r.cluster.plane.StartServer(etcdServer)); err != nil {
 			return err
 		}
@@ -66,7 +75,7 @@ var controlPlanes = []fault{
 		r.over()
 		return err
 	}},
-	{name: "compaction", what: "watches are cut and refused for half a lease, while etcd forgets old versions and the API server restarts: they are answered 410", do: func(ctx context.Context, r *run) error {
+	{name: "compaction", fresh: true, what: "watches are cut and refused for half a lease, while etcd forgets old versions and the API server restarts: they are answered 410", do: func(ctx context.Context, r *run) error {
 		r.each(proxy.Faults{RefuseWatches: true})
 		err := errors.Join(r.leases(ctx, 0.5), r.cluster.compact(ctx), r.cluster.plane.KillServer(membersServer), r.cluster.plane.StartServer(membersServer))
 		r.each(proxy.Faults{})
@@ -75,7 +84,7 @@ var controlPlanes = []fault{
 	}},
 }
 
-var tables = []fault{
+var tableFaults = []fault{
 	{name: "table-deleted", what: "somebody deletes the table", do: func(ctx context.Context, r *run) error {
 		return errors.Join(r.deleteTable(ctx), r.remade(ctx))
 	}},
@@ -152,7 +161,7 @@ func (r *run) remade(ctx context.Context) error {
 	})
 }
 
-var labels = []fault{
+var labelFaults = []fault{
 	{name: "rollout-labels", delivery: delivery.SlotLabel, what: "a rollout with delivery SlotLabel", do: doOf(plannedMoves, "rollout")},
 	{name: "labels", delivery: delivery.SlotLabel, what: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 leases", do: func(ctx context.Context, r *run) error {
 		for end := time.Now().Add(3 * r.o.Lease); time.Now().Before(end); {

@@ -52,7 +52,7 @@ func OperatorMain() int {
 		fmt.Fprintf(os.Stderr, "%s: %v; the campaign starts members\n", EnvOperator, err)
 		return 2
 	}
-	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder(), zap.UseDevMode(true)))
 	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
 		ctrl.Log.Error(err, "The operator ends")
 		return 1

@@ -57,7 +57,7 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	if err != nil {
 		return nil, fmt.Errorf("fault %s: %w", f.name, err)
 	}
-	bound := s.o.Lease + grace
+	bound := time.Duration(max(1, f.leases))*s.o.Lease + grace
 	objects, err := s.settled(ctx, 3*bound)
 	if err != nil {
 		return nil, err

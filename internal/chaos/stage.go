@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/proxy"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -38,6 +41,15 @@ type form struct {
 	rota string
 	key  slot.Key
 }
+
+// unlabelled selects the objects without the label by which they are delivered.
+var unlabelled = func() labels.Selector {
+	missing, err := labels.NewRequirement(store.LabelHash, selection.DoesNotExist, nil)
+	if err != nil {
+		panic(err)
+	}
+	return labels.NewSelector().Add(*missing)
+}()
 
 var forms = []form{{"chaos", slot.KeyName}, {"chaos-uid", slot.KeyUID}}
 
@@ -139,19 +151,19 @@ func pods(members []*member) []string {
 	return out
 }
 
-// prepare brings the stage to rest with the usual number of members, none of which was ever expelled.
-func (s *stage) prepare(ctx context.Context, d delivery.Kind) error {
-	if d != s.delivery {
+// prepare brings the stage to rest with the usual number of members, none of which was ever expelled; fresh ones have just begun.
+func (s *stage) prepare(ctx context.Context, d delivery.Kind, fresh bool) error {
+	if d != s.delivery || fresh {
 		if err := s.clear(ctx); err != nil {
 			return err
 		}
-		s.delivery, s.form = d, formOf(d)
 	}
+	first := d != s.delivery
+	s.delivery, s.form = d, formOf(d)
 	t, err := s.table(ctx)
 	if err != nil {
 		return err
 	}
-	fresh := len(s.live()) == 0
 	for _, m := range s.live() {
 		if t != nil && slices.ContainsFunc(t.Expels, func(e table.Expel) bool { return e.Pod == m.pod }) {
 			if err := m.leave(); err != nil {
@@ -164,7 +176,7 @@ func (s *stage) prepare(ctx context.Context, d delivery.Kind) error {
 			return err
 		}
 	}
-	if err := s.rest(ctx); err != nil {
+	if err := errors.Join(s.rest(ctx), s.labelled(ctx)); err != nil {
 		return fmt.Errorf("before the run: %w", err)
 	}
 	if s.o.Fence && !s.fenced[s.rota] {
@@ -173,10 +185,27 @@ func (s *stage) prepare(ctx context.Context, d delivery.Kind) error {
 		}
 		s.fenced[s.rota] = true
 	}
-	if fresh {
+	if first {
 		s.first, err = s.census(ctx)
 	}
 	return err
+}
+
+// labelled waits until all objects have the labels by which they are delivered, where they are: until then they reach nobody.
+func (s *stage) labelled(ctx context.Context) error {
+	if s.delivery != delivery.SlotLabel {
+		return nil
+	}
+	return await.Until(ctx, 5*pollPeriod, restLimit+time.Duration(s.o.Objects)*10*time.Millisecond, func() string {
+		var list webv1.WebsiteList
+		if err := s.cluster.client.List(ctx, &list, client.InNamespace(sitesNamespace), client.MatchingLabelsSelector{Selector: unlabelled}); err != nil {
+			return err.Error()
+		}
+		if n := len(list.Items); n > 0 {
+			return fmt.Sprintf("%d objects have no label", n)
+		}
+		return ""
+	})
 }
 
 // clear has all members leave.
