@@ -149,13 +149,12 @@ func (r Result) String() string {
 		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), slowest %.1f s",
 			v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps, v.PausedOverlaps, v.SlowestMillis/1000)
 	}
+	lines := []string{line}
 	if bad := r.Failures(); len(bad) > 0 {
-		line += "  FAIL: " + strings.Join(bad, "; ")
+		lines[0] += "  FAIL: " + strings.Join(bad, "; ")
 		if r.Verdict != nil {
-			for _, text := range append(r.Verdict.Leaks, r.Verdict.Examples...) {
-				line += "\n    " + text
-			}
+			lines = append(append(lines, r.Verdict.Leaks...), r.Verdict.Examples...)
 		}
 	}
-	return line
+	return strings.Join(lines, "\n    ")
 }

@@ -107,7 +107,7 @@ var pauses = func() (out []fault) {
 					if err != nil {
 						return err
 					}
-					return m.pause(ctx, place, time.Duration(leases*float64(r.o.Lease)))
+					return m.pause(ctx, place, r.load.hot().Name, time.Duration(leases*float64(r.o.Lease)))
 				}})
 		}
 	}

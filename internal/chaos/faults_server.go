@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -213,6 +213,6 @@ func doOf(list []fault, name string) func(context.Context, *run) error {
 
 // spoiled is a patch that takes an object's label, or gives it a wrong one, or none that there can be.
 func spoiled(random *rand.Rand) []byte {
-	value := []string{"null", fmt.Sprintf("%q", fmt.Sprint(random.IntN(slot.MaxCount))), `"wrong"`}[random.IntN(3)]
+	value := []string{"null", strconv.Quote(strconv.Itoa(random.IntN(slot.MaxCount))), `"wrong"`}[random.IntN(3)]
 	return []byte(strings.ReplaceAll(`{"metadata":{"labels":{"`+store.LabelHash+`":VALUE}}}`, "VALUE", value))
 }

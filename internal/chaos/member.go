@@ -147,10 +147,10 @@ func (m *member) remove() {
 // stopLimit is how long it may take until a member comes to where it shall stop itself: until it has something to write.
 const stopLimit = 20 * time.Second
 
-// pause has the process stop itself at a place, and go on after d.
-func (m *member) pause(ctx context.Context, place string, d time.Duration) error {
+// pause has the process stop itself at a place, when it comes there with the Website of that name, and go on after d.
+func (m *member) pause(ctx context.Context, place, name string, d time.Duration) error {
 	l := m.now()
-	words, err := l.ask(ctx, "stop "+place, "stopping")
+	words, err := l.ask(ctx, "stop "+place+" "+name, "stopping")
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (p *publisher) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := await.Sleep(ctx, workTime); err != nil {
 		return reconcile.Result{}, err
 	}
-	p.stops.at(atReconcile)
+	p.stops.at(atReconcile, req.Name)
 	// Each write is unlike all others, and tells who wrote.
 	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, fmt.Sprint(p.process, " ", n))
 	return reconcile.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, &site, client.RawPatch(types.MergePatchType, status)))

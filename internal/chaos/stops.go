@@ -27,20 +27,20 @@ const (
 
 // stops has a process stop itself, as SIGSTOP from outside would, at a place that nobody outside could hit.
 type stops struct {
-	armed atomic.Pointer[string]
+	armed atomic.Pointer[string] // PLACE NAME
 	out   io.Writer
 }
 
 // obey does what it is told, a command a line, until the input ends; then the process does, too:
 //
-//	stop PLACE   stop at the next passage of a place: "stopping PLACE NANOSECONDS" is printed right before
-//	status       print "status GOROUTINES"
+//	stop PLACE NAME   stop at the next passage of a place with the Website of that name; "stopping NANOSECONDS" is printed right before
+//	status            print "status GOROUTINES"
 func (s *stops) obey(in io.Reader, out io.Writer) {
 	s.out = out
 	for scan := bufio.NewScanner(in); scan.Scan(); {
-		switch command, place, _ := strings.Cut(scan.Text(), " "); command {
+		switch command, where, _ := strings.Cut(scan.Text(), " "); command {
 		case "stop":
-			s.armed.Store(&place)
+			s.armed.Store(&where)
 		case "status":
 			_, _ = fmt.Fprintln(out, "status", runtime.NumGoroutine())
 		}
@@ -49,12 +49,12 @@ func (s *stops) obey(in io.Reader, out io.Writer) {
 }
 
 // at stops the process if it was told to stop here. It returns when the process goes on.
-func (s *stops) at(place string) bool {
+func (s *stops) at(place, name string) bool {
 	armed := s.armed.Load()
-	if armed == nil || *armed != place || !s.armed.CompareAndSwap(armed, nil) {
+	if armed == nil || *armed != place+" "+name || !s.armed.CompareAndSwap(armed, nil) {
 		return false
 	}
-	_, _ = fmt.Fprintln(s.out, "stopping", place, int64(journal.Now()))
+	_, _ = fmt.Fprintln(s.out, "stopping", int64(journal.Now()))
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		panic(err)
 	}
@@ -65,15 +65,17 @@ func (s *stops) at(place string) bool {
 // a thread that was stopped between its last look at that and the system call that sends.
 func (s *stops) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if s.armed.Load() == nil || !proxy.IsWrite(req) || !strings.Contains(req.URL.Path, "/websites/") {
+		_, object, found := strings.Cut(req.URL.Path, "/websites/")
+		if s.armed.Load() == nil || !proxy.IsWrite(req) || !found {
 			return next.RoundTrip(req)
 		}
+		name, _, _ := strings.Cut(object, "/")
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			return nil, err
 		}
 		ctx := req.Context()
-		if s.at(atWrite) {
+		if s.at(atWrite, name) {
 			ctx = context.WithoutCancel(ctx)
 		}
 		req = req.Clone(ctx)

@@ -2,7 +2,7 @@ package process
 
 import "syscall"
 
-// Attributes: a child dies with this process, and Ctrl-C at the terminal is for this process alone.
+// Attributes are those of a child: it dies with this process, and Ctrl-C at the terminal is for this process alone.
 func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
