@@ -66,6 +66,11 @@ explore: ## Search small worlds exhaustively, then run mutants of the scripts (S
 	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
+.PHONY: chaos
+chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
+	@$(GO) build -o bin/chaos ./internal/chaos/chaoscmd
+	@bin/chaos $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)
 	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \

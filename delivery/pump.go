@@ -14,7 +14,7 @@ import (
 
 const (
 	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 10 * time.Second
+	lastBackoff  = 5 * time.Second
 	// cutMax is the longest wait after a watch that ended early but without an error.
 	cutMax = time.Second
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
@@ -250,6 +250,7 @@ func (p *pump) failed(err error) bool {
 }
 
 func (p *pump) gone(err error) bool {
+	p.source.inf.share.log.V(1).Info("The position of the watch is unknown, listing again", "kind", p.source.inf.kind, "error", err.Error())
 	status := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: err.Error()}
 	p.send(watch.Event{Type: watch.Error, Object: &status})
 	return false
