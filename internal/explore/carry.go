@@ -157,6 +157,7 @@ func (w *world) deleteBy(pod int, a member.DeleteLease) {
 
 // stop ends an incarnation, and the process, unless another incarnation is to follow.
 func (w *world) stop(pod int, a member.Stop) {
+	w.checkStop(pod, a)
 	b := w.change(pod)
 	l := absent
 	if a.Rejoin && !b.sig && b.inc < maxIncs {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -77,12 +78,17 @@ func (n *Node) carryOut(action member.Action) {
 		if !a.Held {
 			n.Loads += a.Slots.Len()
 		}
-		n.store(Load, n.Slow.Load, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
+		n.beginLoad(a)
+		n.store(Load, n.Slow.Load, func() {
+			n.endLoad(a)
+			n.post(member.Loaded{Slots: a.Slots, Round: a.Round})
+		})
 	case member.Drain:
 		n.drain(a)
 	case member.Open:
 		n.open(a)
 	case member.Shut:
+		n.loaded = n.loaded.Minus(a.Slots)
 		n.gate.Shut(a.Slots)
 		n.forgetPending(a.Slots)
 		n.cancelled()
@@ -199,6 +205,7 @@ func (n *Node) notify(a member.Notify) {
 
 func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
+	n.checkStop(a)
 	n.w.Counts.Stops++
 	if a.Err == nil && n.Leaving {
 		n.w.Counts.Leaves++
@@ -218,7 +225,7 @@ func (n *Node) ended(waited time.Duration) {
 	if n.Dead {
 		return
 	}
-	if n.gate.InFlight() > 0 {
+	if n.gate.InFlight() > 0 && !mutant.On(mutant.RejoinInFlight) {
 		n.w.after(50*time.Millisecond, func() { n.local(func() { n.ended(waited + 50*time.Millisecond) }) })
 		return
 	}

@@ -18,7 +18,8 @@ import (
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
-//   - a handed slot is loaded up to the last write of its former owner at least (R8)
+//   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded (R8)
+//   - a member that has left owns nothing, unless the table was edited by hand (R9)
 
 // slotHistory is what is known of a slot.
 type slotHistory struct {
@@ -62,6 +63,8 @@ func (w *World) checkChange(c store.Change) {
 	w.nameAll(t)
 	if w.writer != nil {
 		w.checkTransition(before, *c.Table)
+	} else {
+		w.edited = true
 	}
 	if t.UID != c.Table.UID {
 		return // not adopted
@@ -150,6 +153,9 @@ func (n *Node) checkOpen(a member.Open) {
 			}
 		}
 	}
+	if early := a.Slots.Minus(n.loaded); !early.Empty() {
+		w.violate("not loaded", "slots %v are opened by %s at epoch %d, and were not loaded", early, n.ID, a.Epoch)
+	}
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
 		if h.owners[a.Epoch] != n.ID {
@@ -223,5 +229,32 @@ func (n *Node) checkLoad(a member.Load) {
 		if got := a.Versions["Website"]; want > 0 && table.CompareVersions(got, formatVersion(want)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
 		}
+	}
+}
+
+// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way.
+func (n *Node) beginLoad(a member.Load) {
+	n.loaded = n.loaded.Minus(a.Slots)
+	for _, s := range a.Slots.Slots() {
+		n.loading[s] = a.Round
+	}
+}
+
+func (n *Node) endLoad(a member.Load) {
+	for _, s := range a.Slots.Slots() {
+		if n.loading[s] == a.Round {
+			n.loaded.Add(s)
+		}
+	}
+}
+
+// checkStop looks at what a member leaves behind.
+func (n *Node) checkStop(a member.Stop) {
+	t := n.w.Objects.Table().Table
+	if a.Err != nil || t == nil || n.w.edited {
+		return
+	}
+	if owned := t.Owned(n.ID); !owned.Empty() {
+		n.w.violate("left owning", "%s has left, and the table says that it owns slots %v", n.ID, owned)
 	}
 }

@@ -52,6 +52,9 @@ type Node struct {
 	bad            map[string]spell
 	Slow           Slow
 	work           work
+	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
+	loading map[slot.Slot]uint64
+	loaded  slot.Set
 	// Notes are the reasons of its Notify actions.
 	Notes []string
 	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
@@ -95,6 +98,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.Slots, n.mono)
 	n.work.flights = map[key]*flight{}
+	n.loading = map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
 	n.followTable()

@@ -53,6 +53,7 @@ type World struct {
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
 	version    uint64                   // of the objects that members work on
+	edited     bool                     // somebody's hand changed the table
 	violations []Violation
 }
 
