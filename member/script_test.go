@@ -98,7 +98,7 @@ func scripts(t *testing.T, rule string) {
 			t.Parallel()
 			r, err := s.run(0)
 			if err != nil || r.w.Failed() {
-				t.Fatalf("%v %v\n%s", err, r.w.Violations(), r.tail())
+				t.Fatalf("%v %+v\n%s", err, r.w.Violations(), r.tail())
 			}
 			if s.clause == "" || mutant.Chosen() != mutant.None {
 				return

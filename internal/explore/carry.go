@@ -115,6 +115,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 		w.each(a.Slots, func(s int) { b.shut(s) })
 	case member.Release:
 	case member.Deadline:
+		w.checkDeadline(pod, a)
 		b.setDeadline(int(a.At))
 	case member.Notify:
 		if a.Reason == "InvalidTable" {

@@ -19,6 +19,8 @@ import (
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - a slot's gate is shut while a transfer of it may take effect (R6)
 //   - no member creates a Lease that it had before (R7)
+//   - the deadline that a renewal sets is no later than its sending allows (R2)
+//   - a lapse ends with an answer to a read of the table (R13)
 //   - no gate opens while its slot is being loaded (R8); a member that has left owns nothing (R9)
 
 // remember notes who owns what in a version of the table.
@@ -171,5 +173,20 @@ func (w *world) checkStop(pod int, a member.Stop) {
 	}
 	if owned := t.Owned(w.id(pod)); !owned.Empty() {
 		w.violate("left owning", "%s has left, and the table says that it owns slots %v", w.id(pod), owned)
+	}
+}
+
+// checkDeadline looks at until when a member is about to work.
+func (w *world) checkDeadline(pod int, a member.Deadline) {
+	if latest := dur(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
+		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d", w.id(pod), a.At-base, w.renewed-base)
+	}
+}
+
+// checkResumed looks at what ended a lapse.
+func (w *world) checkResumed(pod int, before *mirror, e member.Event) {
+	seen, ok := e.(member.TableSeen)
+	if after := w.mirror(pod); before.lapsed && after != nil && !after.lapsed && !(ok && seen.Consistent) {
+		w.violate("resumed unread", "%s ends its lapse without reading the table", w.id(pod))
 	}
 }

@@ -85,7 +85,10 @@ func Replay(script string, tell func(string)) (*Violation, error) {
 		}
 		if x == nil {
 			x = newSpace(sc)
-			st = x.prepare()
+			var v *Violation
+			if st, v = x.prepare(); v != nil {
+				return v, nil
+			}
 		}
 		tell("── " + line)
 		if line == "calm" {

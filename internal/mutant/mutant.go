@@ -54,7 +54,7 @@ const (
 // Info describes a mutant.
 type Info struct {
 	Mutant Mutant
-	// Package is where the bug is; a bug in two twins is in the first of them.
+	// Package is where the bug is.
 	Package string
 	// About says what goes wrong, in a line.
 	About string

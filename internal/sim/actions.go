@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -94,6 +93,7 @@ func (n *Node) carryOut(action member.Action) {
 		n.cancelled()
 	case member.Release:
 	case member.Deadline:
+		n.checkDeadline(a)
 		n.gate.SetDeadline(a.At)
 		n.deadline = a.At
 		n.cancelled()
@@ -177,7 +177,11 @@ func (n *Node) drain(a member.Drain) {
 		n.w.logf("%s's drain is held back", n.ID)
 	}
 	do := func() {
+		open := n.gate.OpenSet()
 		n.gate.Drain(a.Slots, n.pending, func(s slot.Slot) {
+			if open.Has(s) && n.pending(s) {
+				n.w.violate("deletion missed", "%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
+			}
 			var set slot.Set
 			set.Add(s)
 			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
@@ -198,6 +202,7 @@ func (n *Node) notify(a member.Notify) {
 	switch a.Reason {
 	case "Lapsed":
 		n.w.Counts.Lapses++
+		n.lapse = lapse{on: true}
 	case "InvalidTable":
 		n.w.violate("invalid table", "%s: %s", n.ID, a.Message)
 	}
@@ -225,7 +230,7 @@ func (n *Node) ended(waited time.Duration) {
 	if n.Dead {
 		return
 	}
-	if n.gate.InFlight() > 0 && !mutant.On(mutant.RejoinInFlight) {
+	if n.gate.InFlight() > 0 {
 		n.w.after(50*time.Millisecond, func() { n.local(func() { n.ended(waited + 50*time.Millisecond) }) })
 		return
 	}

@@ -19,6 +19,9 @@ import (
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded (R8)
+//   - what is drained has no deletion left that is known (R15)
+//   - a deadline is no later than the start of the last successful renewal allows (R2)
+//   - after a lapse, a gate opens when the table was read after a renewal (R13)
 //   - a member that has left owns nothing, unless the table was edited by hand (R9)
 
 // slotHistory is what is known of a slot.
@@ -153,6 +156,9 @@ func (n *Node) checkOpen(a member.Open) {
 			}
 		}
 	}
+	if n.lapse.on {
+		w.violate("resumed unread", "slots %v are opened by %s, which did not read the table since its lapse", a.Slots, n.ID)
+	}
 	if early := a.Slots.Minus(n.loaded); !early.Empty() {
 		w.violate("not loaded", "slots %v are opened by %s at epoch %d, and were not loaded", early, n.ID, a.Epoch)
 	}
@@ -256,5 +262,36 @@ func (n *Node) checkStop(a member.Stop) {
 	}
 	if owned := t.Owned(n.ID); !owned.Empty() {
 		n.w.violate("left owning", "%s has left, and the table says that it owns slots %v", n.ID, owned)
+	}
+}
+
+// checkDeadline looks at until when a member is about to work.
+func (n *Node) checkDeadline(a member.Deadline) {
+	if latest := n.renewed + n.cfg.RenewDeadline; a.At > latest {
+		n.w.violate("deadline", "%s means to work until %v, but its last renewal began at %v", n.ID, a.At, n.renewed)
+	}
+}
+
+// lapse is what a member was told since its deadline passed: it is over when the table was read after a renewal.
+type lapse struct {
+	on, renewed bool
+	at          time.Duration // of the first renewal
+}
+
+// heard notes what the member is about to be told.
+func (n *Node) heard(e member.Event) {
+	switch e := e.(type) {
+	case member.Renewed:
+		if e.Outcome != member.OutcomeDone {
+			return
+		}
+		n.renewed = e.Start
+		if n.lapse.on && !n.lapse.renewed {
+			n.lapse.renewed, n.lapse.at = true, n.mono()
+		}
+	case member.TableSeen:
+		if e.Consistent && n.lapse.renewed && e.Begun >= n.lapse.at {
+			n.lapse = lapse{}
+		}
 	}
 }

@@ -44,6 +44,8 @@ type Node struct {
 	running  bool
 	wake     uint64
 	deadline time.Duration // of the gate, by its own clock
+	renewed  time.Duration // the start of the last successful renewal that the member was told of
+	lapse    lapse
 	planner  bool
 
 	tables, leases *Feed
@@ -165,6 +167,7 @@ func (n *Node) run() {
 		e := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		n.w.Counts.Steps++
+		n.heard(e)
 		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
 			n.w.logf("%s ← %s", n.ID, describe(e))
 		}
