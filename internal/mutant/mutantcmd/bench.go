@@ -218,6 +218,8 @@ func (b *bench) test(ctx context.Context, t test, m mutant.Mutant) (Verdict, str
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	switch names := failed.FindAllStringSubmatch(out.String(), -1); {
+	case strings.Contains(out.String(), "no tests to run"):
+		return Crashed, "there is no test " + t.run
 	case err == nil:
 		return Survived, ""
 	case ctx.Err() != nil:
