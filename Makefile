@@ -5,6 +5,7 @@ SHELL := /bin/bash
 GO ?= go
 KUBE := bin/rota-kube
 LINT := bin/golangci-lint
+GREMLINS := bin/gremlins
 ARGS ?=
 
 .PHONY: help
@@ -65,6 +66,20 @@ sim: ## Run more seeds of the simulator (SEEDS=20000)
 explore: ## Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2")
 	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
+
+.PHONY: mutants
+mutants: ## Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown")
+	@$(GO) run ./internal/mutant/mutantcmd $(ARGS)
+
+# Short tests, and no scripts made of others: each mutation runs them all. The coefficient is for machines that are busy.
+.PHONY: mutate
+mutate: export GOFLAGS := -short
+mutate: export MUTANTS := 0
+mutate: $(GREMLINS) ## Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table")
+	@for p in $(or $(PACKAGES),gate table plan member); do $(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; done
+
+$(GREMLINS): tools/gremlins/go.mod
+	cd tools/gremlins && GOFLAGS= $(GO) build -o ../../$(GREMLINS) github.com/go-gremlins/gremlins/cmd/gremlins
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -214,31 +213,35 @@ func (b *bench) test(ctx context.Context, t test, m mutant.Mutant) (Verdict, str
 	}
 	cmd := b.command(ctx, m, t.pkg, args...)
 	cmd.Dir = t.pkg
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	switch names := failed.FindAllStringSubmatch(out.String(), -1); {
-	case strings.Contains(out.String(), "no tests to run"):
-		return Crashed, "there is no test " + t.run
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return Crashed, "out of time"
+	}
+	return judge(string(out), err)
+}
+
+// judge says what the output of a test binary comes to, of which err is the exit.
+func judge(out string, err error) (Verdict, string) {
+	names := failed.FindAllStringSubmatch(out, -1)
+	switch {
+	case strings.Contains(out, "no tests to run"):
+		return Crashed, "there are no such tests"
 	case err == nil:
 		return Survived, ""
-	case ctx.Err() != nil:
-		return Crashed, "out of time"
-	case panicked.MatchString(out.String()):
-		return Crashed, panicked.FindString(out.String())
+	case panicked.MatchString(out):
+		return Crashed, panicked.FindString(out)
 	case len(names) == 0:
-		return Crashed, strings.TrimSpace(err.Error() + " " + out.String())
-	default:
-		// The innermost test says most.
-		name := names[0][1]
-		for _, n := range names {
-			if strings.HasPrefix(n[1], name+"/") {
-				name = n[1]
-			}
-		}
-		if v := violated.FindStringSubmatch(out.String()); v != nil {
-			name += ": " + v[1]
-		}
-		return Caught, name
+		return Crashed, strings.TrimSpace(err.Error() + " " + out)
 	}
+	// The innermost test says most.
+	name := names[0][1]
+	for _, n := range names {
+		if strings.HasPrefix(n[1], name+"/") {
+			name = n[1]
+		}
+	}
+	if v := violated.FindStringSubmatch(out); v != nil {
+		name += ": " + v[1]
+	}
+	return Caught, name
 }
