@@ -96,6 +96,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"runs", "web-1-p3m9q 40 ->", "web-9-p3m9q 40 ->", "not a member"},
 		{"runs", "-> web-0-x7k2p ready", "-> web-1-p3m9q ready", "to itself"},
 		{"runs", "-> web-0-x7k2p ready", "ready", "field runs, line 3"},
+		{"runs", "-> web-0-x7k2p ready", "->", "field runs, line 3"},
+		{"members", "web-0-x7k2p", "\nweb-0-x7k2p", "field members, line 1"},
 		{"runs", "128-199 -", "128-199 - 5 unsettled", "nobody owns it"},
 		{"runs", "x7k2p 41 unsettled", "x7k2p 0", "epoch 0"},
 		{"runs", "unsettled", "unsettled unsettled", "field runs, line 1"},
@@ -120,6 +122,18 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	if _, err := table.Decode(nil); err == nil {
 		t.Error("no text: no error")
+	}
+}
+
+// Every cause survives the text.
+func TestCauses(t *testing.T) {
+	for _, cause := range []table.Cause{table.CauseAssigned, table.CauseHanded, table.CauseExpelled} {
+		s := sample()
+		s.Notes[41] = table.Note{Cause: cause}
+		got, err := table.Decode(table.Encode(s))
+		if err != nil || got.Notes[41].Cause != cause {
+			t.Errorf("%v: decoded as %v, error %v", cause, got, err)
+		}
 	}
 }
 
