@@ -87,11 +87,11 @@ func (n *Node) carryOut(action member.Action) {
 	case member.Open:
 		n.open(a)
 	case member.Shut:
-		n.loaded = n.loaded.Minus(a.Slots)
 		n.gate.Shut(a.Slots)
 		n.forgetPending(a.Slots)
 		n.cancelled()
 	case member.Release:
+		n.loaded = n.loaded.Minus(a.Slots)
 	case member.Deadline:
 		n.checkDeadline(a)
 		n.gate.SetDeadline(a.At)

@@ -238,7 +238,8 @@ func (n *Node) checkLoad(a member.Load) {
 	}
 }
 
-// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way.
+// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have them
+// until Release, whether the gate is open or not.
 func (n *Node) beginLoad(a member.Load) {
 	n.loaded = n.loaded.Minus(a.Slots)
 	for _, s := range a.Slots.Slots() {
