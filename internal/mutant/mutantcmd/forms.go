@@ -3,20 +3,21 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
+	"strings"
 	"text/tabwriter"
 )
 
 // forms are the forms of output.
-var forms = map[string]func(io.Writer, []tool, []row){"text": text, "json": asJSON, "markdown": markdown}
+var forms = map[string]func([]tool, []row) string{"text": text, "json": asJSON, "markdown": markdown}
 
-// chaos is the column of a check that runs real processes, and fills it in by itself.
+// chaos heads a column of the table in the documentation that is filled in by hand: a check that runs real processes takes
+// too long to be run here.
 const chaos = "chaos"
 
 func cell(r result) string {
 	switch r.Verdict {
 	case Caught:
-		return fmt.Sprintf("%s (%.1f s)", r.Found, r.Seconds)
+		return r.Found
 	case Crashed:
 		return "crashed: " + r.Found
 	case Survived:
@@ -26,44 +27,49 @@ func cell(r result) string {
 	return ""
 }
 
-func text(to io.Writer, tools []tool, rows []row) {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	defer w.Flush()
-	fmt.Fprint(w, "MUTANT")
+func text(tools []tool, rows []row) string {
+	var lines, out strings.Builder
+	lines.WriteString("MUTANT")
 	for _, t := range tools {
-		fmt.Fprint(w, "\t", t.name)
+		lines.WriteString("\t" + t.name)
 	}
-	fmt.Fprintln(w)
 	for _, r := range rows {
-		fmt.Fprint(w, r.Mutant)
+		lines.WriteString("\n" + string(r.Mutant))
 		for _, t := range tools {
-			fmt.Fprint(w, "\t", cell(r.Results[t.name]))
+			res := r.Results[t.name]
+			lines.WriteString("\t" + cell(res))
+			if res.Seconds > 0 {
+				fmt.Fprintf(&lines, " (%.1f s)", res.Seconds)
+			}
 		}
-		fmt.Fprintln(w)
 	}
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	_, _ = w.Write([]byte(lines.String() + "\n"))
+	_ = w.Flush()
+	return out.String()
 }
 
-func markdown(to io.Writer, tools []tool, rows []row) {
-	fmt.Fprint(to, "| mutant | what goes wrong |")
+func markdown(tools []tool, rows []row) string {
+	var out strings.Builder
+	out.WriteString("| mutant | what goes wrong |")
 	for _, t := range tools {
-		fmt.Fprintf(to, " %s |", t.name)
+		fmt.Fprintf(&out, " %s |", t.name)
 	}
-	fmt.Fprintf(to, " %s |\n| --- | --- |", chaos)
-	for range len(tools) + 1 {
-		fmt.Fprint(to, " --- |")
-	}
-	fmt.Fprintln(to)
+	fmt.Fprintf(&out, " %s |\n| --- | --- |%s\n", chaos, strings.Repeat(" --- |", len(tools)+1))
 	for _, r := range rows {
-		fmt.Fprintf(to, "| `%s` | %s |", r.Mutant, r.About)
+		fmt.Fprintf(&out, "| `%s` | %s |", r.Mutant, r.About)
 		for _, t := range tools {
-			fmt.Fprintf(to, " %s |", cell(r.Results[t.name]))
+			fmt.Fprintf(&out, " %s |", cell(r.Results[t.name]))
 		}
-		fmt.Fprintln(to, "  |")
+		out.WriteString("  |\n")
 	}
+	return out.String()
 }
 
-func asJSON(to io.Writer, _ []tool, rows []row) {
-	e := json.NewEncoder(to)
-	e.SetIndent("", "  ")
-	_ = e.Encode(rows)
+func asJSON(_ []tool, rows []row) string {
+	out, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		panic(err) // rows are plain data
+	}
+	return string(out) + "\n"
 }

@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	b := bench{options: o, dir: dir}
 	if err := b.build(ctx, tools); err != nil {
 		return err
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	show(os.Stdout, tools, rows)
+	fmt.Print(show(tools, rows))
 	var survivors []string
 	for _, r := range rows {
 		if !r.caught() {
