@@ -65,7 +65,12 @@ func (n *Node) carryOut(action member.Action) {
 		n.send(request{
 			name: DeleteLease, timeout: a.Timeout,
 			effect: func(bool) member.Event {
-				return member.LeaseDeleted{ID: a.ID, Outcome: n.w.Objects.DeleteLease(a.ID, a.UID, a.Version)}
+				was, _ := n.w.Objects.Lease(a.ID)
+				outcome := n.w.Objects.DeleteLease(a.ID, a.UID, a.Version)
+				if outcome == member.OutcomeDone && was.Version != a.Version {
+					n.w.violate("deleted unseen", "%s deletes the Lease of %s, which was renewed since it was seen", n.ID, a.ID)
+				}
+				return member.LeaseDeleted{ID: a.ID, Outcome: outcome}
 			},
 			fail: func(o member.Outcome) member.Event { return member.LeaseDeleted{ID: a.ID, Outcome: o} },
 		})

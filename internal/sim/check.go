@@ -22,6 +22,7 @@ import (
 //   - what is drained has no deletion left that is known (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
+//   - a Lease is deleted as it was seen last (R7)
 //   - a member that has left owns nothing, unless the table was edited by hand (R9)
 
 // slotHistory is what is known of a slot.
