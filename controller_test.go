@@ -52,7 +52,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			r.gate.Shut(mine)
 			r.gate.SetDeadline(time.Hour)
 		}},
-		{"parked after the deadline", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+		{"parked after the deadline", func(r *Rota, c *Controller, _ slot.Set, key types.NamespacedName) {
 			c.Take(key)
 			r.gate.SetDeadline(r.now())
 			if _, ok := c.Admit(t.Context(), key); ok {

@@ -57,8 +57,11 @@ var auditPolicy []byte
 // podOf returns the Pod whose user it is.
 func podOf(user string) (string, bool) {
 	account, ok := strings.CutPrefix(user, podUser)
-	_, pod, named := strings.Cut(account, "/")
-	return pod, ok && named
+	if !ok {
+		return "", false
+	}
+	_, pod, ok := strings.Cut(account, "/")
+	return pod, ok
 }
 
 // userOf is the inverse of podOf, for a rota.

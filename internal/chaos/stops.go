@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -55,9 +56,15 @@ func (s *stops) at(place, name string) bool {
 		return false
 	}
 	_, _ = fmt.Fprintln(s.out, "stopping", int64(journal.Now()))
+	// The kernel stops the threads one after the other, and this one perhaps last: on a busy machine it would get on with its
+	// write first.
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		panic(err)
 	}
+	<-goOn
 	return true
 }
 
