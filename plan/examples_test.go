@@ -55,6 +55,11 @@ func TestExamples(t *testing.T) {
 		{"abc3", "aC.", "acc", "of 0.6, 0.6 and 1.8 slots the larger remainder is rounded up"},
 		{"a3bc2!", "cCab", "ccaa", "who has more than its share keeps the odd slot, first of all who would not get it back"},
 		{"~ab3+c+", "c.aa..a", "cbaabbb", "a, which is not preferred, keeps what it has up to its cap"},
+		{"~ab+", ".Bb", "abb", "b, which is preferred, keeps what it has, and a gets what is free"},
+		{"~ab+c2+d+", "BbbBB", "bcdbb", "b gives what is not on its way to it"},
+		{"abcd", "dadda", "bcdda", "a and d give slots that lie side by side"},
+		{"ab", "bbbA", "bbaa", "b gives the slot beside a's"},
+		{"abcde", "bebbbc", "aedbbc", "b gives the slots beside e's, and no others"},
 		{"ab", "Aaa", "aab", "a slot at the end is given up: the boundary after the last run counts"},
 		{"a!b2-cde", "adDdaaaCCaccd", "adddaaacceece", "of clusters that are as good, the one whose donors have fewer other chances"},
 	} {
