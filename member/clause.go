@@ -40,6 +40,8 @@ const (
 	ClauseToldEpoch
 	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.
 	ClauseEpochAbove
+	// ClauseLeasesSince (R16): a table is adopted by what Leases tell since it was made.
+	ClauseLeasesSince
 )
 
 // has says whether the clause holds.

@@ -92,10 +92,12 @@ func (m *Member) renewed(e Renewed) {
 	m.lease.underWay = false
 	m.lease.failed = e.Outcome != OutcomeDone
 	first := m.lease.mine.UID == ""
+	defer func() { m.trouble.early = false }()
 	switch e.Outcome {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
+		m.witnessed(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
 			m.phase = joining

@@ -61,7 +61,7 @@ var clauses = map[string]member.Clause{
 	"ShutOnceSent": member.ClauseShutOnceSent, "FenceWait": member.ClauseFenceWait, "LeaseFirst": member.ClauseLeaseFirst,
 	"LeaverPlans": member.ClauseLeaverPlans, "RestartWaits": member.ClauseRestartWaits,
 	"NewcomersWait": member.ClauseNewcomersWait, "ShutWaits": member.ClauseShutWaits, "ToldEpoch": member.ClauseToldEpoch,
-	"EpochAbove": member.ClauseEpochAbove,
+	"EpochAbove": member.ClauseEpochAbove, "LeasesSince": member.ClauseLeasesSince,
 }
 
 // Every rule that lives in members has its scripts, in files whose names start with it.

@@ -50,7 +50,7 @@ var Clauses = map[string]member.Clause{
 	"ShutOnceSent": member.ClauseShutOnceSent, "FenceWait": member.ClauseFenceWait, "LeaseFirst": member.ClauseLeaseFirst,
 	"LeaverPlans": member.ClauseLeaverPlans, "RestartWaits": member.ClauseRestartWaits,
 	"NewcomersWait": member.ClauseNewcomersWait, "ShutWaits": member.ClauseShutWaits, "ToldEpoch": member.ClauseToldEpoch,
-	"EpochAbove": member.ClauseEpochAbove,
+	"EpochAbove": member.ClauseEpochAbove, "LeasesSince": member.ClauseLeasesSince,
 }
 
 // ClauseNames returns the names of clauses, in the order of the rules.
