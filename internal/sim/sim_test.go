@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
 )
@@ -64,6 +65,7 @@ func TestGraveyard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		what := strings.Join(words[1:], " ")
 		// A clause that is younger than what a seed found makes another life of it: it is lived as it was, too.
 		lives := []member.Clause{0}
 		if seed < sim.DeepFrom {
@@ -71,7 +73,13 @@ func TestGraveyard(t *testing.T) {
 		}
 		for _, without := range lives {
 			if w := sim.RunChaos(seed, without, nil); w.Failed() {
-				t.Errorf("seed %d (%s), without %b: %v", seed, strings.Join(words[1:], " "), without, w.Violations()[0])
+				t.Errorf("seed %d (%s), without %v: %v", seed, what, explore.ClauseNames(without), w.Violations()[0])
+			}
+		}
+		if _, name, ok := strings.Cut(what, "["); ok {
+			name = strings.TrimSuffix(name, "]")
+			if w := sim.RunChaos(seed, explore.Clauses[name], nil); !w.Failed() {
+				t.Errorf("seed %d (%s) does not fail any more without clause %s", seed, what, name)
 			}
 		}
 	}
