@@ -45,6 +45,8 @@ const (
 	ClauseToldEpoch
 	// ClauseEpochAbove (R16): a new table's epoch starts above the wall clock, not only above what Leases say.
 	ClauseEpochAbove
+	// ClauseLeasesSince (R16): a table is adopted by what Leases tell since it was made.
+	ClauseLeasesSince
 )
 
 // has says whether the clause holds.
@@ -53,7 +55,7 @@ func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }
 // clauseNames are those of the constants, in their order.
 var clauseNames = [...]string{
 	"GapCounts", "GapCapped", "MissingRestarts", "MissingCounts", "LivePlanners", "OpenEpoch", "OpenConfirmed", "FenceFirst", "ShutOnceSent",
-	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove",
+	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove", "LeasesSince",
 }
 
 // ParseClause returns the clause of a name, such as "GapCounts".

@@ -94,6 +94,7 @@ func (m *Member) renewed(e Renewed) {
 	m.lease.underWay = false
 	m.lease.failed = e.Outcome != OutcomeDone
 	first := m.lease.mine.UID == ""
+	defer func() { m.trouble.early = false }()
 	switch e.Outcome {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
@@ -101,6 +102,7 @@ func (m *Member) renewed(e Renewed) {
 		if mutant.On(mutant.DeadlineFromAnswer) {
 			m.lease.start = m.now.Mono
 		}
+		m.witnessed(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
 			m.phase = joining

@@ -78,8 +78,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	m.floor, m.seenAt = s.Version, m.now.Mono
 	if !adopted {
-		m.snap = s // created, or restored
-		m.enterTrouble()
+		m.found(s) // created, or restored
 		return
 	}
 	if m.known != s.UID {

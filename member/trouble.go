@@ -20,6 +20,10 @@ type trouble struct {
 	pending bool
 	// confirmed: a consistent read found the table missing.
 	confirmed bool
+	// witness is the version of the first own renewal begun since the object was seen that is to be adopted. early: one is under
+	// way that was begun before.
+	early   bool
+	witness string
 }
 
 func (m *Member) enterTrouble() {
@@ -32,6 +36,31 @@ func (m *Member) enterTrouble() {
 	if m.phase == joined || m.phase == leaving {
 		m.note("TableLost", true, "the table is missing or was replaced; working on nothing until the members have made sure that nobody works by the old one")
 	}
+}
+
+// found notes that an object is there which is to be adopted.
+func (m *Member) found(s Snapshot) {
+	anew := !m.trouble.on || m.snap.UID != s.UID
+	m.snap = s
+	m.enterTrouble()
+	if anew && m.has(ClauseLeasesSince) {
+		m.trouble.early, m.trouble.witness = m.lease.underWay, ""
+		m.lease.next = m.now.Mono
+	}
+}
+
+// witnessed notes an own renewal that succeeded.
+func (m *Member) witnessed(version string) {
+	if m.trouble.on && !m.snap.Missing() && m.trouble.witness == "" && !m.trouble.early {
+		m.trouble.witness = version
+	}
+}
+
+// caughtUp says that what the watch shows of Leases is newer than the object that is to be adopted: an own renewal, begun since it
+// was seen, has come back. A watch that lags does not show who opened a gate by a table that came and went before this object.
+func (m *Member) caughtUp() bool {
+	w := m.trouble.witness
+	return !m.has(ClauseLeasesSince) || w != "" && table.CompareVersions(m.watch.version, w) >= 0
 }
 
 // safe says that nobody can still be working by another table: each other member's Lease shows a shut gate or the
@@ -83,6 +112,9 @@ func (m *Member) mend() {
 		}
 		m.trouble.confirmed = false // a conflict must be looked at again
 		m.send(table.New(m.cfg.Slots, m.cfg.Key, m.epochAbove()), true)
+		return
+	}
+	if !m.caughtUp() {
 		return
 	}
 	t := m.snap.Table.Clone()

@@ -113,6 +113,8 @@ type troubleMirror struct {
 	since     time.Duration
 	pending   bool
 	confirmed bool
+	early     bool
+	witness   string
 }
 
 type slotState uint8
@@ -143,7 +145,7 @@ type slotMirror struct {
 
 type orderMirror struct {
 	version string
-	members []table.Member
+	members []*table.Member
 	ids     []string
 	low     int
 	high    int

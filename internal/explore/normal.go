@@ -221,6 +221,7 @@ func (x *space) numbers(m *mirror, v visit) {
 	self := x.leaseClass(m.cfg.Self.ID)
 	v.text(self, &m.lease.mine.Version)
 	v.text(self, &m.watch.version)
+	v.text(self, &m.trouble.witness)
 	for id, o := range m.watch.others {
 		v.text(x.leaseClass(id), &o.lease.Version)
 	}
@@ -340,7 +341,8 @@ func (x *space) encode(m *mirror, b *encoder) {
 		b.int(int(m.epochs[uid]))
 	}
 	b.int(int(m.top))
-	b.bools(m.lapsed, m.trouble.on, m.trouble.pending, m.trouble.confirmed, m.met)
+	b.bools(m.lapsed, m.trouble.on, m.trouble.pending, m.trouble.confirmed, m.trouble.early, m.met)
+	b.text(m.trouble.witness)
 	b.times(m.trouble.since, m.gather)
 	for i := range m.slots {
 		s := &m.slots[i]

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/member"
@@ -188,7 +189,7 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		return 0
 	},
 	FaultOverwrite: func(c *Chaos, _ *Node) time.Duration {
-		if !c.overwrite() {
+		if !c.told() || !c.overwrite() {
 			return none
 		}
 		return 30 * time.Second
@@ -250,6 +251,15 @@ func (c *Chaos) deepFault() {
 	if text := c.Objects.Text(); text != nil && !c.alarm {
 		c.copies = append(c.copies, maps.Clone(text))
 	}
+}
+
+// told says that some Lease tells the table's epoch. Nobody can know what an old copy hides that is put over the table before, once
+// who had seen it has ended (docs/guarantees.md).
+func (c *Chaos) told() bool {
+	s := c.Objects.Table()
+	return s.Table != nil && slices.ContainsFunc(c.Objects.Leases(), func(l member.Lease) bool {
+		return l.TableUID == s.UID && l.Epoch >= s.Table.Epoch
+	})
 }
 
 // net sets a probability for a while, and returns how long.
