@@ -114,8 +114,7 @@ var pauses = func() (out []fault) {
 	return out
 }()
 
-// one has a fault in the network of one member, everybody in that of all, for some leases. Where nobody can work meanwhile, the API
-// server counts as reachable when it is over.
+// one has a fault between one member, that of the hot Website, and the API server for some leases.
 func one(leases float64, f proxy.Faults) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		m, err := r.victim(ctx)
@@ -129,6 +128,8 @@ func one(leases float64, f proxy.Faults) func(context.Context, *run) error {
 	}
 }
 
+// everybody has a fault between all members and the API server for some leases. Where it is unusable meanwhile, it counts as
+// reachable when that is over.
 func everybody(leases float64, f proxy.Faults, unusable bool) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		r.each(f)
