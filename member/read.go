@@ -140,6 +140,12 @@ func (m *Member) confirm(e TableSeen) {
 	}
 }
 
+// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until that is known the
+// Leases must stay, even those of the dead: they may be all that tells of it (rule R16).
+func (m *Member) hides(t *table.Table) bool {
+	return t.Epoch < m.epochs[m.snap.UID] && m.has(ClauseToldEpoch)
+}
+
 // stale is the error for a table that is older than one seen before under its UID.
 func (m *Member) stale(s Snapshot, epoch uint64) error {
 	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: an old copy was put over it; "+

@@ -42,7 +42,7 @@ func (m *Member) work() {
 	if m.phase != joining && m.phase != joined && m.phase != leaving {
 		return
 	}
-	if t.Epoch < m.epochs[m.snap.UID] && m.has(ClauseToldEpoch) {
+	if m.hides(t) {
 		m.read.wanted = true // a watch that lags, or an old copy: confirm finds out
 		return
 	}

@@ -34,6 +34,7 @@ func (c *Chaos) deepen() int {
 	}
 	if c.rng.IntN(2) == 0 {
 		c.servers[0].lag = c.between(100*time.Millisecond, 10*time.Second) // all along
+		c.logf("one API server lags by %v", c.servers[0].lag)
 	}
 	c.tamper = c.rng.IntN(3) == 0
 	c.formats = c.rng.IntN(3) == 0
@@ -117,7 +118,7 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		}
 		return d
 	},
-	FaultWatchBreak: func(c *Chaos, n *Node) time.Duration {
+	FaultWatchBreak: func(_ *Chaos, n *Node) time.Duration {
 		n.tables.cut()
 		if n.leases != nil {
 			n.leases.cut()

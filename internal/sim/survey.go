@@ -32,7 +32,7 @@ type Failure struct {
 
 // String tells it in a line.
 func (f Failure) String() string {
-	return fmt.Sprintf("seed %d after %v: %s: %s", f.Seed, f.At.Round(time.Millisecond), f.Rule, f.Message)
+	return fmt.Sprintf("seed %d after %v: %v", f.Seed, f.At.Round(time.Millisecond), f.Violation)
 }
 
 // Seeds lives through n seeds from first on, as many at a time as there are processors. tell, which may be nil, hears after each

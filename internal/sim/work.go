@@ -46,8 +46,9 @@ type flight struct {
 	sending, over bool
 	// stuck: it does not look at its context.
 	stuck bool
-	// seen is the version of the object that it began with. In deep worlds.
-	seen uint64
+	// seen is the version of the object that it began with, awaits the writes whose answers it waits for. In deep worlds.
+	seen   uint64
+	awaits int
 }
 
 // startWork tries a key now and then, whatever the gate says.
@@ -161,7 +162,7 @@ func (n *Node) finish(f *flight) {
 	if f.over {
 		return
 	}
-	if f.sending || f.unknown > n.w.now {
+	if f.sending || f.awaits > 0 || f.unknown > n.w.now {
 		n.w.at(max(f.unknown, n.w.now+time.Millisecond), func() { n.local(func() { n.finish(f) }) })
 		return
 	}
@@ -222,16 +223,26 @@ func (n *Node) write(f *flight) {
 				f.unknown = w.now + time.Duration(float64(timeout+unknownMargin)/n.rate)
 			}
 		}
+		answer := func(func()) {}
+		if w.deep && known {
+			f.awaits++
+			answer = func(do func()) {
+				n.local(func() {
+					f.awaits--
+					do()
+				})
+			}
+		}
 		w.after(arrives, func() {
 			if w.fenced(n) {
 				w.Counts.Fenced++
+				answer(func() {})
 				return
 			}
 			w.at(w.now+commits-arrives, func() {
 				w.checkWrite(n, f)
-				if version := w.version; w.deep && known {
-					n.local(func() { w.objects.told(n, f.key, version) })
-				}
+				version := w.version
+				answer(func() { w.objects.told(n, f.key, version) })
 			})
 		})
 	}

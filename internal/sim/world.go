@@ -87,6 +87,9 @@ type Violation struct {
 	slots slot.Set
 }
 
+// String tells it in a line.
+func (v Violation) String() string { return v.Rule + ": " + v.Message }
+
 // spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that nobody enqueues
 // when their slot opens.
 type spoiled struct{ oldLists, forgotten bool }
