@@ -5,6 +5,7 @@ SHELL := /bin/bash
 GO ?= go
 KUBE := bin/rota-kube
 LINT := bin/golangci-lint
+GREMLINS := bin/gremlins
 ARGS ?=
 
 .PHONY: help
@@ -66,12 +67,30 @@ explore: ## Search small worlds exhaustively, then run mutants of the scripts (S
 	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
+.PHONY: chaos
+chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
+	@$(GO) build -o bin/chaos ./internal/chaos/chaoscmd
+	@bin/chaos $(ARGS)
+.PHONY: mutants
+mutants: ## Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown")
+	@$(GO) run ./internal/mutant/mutantcmd $(ARGS)
+
+# Short tests, and no scripts made of others: each mutation runs them all. The coefficient is for machines that are busy.
+.PHONY: mutate
+mutate: export GOFLAGS := -short
+mutate: export MUTANTS := 0
+mutate: $(GREMLINS) ## Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table")
+	@for p in $(or $(PACKAGES),gate table plan member); do $(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; done
+
+$(GREMLINS): tools/gremlins/go.mod
+	cd tools/gremlins && GOFLAGS= $(GO) build -o ../../$(GREMLINS) github.com/go-gremlins/gremlins/cmd/gremlins
+
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)
 	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
 		done; \
 	done
 

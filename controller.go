@@ -232,6 +232,8 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	gone := !c.rota.share.Exists(c.kind, key)
 	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, gone)
 	c.rota.metrics.verdict(verdict)
+	// What the gate has parked it forgets when it is shut, as it is once a lapse is noticed.
+	owing := verdict != gate.Admitted
 	if verdict == gate.Admitted && gone && c.where != nil && !c.mayBury(inner, s, key) {
 		leave()
 		verdict = gate.Parked
@@ -239,7 +241,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	// From here on it counts as in flight, or is somebody else's.
 	c.place(s, key, func(p *place) { p.taken = false })
 	if verdict != gate.Admitted {
-		if verdict == gate.Refused {
+		if owing {
 			c.owe(s, key)
 		}
 		c.rota.gate.Recheck(s)
@@ -376,19 +378,21 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) {
 // returns the other objects, which have to be enqueued once, too.
 func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	keys := slices.Concat(objects.Deleted, objects.Changed)
+	waited := map[types.NamespacedName]struct{}{}
 	for _, key := range parked {
 		if key.Queue == c.name {
-			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+			waited[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}] = struct{}{}
 		}
 	}
 	c.mu.Lock()
 	for s, owed := range c.owed {
 		if set.Has(s) {
-			keys = slices.AppendSeq(keys, maps.Keys(owed))
+			maps.Copy(waited, owed)
 			delete(c.owed, s)
 		}
 	}
 	c.mu.Unlock()
+	keys = slices.AppendSeq(keys, maps.Keys(waited))
 	if len(keys) > 0 {
 		c.enqueue(keys, PriorityEvent)
 	}

@@ -43,6 +43,31 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 				t.Fatal("admitted by a shut gate")
 			}
 		}},
+		{"parked after the deadline, which is noticed later", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			c.Take(key)
+			r.gate.SetDeadline(r.now())
+			if _, ok := c.Admit(t.Context(), key); ok {
+				t.Fatal("admitted after the deadline")
+			}
+			r.gate.Shut(mine)
+			r.gate.SetDeadline(time.Hour)
+		}},
+		{"parked after the deadline", func(r *Rota, c *Controller, _ slot.Set, key types.NamespacedName) {
+			c.Take(key)
+			r.gate.SetDeadline(r.now())
+			if _, ok := c.Admit(t.Context(), key); ok {
+				t.Fatal("admitted after the deadline")
+			}
+			r.gate.SetDeadline(time.Hour)
+		}},
+		{"parked by a drain that a lapse ends", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			r.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			c.Take(key)
+			if _, ok := c.Admit(t.Context(), key); ok {
+				t.Fatal("admitted although the slot has been drained")
+			}
+			r.gate.Shut(mine)
+		}},
 		{"added while shut", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
 			r.gate.Shut(mine)
 			if c.Add(key) {
@@ -72,6 +97,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			}
 			got = nil
 			test.lose(r, c, mine, key)
+			r.gate.Shut(mine)
 			r.share.Release(mine)
 			c.forget(mine)
 			r.share.Hold(mine)

@@ -87,6 +87,7 @@ func (i *incarnation) publish() {
 	tick := time.NewTicker(reportPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
 	var last map[string]string
+	denied := false
 	for {
 		select {
 		case <-tick.C:
@@ -108,9 +109,13 @@ func (i *incarnation) publish() {
 			continue
 		}
 		err := i.reports.Publish(i.ctx, report, types.UID(*lease))
-		if denied := (*store.PermissionError)(nil); errors.As(err, &denied) {
-			i.log.Info("Not telling what this member holds, so that nobody can check it", "cause", denied.Error())
-			return
+		if refusal := (*store.PermissionError)(nil); errors.As(err, &refusal) {
+			// An API server that has just started refuses what it permits a moment later.
+			if !denied {
+				i.log.Info("Not telling what this member holds, so that nobody can check it; trying again", "cause", refusal.Error())
+			}
+			denied = true
+			continue
 		}
 		if err != nil {
 			if i.ctx.Err() == nil {
@@ -118,7 +123,7 @@ func (i *incarnation) publish() {
 			}
 			continue
 		}
-		last = text
+		last, denied = text, false
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
@@ -229,7 +230,7 @@ func (r *Rota) idle(ctx context.Context) bool {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for r.gate.InFlight() > 0 {
+	for r.gate.InFlight() > 0 && !mutant.On(mutant.RejoinInFlight) {
 		select {
 		case <-ctx.Done():
 			return false

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -77,11 +78,14 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method, req.URL.Path, context.Cause(by.ctx))
 	}
 	left := w.rota.untilDeadline()
-	if left <= 0 {
+	if left <= 0 && !mutant.On(mutant.WritePastDeadline) {
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
 	timeout := min(left, w.rota.writeTimeout())
+	if mutant.On(mutant.WritePastDeadline) || mutant.On(mutant.TimeoutUncapped) {
+		timeout = w.rota.writeTimeout()
+	}
 	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
 	req = req.Clone(ctx)
@@ -92,7 +96,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.RawQuery = query.Encode()
 	}
 	resp, err := w.next.RoundTrip(req)
-	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) {
+	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) || mutant.On(mutant.UnknownIsOver) {
 		release()
 	} else {
 		// It may have been sent, or sent again by the transport, a moment ago.

@@ -121,7 +121,7 @@ func (r *Report) decodeObjects(text string) error {
 	for i, line := range lines(text) {
 		words := strings.Fields(line)
 		switch {
-		case len(words) == 1 || words[1] == ownedBy:
+		case len(words) == 1 || len(words) > 1 && words[1] == ownedBy:
 			k := schema.ParseGroupKind(words[0])
 			kind, r.Digests[k] = &k, map[slot.Slot]delivery.Digest{}
 			if err := r.decodeOwners(k, words[1:]); err != nil {

@@ -3,7 +3,11 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/slot"
@@ -149,5 +155,49 @@ func TestR14Coverage(t *testing.T) {
 			}
 			return ""
 		})
+	})
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it told what it
+// holds tells it again.
+func TestR14ReportsAfterARefusal(t *testing.T) {
+	t.Parallel()
+	namespace := controlplane.Namespace(t)
+	cfg := controlplane.For(t).Config()
+	var refusals atomic.Int64
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/configmaps/test.") || refusals.Add(1) > 2 {
+				return next.RoundTrip(r)
+			}
+			text := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden: User \"x\" cannot update it"}`
+			return &http.Response{
+				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+			}, nil
+		})
+	})
+	m := startMemberVia(t, cfg, namespace, "a", rota.Options{}, func(mgr *ctrlrt.Manager) error {
+		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{}, nil
+		}))
+	})
+	reports, err := coverage.NewReports(controlplane.For(t).Config(), namespace, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() string {
+		all, err := reports.Read(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		if len(all) != 1 || all[0].Member != m.Rota().ID() || refusals.Load() < 3 {
+			return fmt.Sprintf("%d reports after %d writes, want that of %s", len(all), refusals.Load(), m.Rota().ID())
+		}
+		return ""
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -57,6 +58,9 @@ func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled
 func (s *Share) settled(ctx context.Context, set slot.Set) error {
 	slots := set.Slots()
 	for _, inf := range s.active() {
+		if mutant.On(mutant.LoadUnlisted) || mutant.On(mutant.OwnedAfterPrimary) && !inf.role.primary {
+			continue
+		}
 		src, released := inf.source, false
 		err := src.wait(ctx, func() bool {
 			held := s.held.Load()
@@ -91,7 +95,9 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	}
 	if stale := s.takeAnew(set); cause != table.CauseHanded {
 		for _, inf := range s.active() {
-			inf.source.refresh(stale)
+			if !mutant.On(mutant.StaleListAtActivation) {
+				inf.source.refresh(stale)
+			}
 		}
 		return s.settled(ctx, set)
 	}
@@ -104,7 +110,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	var behind []*informer
 	for _, inf := range s.active() {
 		version, named := versions[inf.versionKey()]
-		if !named {
+		if !named || mutant.On(mutant.HandedBehind) {
 			continue
 		}
 		if inf.source.wait(soon, func() bool { return inf.source.reached(slots, version) }) != nil {

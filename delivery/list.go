@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/rota-dev/rota/internal/mutant"
 )
 
 // pageSize is how many objects a page of a list has: what is not kept is in memory for one page only.
@@ -51,6 +53,9 @@ func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Obje
 
 func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, strays []runtime.Object, version string, err error) {
 	o := metav1.ListOptions{}
+	if mutant.On(mutant.CachedLists) {
+		o.ResourceVersion = "0"
+	}
 	if paged {
 		o.Limit = pageSize
 	}

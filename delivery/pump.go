@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
 	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 10 * time.Second
+	lastBackoff  = 5 * time.Second
 	// cutMax is the longest wait after a watch that ended early but without an error.
 	cutMax = time.Second
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
@@ -202,6 +204,9 @@ func (p *pump) open() {
 	}
 	p.source.mu.Lock()
 	set := p.source.needed()
+	if mutant.On(mutant.WatchFromList) && table.CompareVersions(p.source.listed, o.ResourceVersion) > 0 {
+		o.ResourceVersion = p.source.listed
+	}
 	p.source.mu.Unlock()
 	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
@@ -250,6 +255,7 @@ func (p *pump) failed(err error) bool {
 }
 
 func (p *pump) gone(err error) bool {
+	p.source.inf.share.log.V(1).Info("The position of the watch is unknown, listing again", "kind", p.source.inf.kind, "error", err.Error())
 	status := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: err.Error()}
 	p.send(watch.Event{Type: watch.Error, Object: &status})
 	return false

@@ -1,6 +1,9 @@
 package gate
 
-import "github.com/rota-dev/rota/slot"
+import (
+	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/slot"
+)
 
 // Drain readies the slots for a transfer (rule R6): new keys are parked, except those whose object is gone, which are
 // still admitted (rule R15). idle is called once for each slot, when nothing is in flight in it and pending
@@ -35,11 +38,11 @@ func (g *Gate) Recheck(s slot.Slot) {
 	// pending takes the queue's lock, under which the queue may call the gate: it is asked without the gate's.
 	// Whatever changes meanwhile makes its answer void.
 	st.changes++
-	for st.drain != nil && st.inFlight == 0 {
+	for st.drain != nil && (st.inFlight == 0 || mutant.On(mutant.InFlightIgnored)) {
 		d, changes := st.drain, st.changes
 		if st.state == draining {
 			g.mu.Unlock()
-			waits := d.pending(s)
+			waits := d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
 			g.mu.Lock()
 			if st.changes != changes {
 				continue

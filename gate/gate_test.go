@@ -121,6 +121,38 @@ func TestR13LapseNeedsOpen(t *testing.T) {
 	}
 }
 
+func TestOwns(t *testing.T) {
+	g, c := started(t)
+	_, leave := enter(t, g, 2, "a", false, gate.Admitted)
+	defer leave()
+	g.Drain(set(2), never, func(slot.Slot) {})
+	if !g.Owns(1) || !g.Owns(2) || g.Owns(3) {
+		t.Errorf("owns: %v open, %v draining, %v shut", g.Owns(1), g.Owns(2), g.Owns(3))
+	}
+	c.add(10 * time.Second)
+	g.Expire()
+	g.SetDeadline(20 * time.Second)
+	g.Open(set(2), 7)
+	if g.Owns(1) || !g.Owns(2) {
+		t.Errorf("after a lapse, owns: %v not opened since, %v opened", g.Owns(1), g.Owns(2))
+	}
+}
+
+// A slot that is opened at the very deadline has lapsed: a later deadline does not open it.
+func TestR13OpenAtTheDeadline(t *testing.T) {
+	g, c := started(t)
+	c.add(10 * time.Second)
+	enter(t, g, 1, "parked", false, gate.Expired)
+	if got := g.Open(set(1), 8); len(got) != 0 {
+		t.Errorf("gives back %v, which would be refused", got)
+	}
+	g.SetDeadline(20 * time.Second)
+	enter(t, g, 1, "a", false, gate.Expired)
+	if got, want := g.Open(set(1), 8), []gate.Key{key("parked"), key("a")}; len(got) != len(want) {
+		t.Errorf("gives back %v, want %v", got, want)
+	}
+}
+
 func TestR5ShutCancels(t *testing.T) {
 	g, _ := started(t)
 	lost, leave := enter(t, g, 1, "a", false, gate.Admitted)

@@ -1,5 +1,10 @@
 package member
 
+import (
+	"slices"
+	"strings"
+)
+
 // Clause names a clause of the protocol that looks as if it could be left out. Tests leave each of them out, to
 // show what it prevents; nothing else may.
 type Clause uint32
@@ -46,3 +51,32 @@ const (
 
 // has says whether the clause holds.
 func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }
+
+// clauseNames are those of the constants, in their order.
+var clauseNames = [...]string{
+	"GapCounts", "GapCapped", "MissingRestarts", "MissingCounts", "LivePlanners", "OpenEpoch", "OpenConfirmed", "FenceFirst", "ShutOnceSent",
+	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove", "LeasesSince",
+}
+
+// ParseClause returns the clause of a name, such as "GapCounts".
+func ParseClause(name string) (c Clause, ok bool) {
+	i := slices.Index(clauseNames[:], name)
+	if i < 0 {
+		return 0, false
+	}
+	return 1 << i, true
+}
+
+// Names returns the names of all clauses in c, in the order of the rules.
+func (c Clause) Names() []string {
+	var names []string
+	for i, name := range clauseNames {
+		if c&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String returns the names of the clauses, by commas.
+func (c Clause) String() string { return strings.Join(c.Names(), ",") }

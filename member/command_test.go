@@ -276,6 +276,8 @@ func (r *run) holds(words []string) bool {
 		return r.node(words[1]).Warms == number(words[2])
 	case "conflicts": // some swap met a conflict
 		return r.w.Counts.Conflicts > 0
+	case "asked": // asked REQUEST: some member has sent one
+		return r.w.Messages.Requests[strings.Join(words[1:], " ")] > 0
 	case "astray": // astray POD REQUEST: one was lost
 		return r.node(words[1]).Astray(strings.Join(words[2:], " "))
 	default:

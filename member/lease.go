@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rota-dev/rota/internal/mutant"
 )
 
 // lease is the state of the member's own Lease (rules R1, R2, R5).
@@ -97,6 +99,9 @@ func (m *Member) renewed(e Renewed) {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
+		if mutant.On(mutant.DeadlineFromAnswer) {
+			m.lease.start = m.now.Mono
+		}
 		m.witnessed(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
@@ -109,6 +114,12 @@ func (m *Member) renewed(e Renewed) {
 			// The answer came after the deadline that it set: it proves nothing.
 			m.lease.next = m.now.Mono
 			return
+		}
+		if mutant.On(mutant.ExpelByLaggingWatch) && m.echoed(e.Lease) {
+			m.settlePending()
+		}
+		if mutant.On(mutant.ResumeOnCachedTable) {
+			m.lapsed = false
 		}
 		if !m.lapsed {
 			m.do(Deadline{At: m.deadline()})

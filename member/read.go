@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -53,7 +54,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.believeMissing(s, consistent)
 		return
 	}
-	if m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0 {
+	if !mutant.On(mutant.OpenByOldTable) && (m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0) {
 		return // a watch that lags, or the answer to a request that was overtaken
 	}
 	if s.Err == nil {
@@ -64,7 +65,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	adopted := s.Table.UID == s.UID
-	if adopted && s.Table.Epoch < m.top {
+	if adopted && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {
 		if !consistent {
 			m.read.wanted, m.read.retryAt = true, 0
 			return

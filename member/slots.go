@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -191,11 +192,15 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 			// Hand it on without loading it. Something may be in flight since before a lapse.
 			l.state = draining
 			req.drain.Add(s)
-		} else if l.state == loaded {
+		} else if l.state == loaded || mutant.On(mutant.OpenBeforeLoaded) {
 			m.openLoaded(s, l, req)
 		}
 	case open:
-		if req.mayDrain && m.drainNow(t, r) {
+		switch {
+		case !req.mayDrain || !m.drainNow(t, r):
+		case mutant.On(mutant.SkipDrain):
+			l.state, l.cause = drained, table.CauseHanded
+		default:
 			l.state = draining
 			req.drain.Add(s)
 		}

@@ -3,6 +3,7 @@ package member
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -58,7 +59,11 @@ func (m *Member) work() {
 			m.note("Expelled", true, "member %s did not renew its Lease; its slots get new owners", id)
 		}
 	}
-	d.next.Seal(max(t.Epoch+1, d.top))
+	epoch := t.Epoch + 1
+	if mutant.On(mutant.EpochNotRaised) {
+		epoch = t.Epoch
+	}
+	d.next.Seal(max(epoch, d.top))
 	m.send(d.next, false)
 }
 
@@ -86,6 +91,9 @@ func (m *Member) swapped(e Swapped) {
 	if e.Outcome == OutcomeDone {
 		m.swap.conflicts = 0
 		m.believe(e.Snapshot, false)
+		return
+	}
+	if mutant.On(mutant.ConflictIsSuccess) && e.Outcome == OutcomeConflict {
 		return
 	}
 	if e.Outcome != OutcomeUnknown {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -257,7 +258,11 @@ func (m *Member) silence(id string) time.Duration {
 	if o == nil || o.pending {
 		return 0
 	}
-	return m.watch.heard - o.since
+	heard := m.watch.heard
+	if mutant.On(mutant.ExpelByWallClock) && m.watch.echo > 0 {
+		heard += m.now.Mono - m.watch.echo
+	}
+	return heard - o.since
 }
 
 // dead says that this member holds another for dead (rule R1).

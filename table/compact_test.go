@@ -40,6 +40,37 @@ func TestLargeTablesAreAbbreviated(t *testing.T) {
 	}
 }
 
+// Letters go to what most members share, a to the most frequent; the base is the lowest time or epoch.
+func TestLargeTablesNameWhatIsFrequent(t *testing.T) {
+	tab := table.New(128, slot.KeyName, 1)
+	for set := range 30 { // of 1 to 30 members
+		for i := range set + 1 {
+			pod := fmt.Sprintf("set%02d-p%02d", set, i)
+			tab.Put(table.Member{ID: pod + "-x", Pod: pod, Build: fmt.Sprintf("v%02d", set), Weight: 1, MinFormat: 1, MaxFormat: 1, Joined: 5000})
+		}
+	}
+	tab.Put(table.Member{ID: "alone", Weight: 1, MinFormat: 1, MaxFormat: 1}) // has not joined at any time
+	tab.Update(slot.SetOf(slot.Range{First: 0, Last: 63}), func(r *table.Run) { r.Owner, r.Epoch = "set00-p00-x", 7000 })
+	lines := func(field string) []string { return strings.Split(strings.TrimSpace(table.Encode(tab)[field]), "\n") }
+	names, classes := lines("names"), lines("classes")
+	for i := range 26 {
+		letter, set := string(rune('a'+i)), 29-i
+		if want := fmt.Sprintf("%s set%02d-", letter, set); names[i] != want {
+			t.Errorf("names: %q, want %q", names[i], want)
+		}
+		if want := fmt.Sprintf("%s - v%02d 1 1-1", letter, set); classes[i] != want {
+			t.Errorf("classes: %q, want %q", classes[i], want)
+		}
+	}
+	if got := lines("base")[0]; got != "5000" {
+		t.Errorf("base %s, want the lowest time, 5000", got)
+	}
+	tab.Update(slot.SetOf(slot.Range{First: 0, Last: 63}), func(r *table.Run) { r.Epoch = 3000 })
+	if got := lines("base")[0]; got != "3000" {
+		t.Errorf("base %s, want the lowest epoch, 3000", got)
+	}
+}
+
 // TestLargeTablesSurvive: members of all sorts, many of which do not fit the abbreviations.
 func TestLargeTablesSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

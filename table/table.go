@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -177,16 +178,7 @@ func (t *Table) find(id string) (int, bool) {
 
 // At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Slots.
 func (t *Table) At(s slot.Slot) Run {
-	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int {
-		switch {
-		case r.Slots.Last < s:
-			return -1
-		case r.Slots.First > s:
-			return 1
-		default:
-			return 0
-		}
-	})
+	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int { return cmp.Compare(r.Slots.Last, s) })
 	r := t.Runs[i]
 	r.Slots = slot.Range{First: s, Last: s}
 	return r

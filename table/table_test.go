@@ -96,6 +96,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"runs", "web-1-p3m9q 40 ->", "web-9-p3m9q 40 ->", "not a member"},
 		{"runs", "-> web-0-x7k2p ready", "-> web-1-p3m9q ready", "to itself"},
 		{"runs", "-> web-0-x7k2p ready", "ready", "field runs, line 3"},
+		{"runs", "-> web-0-x7k2p ready", "->", "field runs, line 3"},
+		{"members", "web-0-x7k2p", "\nweb-0-x7k2p", "field members, line 1"},
 		{"runs", "128-199 -", "128-199 - 5 unsettled", "nobody owns it"},
 		{"runs", "x7k2p 41 unsettled", "x7k2p 0", "epoch 0"},
 		{"runs", "unsettled", "unsettled unsettled", "field runs, line 1"},
@@ -113,6 +115,11 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: %q for %q: table %v, error %v; want an error with %q", test.field, test.new, test.old, got, err, test.want)
 		}
 	}
+	text := maps.Clone(table.Encode(sample()))
+	text["epoch"] = "x"
+	if _, err := table.Decode(text); err == nil || !strings.HasPrefix(err.Error(), "field epoch: ") {
+		t.Errorf("a field of one line: error %v; want it to name no line", err)
+	}
 	newer := maps.Clone(table.Encode(sample()))
 	newer["format"] = "2"
 	if _, err := table.Decode(newer); !errors.Is(err, table.ErrFormat) {
@@ -120,6 +127,18 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	if _, err := table.Decode(nil); err == nil {
 		t.Error("no text: no error")
+	}
+}
+
+// Every cause survives the text.
+func TestCauses(t *testing.T) {
+	for _, cause := range []table.Cause{table.CauseAssigned, table.CauseHanded, table.CauseExpelled} {
+		s := sample()
+		s.Notes[41] = table.Note{Cause: cause}
+		got, err := table.Decode(table.Encode(s))
+		if err != nil || got.Notes[41].Cause != cause {
+			t.Errorf("%v: decoded as %v, error %v", cause, got, err)
+		}
 	}
 }
 
@@ -176,6 +195,16 @@ func TestLookup(t *testing.T) {
 	for at, want := range map[slot.Slot]string{0: "web-0-x7k2p", 84: "web-0-x7k2p", 85: "web-1-p3m9q", 127: "web-1-p3m9q", 128: "", 255: ""} {
 		if got := s.At(at); got.Owner != want || got.Slots != (slot.Range{First: at, Last: at}) {
 			t.Errorf("At(%d) = %+v, want owner %q", at, got, want)
+		}
+	}
+	many := fleet(20, 3, 256)
+	for _, r := range many.Runs {
+		for at := r.Slots.First; at <= r.Slots.Last; at++ {
+			want := r
+			want.Slots = slot.Range{First: at, Last: at}
+			if got := many.At(at); got != want {
+				t.Errorf("At(%d) = %+v, want %+v", at, got, want)
+			}
 		}
 	}
 	if got := s.Owned("web-1-p3m9q"); got.String() != "85-127" {

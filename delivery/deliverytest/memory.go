@@ -47,9 +47,12 @@ type change struct {
 	old, new *corev1.ConfigMap // nil: did not exist, does not exist any more
 }
 
+// firstVersion is that of an empty server.
+const firstVersion = 100
+
 // NewMemory returns an empty server.
 func NewMemory() *Memory {
-	return &Memory{version: 100, objects: map[types.NamespacedName]*corev1.ConfigMap{}, grown: make(chan struct{})}
+	return &Memory{version: firstVersion, objects: map[types.NamespacedName]*corev1.ConfigMap{}, grown: make(chan struct{})}
 }
 
 var _ Client = (*Memory)(nil)
@@ -264,6 +267,9 @@ func (l *memoryListWatch) ListWithContext(ctx context.Context, o metav1.ListOpti
 		return nil, err
 	}
 	token := memoryToken{Version: strconv.Itoa(l.m.version)}
+	if o.ResourceVersion == "0" {
+		token.Version = strconv.Itoa(l.m.old())
+	}
 	if o.Continue != "" {
 		if err := json.Unmarshal([]byte(o.Continue), &token); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -287,6 +293,15 @@ func (l *memoryListWatch) ListWithContext(ctx context.Context, o metav1.ListOpti
 		list.Items = append(list.Items, *obj.DeepCopy())
 	}
 	return list, nil
+}
+
+// old is what a list gets that takes any version: the cache of an API server may be behind. It is a few changes ago.
+func (m *Memory) old() int {
+	const behind = 3
+	if n := len(m.history); n > behind {
+		return m.history[n-behind-1].version
+	}
+	return max(m.floor, firstVersion)
 }
 
 // snapshot returns the objects at a version, sorted.

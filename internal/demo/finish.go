@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
@@ -35,18 +36,18 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	}
 	moves := history.Moves()
 	// The waits may be in vain; the report tells.
-	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
+	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
 	if err := e.sweep(ctx); err != nil {
 		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
 	}
-	_ = e.untilEvery(ctx, surveyPeriod, settleLimit, func() string {
+	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
 		c, err := e.surveyChildren(ctx)
 		if err != nil {
 			return err.Error()
 		}
 		return c.example
 	})
-	_ = e.until(ctx, settleLimit/3, func() string {
+	_ = until(ctx, settleLimit/3, func() string {
 		left, err := e.leftovers(moves)
 		if err != nil || len(left) > 0 {
 			return "pages are left behind"
@@ -138,11 +139,9 @@ func (e *engine) journals() ([]journal.Reconcile, map[string]time.Duration, erro
 			return nil, nil, err
 		}
 		all = append(all, list...)
-		p.mu.Lock()
-		if p.ended != 0 {
-			ended[p.pod] = p.ended
+		if at, over := p.Ended(); over {
+			ended[p.pod] = at
 		}
-		p.mu.Unlock()
 	}
 	return all, ended, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/slot"
 )
@@ -78,7 +79,7 @@ func (l *load) run(ctx, later context.Context, rate float64) {
 // tick calls do in every interval; those that are late follow at once.
 func (l *load) tick(ctx context.Context, interval func() time.Duration, do func()) {
 	next := time.Now()
-	for wait(ctx, time.Until(next)) == nil {
+	for await.Sleep(ctx, time.Until(next)) == nil {
 		do()
 		next = next.Add(interval())
 		if behind := time.Now().Add(-time.Second); next.Before(behind) {
@@ -157,20 +158,5 @@ func (l *load) finish(s *site, err error) {
 	if err != nil {
 		l.counts.failures++
 		l.err = err
-	}
-}
-
-// wait returns ctx's error if it ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 	"github.com/rota-dev/rota/slot"
@@ -51,7 +52,7 @@ type engine struct {
 
 	mu     sync.Mutex
 	pods   int
-	procs  []*process
+	procs  []*replica
 	phases []*phaseRun
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
@@ -172,7 +173,7 @@ func (e *engine) aim(t *table.Table) {
 }
 
 // start starts a replica, the next one by number.
-func (e *engine) start(build string) (*process, error) {
+func (e *engine) start(build string) (*replica, error) {
 	e.mu.Lock()
 	e.pods++
 	pod := fmt.Sprintf("web-%d", e.pods)
@@ -181,7 +182,7 @@ func (e *engine) start(build string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(e.o.Command, e.dir, pod, operatorConfig{
+	p, err := startReplica(e.o.Command, e.dir, pod, operatorConfig{
 		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})
@@ -194,17 +195,17 @@ func (e *engine) start(build string) (*process, error) {
 	return p, nil
 }
 
-func (e *engine) all() []*process {
+func (e *engine) all() []*replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*process(nil), e.procs...)
+	return append([]*replica(nil), e.procs...)
 }
 
 // live returns the replicas that run and are meant to, oldest first.
-func (e *engine) live() []*process {
-	var out []*process
+func (e *engine) live() []*replica {
+	var out []*replica
 	for _, p := range e.all() {
-		if p.running() {
+		if p.Running() {
 			out = append(out, p)
 		}
 	}
@@ -213,7 +214,7 @@ func (e *engine) live() []*process {
 
 func (e *engine) killAll() {
 	for _, p := range e.all() {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -235,7 +236,7 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 		case <-tick.C:
 		}
 		for _, p := range e.all() {
-			if err := p.trouble(); err != nil {
+			if err := p.Trouble(); err != nil {
 				cancel(err)
 				return
 			}
@@ -248,25 +249,8 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 }
 
 // until waits until check returns "", and says what it waited for if that takes too long.
-func (e *engine) until(ctx context.Context, limit time.Duration, check func() string) error {
-	return e.untilEvery(ctx, 20*time.Millisecond, limit, check)
-}
-
-// untilEvery is until for checks that are work for the API server.
-func (e *engine) untilEvery(ctx context.Context, period, limit time.Duration, check func() string) error {
-	deadline := time.Now().Add(limit)
-	for {
-		problem := check()
-		if problem == "" {
-			return nil
-		}
-		if err := wait(ctx, period); err != nil {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("after %v: %s", limit, problem)
-		}
-	}
+func until(ctx context.Context, limit time.Duration, check func() string) error {
+	return await.Until(ctx, 20*time.Millisecond, limit, check)
 }
 
 // stop ends the replicas with SIGTERM, and those that take too long with SIGKILL.
@@ -275,18 +259,18 @@ func (e *engine) stop(ctx context.Context, limit time.Duration) error {
 	defer cancel()
 	live := e.live()
 	for _, p := range live {
-		if err := p.signal(syscall.SIGTERM); err != nil {
+		if err := p.End(syscall.SIGTERM); err != nil {
 			return err
 		}
 	}
 	for _, p := range live {
 		select {
-		case <-p.done:
+		case <-p.Done():
 		case <-ctx.Done():
-			p.kill()
-			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.tail())
+			p.Kill()
+			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.Tail())
 		}
-		if err := p.trouble(); err != nil {
+		if err := p.Trouble(); err != nil {
 			return err
 		}
 	}

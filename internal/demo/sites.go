@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 )
@@ -80,7 +81,7 @@ func (l *load) create(ctx context.Context, s *site) error {
 			Spec:       s.spec(),
 		}
 		err := l.client.Create(ctx, obj)
-		if apierrors.IsAlreadyExists(err) && wait(ctx, delay) == nil {
+		if apierrors.IsAlreadyExists(err) && await.Sleep(ctx, delay) == nil {
 			continue // the finalizer of its predecessor
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
 )
@@ -28,7 +29,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	if err := e.quiet(ctx); err != nil {
 		return fmt.Errorf("the first replicas do not share the slots: %w", err)
 	}
-	if err := e.untilEvery(ctx, surveyPeriod, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
+	if err := await.Until(ctx, surveyPeriod, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
 		return fmt.Errorf("the Websites are not all reconciled: %w", err)
 	}
 	e.view.log("All Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Rate)
@@ -36,7 +37,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	e.view.title("undisturbed, for comparison")
 	e.load.canaryRate.Store(canaryRate)
 	e.load.run(loading, ctx, e.o.Rate)
-	if err := wait(ctx, 2*time.Second); err != nil { // until the load has its pace
+	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
 	before, err := e.work()
@@ -44,7 +45,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 		return err
 	}
 	e.baseline.begin()
-	if err := wait(ctx, e.o.Baseline); err != nil {
+	if err := await.Sleep(ctx, e.o.Baseline); err != nil {
 		return err
 	}
 	e.baseline.finish()
@@ -98,7 +99,7 @@ func (e *engine) calm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := wait(ctx, quietFor); err != nil {
+		if err := await.Sleep(ctx, quietFor); err != nil {
 			return err
 		}
 		after, err := e.work()
@@ -141,7 +142,7 @@ func (e *engine) join(context.Context, *phaseRun) error {
 func (e *engine) leave(context.Context, *phaseRun) error {
 	p := e.live()[0]
 	e.view.title("a replica leaves (SIGTERM): " + p.pod)
-	return p.signal(syscall.SIGTERM)
+	return p.End(syscall.SIGTERM)
 }
 
 // crash kills the second oldest: the oldest may be the one that others have watched longest.
@@ -156,7 +157,7 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	}
 	run.victim, run.killed = p.pod, journal.Now()
 	e.load.canaryRate.Store(crashRate)
-	if err := p.signal(syscall.SIGKILL); err != nil {
+	if err := p.End(syscall.SIGKILL); err != nil {
 		return err
 	}
 	e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
@@ -186,17 +187,17 @@ func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
 			return err
 		}
 		e.view.title(fmt.Sprintf("rolling restart, %d of %d: %s comes, %s goes", i+1, len(old), fresh.pod, p.pod))
-		if err := e.until(ctx, stepLimit, func() string { return e.absent(fresh.pod) }); err != nil {
+		if err := until(ctx, stepLimit, func() string { return e.absent(fresh.pod) }); err != nil {
 			return err
 		}
-		if err := wait(ctx, readyAfter); err != nil {
+		if err := await.Sleep(ctx, readyAfter); err != nil {
 			return err
 		}
-		if err := p.signal(syscall.SIGTERM); err != nil {
+		if err := p.End(syscall.SIGTERM); err != nil {
 			return err
 		}
 		// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
-		if err := e.until(ctx, stepLimit, p.lingers); err != nil {
+		if err := until(ctx, stepLimit, p.Lingers); err != nil {
 			return err
 		}
 	}
@@ -218,7 +219,7 @@ func (e *engine) absent(pod string) string {
 // quiet waits until exactly the live replicas share the slots, and nothing moves.
 func (e *engine) quiet(ctx context.Context) error {
 	limit := stepLimit + 4*max(e.o.LeaseDuration, 15*time.Second)
-	return e.until(ctx, limit, func() string {
+	return until(ctx, limit, func() string {
 		t, since := e.follow.latest()
 		var pods []string
 		for _, p := range e.live() {
@@ -228,7 +229,7 @@ func (e *engine) quiet(ctx context.Context) error {
 			return problem
 		}
 		for _, p := range e.all() {
-			if problem := p.lingers(); problem != "" && !p.running() {
+			if problem := p.Lingers(); problem != "" && !p.Running() {
 				return problem
 			}
 		}

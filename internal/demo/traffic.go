@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/journal"
 )
 
@@ -29,7 +30,7 @@ func recordTraffic(ctx context.Context, path string, r *rota.Rota) error {
 	if err != nil {
 		return err
 	}
-	for wait(ctx, trafficPeriod) == nil {
+	for await.Sleep(ctx, trafficPeriod) == nil {
 		received, foreign := uint64(0), uint64(0)
 		for _, t := range r.Share().Traffic() {
 			received += t.Received

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -165,7 +166,7 @@ func (e *engine) show(ctx context.Context) {
 	defer e.view.clear()
 	const each = 250 * time.Millisecond
 	meter := newMeter()
-	for i := 1; wait(ctx, each) == nil; i++ {
+	for i := 1; await.Sleep(ctx, each) == nil; i++ {
 		s := e.scene(meter)
 		e.view.draw(s)
 		if e.view.width == nil && i%int(5*time.Second/each) == 0 {
@@ -186,12 +187,12 @@ func (e *engine) scene(m *meter) *scene {
 	rows := map[string]*row{}
 	for _, p := range e.all() {
 		select {
-		case <-p.done:
+		case <-p.Done():
 			continue
 		default:
 		}
 		r := row{pod: p.pod, build: p.build, perSecond: m.rate(p)}
-		if !p.running() {
+		if !p.Running() {
 			r.note = "leaving"
 		}
 		rows[p.pod] = &r
@@ -254,7 +255,7 @@ type sample struct {
 
 func newMeter() *meter { return &meter{samples: map[string][]sample{}} }
 
-func (m *meter) rate(p *process) float64 {
+func (m *meter) rate(p *replica) float64 {
 	n, _ := p.count() // an error comes back at the end
 	m.samples[p.pod] = append(m.samples[p.pod], sample{time.Now(), n})
 	if len(m.samples[p.pod]) > 9 {

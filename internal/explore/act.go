@@ -322,6 +322,7 @@ func (w *world) take(pod int, a act) member.Event {
 		e := member.Renewed{Start: dur(b.start), Outcome: b.renew.outcome}
 		if e.Outcome == member.OutcomeDone {
 			e.Lease = w.x.leaseEvent(leaseAt{w.self(pod), b.renewed})
+			w.renewed = b.start
 		}
 		b.renew, b.start, b.renewed = answer{}, 0, lease{}
 		b.took(byLease, 0)

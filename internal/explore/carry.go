@@ -115,6 +115,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 		w.each(a.Slots, func(s int) { b.shut(s) })
 	case member.Release:
 	case member.Deadline:
+		w.checkDeadline(pod, a)
 		b.setDeadline(int(a.At))
 	case member.Notify:
 		if a.Reason == "InvalidTable" {
@@ -157,6 +158,7 @@ func (w *world) deleteBy(pod int, a member.DeleteLease) {
 
 // stop ends an incarnation, and the process, unless another incarnation is to follow.
 func (w *world) stop(pod int, a member.Stop) {
+	w.checkStop(pod, a)
 	b := w.change(pod)
 	l := absent
 	if a.Rejoin && !b.sig && b.inc < maxIncs {

@@ -19,6 +19,9 @@ import (
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - a slot's gate is shut while a transfer of it may take effect (R6)
 //   - no member creates a Lease that it had before (R7)
+//   - the deadline that a renewal sets is no later than its sending allows (R2)
+//   - a lapse ends with an answer to a read of the table (R13)
+//   - no gate opens while its slot is being loaded (R8); a member that has left owns nothing (R9)
 
 // remember notes who owns what in a version of the table.
 func (w *world) remember(t *table.Table) {
@@ -100,6 +103,11 @@ func (w *world) checkOpen(pod int, a member.Open) {
 	if l := w.server().leases[self]; l.exists && !l.open {
 		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", id, a.Slots)
 	}
+	for _, o := range b.ops {
+		if early := maskOf(a.Slots, w.x.config.Slots) & o.slots; o.kind == opLoad && early != 0 {
+			w.violate("not loaded", "slots %v are opened by %s at epoch %d, and are being loaded", slotsOf(early), id, a.Epoch)
+		}
+	}
 	w.each(a.Slots, func(s int) {
 		for i := range w.x.Pods {
 			other := w.box(i)
@@ -154,5 +162,31 @@ func (w *world) fire(pod int) {
 		if h := w.server().slots[s]; h.opener != w.self(pod) {
 			w.violate("late write", "a write for slot %d by %s commits after %s opened it at epoch %d", s, id, w.x.name(h.opener), h.epoch)
 		}
+	}
+}
+
+// checkStop looks at what a member leaves behind.
+func (w *world) checkStop(pod int, a member.Stop) {
+	t := w.server().table.table
+	if a.Err != nil || t == nil {
+		return
+	}
+	if owned := t.Owned(w.id(pod)); !owned.Empty() {
+		w.violate("left owning", "%s has left, and the table says that it owns slots %v", w.id(pod), owned)
+	}
+}
+
+// checkDeadline looks at until when a member is about to work.
+func (w *world) checkDeadline(pod int, a member.Deadline) {
+	if latest := dur(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
+		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d", w.id(pod), a.At-base, w.renewed-base)
+	}
+}
+
+// checkResumed looks at what ended a lapse.
+func (w *world) checkResumed(pod int, before *mirror, e member.Event) {
+	seen, ok := e.(member.TableSeen)
+	if after := w.mirror(pod); before.lapsed && after != nil && !after.lapsed && !(ok && seen.Consistent) {
+		w.violate("resumed unread", "%s ends its lapse without reading the table", w.id(pod))
 	}
 }

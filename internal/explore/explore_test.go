@@ -233,7 +233,9 @@ func TestClauses(t *testing.T) {
 		if !ok {
 			t.Fatal("no scope " + c.scope)
 		}
-		sc.Without = Clauses[c.clause]
+		if sc.Without, ok = member.ParseClause(c.clause); !ok {
+			t.Fatal("no clause " + c.clause)
+		}
 		s := NewSearch(sc)
 		s.Run(500_000)
 		if s.Found == nil {

@@ -41,30 +41,6 @@ type Scope struct {
 // Limits are by kind of action.
 type Limits [kinds]uint8
 
-// Clauses by name.
-var Clauses = map[string]member.Clause{
-	"GapCounts": member.ClauseGapCounts, "GapCapped": member.ClauseGapCapped,
-	"MissingRestarts": member.ClauseMissingRestarts, "MissingCounts": member.ClauseMissingCounts,
-	"LivePlanners": member.ClauseLivePlanners, "OpenEpoch": member.ClauseOpenEpoch,
-	"OpenConfirmed": member.ClauseOpenConfirmed, "FenceFirst": member.ClauseFenceFirst,
-	"ShutOnceSent": member.ClauseShutOnceSent, "FenceWait": member.ClauseFenceWait, "LeaseFirst": member.ClauseLeaseFirst,
-	"LeaverPlans": member.ClauseLeaverPlans, "RestartWaits": member.ClauseRestartWaits,
-	"NewcomersWait": member.ClauseNewcomersWait, "ShutWaits": member.ClauseShutWaits, "ToldEpoch": member.ClauseToldEpoch,
-	"EpochAbove": member.ClauseEpochAbove, "LeasesSince": member.ClauseLeasesSince,
-}
-
-// ClauseNames returns the names of clauses, in the order of the rules.
-func ClauseNames(of member.Clause) []string {
-	var names []string
-	for name, c := range Clauses {
-		if of&c != 0 {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int { return int(Clauses[a]) - int(Clauses[b]) })
-	return names
-}
-
 // ScopeOf returns the scope of a name.
 func ScopeOf(name string) (Scope, bool) {
 	i := slices.IndexFunc(Scopes, func(s Scope) bool { return s.Name == name })

@@ -28,27 +28,34 @@ type parent struct {
 	by   act
 }
 
-// NewSearch begins a search.
+// NewSearch begins a search. Where nothing but the way to its beginning breaks the protocol, that is what was found.
 func NewSearch(sc Scope) *Search {
 	s := &Search{x: newSpace(sc)}
-	s.add(s.x.prepare(), parent{})
+	st, v := s.x.prepare()
+	s.add(st, parent{})
+	if v != nil {
+		s.Found = &Finding{Violation: *v}
+	}
 	return s
 }
 
-// prepare returns the state in which a search begins.
-func (x *space) prepare() state {
+// prepare returns the state in which a search begins, or what went wrong on the way there.
+func (x *space) prepare() (state, *Violation) {
 	st := x.begin()
 	settled := func(w *world, acts []act) bool { return quiet(acts) && w.unsettled() == "" }
 	for pod := range x.Running {
 		w := x.look(st)
 		w.start(pod, true)
-		st = x.until(w.pack(), settled)
+		var v *Violation
+		if st, v = x.until(w.pack(), settled); v != nil {
+			return st, v
+		}
 	}
 	w := x.look(st)
 	last := x.Pods - 1
 	switch {
 	case x.From == "":
-		return st
+		return st, nil
 	case x.From == "trouble":
 		w.do(act{kind: lag, pod: uint8(last), arg: lagTable})
 		w.putTable(0, nil)
@@ -79,12 +86,12 @@ func (x *space) prepare() state {
 }
 
 // until goes on fairly until something is so.
-func (x *space) until(st state, so func(w *world, acts []act) bool) state {
+func (x *space) until(st state, so func(w *world, acts []act) bool) (state, *Violation) {
 	for range 10_000 {
 		w := x.look(st)
 		acts := w.enabled(nil)
 		if so(&w, acts) {
-			return st
+			return st, nil
 		}
 		acts = slices.DeleteFunc(acts, func(a act) bool {
 			return a.kind == unlag || a.kind == seeTable && w.box(int(a.pod)).lag&lagTable != 0
@@ -94,9 +101,12 @@ func (x *space) until(st state, so func(w *world, acts []act) bool) state {
 			break
 		}
 		w.do(a)
+		if len(w.violations) > 0 {
+			return st, &w.violations[0]
+		}
 		st = w.pack()
 	}
-	panic("scope " + x.Name + " does not begin")
+	return st, &Violation{"begin", "the scope does not come to its beginning, in which all is well"}
 }
 
 func (s *Search) add(st state, p parent) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/rota-dev/rota/member"
 )
 
 // Finding is a violation, and the way to it.
@@ -33,7 +35,7 @@ func (s *Search) path(to uint32) []act {
 func (s *Search) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\nscope %s\n", s.Found.Violation.Rule, s.Found.Violation.Message, s.x.Name)
-	for _, name := range ClauseNames(s.x.Without) {
+	for _, name := range s.x.Without.Names() {
 		fmt.Fprintf(&b, "without %s\n", name)
 	}
 	way := s.Found.way
@@ -72,14 +74,21 @@ func Replay(script string, tell func(string)) (*Violation, error) {
 			}
 			continue
 		case name == "without":
-			sc.Without |= Clauses[of]
+			c, ok := member.ParseClause(of)
+			if !ok {
+				return nil, fmt.Errorf("no clause %s", of)
+			}
+			sc.Without |= c
 			continue
 		case sc.Name == "":
 			return nil, errors.New("a script begins with a scope")
 		}
 		if x == nil {
 			x = newSpace(sc)
-			st = x.prepare()
+			var v *Violation
+			if st, v = x.prepare(); v != nil {
+				return v, nil
+			}
 		}
 		tell("── " + line)
 		if line == "calm" {

@@ -15,6 +15,8 @@ type world struct {
 	srv   *server       // changed
 	// lose is which of the requests of this transition, from 0, goes astray; -1: none.
 	lose, sent int
+	// renewed is when the renewal was sent whose answer this transition delivers; 0: none.
+	renewed    int
 	violations []Violation
 	explain    func(format string, args ...any)
 }
@@ -114,8 +116,10 @@ func (w *world) start(pod int, newProcess bool) {
 
 // deliver steps a pod's member, and carries out what it wants done.
 func (w *world) deliver(pod int, e member.Event) {
+	before := w.mirror(pod)
 	id, actions := w.x.step(w.state.members[pod], e)
 	w.state.members[pod] = id
+	w.checkResumed(pod, before, e)
 	if w.explain != nil {
 		w.say("%s ← %s", w.id(pod), describe(e))
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/process"
 )
 
 // replica is a process that runs the operator.
@@ -42,7 +43,7 @@ func startReplica(command []string, dir, pod, role string, c operatorConfig) (*r
 	// One build for all: a member whose build is that of a leaver would be something else.
 	r.cmd.Env = append(os.Environ(), EnvOperator+"="+string(env), "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+operatorNamespace)
 	r.cmd.Stderr = log
-	r.cmd.SysProcAttr = childAttributes()
+	r.cmd.SysProcAttr = process.Attributes()
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -69,7 +69,12 @@ func (n *Node) carryOut(action member.Action) {
 		n.send(request{
 			name: DeleteLease, timeout: a.Timeout,
 			effect: func(bool) member.Event {
-				return member.LeaseDeleted{ID: a.ID, Outcome: n.w.Objects.DeleteLease(a.ID, a.UID, a.Version)}
+				was, _ := n.w.Objects.Lease(a.ID)
+				outcome := n.w.Objects.DeleteLease(a.ID, a.UID, a.Version)
+				if outcome == member.OutcomeDone && was.Version != a.Version {
+					n.w.violate("deleted unseen", "%s deletes the Lease of %s, which was renewed since it was seen", n.ID, a.ID)
+				}
+				return member.LeaseDeleted{ID: a.ID, Outcome: outcome}
 			},
 			fail: func(o member.Outcome) member.Event { return member.LeaseDeleted{ID: a.ID, Outcome: o} },
 		})
@@ -86,11 +91,16 @@ func (n *Node) carryOut(action member.Action) {
 			n.Loads += a.Slots.Len()
 			n.w.Coverage.Rules[8]++
 		}
+		n.beginLoad(a)
+		loaded := func() {
+			n.endLoad(a)
+			n.post(member.Loaded{Slots: a.Slots, Round: a.Round})
+		}
 		if n.w.deep {
-			n.informer.load(a, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
+			n.informer.load(a, loaded)
 			return
 		}
-		n.store(Load, n.Slow.Load, func() { n.post(member.Loaded{Slots: a.Slots, Round: a.Round}) })
+		n.store(Load, n.Slow.Load, loaded)
 	case member.Drain:
 		n.drain(a)
 	case member.Open:
@@ -103,7 +113,9 @@ func (n *Node) carryOut(action member.Action) {
 		if n.w.deep {
 			n.informer.release(a.Slots)
 		}
+		n.loaded = n.loaded.Minus(a.Slots)
 	case member.Deadline:
+		n.checkDeadline(a)
 		n.gate.SetDeadline(a.At)
 		n.deadline = a.At
 		n.cancelled()
@@ -194,7 +206,11 @@ func (n *Node) drain(a member.Drain) {
 		n.w.logf("%s's drain is held back", n.ID)
 	}
 	do := func() {
+		open := n.gate.OpenSet()
 		n.gate.Drain(a.Slots, n.pending, func(s slot.Slot) {
+			if open.Has(s) && n.pending(s) {
+				n.w.violate("deletion missed", "%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
+			}
 			var set slot.Set
 			set.Add(s)
 			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
@@ -219,6 +235,7 @@ func (n *Node) notify(a member.Notify) {
 	case "Lapsed":
 		n.w.Counts.Lapses++
 		n.w.Coverage.Rules[2]++
+		n.lapse = lapse{on: true}
 	case "Resumed":
 		n.w.Coverage.Rules[13]++
 	case "InvalidTable":
@@ -228,6 +245,7 @@ func (n *Node) notify(a member.Notify) {
 
 func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
+	n.checkStop(a)
 	n.w.Counts.Stops++
 	switch {
 	case a.Err == nil && n.Leaving:

@@ -18,8 +18,13 @@ import (
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
-//   - a handed slot is loaded up to the last write of its former owner at least (R8)
 //   - a table that cannot be read is not written over (R4)
+//   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded (R8)
+//   - what is drained has no deletion left that is known (R15)
+//   - a deadline is no later than the start of the last successful renewal allows (R2)
+//   - after a lapse, a gate opens when the table was read after a renewal (R13)
+//   - a Lease is deleted as it was seen last (R7)
+//   - a member that has left owns nothing, unless the table was edited by hand (R9)
 //
 // In deep worlds also:
 //
@@ -79,6 +84,8 @@ func (w *World) checkChange(c store.Change) {
 	w.nameAll(t)
 	if w.writer != nil {
 		w.checkTransition(before, *c.Table)
+	} else {
+		w.edited = true
 	}
 	if t.UID != c.Table.UID {
 		return // not adopted
@@ -177,6 +184,12 @@ func (n *Node) checkOpen(a member.Open) {
 			}
 		}
 	}
+	if n.lapse.on {
+		w.violate("resumed unread", "slots %v are opened by %s, which did not read the table since its lapse", a.Slots, n.ID)
+	}
+	if early := a.Slots.Minus(n.loaded); !early.Empty() {
+		w.violate("not loaded", "slots %v are opened by %s at epoch %d, and were not loaded", early, n.ID, a.Epoch)
+	}
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
 		if h.owners[a.Epoch] != n.ID {
@@ -261,6 +274,65 @@ func (n *Node) checkLoad(a member.Load) {
 		want := n.w.slots[s].version
 		if got := a.Versions["Website"]; want > 0 && table.CompareVersions(got, formatVersion(want)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
+		}
+	}
+}
+
+// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have them
+// until Release, whether the gate is open or not.
+func (n *Node) beginLoad(a member.Load) {
+	n.loaded = n.loaded.Minus(a.Slots)
+	for _, s := range a.Slots.Slots() {
+		n.loading[s] = a.Round
+	}
+}
+
+func (n *Node) endLoad(a member.Load) {
+	for _, s := range a.Slots.Slots() {
+		if n.loading[s] == a.Round {
+			n.loaded.Add(s)
+		}
+	}
+}
+
+// checkStop looks at what a member leaves behind.
+func (n *Node) checkStop(a member.Stop) {
+	t := n.w.Objects.Table().Table
+	if a.Err != nil || t == nil || n.w.edited {
+		return
+	}
+	if owned := t.Owned(n.ID); !owned.Empty() {
+		n.w.violate("left owning", "%s has left, and the table says that it owns slots %v", n.ID, owned)
+	}
+}
+
+// checkDeadline looks at until when a member is about to work.
+func (n *Node) checkDeadline(a member.Deadline) {
+	if latest := n.renewed + n.cfg.RenewDeadline; a.At > latest {
+		n.w.violate("deadline", "%s means to work until %v, but its last renewal began at %v", n.ID, a.At, n.renewed)
+	}
+}
+
+// lapse is what a member was told since its deadline passed: it is over when the table was read after a renewal.
+type lapse struct {
+	on, renewed bool
+	at          time.Duration // of the first renewal
+}
+
+// heard notes what the member is about to be told.
+func (n *Node) heard(e member.Event) {
+	switch e := e.(type) {
+	case member.Renewed:
+		if e.Outcome != member.OutcomeDone {
+			return
+		}
+		n.renewed = e.Start
+		if n.lapse.on && !n.lapse.renewed {
+			n.lapse.renewed, n.lapse.at = true, n.mono()
+		}
+	case member.TableSeen:
+		if e.Consistent && n.lapse.renewed && e.Begun >= n.lapse.at {
+			n.lapse = lapse{}
 		}
 	}
 }

@@ -47,6 +47,8 @@ type Node struct {
 	running  bool
 	wake     uint64
 	deadline time.Duration // of the gate, by its own clock
+	renewed  time.Duration // the start of the last successful renewal that the member was told of
+	lapse    lapse
 	planner  bool
 
 	tables, leases *Feed
@@ -58,6 +60,9 @@ type Node struct {
 	informer       informer
 	server         int           // that answers it, in deep worlds
 	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
+	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
+	loading map[slot.Slot]uint64
+	loaded  slot.Set
 	// Notes are the reasons of its Notify actions.
 	Notes []string
 	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
@@ -108,6 +113,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.Slots, n.mono)
 	n.work.flights = map[key]*flight{}
+	n.loading = map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
 	n.followTable()
@@ -181,6 +187,7 @@ func (n *Node) run() {
 		e := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		n.w.Counts.Steps++
+		n.heard(e)
 		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
 			n.w.logf("%s ← %s", n.ID, describe(e))
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
 )
@@ -73,12 +72,16 @@ func TestGraveyard(t *testing.T) {
 		}
 		for _, without := range lives {
 			if w := sim.RunChaos(seed, without, nil); w.Failed() {
-				t.Errorf("seed %d (%s), without %v: %v", seed, what, explore.ClauseNames(without), w.Violations()[0])
+				t.Errorf("seed %d (%s), without %v: %v", seed, what, without, w.Violations()[0])
 			}
 		}
 		if _, name, ok := strings.Cut(what, "["); ok {
 			name = strings.TrimSuffix(name, "]")
-			if w := sim.RunChaos(seed, explore.Clauses[name], nil); !w.Failed() {
+			clause, ok := member.ParseClause(name)
+			if !ok {
+				t.Fatalf("seed %d: no clause %s", seed, name)
+			}
+			if w := sim.RunChaos(seed, clause, nil); !w.Failed() {
 				t.Errorf("seed %d (%s) does not fail any more without clause %s", seed, what, name)
 			}
 		}

@@ -62,6 +62,7 @@ type World struct {
 	writer     *Node                    // of the change under way; nil: somebody's hand
 	ghosts     map[string]string        // by member ID: the UID of a Lease that it does not know of, since it was created late
 	version    uint64                   // of the objects that members work on
+	edited     bool                     // somebody's hand changed the table
 	violations []Violation
 
 	// In deep worlds:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,7 +28,12 @@ type Log struct {
 	// Lists are the lists of Websites and of their children's kinds, WatchLists included; of a list in pages, the first page
 	// stands for all.
 	Lists []List
+	// Refused are the writes of Websites and their children that a fence refused, in the order in which they were answered.
+	Refused []Write
 }
+
+// fenced is in the message of every refusal by a fence.
+const fenced = "the fence of rota"
 
 const websites = "websites"
 
@@ -36,7 +42,7 @@ var children = []string{"configmaps", "deployments", "services"}
 
 // Write is an accepted write of a Website or of an object that a Website owns.
 type Write struct {
-	// User is who wrote; Resource is "websites", "configmaps", "deployments" or "services".
+	// User is who wrote, with the Pod that a ServiceAccount's token names: NAME/POD. Resource is "websites", "configmaps", "deployments" or "services".
 	User, Verb, Resource, Subresource string
 	// Site is the Website, or the one that owns the object.
 	Site Site
@@ -108,15 +114,27 @@ type auditEvent struct {
 		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
-	ResponseStatus           struct{ Code int } `json:"responseStatus"`
-	RequestReceivedTimestamp time.Time          `json:"requestReceivedTimestamp"`
-	StageTimestamp           time.Time          `json:"stageTimestamp"`
-	RequestObject            json.RawMessage    `json:"requestObject"`
-	ResponseObject           json.RawMessage    `json:"responseObject"`
+	ResponseStatus struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time       `json:"stageTimestamp"`
+	RequestObject            json.RawMessage `json:"requestObject"`
+	ResponseObject           json.RawMessage `json:"responseObject"`
 }
 
 type user struct {
-	Username string `json:"username"`
+	Username string              `json:"username"`
+	Extra    map[string][]string `json:"extra"`
+}
+
+// name tells the Pods of a ServiceAccount apart.
+func (u user) name() string {
+	if pod := u.Extra["authentication.kubernetes.io/pod-name"]; len(pod) == 1 {
+		return u.Username + "/" + pod[0]
+	}
+	return u.Username
 }
 
 // ReadAudit adds an audit log to l. rota names the table's ConfigMap. A last line without end is ignored. Call
@@ -158,12 +176,13 @@ func worthReading(line []byte) bool {
 }
 
 func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
-	if e.ResponseStatus.Code < 200 || e.ResponseStatus.Code > 299 {
+	refused := e.ResponseStatus.Code == http.StatusForbidden && strings.Contains(e.ResponseStatus.Message, fenced)
+	if (e.ResponseStatus.Code < 200 || e.ResponseStatus.Code > 299) && !refused {
 		return nil
 	}
-	who := e.User.Username
+	who := e.User.name()
 	if e.ImpersonatedUser != nil {
-		who = e.ImpersonatedUser.Username
+		who = e.ImpersonatedUser.name()
 	}
 	ref := &e.ObjectRef
 	switch e.Verb {
@@ -181,6 +200,10 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		Site:     Site{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}},
 		Received: e.RequestReceivedTimestamp, Done: e.StageTimestamp,
 	}
+	if refused {
+		l.Refused = append(l.Refused, w)
+		return nil
+	}
 	if len(e.ResponseObject) > 0 {
 		var err error
 		if w.Object, err = objectOf(e.ResponseObject); err != nil {
@@ -197,7 +220,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		if err != nil {
 			return fmt.Errorf("the table: %w", err)
 		}
-		l.Tables = append(l.Tables, Version{Version: w.Object.Metadata.ResourceVersion, Received: w.Received, Done: w.Done, Table: t})
+		l.Tables = append(l.Tables, Version{Version: w.Object.Metadata.ResourceVersion, User: who, Received: w.Received, Done: w.Done, Table: t})
 		return nil
 	case ref.Resource == websites:
 		if w.Object != nil {

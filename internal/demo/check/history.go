@@ -11,6 +11,8 @@ import (
 type Version struct {
 	// Version is its resourceVersion.
 	Version string
+	// User is who wrote it, where the version comes from an audit log.
+	User string
 	// At is when it was seen, by journal.Now.
 	At time.Duration
 	// Received and Done are when the API server got the write that made it, and when it had answered; zero where the
@@ -19,8 +21,8 @@ type Version struct {
 	Table          *table.Table
 }
 
-// owner returns the process that owns the slot in this version, or "".
-func (v Version) owner(s slot.Slot) string {
+// Owner returns the process that owns the slot in this version, or "".
+func (v Version) Owner(s slot.Slot) string {
 	m, _ := v.Table.Member(v.Table.At(s).Owner)
 	return m.Pod
 }
@@ -68,7 +70,7 @@ func (h History) Moves() []Move {
 		for s := range states {
 			st := &states[s]
 			run := v.Table.At(slot.Slot(s))
-			owner := v.owner(slot.Slot(s))
+			owner := v.Owner(slot.Slot(s))
 			if st.moving == nil && (run.Next != "" || owner == "" || run.Unsettled || owner != st.settled) {
 				st.moving = &Move{Slot: slot.Slot(s), From: st.settled, Planned: v.At}
 			}

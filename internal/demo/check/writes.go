@@ -67,7 +67,7 @@ func (l *Log) owned(w Write, who string, s slot.Slot) (owner string, own bool) {
 	if w.Object != nil && !lastWord(w) {
 		v, ok := l.Tables.At(w.Object.Metadata.ResourceVersion)
 		if ok {
-			owner = v.owner(s)
+			owner = v.Owner(s)
 		}
 		return owner, owner == who && who != ""
 	}
@@ -77,7 +77,7 @@ func (l *Log) owned(w Write, who string, s slot.Slot) (owner string, own bool) {
 			break
 		}
 		over := i+1 < len(l.Tables) && l.Tables[i+1].Done.Before(w.Received)
-		if owner = v.owner(s); !over && owner == who && who != "" {
+		if owner = v.Owner(s); !over && owner == who && who != "" {
 			return owner, true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/internal/explore"
+	"github.com/rota-dev/rota/member"
 )
 
 func main() {
@@ -52,12 +53,12 @@ func run(names string, states int, without, save, replay string) error {
 				return err
 			}
 		case "all":
-			for _, name := range explore.ClauseNames(^s.Without) {
+			for _, name := range (^s.Without).Names() {
 				caught(s, states, name)
 			}
 		default:
 			for name := range strings.SplitSeq(without, ",") {
-				c, ok := explore.Clauses[name]
+				c, ok := member.ParseClause(name)
 				if !ok {
 					return fmt.Errorf("no clause %s", name)
 				}
@@ -101,7 +102,7 @@ func search(s explore.Scope, states int, save string) error {
 
 // caught prints what is found without a clause.
 func caught(s explore.Scope, states int, clause string) {
-	s.Without = explore.Clauses[clause]
+	s.Without, _ = member.ParseClause(clause)
 	r := explore.NewSearch(s)
 	r.Run(states)
 	if r.Found == nil {

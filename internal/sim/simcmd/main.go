@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -50,7 +49,7 @@ func main() {
 func clauses(names string) (member.Clause, error) {
 	set := member.Clause(0)
 	for name := range strings.SplitSeq(names, ",") {
-		c, ok := explore.Clauses[name]
+		c, ok := member.ParseClause(name)
 		if !ok && name != "" {
 			return 0, fmt.Errorf("no clause %s: see member/clause.go, and leave out the prefix", name)
 		}
@@ -80,7 +79,7 @@ func draw(seed uint64, without member.Clause, file string, window sim.Window, sl
 	}
 	_, life := sim.DrawChaos(seed, without)
 	title := fmt.Sprintf("seed %d", seed)
-	if names := explore.ClauseNames(without); len(names) > 0 {
+	if names := without.Names(); len(names) > 0 {
 		title += ", without clause " + strings.Join(names, ", ")
 	}
 	out, err := os.Create(file)

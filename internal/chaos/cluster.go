@@ -1,0 +1,280 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/examples/website/config"
+	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/chaos/oracle"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	rotaNamespace  = "rota-chaos"
+	sitesNamespace = "rota-chaos-sites"
+	// podUser is how the user of a member with a token for a Pod is called, followed by ACCOUNT/POD. The ServiceAccount has the name of
+	// the rota: a fence is for the members of one.
+	podUser = "system:serviceaccount:" + rotaNamespace + ":"
+	// requestLimit bounds a request of the campaign itself.
+	requestLimit = 10 * time.Second
+	// servers is the number of API servers. Members use the first, the campaign the second one.
+	servers = 2
+)
+
+var websites = schema.GroupVersionResource{Group: webv1.GroupVersion.Group, Version: webv1.GroupVersion.Version, Resource: "websites"}
+
+//go:embed audit-policy.yaml
+var auditPolicy []byte
+
+// podOf returns the Pod whose user it is.
+func podOf(user string) (string, bool) {
+	account, ok := strings.CutPrefix(user, podUser)
+	if !ok {
+		return "", false
+	}
+	_, pod, ok := strings.Cut(account, "/")
+	return pod, ok
+}
+
+// userOf is the inverse of podOf, for a rota.
+func userOf(rota, pod string) string { return podUser + rota + "/" + pod }
+
+// cluster is a control plane and what the campaign put there.
+type cluster struct {
+	plane *controlplane.ControlPlane
+	// client is the administrator's, watcher one that waits longer.
+	client, watcher client.WithWatch
+	scheme          *runtime.Scheme
+}
+
+// openCluster starts a control plane. Its servers' time is bought with memory, as in the demo.
+func openCluster(ctx context.Context, dir string) (*cluster, error) {
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+		return nil, err
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{AuditPolicy: policy, APIServers: servers, Env: []string{"GOGC=400"}})
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{plane: plane, scheme: runtime.NewScheme()}
+	if err := c.install(ctx); err != nil {
+		return nil, errors.Join(err, plane.Stop())
+	}
+	return c, nil
+}
+
+func (c *cluster) install(ctx context.Context) error {
+	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), webv1.AddToScheme(c.scheme)); err != nil {
+		return err
+	}
+	if err := c.plane.InstallCRDs(ctx, config.CRD); err != nil {
+		return err
+	}
+	cfg := c.plane.ConfigFor(servers - 1)
+	cfg.UserAgent, cfg.Timeout = "rota-chaos", requestLimit
+	var err error
+	if c.client, err = client.NewWithWatch(cfg, client.Options{Scheme: c.scheme}); err != nil {
+		return err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0
+	if c.watcher, err = client.NewWithWatch(cfg, client.Options{Scheme: c.scheme}); err != nil {
+		return err
+	}
+	sites := rbacv1.PolicyRule{
+		APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"}, Verbs: []string{"get", "list", "watch", "patch"},
+	}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rotaNamespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sitesNamespace}},
+	}
+	for _, f := range forms {
+		members := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: f.rota}}
+		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: f.rota}
+		home, away := metav1.ObjectMeta{Name: f.rota, Namespace: rotaNamespace}, metav1.ObjectMeta{Name: f.rota, Namespace: sitesNamespace}
+		objects = append(objects,
+			&corev1.ServiceAccount{ObjectMeta: home},
+			&rbacv1.Role{ObjectMeta: home, Rules: store.Rules(f.rota)}, &rbacv1.RoleBinding{ObjectMeta: home, Subjects: members, RoleRef: role},
+			&rbacv1.Role{ObjectMeta: away, Rules: []rbacv1.PolicyRule{sites}}, &rbacv1.RoleBinding{ObjectMeta: away, Subjects: members, RoleRef: role},
+		)
+	}
+	for _, obj := range objects {
+		if err := c.client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("set up: %w", err)
+		}
+	}
+	return nil
+}
+
+// identity makes a Pod object of a rota's operator, which nothing runs, and returns its UID and a token that names it.
+func (c *cluster) identity(ctx context.Context, rota, name string) (types.UID, string, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rotaNamespace},
+		Spec:       corev1.PodSpec{ServiceAccountName: rota, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
+	}
+	if err := c.client.Create(ctx, pod); err != nil {
+		return "", "", fmt.Errorf("make Pod %s: %w", name, err)
+	}
+	token, err := c.token(ctx, rota, &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID})
+	return pod.UID, token, err
+}
+
+func (c *cluster) token(ctx context.Context, rota string, bound *authenticationv1.BoundObjectReference) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rota, Namespace: rotaNamespace}}
+	if err := c.client.SubResource("token").Create(ctx, sa, request); err != nil {
+		return "", fmt.Errorf("ask for a token: %w", err)
+	}
+	return request.Status.Token, nil
+}
+
+// fence installs the fence of a rota, and returns when every API server has it. The rota's table must exist.
+func (c *cluster) fence(ctx context.Context, rota string) error {
+	o := fence.Options{
+		Rota:           types.NamespacedName{Namespace: rotaNamespace, Name: rota},
+		ServiceAccount: types.NamespacedName{Namespace: rotaNamespace, Name: rota},
+		Resources:      []schema.GroupResource{websites.GroupResource()},
+	}
+	if err := fence.Apply(ctx, c.plane.Config(), o); err != nil {
+		return err
+	}
+	token, err := c.token(ctx, rota, nil) // of no Pod, and so no member
+	if err != nil {
+		return err
+	}
+	for i := range servers {
+		cfg := rest.AnonymousClientConfig(c.plane.ConfigFor(i))
+		cfg.BearerToken = token
+		nobody, err := client.New(cfg, client.Options{Scheme: c.scheme})
+		if err != nil {
+			return err
+		}
+		probe := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: "site-00000", Namespace: sitesNamespace}}
+		err = await.Until(ctx, 20*time.Millisecond, 30*time.Second, func() string {
+			err := nobody.Patch(ctx, probe, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"probe":"x"}}}`)), client.DryRunAll)
+			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), o.ObjectName()) {
+				return ""
+			}
+			return fmt.Sprintf("API server %d has no fence: %v", i, err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tableObject returns the ConfigMap that holds a rota's table.
+func (c *cluster) tableObject(ctx context.Context, rota string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: rotaNamespace, Name: rota}, cm)
+	return cm, err
+}
+
+// table returns a rota's table; nil: there is none.
+func (c *cluster) table(ctx context.Context, rota string) (*table.Table, error) {
+	cm, err := c.tableObject(ctx, rota)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return table.Decode(cm.Data)
+}
+
+// writer returns the Pod that wrote the status of a Website.
+func (c *cluster) writer(ctx context.Context, name types.NamespacedName) (string, error) {
+	var site webv1.Website
+	err := c.client.Get(ctx, name, &site)
+	return podOfProcess(oracle.Writer(site.Status.Checksum)), err
+}
+
+// left returns the names of the Leases of a rota, and of the ConfigMaps in which its members report. Those whose Lease is gone
+// it deletes, in place of the garbage collector, which does not run here.
+func (c *cluster) left(ctx context.Context, rota string) (leases, reports []string, err error) {
+	var cms corev1.ConfigMapList
+	if err := c.client.List(ctx, &cms, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelCoverage: rota}); err != nil {
+		return nil, nil, err
+	}
+	var list coordinationv1.LeaseList
+	if err := c.client.List(ctx, &list, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelRota: rota}); err != nil {
+		return nil, nil, err
+	}
+	there := map[types.UID]bool{}
+	for i := range list.Items {
+		leases = append(leases, list.Items[i].Name)
+		there[list.Items[i].UID] = true
+	}
+	for i := range cms.Items {
+		cm := &cms.Items[i]
+		if owners := cm.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Lease" || there[owners[0].UID] {
+			reports = append(reports, cm.Name)
+		} else if err := c.client.Delete(ctx, cm); client.IgnoreNotFound(err) != nil {
+			return nil, nil, err
+		}
+	}
+	return leases, reports, nil
+}
+
+// compact has etcd forget all versions but the present ones, so that who follows from an older one is answered 410.
+func (c *cluster) compact(ctx context.Context) error {
+	var header struct {
+		Header struct {
+			Revision json.Number `json:"revision"`
+		} `json:"header"`
+	}
+	if err := c.etcd(ctx, "/v3/kv/range", map[string]any{"key": []byte("x")}, &header); err != nil {
+		return err
+	}
+	return c.etcd(ctx, "/v3/kv/compaction", map[string]any{"revision": header.Header.Revision.String(), "physical": true}, &struct{}{})
+}
+
+func (c *cluster) etcd(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.Etcd()[0]+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd: %s: %s: %s", path, resp.Status, text)
+	}
+	return json.Unmarshal(text, out)
+}

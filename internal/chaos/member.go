@@ -1,0 +1,210 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/chaos/oracle"
+	"github.com/rota-dev/rota/internal/chaos/proxy"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/process"
+)
+
+// restartAfter is how long a kubelet of this campaign takes to start a container again.
+const restartAfter = 500 * time.Millisecond
+
+// member is a Pod of the operator: a proxy, and a process that is started again when it ends, until the Pod is told to end.
+type member struct {
+	pod     string
+	proxy   *proxy.Proxy
+	command []string
+	dir     string
+	config  operatorConfig
+
+	mu      sync.Mutex
+	life    *life // the last one
+	lives   []*life
+	over    bool // nobody starts it again
+	pauses  []oracle.Pause
+	kubelet sync.WaitGroup
+}
+
+// life is one process of a Pod.
+type life struct {
+	*process.Process
+	name    string
+	journal *journal.Reader
+
+	mu      sync.Mutex
+	answers chan string // of the process, "stopping …" and "status …"
+}
+
+// processName is the name of the process with that journal: POD.NUMBER.
+func processName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".journal") }
+
+// podOfProcess is the inverse of it.
+func podOfProcess(name string) string {
+	pod, _, _ := strings.Cut(name, ".")
+	return pod
+}
+
+// start starts the next process of the Pod.
+func (m *member) start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return nil
+	}
+	name := fmt.Sprintf("%s.%d", m.pod, len(m.lives)+1)
+	c := m.config
+	c.Journal = filepath.Join(m.dir, name+".journal")
+	env, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	l := &life{name: name, journal: journal.NewReader(c.Journal, name), answers: make(chan string, 16)}
+	l.Process, err = process.Start(process.Options{
+		Name: "member " + name, Command: m.command, Log: filepath.Join(m.dir, name+".log"), Line: func(s string) { l.answers <- s },
+		Env: []string{EnvOperator + "=" + string(env)},
+	})
+	if err != nil {
+		return err
+	}
+	m.life, m.lives = l, append(m.lives, l)
+	m.kubelet.Go(func() {
+		<-l.Done()
+		time.Sleep(restartAfter)
+		if err := m.start(); err != nil {
+			panic(err) // the campaign cannot go on
+		}
+	})
+	return nil
+}
+
+// now returns the process that runs, or ran last.
+func (m *member) now() *life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.life
+}
+
+// all returns the processes so far.
+func (m *member) all() []*life {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]*life(nil), m.lives...)
+}
+
+// kill ends the process at once. Another one is started in the Pod.
+func (m *member) kill() error { return m.now().End(syscall.SIGKILL) }
+
+// lose ends the process at once, and the Pod with it, as the death of its node does.
+func (m *member) lose() error {
+	m.end()
+	return m.kill()
+}
+
+// end has nobody start the Pod's process again.
+func (m *member) end() {
+	m.mu.Lock()
+	m.over = true
+	m.mu.Unlock()
+}
+
+// ended says whether end was called.
+func (m *member) ended() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.over
+}
+
+// leave has the process leave, and the Pod end with it.
+func (m *member) leave() error {
+	m.end()
+	return m.now().End(syscall.SIGTERM)
+}
+
+// remove ends whatever is left.
+func (m *member) remove() {
+	m.end()
+	for _, l := range m.all() {
+		l.Kill()
+	}
+	m.kubelet.Wait()
+	m.proxy.Close()
+}
+
+// stopLimit is how long it may take until a member comes to where it shall stop itself: until it has something to write.
+const stopLimit = 20 * time.Second
+
+// pause has the process stop itself at a place, when it comes there with the Website of that name, and go on after d.
+func (m *member) pause(ctx context.Context, place, name string, d time.Duration) error {
+	l := m.now()
+	words, err := l.ask(ctx, "stop "+place+" "+name, "stopping")
+	if err != nil {
+		return err
+	}
+	at, err := strconv.ParseInt(words[len(words)-1], 10, 64)
+	if err != nil {
+		return err
+	}
+	from := time.Duration(at)
+	err = await.Sleep(ctx, from+d-journal.Now())
+	p := oracle.Pause{Process: l.name, From: from, To: journal.Now()}
+	err = errors.Join(err, l.Signal(syscall.SIGCONT))
+	m.mu.Lock()
+	m.pauses = append(m.pauses, p)
+	m.mu.Unlock()
+	return err
+}
+
+// stopped returns the times for which processes of the Pod were stopped.
+func (m *member) stopped() []oracle.Pause {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.pauses)
+}
+
+// goroutines returns how many the process has.
+func (m *member) goroutines(ctx context.Context) (int, error) {
+	words, err := m.now().ask(ctx, "status", "status")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(words[len(words)-1])
+}
+
+// ask says a line to the process and returns the words of its answer, which begins with the given one.
+func (l *life) ask(ctx context.Context, line, first string) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.Say(line); err != nil {
+		return nil, err
+	}
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case answer := <-l.answers:
+			if words := strings.Fields(answer); len(words) > 1 && words[0] == first {
+				return words, nil
+			}
+		case <-l.Done():
+			return nil, fmt.Errorf("tell %s %q: it has ended", l.name, line)
+		case <-limit.C:
+			return nil, fmt.Errorf("tell %s %q: no answer in %v", l.name, line, stopLimit)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/delivery"
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+)
+
+// EnvOperator is the environment variable that carries a member's configuration.
+const EnvOperator = "ROTA_CHAOS_OPERATOR"
+
+type operatorConfig struct {
+	Host, Token, Rota, Pod, PodUID, Build, Journal string
+	CA                                             []byte
+	Slots                                          slot.Count
+	Delivery                                       delivery.Kind
+	Lease                                          time.Duration
+}
+
+// workTime is how long a reconcile takes beyond its write.
+const workTime = 3 * time.Millisecond
+
+// OperatorMain is a member: a process that reconciles Websites with Rota and does what its standard input tells it. It returns
+// the exit status. It ends when its standard input does, so also when the campaign dies.
+func OperatorMain() int {
+	var c operatorConfig
+	if err := json.Unmarshal([]byte(os.Getenv(EnvOperator)), &c); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v; the campaign starts members\n", EnvOperator, err)
+		return 2
+	}
+	ctrl.SetLogger(zap.New(zap.ConsoleEncoder(), zap.UseDevMode(true)))
+	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
+		ctrl.Log.Error(err, "The operator ends")
+		return 1
+	}
+	return 0
+}
+
+func (c *operatorConfig) run(ctx context.Context) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	w, err := journal.Create(c.Journal)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Close() }() // each record was written when it was made
+	stops := &stops{}
+	cfg := &rest.Config{Host: c.Host, BearerToken: c.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}, UserAgent: c.Pod}
+	cfg.Wrap(stops.wrap) // below what Rota wraps around it: after the check of a write, before its sending
+	r, err := rota.New(cfg, rota.Options{
+		Name: c.Rota, Namespace: rotaNamespace, Slots: c.Slots, Delivery: c.Delivery, LeaseDuration: c.Lease, Logger: ctrl.Log,
+		Identity:        rota.Identity{Pod: c.Pod, PodUID: c.PodUID, Container: "manager", Build: c.Build},
+		LabelNamespaces: []string{sitesNamespace},
+	})
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{sitesNamespace: {}}},
+	})
+	if err != nil {
+		return err
+	}
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&webv1.Website{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(&publisher{client: mgr.GetClient(), journal: w, stops: stops, process: processName(c.Journal)})
+	if err != nil {
+		return err
+	}
+	go stops.obey(os.Stdin, os.Stdout)
+	return mgr.Start(ctx)
+}
+
+// publisher writes the generation of each Website that it has seen into its status, without asking for the version that it has
+// read: a write that comes late does harm. It journals each reconcile.
+type publisher struct {
+	client  client.Client
+	journal *journal.Writer
+	stops   *stops
+	process string
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (p *publisher) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	start := journal.Now()
+	epoch, _ := gate.EpochFrom(ctx)
+	var site webv1.Website
+	err := p.client.Get(ctx, req.NamespacedName, &site)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	n, journalErr := p.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
+	if journalErr != nil {
+		panic(journalErr) // nobody could judge the run
+	}
+	defer func() {
+		if err := p.journal.End(n); err != nil {
+			panic(err)
+		}
+	}()
+	if err != nil || site.Status.ObservedGeneration == site.Generation {
+		return reconcile.Result{}, nil
+	}
+	if err := await.Sleep(ctx, workTime); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.stops.at(atReconcile, req.Name)
+	// Each write is unlike all others, and tells who wrote.
+	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, fmt.Sprint(p.process, " ", n))
+	return reconcile.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, &site, client.RawPatch(types.MergePatchType, status)))
+}

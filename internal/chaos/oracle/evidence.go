@@ -1,0 +1,93 @@
+package oracle
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Evidence is what is known of a run. Times are by journal.Now unless they are of type time.Time.
+type Evidence struct {
+	World check.World
+	// PodOf names the Pod of a process.
+	PodOf func(process string) string
+	// Audit is what the audit logs hold of the run. Its Tables begin with the version that was there before the run, and those that
+	// were not written by members are left out.
+	Audit *check.Log
+	// Versions are all versions of the objects that came in the run, in order; Gaps is how often some of them may be missing.
+	Versions []Version
+	Gaps     int
+	// Reconciles are those that had not ended when the run began, and later ones; they bear the name of a process as their Pod. Ended
+	// tells when processes ended.
+	Reconciles []journal.Reconcile
+	Ended      map[string]time.Duration
+	Pauses     []Pause
+	// Known are the UIDs of objects that were reconciled at any time.
+	Known map[string]bool
+	// Updates and Deletions are what the load did; deletions only of what did not come again under its name.
+	Updates   []check.Update
+	Deletions []Deletion
+	// Objects are there at the end.
+	Objects []Object
+
+	// Begin and End bound the run. Of its first moment both clocks are known.
+	Begin, End time.Duration
+	BeginWall  time.Time
+	// Reachable is when members could reach the API server again; 0: there was no time at which none could.
+	Reachable time.Duration
+	// Bound is how long a change may wait for its reconcile, from the later of its commit and Reachable.
+	Bound time.Duration
+
+	// Before and After are what there was when the campaign came to rest first, and after the run.
+	Before, After Census
+}
+
+// at converts a time of the audit log.
+func (e *Evidence) at(wall time.Time) time.Duration { return e.Begin + wall.Sub(e.BeginWall) }
+
+// slotOf returns the slot of a reconcile; false where it cannot be told, of an object that is gone with key UID.
+func (e *Evidence) slotOf(r journal.Reconcile) (slot.Slot, bool) {
+	if e.World.Key == slot.KeyUID && r.UID == "" {
+		return 0, false
+	}
+	return e.World.SlotOf(check.Site{NamespacedName: r.Key, UID: r.UID}), true
+}
+
+// Version is a version of an object, by its watch.
+type Version struct {
+	check.Site
+	// Number is the resourceVersion.
+	Number string
+	At     time.Time
+	// Process wrote its status; "" where the status is that of the version before, or nobody's.
+	Process string
+}
+
+// Pause is a time for which a process was stopped.
+type Pause struct {
+	Process  string
+	From, To time.Duration
+}
+
+// Deletion is of an object that did not come again.
+type Deletion struct {
+	check.Site
+	// Begun is when it was asked for, Commit when it was answered.
+	Begun, Commit time.Duration
+}
+
+// Object is an object at the end.
+type Object struct {
+	check.Site
+	// Generation is that of its specification, Observed the one that its status shows.
+	Generation, Observed int64
+}
+
+// Writer returns the process that a status names: members write their process's name and a number.
+func Writer(status string) string {
+	process, _, _ := strings.Cut(status, " ")
+	return process
+}

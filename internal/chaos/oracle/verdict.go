@@ -1,0 +1,133 @@
+package oracle
+
+import (
+	"fmt"
+	"time"
+)
+
+// Verdict is what a run showed.
+type Verdict struct {
+	// Operations are the accepted writes and the reconciles that were looked at.
+	Operations int `json:"operations"`
+	// LateWrites are accepted writes by a member that did not own the object's slot, when somebody else had begun to work there;
+	// LateWritesBetween those between the change of the table and that moment. LatestMillis is how long after the change the last
+	// one of both was answered.
+	LateWrites        int     `json:"late_writes"`
+	LateWritesBetween int     `json:"late_writes_between"`
+	LatestMillis      float64 `json:"latest_ms"`
+	// FenceRejections are the writes that the fence refused.
+	FenceRejections int `json:"fence_rejections"`
+	// Overlaps are pairs of reconciles of one object by two processes at once, neither of which was stopped meanwhile;
+	// PausedOverlaps those of which one was. LongestMillis is the longest one, AwakeMillis without the time for which a process
+	// was stopped.
+	Overlaps       int     `json:"overlaps"`
+	PausedOverlaps int     `json:"paused_overlaps"`
+	LongestMillis  float64 `json:"longest_overlap_ms"`
+	AwakeMillis    float64 `json:"longest_overlap_awake_ms"`
+	// Updates are the changes of specifications, SlowestMillis is the longest that one waited for its reconcile while the API server
+	// could be reached. Orphans waited longer than allowed.
+	Updates       int     `json:"updates"`
+	SlowestMillis float64 `json:"slowest_ms"`
+	Orphans       int     `json:"orphans"`
+	// LostUpdates are objects that are not up to date at the end.
+	LostUpdates int `json:"lost_updates"`
+	// Deletions are those of objects that did not come again; DeletionsMissed came to no reconcile although the object had been
+	// reconciled, and its slot was at most handed over.
+	Deletions       int `json:"deletions"`
+	DeletionsMissed int `json:"deletions_missed"`
+	// Gaps is how often the recording of all versions missed some; the audit log has those that were answered.
+	Gaps int `json:"recording_gaps,omitempty"`
+	// Leaks are what was left behind.
+	Leaks []string `json:"leaks,omitempty"`
+	// Examples describe what is wrong, a few of each.
+	Examples []string `json:"examples,omitempty"`
+}
+
+// mostExamples is how many of each kind are described.
+const mostExamples = 3
+
+// Judge judges. user is the user as whom the members of a Pod write.
+func Judge(e *Evidence, user func(pod string) string) Verdict {
+	log := e.writes(user)
+	v := Verdict{FenceRejections: len(log.Refused), Updates: len(e.Updates), Deletions: len(e.Deletions), Gaps: e.Gaps, Leaks: leaks(e.Before, e.After)}
+	example := func(n int, format string, args ...any) {
+		if n <= mostExamples {
+			v.Examples = append(v.Examples, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, w := range log.Writes {
+		if _, member := e.World.Pod(w.User); member {
+			v.Operations++
+		}
+	}
+	for _, r := range e.Reconciles {
+		if r.Start >= e.Begin {
+			v.Operations++
+		}
+	}
+	for _, l := range e.late(log) {
+		n := &v.LateWrites
+		if !l.active {
+			n = &v.LateWritesBetween
+		}
+		*n++
+		v.LatestMillis = max(v.LatestMillis, millis(l.after))
+		example(*n, "late write: %s %s %s by %s, %v after slot %d went to %q (%s; others worked there: %t)",
+			l.Verb, l.Name, l.Subresource, l.Pod, l.after, l.Slot, l.Owner, l.Versions(), l.active)
+	}
+	for _, o := range e.overlaps() {
+		n := &v.Overlaps
+		if o.paused {
+			n = &v.PausedOverlaps
+		}
+		*n++
+		v.LongestMillis, v.AwakeMillis = max(v.LongestMillis, millis(o.long)), max(v.AwakeMillis, millis(o.awake))
+		if !o.paused {
+			example(*n, "overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
+				o.A.Pod, o.A.Start, o.A.End, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
+		}
+	}
+	for _, w := range e.waits() {
+		v.SlowestMillis = max(v.SlowestMillis, millis(w.waited))
+		if w.never || w.waited > e.Bound {
+			v.Orphans++
+			example(v.Orphans, "orphan: generation %d of %s, committed at %v, waited %v (slot %d; never reconciled: %t)",
+				w.Generation, w.Key.Name, w.Commit, w.waited, e.World.SlotOf(siteOf(w.Update)), w.never)
+		}
+	}
+	for _, o := range e.Objects {
+		if o.Observed != o.Generation {
+			v.LostUpdates++
+			example(v.LostUpdates, "lost update: %s has generation %d, its status shows %d (slot %d)", o.Name, o.Generation, o.Observed, e.World.SlotOf(o.Site))
+		}
+	}
+	for _, d := range e.missed() {
+		v.DeletionsMissed++
+		example(v.DeletionsMissed, "deletion missed: %s at %v (slot %d)", d.Name, d.Commit, e.World.SlotOf(d.Site))
+	}
+	return v
+}
+
+// Failures says in words what is wrong. Overlaps with a process that was stopped are not, and neither are late writes where a fault
+// without a fence may bring them.
+func (v *Verdict) Failures(mayBeLate bool) []string {
+	var out []string
+	add := func(n int, what string) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	if !mayBeLate {
+		add(v.LateWrites, "late writes")
+	}
+	add(v.Overlaps, "overlaps without a pause")
+	add(v.Orphans, "orphans")
+	add(v.LostUpdates, "lost updates")
+	add(v.DeletionsMissed, "deletions missed")
+	add(len(v.Leaks), "leaks")
+	return out
+}
+
+func millis(d time.Duration) float64 {
+	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
+}

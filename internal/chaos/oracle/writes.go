@@ -1,0 +1,82 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// writes returns the audit log with those accepted writes added that it does not have: of one that an API server died over, or
+// answered with an error although etcd had committed it.
+func (e *Evidence) writes(user func(pod string) string) *check.Log {
+	log := *e.Audit
+	log.Writes = slices.Clip(log.Writes)
+	type made struct{ uid, version string }
+	known := map[made]bool{}
+	for _, w := range log.Writes {
+		if w.Object != nil {
+			known[made{w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion}] = true
+		}
+	}
+	for _, v := range e.Versions {
+		if v.Process == "" || known[made{v.UID, v.Number}] {
+			continue
+		}
+		w := check.Write{User: user(e.PodOf(v.Process)), Verb: "patch", Resource: "websites", Subresource: "status", Site: v.Site, Name: v.Name, Received: v.At, Done: v.At, Object: &check.Object{}}
+		w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion = v.UID, v.Number
+		log.Writes = append(log.Writes, w)
+	}
+	return &log
+}
+
+// lateWrite is an accepted write by a member that did not own the object's slot any more, or never had.
+type lateWrite struct {
+	check.ForeignWrite
+	// after is how long after the slot was taken it was answered; 0 where the writer never had it.
+	after time.Duration
+	// active says that the new owner worked in the slot by then.
+	active bool
+}
+
+func (e *Evidence) late(log *check.Log) []lateWrite {
+	var out []lateWrite
+	for _, f := range log.Foreign(e.World) {
+		l := lateWrite{ForeignWrite: f, active: true}
+		if taken, ok := takenFrom(log.Tables, f); ok {
+			l.after = f.Done.Sub(taken.Done)
+			began, works := e.activity(f.Slot, f.Pod, e.at(taken.Received))
+			l.active = works && began <= e.at(f.Done)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// takenFrom returns the version of the table that took the slot from the writer, the last one before the write.
+func takenFrom(tables check.History, f check.ForeignWrite) (check.Version, bool) {
+	for i := len(tables) - 1; i > 0; i-- {
+		if f.Object != nil && table.CompareVersions(tables[i].Version, f.Object.Metadata.ResourceVersion) > 0 {
+			continue
+		}
+		if tables[i-1].Owner(f.Slot) == f.Pod {
+			return tables[i], true
+		}
+	}
+	return check.Version{}, false
+}
+
+// activity returns when another Pod first began to work in a slot after a time.
+func (e *Evidence) activity(s slot.Slot, pod string, after time.Duration) (first time.Duration, ok bool) {
+	for _, r := range e.Reconciles {
+		if r.Start < after || ok && r.Start >= first || e.PodOf(r.Pod) == pod {
+			continue
+		}
+		if its, known := e.slotOf(r); known && its == s {
+			first, ok = r.Start, true
+		}
+	}
+	return first, ok
+}

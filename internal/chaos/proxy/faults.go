@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+)
+
+// Faults are what the proxy does to requests. The zero value is nothing.
+type Faults struct {
+	// Delay is added to each request before it is sent on.
+	Delay time.Duration
+	// BytesPerSecond is the rate at which answers come, for each connection; 0: as fast as they can.
+	BytesPerSecond int
+	// SwallowRequests holds back all bytes from the client, SwallowResponses all bytes to it: the server acts, and nobody
+	// hears of it. What was held back arrives when this is over.
+	SwallowRequests, SwallowResponses bool
+	// Answers are given instead of the server's.
+	Answers []Answer
+	// CutWatches ends each watch so long after its begin. TearWatches ends it in the middle of the first event after that time.
+	CutWatches, TearWatches time.Duration
+	// RefuseWatches resets each new watch at once.
+	RefuseWatches bool
+	// StripShardSelector has the API server not see shard selectors, as one without the feature gate does not.
+	StripShardSelector bool
+}
+
+// Answer is an error that a part of the requests gets.
+type Answer struct {
+	// Code is 429, 500, 403 (of an API server that has not read its roles yet), or 410, which only watches get.
+	Code int
+	// Share of the requests, from 0 to 1.
+	Share float64
+}
+
+func (a Answer) concerns(r *http.Request) bool { return a.Code != http.StatusGone || isWatch(r) }
+
+// reason is the API's word for a code.
+var reason = map[int]string{
+	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError", http.StatusGone: "Expired",
+	http.StatusForbidden: "Forbidden",
+}
+
+func (f Faults) concernWatches() bool {
+	return f.CutWatches > 0 || f.TearWatches > 0 || f.RefuseWatches
+}
+
+func isWatch(r *http.Request) bool {
+	switch r.URL.Query().Get("watch") {
+	case "true", "1":
+		return true
+	default:
+		return false
+	}
+}
+
+// IsWrite says whether a request changes something.
+func IsWrite(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what a campaign showed. Its JSON form is the output of `chaos -o json`.
+type Report struct {
+	Fence        bool    `json:"fence"`
+	Objects      int     `json:"objects"`
+	LeaseSeconds float64 `json:"lease_seconds"`
+	Faults       []Row   `json:"faults"`
+	Total        Row     `json:"total"`
+	// Failing are the runs that showed something wrong, or could not be judged.
+	Failing []Result `json:"failing,omitempty"`
+}
+
+// Row sums the runs of a fault. Of what ends in Millis it has the largest.
+type Row struct {
+	Fault             string  `json:"fault"`
+	Runs              int     `json:"runs"`
+	NotJudged         int     `json:"not_judged"`
+	Operations        int     `json:"operations"`
+	LateWrites        int     `json:"late_writes"`
+	LateWritesBetween int     `json:"late_writes_between"`
+	LatestMillis      float64 `json:"latest_ms"`
+	FenceRejections   int     `json:"fence_rejections"`
+	Overlaps          int     `json:"overlaps"`
+	PausedOverlaps    int     `json:"paused_overlaps"`
+	LongestMillis     float64 `json:"longest_overlap_ms"`
+	AwakeMillis       float64 `json:"longest_overlap_awake_ms"`
+	Updates           int     `json:"updates"`
+	SlowestMillis     float64 `json:"slowest_ms"`
+	Orphans           int     `json:"orphans"`
+	LostUpdates       int     `json:"lost_updates"`
+	Deletions         int     `json:"deletions"`
+	DeletionsMissed   int     `json:"deletions_missed"`
+	Leaks             int     `json:"leaks"`
+	Seconds           float64 `json:"seconds"`
+}
+
+func (r *Row) add(result Result) {
+	r.Runs++
+	r.Seconds += result.Seconds
+	v := result.Verdict
+	if v == nil {
+		r.NotJudged++
+		return
+	}
+	r.Operations += v.Operations
+	r.LateWrites += v.LateWrites
+	r.LateWritesBetween += v.LateWritesBetween
+	r.LatestMillis = max(r.LatestMillis, v.LatestMillis)
+	r.FenceRejections += v.FenceRejections
+	r.Overlaps += v.Overlaps
+	r.PausedOverlaps += v.PausedOverlaps
+	r.LongestMillis = max(r.LongestMillis, v.LongestMillis)
+	r.AwakeMillis = max(r.AwakeMillis, v.AwakeMillis)
+	r.Updates += v.Updates
+	r.SlowestMillis = max(r.SlowestMillis, v.SlowestMillis)
+	r.Orphans += v.Orphans
+	r.LostUpdates += v.LostUpdates
+	r.Deletions += v.Deletions
+	r.DeletionsMissed += v.DeletionsMissed
+	r.Leaks += len(v.Leaks)
+}
+
+func newReport(o *Options, all []Result) *Report {
+	r := &Report{Fence: o.Fence, Objects: o.Objects, LeaseSeconds: o.Lease.Seconds(), Total: Row{Fault: "all"}}
+	index := map[string]int{}
+	for _, result := range all {
+		i, ok := index[result.Fault]
+		if !ok {
+			i = len(r.Faults)
+			index[result.Fault] = i
+			r.Faults = append(r.Faults, Row{Fault: result.Fault})
+		}
+		r.Faults[i].add(result)
+		r.Total.add(result)
+		if len(result.Failures()) > 0 {
+			r.Failing = append(r.Failing, result)
+		}
+	}
+	return r
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	with := "without a fence"
+	if r.Fence {
+		with = "with the fence"
+	}
+	fmt.Fprintf(&b, "\n%d Websites, leases of %g s, %s:\n\n", r.Objects, r.LeaseSeconds, with)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "\truns\toperations\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest\tawake\tslowest\torphans\tlost\tmissed\tleaks\t")
+	for _, row := range append(r.Faults[:len(r.Faults):len(r.Faults)], r.Total) {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t\n", row.Fault, row.Runs, row.Operations, row.LateWrites,
+			row.LateWritesBetween, duration(row.LatestMillis), row.FenceRejections, row.Overlaps, row.PausedOverlaps, duration(row.LongestMillis),
+			duration(row.AwakeMillis), duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Leaks)
+	}
+	_ = t.Flush()
+	for _, line := range legend {
+		b.WriteString(line + "\n")
+	}
+	for _, result := range r.Failing {
+		b.WriteString("\n" + result.String() + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var legend = []string{
+	"",
+	"late writes: accepted from a member that did not own the object, when the new owner worked; between: before it did; latest: after the slot was taken.",
+	"refused: by the fence. overlaps: reconciles of one object by two processes at once, none of which was stopped; paused: one was; awake: without that time.",
+	"slowest: the longest that a change waited for its reconcile while the API server could be reached; orphans waited longer than a lease and 5 s.",
+	"lost: objects not up to date at the end. missed: deletions that no reconcile saw although their slots were only handed over.",
+}
+
+func duration(millis float64) string {
+	switch {
+	case millis == 0:
+		return "-"
+	case millis < 1000:
+		return fmt.Sprintf("%.0f ms", millis)
+	default:
+		return fmt.Sprintf("%.1f s", millis/1000)
+	}
+}

@@ -1,0 +1,231 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/chaos/oracle"
+	"github.com/rota-dev/rota/internal/chaos/proxy"
+	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/demo/journal"
+)
+
+const (
+	// before and after are how long there is load before and after a fault.
+	before, after = 500 * time.Millisecond, time.Second
+	// grace is how much longer than a lease a change may wait for its reconcile.
+	grace = 5 * time.Second
+)
+
+// run is one fault on a stage.
+type run struct {
+	*stage
+	random *rand.Rand
+	// reachable is when members could reach the API server again; 0: some always could.
+	reachable time.Duration
+}
+
+// do has the fault happen under load, and judges. An error means that it could not be judged.
+func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict, error) {
+	r := &run{stage: s, random: rand.New(rand.NewPCG(seed, 2))}
+	if _, _, err := s.take(); err != nil { // what came before is no business of this run
+		return nil, err
+	}
+	first := s.first
+	begin, wall := journal.Now(), time.Now()
+	loading, endLoad := context.WithCancel(ctx)
+	defer endLoad()
+	s.load.work.Go(func() { s.load.run(loading, s.o.Rate) })
+	err := await.Sleep(ctx, before)
+	if err == nil {
+		err = f.do(ctx, r)
+	}
+	for _, m := range s.live() {
+		m.proxy.Set(proxy.Faults{})
+		m.proxy.Use(0)
+	}
+	err = errors.Join(err, await.Sleep(ctx, after))
+	endLoad()
+	s.load.work.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("fault %s: %w", f.name, err)
+	}
+	bound := time.Duration(max(1, f.leases))*s.o.Lease + grace
+	objects, err := s.settled(ctx, 3*bound)
+	if err != nil {
+		return nil, err
+	}
+	var unrest []string
+	if err := s.rest(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		unrest = []string{"no rest: " + err.Error()}
+	}
+	census, err := s.census(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, user, err := s.take()
+	if err != nil {
+		return nil, err
+	}
+	e.Objects, e.Begin, e.BeginWall, e.End = objects, begin, wall, journal.Now()
+	e.Reachable, e.Bound, e.Before, e.After = r.reachable, bound, first, census
+	if err := s.journals(e); err != nil {
+		return nil, err
+	}
+	v := oracle.Judge(e, user)
+	v.Leaks = append(v.Leaks, unrest...)
+	return &v, nil
+}
+
+// take returns what audit logs, recorder and load have seen since it was called last.
+func (s *stage) take() (*oracle.Evidence, func(string) string, error) {
+	log := &check.Log{}
+	for _, tail := range s.audits {
+		if err := tail.read(log, s.rota); err != nil {
+			return nil, nil, err
+		}
+	}
+	log.Tables = slices.DeleteFunc(log.Tables, func(v check.Version) bool {
+		_, member := podOf(v.User)
+		return !member
+	})
+	log.Tables = append(s.tables[s.rota], log.Tables...)
+	log.Sort()
+	if n := len(log.Tables); n > 0 {
+		s.tables[s.rota] = slices.Clone(log.Tables[n-1:])
+	}
+	e := &oracle.Evidence{
+		World: check.World{Pod: podOf, Slots: s.o.Slots, Key: s.key}, PodOf: podOfProcess, Audit: log,
+	}
+	e.Updates, e.Deletions, _ = s.load.take()
+	e.Versions, e.Gaps = s.recorder.take()
+	return e, func(pod string) string { return userOf(s.rota, pod) }, nil
+}
+
+// journals adds what the journals of all processes hold.
+func (s *stage) journals(e *oracle.Evidence) error {
+	e.Ended, e.Known = map[string]time.Duration{}, map[string]bool{}
+	for _, m := range s.members {
+		for _, l := range m.all() {
+			at, over := l.Ended()
+			if over {
+				e.Ended[l.name] = at
+			}
+			list, err := l.journal.Read()
+			if err != nil {
+				return err
+			}
+			for _, r := range list {
+				e.Known[r.UID] = true
+				if r.End == 0 && !(over && at < e.Begin) || r.End >= e.Begin {
+					e.Reconciles = append(e.Reconciles, r)
+				}
+			}
+		}
+		e.Pauses = append(e.Pauses, m.stopped()...)
+	}
+	return nil
+}
+
+// victim returns the member that works on the hot Website, which writes all the time.
+func (r *run) victim(ctx context.Context) (*member, error) {
+	t, err := r.table(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, errors.New("there is no table")
+	}
+	world := check.World{Slots: r.o.Slots, Key: r.key}
+	owner, _ := t.Member(t.At(world.SlotOf(r.load.hot())).Owner)
+	for _, m := range r.live() {
+		if m.pod == owner.Pod {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("the hot Website belongs to %q, which does not run", owner.ID)
+}
+
+// any returns a member, at random.
+func (r *run) any() *member {
+	live := r.live()
+	return live[r.random.IntN(len(live))]
+}
+
+// each sets the faults of all proxies.
+func (r *run) each(f proxy.Faults) {
+	for _, m := range r.live() {
+		m.proxy.Set(f)
+	}
+}
+
+// id returns the ID by which the table knows a Pod; "" where it does not.
+func (r *run) id(ctx context.Context, pod string) (string, error) {
+	t, err := r.table(ctx)
+	if err != nil || t == nil {
+		return "", err
+	}
+	for _, m := range t.Members {
+		if m.Pod == pod {
+			return m.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// expelled waits until the table does not have a member any more.
+func (r *run) expelled(ctx context.Context, id string) error {
+	return await.Until(ctx, pollPeriod, restLimit, func() string {
+		t, err := r.table(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if t == nil {
+			return "there is no table"
+		}
+		if _, there := t.Member(id); there {
+			return id + " is still a member"
+		}
+		return ""
+	})
+}
+
+// joined waits until the table has a member of each Pod.
+func (r *run) joined(ctx context.Context, pods ...string) error {
+	return await.Until(ctx, pollPeriod, restLimit, func() string {
+		for _, pod := range pods {
+			id, err := r.id(ctx, pod)
+			if err != nil {
+				return err.Error()
+			}
+			if id == "" {
+				return pod + " has not joined"
+			}
+		}
+		return ""
+	})
+}
+
+// takenOver waits until another Pod has written to a Website.
+func (r *run) takenOver(ctx context.Context, name types.NamespacedName, pod string) error {
+	return await.Until(ctx, pollPeriod, restLimit, func() string {
+		writer, err := r.cluster.writer(ctx, name)
+		if err != nil {
+			return err.Error()
+		}
+		if writer == pod {
+			return fmt.Sprintf("nobody but %s has written to %s", pod, name)
+		}
+		return ""
+	})
+}

@@ -1,0 +1,97 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/rota-dev/rota/internal/chaos/proxy"
+	"github.com/rota-dev/rota/internal/demo/journal"
+)
+
+// The places at which a member stops itself when it is told to.
+const (
+	// atReconcile is within a reconcile, before the write.
+	atReconcile = "reconcile"
+	// atWrite is within the sending of a write, when all checks have been passed.
+	atWrite = "write"
+)
+
+// stops has a process stop itself, as SIGSTOP from outside would, at a place that nobody outside could hit.
+type stops struct {
+	armed atomic.Pointer[string] // PLACE NAME
+	out   io.Writer
+}
+
+// obey does what it is told, a command a line, until the input ends; then the process does, too:
+//
+//	stop PLACE NAME   stop at the next passage of a place with the Website of that name; "stopping NANOSECONDS" is printed right before
+//	status            print "status GOROUTINES"
+func (s *stops) obey(in io.Reader, out io.Writer) {
+	s.out = out
+	for scan := bufio.NewScanner(in); scan.Scan(); {
+		switch command, where, _ := strings.Cut(scan.Text(), " "); command {
+		case "stop":
+			s.armed.Store(&where)
+		case "status":
+			_, _ = fmt.Fprintln(out, "status", runtime.NumGoroutine())
+		}
+	}
+	os.Exit(3)
+}
+
+// at stops the process if it was told to stop here. It returns when the process goes on.
+func (s *stops) at(place, name string) bool {
+	armed := s.armed.Load()
+	if armed == nil || *armed != place+" "+name || !s.armed.CompareAndSwap(armed, nil) {
+		return false
+	}
+	_, _ = fmt.Fprintln(s.out, "stopping", int64(journal.Now()))
+	// The kernel stops the threads one after the other, and this one perhaps last: on a busy machine it would get on with its
+	// write first.
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		panic(err)
+	}
+	<-goOn
+	return true
+}
+
+// wrap makes each write of a Website a place to stop at. The write that was stopped is sent whatever its context says by then, as by
+// a thread that was stopped between its last look at that and the system call that sends.
+func (s *stops) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		_, object, found := strings.Cut(req.URL.Path, "/websites/")
+		if s.armed.Load() == nil || !proxy.IsWrite(req) || !found {
+			return next.RoundTrip(req)
+		}
+		name, _, _ := strings.Cut(object, "/")
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		ctx := req.Context()
+		if s.at(atWrite, name) {
+			ctx = context.WithoutCancel(ctx)
+		}
+		req = req.Clone(ctx)
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

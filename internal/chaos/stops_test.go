@@ -1,0 +1,47 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A process that was not told to stop, or not here, goes on, and what it writes is what it was. That one stops is seen in TestFence.
+func TestStopsElsewhere(t *testing.T) {
+	var out bytes.Buffer
+	s := &stops{out: &out}
+	var sent []string
+	transport := s.wrap(roundTripper(func(r *http.Request) (*http.Response, error) {
+		text, err := io.ReadAll(r.Body)
+		sent = append(sent, r.Method+" "+string(text))
+		if r.Context().Err() == nil {
+			t.Error("the context of a write was replaced although it was not stopped")
+		}
+		return &http.Response{Body: http.NoBody}, err
+	}))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, where := range []string{"", "write b", "reconcile a"} {
+		if where != "" {
+			s.armed.Store(&where)
+		}
+		if s.at(atWrite, "a") {
+			t.Errorf("told %q, it stopped in a write of a", where)
+		}
+		req, err := http.NewRequestWithContext(ended, http.MethodPatch, "http://x/apis/web.example.com/v1/namespaces/n/websites/a/status", strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if strings.Join(sent, "; ") != "PATCH text; PATCH text; PATCH text" || out.Len() > 0 {
+		t.Errorf("sent %q, printed %q", sent, out.String())
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/member"
+)
+
+// candidate is a mutant, and where to look for it.
+type candidate struct {
+	mutant.Info
+	// Clause says that the mutant is a clause of the protocol that is left out.
+	Clause bool
+}
+
+// candidates returns all mutants: those with a place in the code, then the clauses.
+func candidates() []candidate {
+	var out []candidate
+	for _, info := range mutant.All() {
+		out = append(out, candidate{Info: info})
+	}
+	for _, name := range (^member.Clause(0)).Names() {
+		out = append(out, candidate{mutant.Info{Mutant: mutant.Mutant(name), Package: "member", About: "the clause is left out"}, true})
+	}
+	return out
+}
+
+// tool is a check.
+type tool struct {
+	name string
+	// reaches are the packages in which it can find a bug: it runs their code. tests are its test binaries, by package.
+	reaches []string
+	tests   map[string][]test
+	// probe are the arguments of the command probe, for a check that is none of tests.
+	probe func(options) []string
+}
+
+// test is a run of the tests of a package.
+type test struct {
+	pkg, run string
+	// single runs one test at a time, so that the same one fails first each time.
+	single bool
+}
+
+// checks returns the checks, the quickest first.
+func checks() []tool {
+	scripts := []test{{"member", "^TestR[0-9]", true}}
+	return []tool{
+		{
+			name: "scripts", reaches: []string{"member", "gate", "store"},
+			tests: map[string][]test{"": scripts, "member": scripts, "gate": scripts, "store": scripts},
+		},
+		{
+			name: "conformance", reaches: []string{"gate", "store", "delivery", "rota"},
+			tests: map[string][]test{
+				"":         slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
+				"gate":     gateTests,
+				"store":    storeTests,
+				"delivery": deliveryTests,
+				"rota":     rotaTests,
+			},
+		},
+		{
+			name: "exhaustive", reaches: []string{"member"},
+			probe: func(o options) []string { return []string{"-states", itoa(o.states)} },
+		},
+		{
+			name: "simulation", reaches: []string{"member", "gate", "store"},
+			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
+		},
+	}
+}
+
+// The suites in memory. The same run against a real API server, in the tests of their packages.
+var (
+	gateTests     = []test{{"gate", ".", true}}
+	storeTests    = []test{{"store", "^Test(Memory|Objects)", true}}
+	deliveryTests = []test{
+		{"delivery", "^TestOwnedKinds$", false},
+		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},
+	}
+	rotaTests = []test{{".", "^TestR[0-9]", true}}
+)
+
+// reached says whether a check can find a bug there at all.
+func (t tool) reached(c candidate) bool { return slices.Contains(t.reaches, c.Package) }

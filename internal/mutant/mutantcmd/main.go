@@ -1,0 +1,114 @@
+// Command mutantcmd builds bugs into the product, one at a time, and shows which of the project's checks find them:
+//
+//	scripts      the scripts of package member
+//	simulation   package sim, up to a number of seeds
+//	exhaustive   package explore, every scope up to a number of states
+//	conformance  the tests of the package that the bug is in, in memory
+//
+// Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a check:
+// a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	seeds, states int
+	limit         time.Duration
+	all           bool
+	mutants       string
+	tools         string
+	output        string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.seeds, "seeds", 300, "give up the simulation after this `number` of seeds")
+	flag.IntVar(&o.states, "states", 100_000, "give up each scope of the exhaustive check after this `number` of states")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "give up each run of a check after this `time`")
+	flag.BoolVar(&o.all, "all", false, "run all checks for each mutant, not only until one finds it")
+	flag.StringVar(&o.mutants, "mutants", "", "`names` of mutants, by commas; all of them if empty")
+	flag.StringVar(&o.tools, "tools", "", "`names` of checks, by commas; all of them if empty")
+	flag.StringVar(&o.output, "o", "text", "`form` of the output: text, json or markdown")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	show, ok := forms[o.output]
+	if !ok {
+		return fmt.Errorf("no form %q of output: text, json or markdown", o.output)
+	}
+	tools, err := chosen(checks(), o.tools, func(t tool) string { return t.name })
+	if err != nil {
+		return err
+	}
+	mutants, err := chosen(candidates(), o.mutants, func(c candidate) string { return string(c.Mutant) })
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "rota-mutants-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	b := bench{options: o, dir: dir}
+	if err := b.build(ctx, tools); err != nil {
+		return err
+	}
+	for _, t := range tools {
+		r := b.try(ctx, t, candidate{})
+		fmt.Fprintf(os.Stderr, "without a mutant: %s %s\n", t.name, r)
+		if r.Verdict != Survived {
+			return fmt.Errorf("%s without a mutant: %s: it says nothing about mutants before that is mended", t.name, r)
+		}
+	}
+	rows := b.matrix(ctx, tools, mutants)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	fmt.Print(show(tools, rows))
+	var survivors []string
+	for _, r := range rows {
+		if !r.caught() {
+			survivors = append(survivors, string(r.Mutant))
+		}
+	}
+	if len(survivors) > 0 {
+		return fmt.Errorf("%d of %d mutants survive: %s", len(survivors), len(rows), strings.Join(survivors, ", "))
+	}
+	return nil
+}
+
+// chosen returns those of the names, in their order; all if there are none.
+func chosen[T any](of []T, names string, name func(T) string) ([]T, error) {
+	if names == "" {
+		return of, nil
+	}
+	var out []T
+	for n := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(of, func(t T) bool { return name(t) == n })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %q", n)
+		}
+		out = append(out, of[i])
+	}
+	return out, nil
+}
