@@ -19,8 +19,8 @@ type fault struct {
 	name, what string
 	// late says that without a fence it may bring late writes.
 	late bool
-	// fresh has only members work that have not listed again lately: client-go's informers wait longer each time, up to 30 s, until
-	// two minutes have passed without.
+	// fresh has members work that have just begun, so that what the fault before did to their watches does not count: those of the table
+	// are tried again after up to 7.5 s, and client-go's informers wait up to 30 s before they list, less once they have not for two minutes.
 	fresh bool
 	// leases is how many leases a change may wait for its reconcile; default 1.
 	leases int

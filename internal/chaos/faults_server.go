@@ -85,10 +85,10 @@ var controlPlanes = []fault{
 }
 
 var tableFaults = []fault{
-	{name: "table-deleted", what: "somebody deletes the table", do: func(ctx context.Context, r *run) error {
+	{name: "table-deleted", fresh: true, what: "somebody deletes the table", do: func(ctx context.Context, r *run) error {
 		return errors.Join(r.deleteTable(ctx), r.remade(ctx))
 	}},
-	{name: "table-restored", what: "somebody deletes the table and creates it again from an old copy", do: func(ctx context.Context, r *run) error {
+	{name: "table-restored", fresh: true, what: "somebody deletes the table and creates it again from an old copy", do: func(ctx context.Context, r *run) error {
 		old, err := r.oldTable(ctx)
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ var tableFaults = []fault{
 		cm.Data = old
 		return errors.Join(r.cluster.client.Create(ctx, cm), r.remade(ctx))
 	}},
-	{name: "table-old-copy", what: "somebody puts an old copy over the table, on which members stop; somebody else deletes it after a lease", do: func(ctx context.Context, r *run) error {
+	{name: "table-old-copy", fresh: true, what: "somebody puts an old copy over the table, on which members stop; somebody else deletes it after a lease", do: func(ctx context.Context, r *run) error {
 		old, err := r.oldTable(ctx)
 		if err != nil {
 			return err
