@@ -67,7 +67,7 @@ func (c *Coverage) Missing() []string {
 	return out
 }
 
-// apart says that one fault cannot follow the other within a lease: once an old copy of the table was put over it and deleted, it
+// apart says that one fault can hardly follow the other within a lease: once an old copy of the table was put over it and deleted, it
 // takes a lease until there is a table again, and a moment more until there is an old copy of that.
 func apart(a, b Fault) bool {
 	return a == FaultOverwrite && (b == FaultOverwrite || b == FaultForeignTable)
