@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row.
+	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row. The latter is as often as
+	// Leases are renewed by default: what moves waits for these watches, and an API server that takes renewals takes this.
 	backoffFirst = 50 * time.Millisecond
-	backoffLast  = 5 * time.Second
+	backoffLast  = 2 * time.Second
 	// watchFor is the least time after which a watch is renewed; at most twice as long, so that members spread.
 	watchFor = 5 * time.Minute
 )

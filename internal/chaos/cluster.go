@@ -178,9 +178,12 @@ func (c *cluster) fence(ctx context.Context, rota string) error {
 		if err != nil {
 			return err
 		}
-		probe := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: "site-00000", Namespace: sitesNamespace}}
 		err = await.Until(ctx, 20*time.Millisecond, 30*time.Second, func() string {
-			err := nobody.Patch(ctx, probe, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"probe":"x"}}}`)), client.DryRunAll)
+			var some webv1.WebsiteList // the load deletes and replaces them
+			if err := c.client.List(ctx, &some, client.InNamespace(sitesNamespace), client.Limit(1)); err != nil || len(some.Items) == 0 {
+				return fmt.Sprintf("no Website to try the fence with: %v", err)
+			}
+			err := nobody.Patch(ctx, &some.Items[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"probe":"x"}}}`)), client.DryRunAll)
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), o.ObjectName()) {
 				return ""
 			}
