@@ -23,19 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// logWriter passes complete lines on to the test's log.
-type logWriter struct{ t *testing.T }
-
-// Write implements io.Writer.
-func (w logWriter) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimRight(string(b), "\n"))
-	return len(b), nil
-}
-
 func options(t *testing.T) Options {
 	t.Helper()
 	return Options{
-		Objects: 60, Rate: 30, Slots: 32, Lease: 3 * time.Second, Seed: 1, Dir: t.TempDir(), Progress: logWriter{t}, Command: []string{os.Args[0]},
+		Objects: 60, Rate: 30, Slots: 32, Lease: 3 * time.Second, Seed: 1, Dir: t.TempDir(), Progress: t.Output(), Command: []string{os.Args[0]},
 	}
 }
 

@@ -19,14 +19,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// logWriter passes complete lines on to the test's log.
-type logWriter struct{ t *testing.T }
-
-func (w logWriter) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimRight(string(b), "\n"))
-	return len(b), nil
-}
-
 // TestDemo is the whole demo, small, with each kind of delivery. What takes how long is not its business.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
@@ -47,7 +39,7 @@ func testDemo(t *testing.T, kind delivery.Kind) {
 	}
 	report, err := Run(t.Context(), Options{
 		Objects: 60, Rate: 20, Delivery: kind, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: 2 * time.Second,
-		Progress: logWriter{t}, Command: []string{self},
+		Progress: t.Output(), Command: []string{self},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,14 +18,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// logWriter passes complete lines on to the test's log.
-type logWriter struct{ t *testing.T }
-
-func (w logWriter) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimRight(string(b), "\n"))
-	return len(b), nil
-}
-
 // TestRun measures little, and looks whether the result is complete and roughly right.
 func TestRun(t *testing.T) {
 	if testing.Short() {
@@ -36,7 +28,7 @@ func TestRun(t *testing.T) {
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
 		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter/2|steady`),
-		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: logWriter{t}, keep: true,
+		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: t.Output(), keep: true,
 	}
 	report, err := Run(t.Context(), o)
 	if err != nil {
@@ -97,7 +89,7 @@ func TestLatencyAndJoin(t *testing.T) {
 	o := Options{
 		Objects: 60, JoinObjects: 60, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second, Creates: 20, CreateRate: 20,
 		Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`latency|join`),
-		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: logWriter{t}, keep: true,
+		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: t.Output(), keep: true,
 	}
 	report, err := Run(t.Context(), o)
 	if err != nil {
