@@ -53,7 +53,9 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.ctx, i.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer i.end()
 	i.calls.Go(func() {
-		_ = i.store.WatchTable(i.ctx, func(s member.Snapshot) { i.box.put(member.TableSeen{Snapshot: s}) })
+		_ = i.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
+			i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
+		})
 	})
 	if i.reports != nil {
 		i.calls.Go(i.publish)

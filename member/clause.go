@@ -47,6 +47,8 @@ const (
 	ClauseEpochAbove
 	// ClauseLeasesSince (R16): a table is adopted by what Leases tell since it was made.
 	ClauseLeasesSince
+	// ClauseFollows (R16): nothing is written on top of a version of the table that is not known to follow from those before.
+	ClauseFollows
 )
 
 // has says whether the clause holds.
@@ -56,6 +58,7 @@ func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }
 var clauseNames = [...]string{
 	"GapCounts", "GapCapped", "MissingRestarts", "MissingCounts", "LivePlanners", "OpenEpoch", "OpenConfirmed", "FenceFirst", "ShutOnceSent",
 	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove", "LeasesSince",
+	"Follows",
 }
 
 // ParseClause returns the clause of a name, such as "GapCounts".

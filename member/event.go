@@ -82,9 +82,11 @@ type (
 	TableSeen struct {
 		Snapshot Snapshot
 		// Consistent says that it comes from a GET without resourceVersion, sent at Begun; otherwise from a watch,
-		// which may lag.
+		// which may lag, but leaves no version out.
 		Consistent bool
 		Begun      time.Duration
+		// Listed says that the watch began with it, or began anew: versions before it may never have been reported.
+		Listed bool
 	}
 
 	// ReadFailed answers ReadTable where there was no answer.

@@ -71,7 +71,13 @@ func (m *Member) parted(o Outcome) {
 // draftLeave plans a leaver's moves and removes it at the end. It says whether the draft is complete.
 func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	id := m.cfg.Self.ID
-	self, _ := t.Member(id)
+	self, named := t.Member(id)
+	if !named {
+		// The swap that joins may happen still. Any other one on the same version makes sure that it does not, or finds that it did.
+		d.edit()
+		d.due = true
+		return true
+	}
 	if self.Leaving && ownsNothing(t, id) && !m.transferUnknown() {
 		d.edit().Remove(id)
 		d.due = true
@@ -95,6 +101,11 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 		d.due = true
 	}
 	return false
+}
+
+// inDoubt says that a swap that was sent may still happen: nobody knows how it ended, and no later version of the table was seen.
+func (m *Member) inDoubt() bool {
+	return m.swap.unknown != "" && table.CompareVersions(m.snap.Version, m.swap.unknown) <= 0
 }
 
 // transferUnknown says that a transfer was sent of which nothing is known yet.
@@ -138,7 +149,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 		return
 	}
 	if other, ok := m.namesake(t); ok {
-		m.meet(other)
+		m.meet(other, d)
 		return
 	}
 	if p, ok := m.predecessor(t); ok && !m.buried[p.ID] {
@@ -197,13 +208,18 @@ func (m *Member) namesake(t *table.Table) (table.Member, bool) {
 }
 
 // meet gives up where a namesake is alive. Where it is not, its Lease will tell.
-func (m *Member) meet(other table.Member) {
+func (m *Member) meet(other table.Member, d *draft) {
 	pod := m.cfg.Self.Pod
 	if o := m.watch.others[other.ID]; o == nil || o.missing || o.renewals < aliveAfter {
 		if !m.met {
 			m.met = true
 			m.note("IdentityInUse", false, "member %s has this replica's pod name, %s; waiting until its Lease shows whether it is alive", other.ID, pod)
 		}
+		return
+	}
+	if m.inDoubt() {
+		d.edit() // as in draftLeave
+		d.due = true
 		return
 	}
 	m.refused = fmt.Errorf("%w: member %s, which renews its Lease, has the same pod name, %s: give every replica a pod name of its own", ErrIdentity, other.ID, pod)

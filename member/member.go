@@ -54,6 +54,7 @@ type Member struct {
 	// floor is the highest version seen of the object that holds the table, and seenAt when that was first seen.
 	floor  string
 	seenAt time.Duration
+	trail  trail
 	// epochs are the highest epochs that Leases told, by the table's UID, and toldAt is when one of them rose.
 	epochs map[string]uint64
 	toldAt time.Duration

@@ -41,7 +41,7 @@ func (m *Member) bury() {
 		return
 	}
 	t := m.table()
-	if t == nil || m.lapsed || !m.watch.complete || m.hides(t) {
+	if t == nil || m.lapsed || !m.watch.complete || !m.follows() || m.hides(t) {
 		return
 	}
 	if p, ok := m.predecessor(t); ok {

@@ -35,6 +35,8 @@ func (m *Member) tableSeen(e TableSeen) {
 	m.believe(e.Snapshot, e.Consistent)
 	if e.Consistent {
 		m.confirm(e)
+	} else {
+		m.trail.shown(e)
 	}
 	if m.phase == ended || !e.Consistent || !m.lapsed || m.readAfter == 0 {
 		return
@@ -55,7 +57,11 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	if !mutant.On(mutant.OpenByOldTable) && (m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0) {
-		return // a watch that lags, or the answer to a request that was overtaken
+		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there were.
+		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
+			m.stop(m.stale(m.snap, s.Table.Epoch), false)
+		}
+		return
 	}
 	if s.Err == nil {
 		s.Err = m.refuse(s.Table)
@@ -66,10 +72,6 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	adopted := s.Table.UID == s.UID
 	if adopted && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {
-		if !consistent {
-			m.read.wanted, m.read.retryAt = true, 0
-			return
-		}
 		m.stop(m.stale(s, m.top), false)
 		return
 	}
@@ -86,7 +88,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 			m.shutAll() // another object took the place of the one that was known (rule R5)
 			m.shutSlots()
 		}
-		m.known, m.watch.old = s.UID, true
+		m.known = s.UID
 		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
 			m.phase = joining
 		}
@@ -138,6 +140,12 @@ func (m *Member) confirm(e TableSeen) {
 	if m.lease.said && e.Begun >= m.lease.saidAt && m.usable() {
 		m.lease.open = true
 	}
+}
+
+// precedes says that a version is an earlier one of the table that this member goes by.
+func (m *Member) precedes(s Snapshot) bool {
+	return s.Table != nil && s.Table.UID == s.UID && s.UID == m.snap.UID && m.snap.Table != nil && m.snap.Table.UID == m.snap.UID &&
+		table.CompareVersions(s.Version, m.snap.Version) < 0
 }
 
 // hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until that is known the

@@ -125,7 +125,7 @@ func (m *Member) followTable() {
 			m.stop(fmt.Errorf("%w: table epoch %d does not name member %s any more", ErrExpelled, t.Epoch, self), true)
 			return
 		case leaving:
-			if !m.swap.underWay {
+			if !m.swap.underWay && !m.inDoubt() {
 				m.part()
 			}
 			return

@@ -18,6 +18,8 @@ type swap struct {
 	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
 	refused string
 	retryAt time.Duration
+	// unknown is the version on which the last swap of unknown outcome was conditional: it may happen as long as that is the latest.
+	unknown string
 	// conflicts counts those in a row.
 	conflicts int
 	// parts says since when each kind of change waits to be written; 0: there is none.
@@ -41,6 +43,9 @@ func (m *Member) work() {
 	}
 	if m.phase != joining && m.phase != joined && m.phase != leaving {
 		return
+	}
+	if !m.follows() {
+		return // the watch, or the Leases, are about to tell
 	}
 	if m.hides(t) {
 		m.read.wanted = true // a watch that lags, or an old copy: confirm finds out
@@ -89,14 +94,17 @@ func (m *Member) swapped(e Swapped) {
 	m.swap.underWay = false
 	m.swap.retryAt = 0
 	if e.Outcome == OutcomeDone {
-		m.swap.conflicts = 0
+		m.swap.conflicts, m.swap.unknown = 0, ""
 		m.believe(e.Snapshot, false)
+		m.trail.vouch(e.Snapshot.Version)
 		return
 	}
 	if mutant.On(mutant.ConflictIsSuccess) && e.Outcome == OutcomeConflict {
 		return
 	}
-	if e.Outcome != OutcomeUnknown {
+	if e.Outcome == OutcomeUnknown {
+		m.swap.unknown = m.swap.version
+	} else {
 		// It did not happen and will not: the transfers are not on their way any more.
 		for i := range m.slots {
 			if m.slots[i].state == sent {

@@ -22,8 +22,8 @@ type watch struct {
 	ids    []string
 	// complete: the first answer to the current request has come.
 	complete bool
-	// old: the request was made before the table that is known was seen. What it tells may be older than the table.
-	old   bool
+	// since is the version of the table that was known when the request was made. What it tells is newer.
+	since string
 	heard time.Duration
 	// echo is when the member's own Lease was last seen to change.
 	echo    time.Duration
@@ -63,17 +63,18 @@ func (m *Member) chooseWatch() {
 		return
 	}
 	// A newcomer looks at all Leases once, for what they tell of the table (rule R16).
-	all := m.trouble.on || m.phase == joining || m.isPlanner()
+	asks := m.asksLeases()
+	all := m.trouble.on || m.phase == joining || m.isPlanner() || asks
 	var ids []string
 	if !all {
 		ids = m.watchedIDs()
 	}
-	anew := m.watch.serial == 0 || m.watch.old && m.phase == joining
+	anew := m.watch.serial == 0 || asks && m.watch.complete && table.CompareVersions(m.watch.since, m.snap.Version) < 0
 	if !anew && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
 		return
 	}
 	m.watch.serial = m.nextSerial()
-	m.watch.all, m.watch.ids, m.watch.complete, m.watch.old = all, ids, false, false
+	m.watch.all, m.watch.ids, m.watch.complete, m.watch.since = all, ids, false, m.snap.Version
 	m.watch.echo = 0
 	m.do(WatchLeases{Serial: m.watch.serial, All: all, IDs: ids})
 }
@@ -140,6 +141,9 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	}
 	if e.Complete {
 		m.watch.complete = true
+		if m.watch.all {
+			m.trail.vouch(m.watch.since)
+		}
 		for id := range m.watch.others {
 			if !seen[id] {
 				if m.watch.all || slices.Contains(m.watch.ids, id) {

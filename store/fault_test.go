@@ -257,9 +257,9 @@ func TestGone(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	emitted := 0
-	_ = s.WatchTable(ctx, func(got member.Snapshot) {
-		if !got.Missing() || got.Version != "7" {
-			t.Errorf("emitted %+v, want a missing table at version 7", got)
+	_ = s.WatchTable(ctx, func(got member.Snapshot, listed bool) {
+		if !got.Missing() || got.Version != "7" || !listed {
+			t.Errorf("emitted %+v, listed %v; want a missing table at version 7, listed", got, listed)
 		}
 		if emitted++; emitted == 3 {
 			cancel()

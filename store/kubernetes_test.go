@@ -280,7 +280,7 @@ func TestPermissions(t *testing.T) {
 		},
 		"list configmaps": func(ctx context.Context) (member.Outcome, error) {
 			ctx, cancel := context.WithCancel(ctx)
-			go func() { _ = s.WatchTable(ctx, func(member.Snapshot) {}) }()
+			go func() { _ = s.WatchTable(ctx, func(member.Snapshot, bool) {}) }()
 			defer cancel()
 			return member.OutcomeFailed, <-reported
 		},

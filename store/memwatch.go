@@ -10,16 +10,15 @@ import (
 )
 
 // WatchTable implements Store.
-func (c *Client) WatchTable(ctx context.Context, emit func(member.Snapshot)) error {
+func (c *Client) WatchTable(ctx context.Context, emit func(s member.Snapshot, listed bool)) error {
 	return c.follow(ctx, OpWatchTable,
 		func(o *Objects) func() {
 			s := o.Table()
-			return func() { emit(s) }
+			return func() { emit(s, true) }
 		},
 		func(change Change) bool { return change.Table != nil },
 		func(change Change) {
-			s := *change.Table
-			emit(s)
+			emit(*change.Table, false)
 		})
 }
 

@@ -19,9 +19,10 @@ type Store interface {
 
 	// WatchTable calls emit with the current state, then with every version that follows, in order, a missing
 	// table included; a version may come twice. When the stream breaks it reconnects by itself; where versions
-	// were lost meanwhile, the current state follows. It blocks until ctx ends, and returns ctx.Err().
+	// were lost meanwhile, the current state follows. listed marks a current state, before which there may have been
+	// versions that were not emitted. It blocks until ctx ends, and returns ctx.Err().
 	// emit is called from the caller's goroutine; while it blocks nothing is read.
-	WatchTable(ctx context.Context, emit func(member.Snapshot)) error
+	WatchTable(ctx context.Context, emit func(s member.Snapshot, listed bool)) error
 
 	// CreateTable creates the table; OutcomeConflict where there is one.
 	CreateTable(ctx context.Context, t *table.Table, timeout time.Duration) (member.Snapshot, member.Outcome, error)

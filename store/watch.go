@@ -20,11 +20,11 @@ func named(name string) metav1.ListOptions {
 }
 
 // WatchTable implements Store.
-func (k *Kubernetes) WatchTable(ctx context.Context, emit func(member.Snapshot)) error {
+func (k *Kubernetes) WatchTable(ctx context.Context, emit func(s member.Snapshot, listed bool)) error {
 	var list corev1.ConfigMapList
-	missing := func(version string) {
+	missing := func(version string) member.Snapshot {
 		k.forget(configMaps)
-		emit(member.Snapshot{Version: version})
+		return member.Snapshot{Version: version}
 	}
 	return k.follow(ctx, feed{
 		client: k.watches.core, resource: configMaps, options: named(k.opts.Name), list: &list, want: k.configMap(""),
@@ -32,19 +32,19 @@ func (k *Kubernetes) WatchTable(ctx context.Context, emit func(member.Snapshot))
 			items := list.Items
 			list = corev1.ConfigMapList{}
 			if len(items) == 0 {
-				missing(version)
+				emit(missing(version), true)
 				return
 			}
-			emit(k.seen(&items[0]))
+			emit(k.seen(&items[0]), true)
 		},
 		change: func(kind watch.EventType, obj runtime.Object) {
 			cm, ok := obj.(*corev1.ConfigMap)
 			switch {
 			case !ok:
 			case kind == watch.Deleted:
-				missing(cm.ResourceVersion)
+				emit(missing(cm.ResourceVersion), false)
 			default:
-				emit(k.seen(cm))
+				emit(k.seen(cm), false)
 			}
 		},
 	})

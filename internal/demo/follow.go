@@ -35,7 +35,7 @@ func newFollower(config *rest.Config, changed func(*table.Table)) (*follower, er
 }
 
 func (f *follower) run(ctx context.Context) {
-	_ = f.kube.WatchTable(ctx, func(s member.Snapshot) {
+	_ = f.kube.WatchTable(ctx, func(s member.Snapshot, _ bool) {
 		if s.UID == "" {
 			return
 		}

@@ -293,7 +293,7 @@ func (w *world) do(a act) {
 func (w *world) relist(pod int, which uint8) {
 	b := w.change(pod)
 	if which == lagTable {
-		b.tables = []snap{w.server().table}
+		b.tables, b.listed = []snap{w.server().table}, true
 		b.queue = slices.DeleteFunc(b.queue, func(y way) bool { return y == byTables })
 		b.came(w.x, byTables, answer{})
 		return
@@ -351,7 +351,9 @@ func (w *world) take(pod int, a act) member.Event {
 		s := b.tables[0]
 		b.tables = slices.Delete(b.tables, 0, 1)
 		b.took(byTables, 0)
-		return member.TableSeen{Snapshot: s.snapshot()}
+		listed := b.listed
+		b.listed = false
+		return member.TableSeen{Snapshot: s.snapshot(), Listed: listed}
 	case seeLeases:
 		n := b.leases[0]
 		b.leases = slices.Delete(b.leases, 0, 1)

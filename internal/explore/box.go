@@ -48,6 +48,7 @@ type box struct {
 	queue []way
 
 	tables []snap
+	listed bool // the first of tables is how the watch begins
 	leases []news
 	watch  uint64 // the serial of the watch of Leases; 0: none
 	all    bool
@@ -392,6 +393,7 @@ func (b *box) encode(x *space, e *encoder) {
 		*e = append(*e, d.lease)
 		e.answer(d.answer)
 	}
+	e.bools(b.listed)
 	e.int(len(b.tables))
 	for _, s := range b.tables {
 		e.snap(x, s)

@@ -36,6 +36,7 @@ type mirror struct {
 	gone      map[string]bool
 	floor     string
 	seenAt    time.Duration
+	trail     trailMirror
 	epochs    map[string]uint64
 	toldAt    time.Duration
 	top       uint64
@@ -87,7 +88,7 @@ type watchMirror struct {
 	all      bool
 	ids      []string
 	complete bool
-	old      bool
+	since    string
 	heard    time.Duration
 	echo     time.Duration
 	version  string
@@ -95,6 +96,11 @@ type watchMirror struct {
 	step     time.Duration
 	capped   bool
 	suspects bool
+}
+
+type trailMirror struct {
+	known, begun, last string
+	doubted            time.Duration
 }
 
 type otherMirror struct {
@@ -157,6 +163,7 @@ type swapMirror struct {
 	version                        string
 	refused                        string
 	retryAt                        time.Duration
+	unknown                        string
 	conflicts                      int
 	ready, transfer, settle, abort time.Duration
 }

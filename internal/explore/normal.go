@@ -136,6 +136,20 @@ func (x *space) clean(m *mirror) {
 		heard(&m.trouble.since, c.LeaseDuration)
 	}
 
+	// Versions come in order, and a list has the latest: what lies between the one known and the table does not matter.
+	behind := func(v string) bool { return table.CompareVersions(v, m.snap.Version) < 0 }
+	tr := &m.trail
+	if tr.begun == "" && behind(tr.known) || m.snap.Version == "" {
+		tr.known = ""
+	}
+	past(&tr.doubted, c.RetryPeriod)
+	if behind(w.since) && (w.complete || tr.begun == "" || table.CompareVersions(w.since, tr.begun) < 0) {
+		w.since = ""
+	}
+	if behind(m.swap.unknown) {
+		m.swap.unknown = ""
+	}
+
 	for i := range m.slots {
 		s := &m.slots[i]
 		if s.state != sent {
@@ -201,7 +215,7 @@ func (x *space) shift(m *mirror) {
 		m.wake--
 	}
 	earlier(&m.lease.start, &m.lease.next, &m.lease.saidAt, &m.read.retryAt, &m.watch.echo, &m.seenAt, &m.toldAt, &m.readAfter,
-		&m.gather, &m.swap.retryAt, &m.swap.ready, &m.swap.transfer, &m.swap.settle, &m.swap.abort,
+		&m.gather, &m.trail.doubted, &m.swap.retryAt, &m.swap.ready, &m.swap.transfer, &m.swap.settle, &m.swap.abort,
 		&m.plan.buryAt, &m.plan.since, &m.plan.lookAt, &m.plan.fresh)
 	for _, o := range m.watch.others {
 		earlier(&o.seen)
@@ -231,6 +245,11 @@ func (x *space) numbers(m *mirror, v visit) {
 	v.text(classTable, &m.followed)
 	v.text(classTable, &m.swap.version)
 	v.text(classTable, &m.swap.refused)
+	v.text(classTable, &m.swap.unknown)
+	v.text(classTable, &m.trail.known)
+	v.text(classTable, &m.trail.begun)
+	v.text(classTable, &m.trail.last)
+	v.text(classTable, &m.watch.since)
 	v.text(classTable, &m.plan.looked)
 	if m.plan.key != "" && before != m.snap.Version {
 		m.plan.key = m.snap.Version + strings.TrimPrefix(m.plan.key, before)
@@ -317,7 +336,8 @@ func (x *space) encode(m *mirror, b *encoder) {
 	b.times(m.read.retryAt)
 	w := &m.watch
 	b.int(int(w.serial))
-	b.bools(w.all, w.complete, w.old, w.capped, w.suspects)
+	b.bools(w.all, w.complete, w.capped, w.suspects)
+	b.text(w.since)
 	b.int(len(w.ids))
 	b.text(w.ids...)
 	b.times(w.echo, w.step)
@@ -332,7 +352,8 @@ func (x *space) encode(m *mirror, b *encoder) {
 		b.times(o.since, o.seen, o.shut)
 	}
 	b.snapshot(x, m.snap)
-	b.text(m.known, m.floor)
+	b.text(m.known, m.floor, m.trail.known, m.trail.begun, m.trail.last)
+	b.times(m.trail.doubted)
 	b.set(m.gone)
 	b.times(m.seenAt, m.toldAt, m.readAfter)
 	b.int(len(m.epochs))
@@ -353,7 +374,7 @@ func (x *space) encode(m *mirror, b *encoder) {
 		b.int(int(s.round))
 		b.times(s.until)
 	}
-	b.text(m.followed, m.swap.version, m.swap.refused, m.plan.key, m.plan.looked)
+	b.text(m.followed, m.swap.version, m.swap.refused, m.swap.unknown, m.plan.key, m.plan.looked)
 	b.bools(m.swap.underWay)
 	b.int(int(m.swap.serial))
 	b.times(m.swap.retryAt, m.swap.ready, m.swap.transfer, m.swap.settle, m.swap.abort)

@@ -230,7 +230,7 @@ func (x *space) event(e member.Event, b *encoder) {
 	case member.TableSeen:
 		*b = append(*b, 's')
 		b.snapshot(x, e.Snapshot)
-		b.bools(e.Consistent)
+		b.bools(e.Consistent, e.Listed)
 		b.times(e.Begun)
 	case member.ReadFailed:
 		*b = append(*b, 'f')

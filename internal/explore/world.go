@@ -105,7 +105,7 @@ func (w *world) start(pod int, newProcess bool) {
 		former = inc
 	}
 	*b = box{life: running, inc: inc, former: former, gate: b.gate, horizon: b.horizon, left: b.left}
-	b.tables = []snap{w.server().table}
+	b.tables, b.listed = []snap{w.server().table}, true
 	b.came(w.x, byTables, answer{})
 	x := w.x
 	m := mirrorOf(member.New(x.memberConfig(pod, inc, former)))

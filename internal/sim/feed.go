@@ -167,7 +167,7 @@ func (n *Node) followTable() {
 		wanted: func(c store.Change) bool { return c.Table != nil },
 		list: func() member.Event {
 			n.w.Messages.Listed++
-			return member.TableSeen{Snapshot: n.w.Objects.Table()}
+			return member.TableSeen{Snapshot: n.w.Objects.Table(), Listed: true}
 		},
 		change: func(c store.Change) member.Event { return member.TableSeen{Snapshot: *c.Table} },
 	})

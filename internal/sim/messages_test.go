@@ -165,9 +165,9 @@ func report(t *testing.T, title string, sizes []int, all, base []traffic) {
 		}
 		fmt.Fprintf(&b, "| %d |", sizes[i])
 		for _, name := range sorted {
-			fmt.Fprintf(&b, " %.4g |", float64(tr.requests[name])/per)
+			fmt.Fprintf(&b, " %.5g |", float64(tr.requests[name])/per)
 		}
-		fmt.Fprintf(&b, " %.4g | %.4g |\n", float64(tr.events)/per, float64(tr.listed)/per)
+		fmt.Fprintf(&b, " %.5g | %.5g |\n", float64(tr.events)/per, float64(tr.listed)/per)
 	}
 	t.Log(b.String())
 	if path := os.Getenv("SIM_REPORT"); path != "" {

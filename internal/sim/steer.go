@@ -82,7 +82,7 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 		return true
 	}
 	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
-	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f) })
+	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f, false) })
 	return true
 }
 

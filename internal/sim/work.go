@@ -239,8 +239,9 @@ func (n *Node) write(f *flight) {
 				answer(func() {})
 				return
 			}
+			deceived := w.deceived(n)
 			w.at(w.now+commits-arrives, func() {
-				w.checkWrite(n, f)
+				w.checkWrite(n, f, deceived)
 				version := w.version
 				answer(func() { w.objects.told(n, f.key, version) })
 			})

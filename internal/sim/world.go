@@ -58,6 +58,8 @@ type World struct {
 
 	slots      []slotHistory
 	named      map[string]time.Duration // by member ID: when a table last named it
+	member     map[string]time.Duration // the same, of tables that members wrote
+	forged     bool                     // the table is one that no member wrote
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
 	ghosts     map[string]string        // by member ID: the UID of a Lease that it does not know of, since it was created late
@@ -112,6 +114,7 @@ func New(o Options) *World {
 		objects: newObjects(o.Slots),
 		ghosts:  map[string]string{},
 		named:   map[string]time.Duration{},
+		member:  map[string]time.Duration{},
 		Messages: Messages{
 			Requests: map[string]int{},
 		},
@@ -197,7 +200,7 @@ type Counts struct {
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
 	// Of deep worlds: Compacted are watches and lists that met a 410, OldLists those of any version that were old, Split writes
 	// before which the process stopped, Reconciled changes by users that were, Excused violations that clocks beyond the
-	// bound explain.
+	// bound explain, or a fence that goes by an old copy of the table.
 	Compacted, OldLists, Split, Reconciled, Excused int
 }
 

@@ -109,9 +109,9 @@ func tableInvalid(t *testing.T, target Target) {
 func tableEdited(t *testing.T, target Target) {
 	created := create(t, target, 1)
 	watch := WatchTable(t, target.Store)
-	sameTable(t, watch.Next(t), Table(1))
+	sameTable(t, watch.Next(t).Snapshot, Table(1))
 	target.EditTable(t, func(text map[string]string) { text["format"] = "99" })
-	for _, s := range []member.Snapshot{watch.Next(t), read(t, target)} {
+	for _, s := range []member.Snapshot{watch.Next(t).Snapshot, read(t, target)} {
 		if s.UID != created.UID || s.Table != nil || !errors.Is(s.Err, table.ErrFormat) {
 			t.Fatalf("got %+v, want an unknown format under UID %s", s, created.UID)
 		}
@@ -140,8 +140,8 @@ func tableRestored(t *testing.T, target Target) {
 
 func tableWatch(t *testing.T, target Target) {
 	watch := WatchTable(t, target.Other)
-	if s := watch.Next(t); !s.Missing() || s.Err != nil {
-		t.Fatalf("got %+v, want a missing table", s)
+	if s := watch.Next(t); !s.Missing() || s.Err != nil || !s.Listed {
+		t.Fatalf("got %+v, want a missing table, listed", s)
 	}
 	s := create(t, target, 1)
 	const last = 20
@@ -152,7 +152,11 @@ func tableWatch(t *testing.T, target Target) {
 		outcome(t, o, err, member.OutcomeDone)
 	}
 	for epoch := uint64(1); epoch <= last; epoch++ {
-		sameTable(t, watch.Next(t), Table(epoch))
+		got := watch.Next(t)
+		sameTable(t, got.Snapshot, Table(epoch))
+		if got.Listed {
+			t.Fatalf("epoch %d is said to be listed, though no version before it was left out", epoch)
+		}
 	}
 	target.RemoveTable(t)
 	if gone := watch.Next(t); !gone.Missing() || table.CompareVersions(s.Version, gone.Version) >= 0 {
@@ -160,7 +164,7 @@ func tableWatch(t *testing.T, target Target) {
 	}
 	again := create(t, target, last+1)
 	seen := watch.Next(t)
-	sameTable(t, seen, Table(last+1))
+	sameTable(t, seen.Snapshot, Table(last+1))
 	if seen.UID != again.UID || seen.UID == s.UID {
 		t.Fatalf("created again as %s, seen as %s, before %s", again.UID, seen.UID, s.UID)
 	}
@@ -169,7 +173,7 @@ func tableWatch(t *testing.T, target Target) {
 func tableReconnect(t *testing.T, target Target) {
 	s := create(t, target, 1)
 	watch := WatchTable(t, target.Store)
-	sameTable(t, watch.Next(t), Table(1))
+	sameTable(t, watch.Next(t).Snapshot, Table(1))
 	for epoch := uint64(2); epoch < 6; epoch++ {
 		target.Disconnect(t)
 		// The other client may need a second attempt on the broken connection.
@@ -184,7 +188,10 @@ func tableReconnect(t *testing.T, target Target) {
 		}
 		outcome(t, o, err, member.OutcomeDone)
 		s = next
-		got := watch.Until(t, func(s member.Snapshot) bool { return s.Table == nil || s.Table.Epoch >= epoch })
-		sameTable(t, got, Table(epoch))
+		got := watch.Until(t, func(v Version) bool { return v.Table == nil || v.Table.Epoch >= epoch })
+		sameTable(t, got.Snapshot, Table(epoch))
+		if got.Listed {
+			t.Fatalf("epoch %d is said to be listed, though the watch can go on from where it broke", epoch)
+		}
 	}
 }

@@ -17,9 +17,17 @@ const patience = 20 * time.Second
 // Watch collects what a watch emits, until the test ends.
 type Watch[T any] struct{ emitted chan T }
 
+// Version is what a watch of the table emits.
+type Version struct {
+	member.Snapshot
+	Listed bool
+}
+
 // WatchTable starts a watch of the table.
-func WatchTable(t *testing.T, s store.Store) *Watch[member.Snapshot] {
-	return start(t, s.WatchTable)
+func WatchTable(t *testing.T, s store.Store) *Watch[Version] {
+	return start(t, func(ctx context.Context, emit func(Version)) error {
+		return s.WatchTable(ctx, func(s member.Snapshot, listed bool) { emit(Version{s, listed}) })
+	})
 }
 
 // WatchLeases starts a watch of Leases.
