@@ -85,7 +85,7 @@ func (c *campaign) run(ctx context.Context, results *results) error {
 				return err
 			}
 			// What it left shall not be the next one's.
-			if err := c.closeStage(); err != nil {
+			if err := c.closeStage(); err != nil || c.o.FailFast {
 				return err
 			}
 		}

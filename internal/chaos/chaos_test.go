@@ -124,7 +124,7 @@ func TestResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := Result{planned: want[0], Verdict: &oracle.Verdict{Operations: 5, FenceRejections: 1}}
+	first := Result{planned: want[0], Verdict: &oracle.Verdict{Figures: oracle.Figures{Operations: 5, FenceRejections: 1}}}
 	if err := r.add(first); err != nil || r.close() != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +151,19 @@ func TestResults(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	o := Options{Fence: true, Objects: 10, Lease: 3 * time.Second}
-	good := &oracle.Verdict{Operations: 5, FenceRejections: 1, SlowestMillis: 1500, AwakeMillis: 3}
-	bad := &oracle.Verdict{Operations: 7, LateWrites: 2, LatestMillis: 40, Examples: []string{"late write: x"}, SlowestMillis: 500}
+	good := &oracle.Verdict{Figures: oracle.Figures{Operations: 5, FenceRejections: 1, SlowestMillis: 1500, AwakeMillis: 3}}
+	bad := &oracle.Verdict{
+		Figures:  oracle.Figures{Operations: 7, LateWrites: 2, LatestMillis: 40, SlowestMillis: 500},
+		Examples: []string{"late write: x"},
+	}
 	all := []Result{
 		{planned: planned{1, "kill", 1}, Fence: true, Verdict: good}, {planned: planned{2, "pause-3", 2}, Fence: true, Verdict: bad},
 		{planned: planned{3, "kill", 3}, Error: "no rest"},
 	}
 	r := newReport(&o, all)
-	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Operations: 12, LateWrites: 2, LatestMillis: 40, FenceRejections: 1, AwakeMillis: 3, SlowestMillis: 1500}
+	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Figures: oracle.Figures{
+		Operations: 12, LateWrites: 2, LatestMillis: 40, FenceRejections: 1, AwakeMillis: 3, SlowestMillis: 1500,
+	}}
 	if diff := cmp.Diff(want, r.Total); diff != "" {
 		t.Errorf("total (-want +got):\n%s", diff)
 	}

@@ -252,20 +252,26 @@ var plannedMoves = []fault{
 		}
 		return await.Until(ctx, pollPeriod, restLimit, m.now().Lingers)
 	}},
-	{name: "rollout", what: "all members are replaced one by one by those of another build", do: func(ctx context.Context, r *run) error {
-		r.build++
-		for _, old := range r.live() {
-			fresh, err := r.start(ctx)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(r.joined(ctx, fresh.pod), old.leave()); err != nil {
-				return err
-			}
-			if err := await.Until(ctx, pollPeriod, restLimit, old.now().Lingers); err != nil {
-				return err
-			}
-		}
-		return nil
+	{name: "rollout", what: "all members are replaced one by one by those of another build", do: rollout},
+	{name: "rollout-slow", what: "a rollout, in which each request of those that leave takes 0.3 s longer, and so does a reconcile", do: func(ctx context.Context, r *run) error {
+		r.each(proxy.Faults{Delay: 300 * time.Millisecond})
+		return rollout(ctx, r)
 	}},
+}
+
+func rollout(ctx context.Context, r *run) error {
+	r.build++
+	for _, old := range r.live() {
+		fresh, err := r.start(ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.joined(ctx, fresh.pod), old.leave()); err != nil {
+			return err
+		}
+		if err := await.Until(ctx, pollPeriod, restLimit, old.now().Lingers); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -29,6 +29,8 @@ type Options struct {
 	// Results is a file to which each run is appended, as a line of JSON. Runs that it holds are not done again, so that a campaign can
 	// be continued. Default: none.
 	Results string
+	// FailFast ends the campaign with the first run that fails.
+	FailFast bool
 	// Dir gets the records of runs that fail. Default: a temporary folder, which stays where there are any.
 	Dir string
 	// Progress is told what goes on.

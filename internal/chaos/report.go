@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/rota-dev/rota/internal/chaos/oracle"
 )
 
 // Report is what a campaign showed. Its JSON form is the output of `chaos -o json`.
@@ -15,57 +17,35 @@ type Report struct {
 	Faults       []Row   `json:"faults"`
 	Total        Row     `json:"total"`
 	// Failing are the runs that showed something wrong, or could not be judged.
-	Failing []Result `json:"failing,omitempty"`
+	Failing []Failing `json:"failing,omitempty"`
 }
 
-// Row sums the runs of a fault. Of what ends in Millis it has the largest.
+// Failing is a run that failed.
+type Failing struct {
+	Result
+	// Why says in words what is wrong.
+	Why []string `json:"why"`
+}
+
+// Row sums the runs of a fault.
 type Row struct {
-	Fault             string  `json:"fault"`
-	Runs              int     `json:"runs"`
-	NotJudged         int     `json:"not_judged"`
-	Operations        int     `json:"operations"`
-	LateWrites        int     `json:"late_writes"`
-	LateWritesBetween int     `json:"late_writes_between"`
-	LatestMillis      float64 `json:"latest_ms"`
-	FenceRejections   int     `json:"fence_rejections"`
-	Overlaps          int     `json:"overlaps"`
-	PausedOverlaps    int     `json:"paused_overlaps"`
-	LongestMillis     float64 `json:"longest_overlap_ms"`
-	AwakeMillis       float64 `json:"longest_overlap_awake_ms"`
-	Updates           int     `json:"updates"`
-	SlowestMillis     float64 `json:"slowest_ms"`
-	Orphans           int     `json:"orphans"`
-	LostUpdates       int     `json:"lost_updates"`
-	Deletions         int     `json:"deletions"`
-	DeletionsMissed   int     `json:"deletions_missed"`
-	Leaks             int     `json:"leaks"`
-	Seconds           float64 `json:"seconds"`
+	Fault     string `json:"fault"`
+	Runs      int    `json:"runs"`
+	NotJudged int    `json:"not_judged"`
+	oracle.Figures
+	Leaks   int     `json:"leaks"`
+	Seconds float64 `json:"seconds"`
 }
 
 func (r *Row) add(result Result) {
 	r.Runs++
 	r.Seconds += result.Seconds
-	v := result.Verdict
-	if v == nil {
+	if v := result.Verdict; v != nil {
+		r.Add(v.Figures)
+		r.Leaks += len(v.Leaks)
+	} else {
 		r.NotJudged++
-		return
 	}
-	r.Operations += v.Operations
-	r.LateWrites += v.LateWrites
-	r.LateWritesBetween += v.LateWritesBetween
-	r.LatestMillis = max(r.LatestMillis, v.LatestMillis)
-	r.FenceRejections += v.FenceRejections
-	r.Overlaps += v.Overlaps
-	r.PausedOverlaps += v.PausedOverlaps
-	r.LongestMillis = max(r.LongestMillis, v.LongestMillis)
-	r.AwakeMillis = max(r.AwakeMillis, v.AwakeMillis)
-	r.Updates += v.Updates
-	r.SlowestMillis = max(r.SlowestMillis, v.SlowestMillis)
-	r.Orphans += v.Orphans
-	r.LostUpdates += v.LostUpdates
-	r.Deletions += v.Deletions
-	r.DeletionsMissed += v.DeletionsMissed
-	r.Leaks += len(v.Leaks)
 }
 
 func newReport(o *Options, all []Result) *Report {
@@ -80,8 +60,8 @@ func newReport(o *Options, all []Result) *Report {
 		}
 		r.Faults[i].add(result)
 		r.Total.add(result)
-		if len(result.Failures()) > 0 {
-			r.Failing = append(r.Failing, result)
+		if why := result.Failures(); len(why) > 0 {
+			r.Failing = append(r.Failing, Failing{result, why})
 		}
 	}
 	return r

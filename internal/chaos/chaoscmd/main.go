@@ -52,6 +52,7 @@ func run(out io.Writer) error {
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the first run; the next one has the next")
 	flag.StringVar(&o.Results, "results", "", "file to append each run to, as a line of JSON; runs that it holds are not done again")
 	flag.StringVar(&o.Dir, "dir", "", "folder for the records of failing runs (default a temporary one)")
+	flag.BoolVar(&o.FailFast, "fail-fast", false, "end with the first run that fails")
 	output := flag.String("o", "text", "text or json")
 	short := flag.Bool("short", false, fmt.Sprintf("each fault once, with %d Websites", shortObjects))
 	list := flag.Bool("list", false, "list the faults")

@@ -100,7 +100,7 @@ func clean() *oracle.Evidence {
 
 func TestCleanRun(t *testing.T) {
 	v := oracle.Judge(clean(), user)
-	want := oracle.Verdict{Operations: 4, Updates: 2, SlowestMillis: 3500}
+	want := oracle.Verdict{Figures: oracle.Figures{Operations: 4, Updates: 2, SlowestMillis: 3500}}
 	if diff := cmp.Diff(want, v); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)
 	}

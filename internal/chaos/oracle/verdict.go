@@ -7,6 +7,17 @@ import (
 
 // Verdict is what a run showed.
 type Verdict struct {
+	Figures
+	// Gaps is how often the recording of all versions missed some; the audit log has those that were answered.
+	Gaps int `json:"recording_gaps,omitempty"`
+	// Leaks are what was left behind.
+	Leaks []string `json:"leaks,omitempty"`
+	// Examples describe what is wrong, a few of each.
+	Examples []string `json:"examples,omitempty"`
+}
+
+// Figures are what was counted and measured.
+type Figures struct {
 	// Operations are the accepted writes and the reconciles that were looked at.
 	Operations int `json:"operations"`
 	// LateWrites are accepted writes by a member that did not own the object's slot, when somebody else had begun to work there;
@@ -35,12 +46,25 @@ type Verdict struct {
 	// reconciled, and its slot was at most handed over.
 	Deletions       int `json:"deletions"`
 	DeletionsMissed int `json:"deletions_missed"`
-	// Gaps is how often the recording of all versions missed some; the audit log has those that were answered.
-	Gaps int `json:"recording_gaps,omitempty"`
-	// Leaks are what was left behind.
-	Leaks []string `json:"leaks,omitempty"`
-	// Examples describe what is wrong, a few of each.
-	Examples []string `json:"examples,omitempty"`
+}
+
+// Add adds the figures of another run: sums, and the largest of each duration.
+func (f *Figures) Add(g Figures) {
+	f.Operations += g.Operations
+	f.LateWrites += g.LateWrites
+	f.LateWritesBetween += g.LateWritesBetween
+	f.LatestMillis = max(f.LatestMillis, g.LatestMillis)
+	f.FenceRejections += g.FenceRejections
+	f.Overlaps += g.Overlaps
+	f.PausedOverlaps += g.PausedOverlaps
+	f.LongestMillis = max(f.LongestMillis, g.LongestMillis)
+	f.AwakeMillis = max(f.AwakeMillis, g.AwakeMillis)
+	f.Updates += g.Updates
+	f.SlowestMillis = max(f.SlowestMillis, g.SlowestMillis)
+	f.Orphans += g.Orphans
+	f.LostUpdates += g.LostUpdates
+	f.Deletions += g.Deletions
+	f.DeletionsMissed += g.DeletionsMissed
 }
 
 // mostExamples is how many of each kind are described.
@@ -49,7 +73,10 @@ const mostExamples = 3
 // Judge judges. user is the user as whom the members of a Pod write.
 func Judge(e *Evidence, user func(pod string) string) Verdict {
 	log := e.writes(user)
-	v := Verdict{FenceRejections: len(log.Refused), Updates: len(e.Updates), Deletions: len(e.Deletions), Gaps: e.Gaps, Leaks: leaks(e.Before, e.After)}
+	v := Verdict{
+		Figures: Figures{FenceRejections: len(log.Refused), Updates: len(e.Updates), Deletions: len(e.Deletions)},
+		Gaps:    e.Gaps, Leaks: leaks(e.Before, e.After),
+	}
 	example := func(n int, format string, args ...any) {
 		if n <= mostExamples {
 			v.Examples = append(v.Examples, fmt.Sprintf(format, args...))

@@ -24,7 +24,10 @@ type bench struct {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-const module = "github.com/rota-dev/rota"
+const (
+	module   = "github.com/rota-dev/rota"
+	chaosPkg = "internal/chaos/chaoscmd"
+)
 
 // binary is where the tests of a package are, or the probe.
 func (b *bench) binary(pkg string) string {
@@ -50,6 +53,11 @@ func (b *bench) build(ctx context.Context, tools []tool) error {
 	for _, t := range tools {
 		if t.probe != nil {
 			if err := do("internal/mutant/probe", "build"); err != nil {
+				return err
+			}
+		}
+		if t.faults != nil {
+			if err := do(chaosPkg, "build"); err != nil {
 				return err
 			}
 		}
@@ -147,6 +155,9 @@ func (b *bench) try(ctx context.Context, t tool, c candidate) result {
 	if t.probe != nil {
 		r.Verdict, r.Found = b.probe(ctx, t, c.Mutant)
 	}
+	if t.faults != nil {
+		r.Verdict, r.Found = b.faults(ctx, t, c.Mutant)
+	}
 	for _, one := range t.tests[c.Package] {
 		if r.Verdict == Survived {
 			r.Verdict, r.Found = b.test(ctx, one, c.Mutant)
@@ -184,6 +195,43 @@ func (b *bench) probe(ctx context.Context, t tool, m mutant.Mutant) (Verdict, st
 		return Survived, ""
 	}
 	return Caught, found.Where + ": " + found.Rule
+}
+
+// faults runs a few faults on a real API server.
+func (b *bench) faults(ctx context.Context, t tool, m mutant.Mutant) (Verdict, string) {
+	out, err := b.command(ctx, m, chaosPkg, t.faults...).Output()
+	if ctx.Err() != nil {
+		return Crashed, "out of time"
+	}
+	return judgeFaults(out, err)
+}
+
+// judgeFaults says what the report of the command chaos comes to, of which err is the exit.
+func judgeFaults(out []byte, err error) (Verdict, string) {
+	var report struct {
+		Total struct {
+			Runs int `json:"runs"`
+		} `json:"total"`
+		Failing []struct {
+			Fault string   `json:"fault"`
+			Error string   `json:"error"`
+			Why   []string `json:"why"`
+		} `json:"failing"`
+	}
+	bad := json.Unmarshal(out, &report)
+	switch {
+	case bad == nil && len(report.Failing) > 0:
+		f := report.Failing[0]
+		if f.Error != "" {
+			return Crashed, f.Fault + ": " + f.Error
+		}
+		return Caught, f.Fault + ": " + strings.Join(f.Why, ", ")
+	case err != nil:
+		return Crashed, crash(err)
+	case bad != nil || report.Total.Runs == 0:
+		return Crashed, "there is no report"
+	}
+	return Survived, ""
 }
 
 // crash is the end of what a process said.

@@ -34,6 +34,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// So it is with the report of the faults on a real API server.
+func TestJudgeFaults(t *testing.T) {
+	failure := errors.New("exit status 1")
+	for _, c := range []struct {
+		name, out string
+		err       error
+		verdict   Verdict
+		found     string
+	}{
+		{"all is well", `{"total":{"runs":8}}`, nil, Survived, ""},
+		{
+			"something is wrong", `{"total":{"runs":2},"failing":[{"fault":"rollout","why":["3 overlaps without a pause","1 leaks"]}]}`,
+			failure, Caught, "rollout: 3 overlaps without a pause, 1 leaks",
+		},
+		{"not judged", `{"total":{"runs":1},"failing":[{"fault":"kill","error":"no rest","why":["not judged: no rest"]}]}`, failure, Crashed, "kill: no rest"},
+		{"nothing was run", `{"total":{"runs":0}}`, nil, Crashed, "there is no report"},
+		{"no report", "", failure, Crashed, "exit status 1"},
+	} {
+		if verdict, found := judgeFaults([]byte(c.out), c.err); verdict != c.verdict || found != c.found {
+			t.Errorf("%s: %s %q, want %s %q", c.name, verdict, found, c.verdict, c.found)
+		}
+	}
+}
+
 // Every mutant has a name of its own, and a check that runs the code it is in.
 func TestCandidates(t *testing.T) {
 	seen := map[string]bool{}
@@ -47,7 +71,7 @@ func TestCandidates(t *testing.T) {
 		for _, tool := range checks() {
 			if tool.reached(c) {
 				reached = true
-				if tool.probe == nil && len(tool.tests[c.Package]) == 0 {
+				if tool.probe == nil && tool.faults == nil && len(tool.tests[c.Package]) == 0 {
 					t.Errorf("%s: %s has no tests of package %s", name, tool.name, c.Package)
 				}
 			}

@@ -32,8 +32,9 @@ type tool struct {
 	// reaches are the packages in which it can find a bug: it runs their code. tests are its test binaries, by package.
 	reaches []string
 	tests   map[string][]test
-	// probe are the arguments of the command probe, for a check that is none of tests.
-	probe func(options) []string
+	// probe are the arguments of the command probe, for a check that is none of tests; faults those of the command chaos.
+	probe  func(options) []string
+	faults []string
 }
 
 // test is a run of the tests of a package.
@@ -69,7 +70,20 @@ func checks() []tool {
 			name: "simulation", reaches: []string{"member", "gate", "store"},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
+		{
+			name: chaos, reaches: []string{"member", "gate", "store", "delivery", "rota"},
+			faults: chaosFaults,
+		},
 	}
+}
+
+// chaos takes minutes for a mutant, and is run only where that is asked for.
+const chaos = "chaos"
+
+// chaosFaults take a minute and a half. There is no fence: it would hide what is looked for.
+var chaosFaults = []string{
+	"-fence=false", "-objects", "300", "-fail-fast", "-o", "json", "-runs", "8",
+	"-faults", "rollout-slow,join-leave,restart,slow-1,partition-responses,pause-1.01-reconcile,table-deleted,compaction",
 }
 
 // The suites in memory. The same run against a real API server, in the tests of their packages.

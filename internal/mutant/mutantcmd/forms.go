@@ -10,10 +10,6 @@ import (
 // forms are the forms of output.
 var forms = map[string]func([]tool, []row) string{"text": text, "json": asJSON, "markdown": markdown}
 
-// chaos heads a column of the table in the documentation that is filled in by hand: a check that runs real processes takes
-// too long to be run here.
-const chaos = "chaos"
-
 func cell(r result) string {
 	switch r.Verdict {
 	case Caught:
@@ -55,13 +51,13 @@ func markdown(tools []tool, rows []row) string {
 	for _, t := range tools {
 		fmt.Fprintf(&out, " %s |", t.name)
 	}
-	fmt.Fprintf(&out, " %s |\n| --- | --- |%s\n", chaos, strings.Repeat(" --- |", len(tools)+1))
+	fmt.Fprintf(&out, "\n| --- | --- |%s\n", strings.Repeat(" --- |", len(tools)))
 	for _, r := range rows {
 		fmt.Fprintf(&out, "| `%s` | %s |", r.Mutant, r.About)
 		for _, t := range tools {
 			fmt.Fprintf(&out, " %s |", cell(r.Results[t.name]))
 		}
-		out.WriteString("  |\n")
+		out.WriteString("\n")
 	}
 	return out.String()
 }

@@ -4,6 +4,7 @@
 //	simulation   package sim, up to a number of seeds
 //	exhaustive   package explore, every scope up to a number of states
 //	conformance  the tests of the package that the bug is in, in memory
+//	chaos        faults on a real API server, a few of package chaos; only with -chaos
 //
 // Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a check:
 // a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
@@ -26,7 +27,7 @@ import (
 type options struct {
 	seeds, states int
 	limit         time.Duration
-	all           bool
+	all, chaos    bool
 	mutants       string
 	tools         string
 	output        string
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&o.states, "states", 100_000, "give up each scope of the exhaustive check after this `number` of states")
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "give up each run of a check after this `time`")
 	flag.BoolVar(&o.all, "all", false, "run all checks for each mutant, not only until one finds it")
+	flag.BoolVar(&o.chaos, "chaos", false, "run faults on a real API server, too, for up to two minutes per mutant")
 	flag.StringVar(&o.mutants, "mutants", "", "`names` of mutants, by commas; all of them if empty")
 	flag.StringVar(&o.tools, "tools", "", "`names` of checks, by commas; all of them if empty")
 	flag.StringVar(&o.output, "o", "text", "`form` of the output: text, json or markdown")
@@ -56,7 +58,11 @@ func run(ctx context.Context, o options) error {
 	if !ok {
 		return fmt.Errorf("no form %q of output: text, json or markdown", o.output)
 	}
-	tools, err := chosen(checks(), o.tools, func(t tool) string { return t.name })
+	every := checks()
+	if !o.chaos {
+		every = slices.DeleteFunc(every, func(t tool) bool { return t.name == chaos })
+	}
+	tools, err := chosen(every, o.tools, func(t tool) string { return t.name })
 	if err != nil {
 		return err
 	}
