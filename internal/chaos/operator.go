@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -48,16 +48,7 @@ const workTime = 3 * time.Millisecond
 // the exit status. It ends when its standard input does, so also when the campaign dies.
 func OperatorMain() int {
 	var c operatorConfig
-	if err := json.Unmarshal([]byte(os.Getenv(EnvOperator)), &c); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v; the campaign starts members\n", EnvOperator, err)
-		return 2
-	}
-	ctrl.SetLogger(zap.New(zap.ConsoleEncoder(), zap.UseDevMode(true)))
-	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
-		ctrl.Log.Error(err, "The operator ends")
-		return 1
-	}
-	return 0
+	return process.Main(EnvOperator, "`make chaos`", &c, c.run, zap.UseDevMode(true))
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {

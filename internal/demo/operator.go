@@ -2,11 +2,7 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -32,6 +28,7 @@ import (
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -50,20 +47,8 @@ type operatorConfig struct {
 // status. It ends when its standard input does, so also when the demo dies.
 func OperatorMain() int {
 	var c operatorConfig
-	if err := json.Unmarshal([]byte(os.Getenv(EnvOperator)), &c); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v; `rota demo` starts this command\n", EnvOperator, err)
-		return 2
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(3)
-	}()
-	ctrl.SetLogger(zap.New(zap.UseDevMode(c.Verbose), zap.ConsoleEncoder()))
-	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
-		ctrl.Log.Error(err, "The operator ends")
-		return 1
-	}
-	return 0
+	process.EndWithInput(3)
+	return process.Main(EnvOperator, "`rota demo`", &c, c.run, func(o *zap.Options) { o.Development = c.Verbose })
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {

@@ -2,22 +2,18 @@ package footprint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/process"
 )
 
 // EnvOperator is the environment variable that carries a replica's configuration.
@@ -36,20 +32,8 @@ type operatorConfig struct {
 // input does, so also when the process that started it dies.
 func OperatorMain() int {
 	var c operatorConfig
-	if err := json.Unmarshal([]byte(os.Getenv(EnvOperator)), &c); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v; `make footprint` sets it\n", EnvOperator, err)
-		return 2
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	ctrl.SetLogger(zap.New(zap.ConsoleEncoder()))
-	if err := c.run(ctrl.SetupSignalHandler()); err != nil {
-		ctrl.Log.Error(err, "The operator ends")
-		return 1
-	}
-	return 0
+	process.EndWithInput(0)
+	return process.Main(EnvOperator, "`make footprint`", &c, c.run)
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {
