@@ -253,8 +253,8 @@ var plannedMoves = []fault{
 		return await.Until(ctx, pollPeriod, restLimit, m.now().Lingers)
 	}},
 	{name: "rollout", what: "all members are replaced one by one by those of another build", do: rollout},
-	{name: "rollout-slow", what: "a rollout, in which each request of those that leave takes 0.3 s longer, and so does a reconcile", do: func(ctx context.Context, r *run) error {
-		r.each(proxy.Faults{Delay: 300 * time.Millisecond})
+	{name: "rollout-slow", what: "a rollout, in which each write of those that leave to a Website takes 0.5 s, longer than a move", do: func(ctx context.Context, r *run) error {
+		r.each(proxy.Faults{Delay: 500 * time.Millisecond, Delayed: isStatus})
 		return rollout(ctx, r)
 	}},
 }

@@ -9,6 +9,8 @@ import (
 type Faults struct {
 	// Delay is added to each request before it is sent on.
 	Delay time.Duration
+	// Delayed are the requests to which it is added; nil: all.
+	Delayed func(*http.Request) bool
 	// BytesPerSecond is the rate at which answers come, for each connection; 0: as fast as they can.
 	BytesPerSecond int
 	// SwallowRequests holds back all bytes from the client, SwallowResponses all bytes to it: the server acts, and nobody

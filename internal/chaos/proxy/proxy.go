@@ -149,7 +149,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.take(r) {
 		panic(http.ErrAbortHandler)
 	}
-	if f.Delay > 0 {
+	if f.Delay > 0 && (f.Delayed == nil || f.Delayed(r)) {
 		select {
 		case <-time.After(f.Delay):
 		case <-r.Context().Done():
