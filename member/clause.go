@@ -49,6 +49,8 @@ const (
 	ClauseLeasesSince
 	// ClauseFollows (R16): nothing is written on top of a version of the table that is not known to follow from those before.
 	ClauseFollows
+	// ClauseClearedFirst (R16): the members of a copy of another table are taken out of it fenceDelay before it is adopted.
+	ClauseClearedFirst
 )
 
 // has says whether the clause holds.
@@ -58,7 +60,7 @@ func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }
 var clauseNames = [...]string{
 	"GapCounts", "GapCapped", "MissingRestarts", "MissingCounts", "LivePlanners", "OpenEpoch", "OpenConfirmed", "FenceFirst", "ShutOnceSent",
 	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove", "LeasesSince",
-	"Follows",
+	"Follows", "ClearedFirst",
 }
 
 // ParseClause returns the clause of a name, such as "GapCounts".

@@ -95,6 +95,9 @@ func (r *run) command(words []string) error {
 		r.w.Objects.EditTable(func(text map[string]string) { text[arg(1)] = rest(2) })
 		r.w.Sync()
 	case "delete", "save", "restore", "overwrite":
+		if words[0] == "overwrite" && !r.w.Told() {
+			return errors.New("no Lease tells of the table's epoch yet")
+		}
 		r.tamper(words)
 	case "fly":
 		if !r.node(arg(1)).Fly(slot.Slot(number(arg(2)))) {

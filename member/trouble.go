@@ -117,9 +117,19 @@ func (m *Member) mend() {
 	if !m.caughtUp() {
 		return
 	}
-	t := m.snap.Table.Clone()
-	epoch := m.epochAbove()
-	t.UID = m.snap.UID
+	t, epoch := m.snap.Table.Clone(), m.epochAbove()
+	switch restored := t.UID != "" && m.has(ClauseClearedFirst); {
+	case restored && len(t.Members) > 0:
+		// A copy of another table: its members may have worked in other slots since it was made. Whichever of them was stopped in the
+		// middle of sending a write must be none any more, for the fence goes by that.
+		for len(t.Members) > 0 {
+			t.Remove(t.Members[0].ID)
+		}
+	case restored && !m.due(m.seenAt+m.cfg.FenceDelay):
+		return
+	default:
+		t.UID = m.snap.UID
+	}
 	var all slot.Set
 	all.AddRange(slot.Range{First: 0, Last: slot.Slot(t.Slots - 1)})
 	t.Update(all, func(r *table.Run) {

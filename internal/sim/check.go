@@ -125,9 +125,12 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 	if t.Epoch <= old.Epoch {
 		w.violate("epoch falls", "%s raises the table's epoch from %d to %d", w.writer.ID, old.Epoch, t.Epoch)
 	}
-	if old.UID != t.UID {
-		w.Counts.Adopted++
-		w.Coverage.Rules[16]++
+	if old.UID != before.UID {
+		// A copy of another table, or a new one: its members are none. Adopted now, or cleared before.
+		if t.UID == after.UID {
+			w.Counts.Adopted++
+			w.Coverage.Rules[16]++
+		}
 		return
 	}
 	for _, m := range old.Members {

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/member"
@@ -173,7 +172,13 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
 		return c.between(5*time.Second, 30*time.Second)
 	},
-	FaultLeaseDeleted: func(c *Chaos, n *Node) time.Duration { c.Objects.RemoveLease(n.ID); return 0 },
+	FaultLeaseDeleted: func(c *Chaos, n *Node) time.Duration {
+		if c.alarm {
+			return none // it may be all that tells what an old copy hides
+		}
+		c.Objects.RemoveLease(n.ID)
+		return 0
+	},
 	FaultTableDeleted: func(c *Chaos, _ *Node) time.Duration { c.Objects.RemoveTable(); return 0 },
 	FaultAllDeleted: func(c *Chaos, _ *Node) time.Duration {
 		c.Objects.RemoveTable()
@@ -190,7 +195,7 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		return 0
 	},
 	FaultOverwrite: func(c *Chaos, _ *Node) time.Duration {
-		if !c.told() || !c.overwrite() {
+		if !c.Told() || !c.overwrite() {
 			return none
 		}
 		return 30 * time.Second
@@ -252,15 +257,6 @@ func (c *Chaos) deepFault() {
 	if text := c.Objects.Text(); text != nil && !c.alarm {
 		c.copies = append(c.copies, maps.Clone(text))
 	}
-}
-
-// told says that some Lease tells the table's epoch. Nobody can know what an old copy hides that is put over the table before, once
-// who had seen it has ended (docs/guarantees.md).
-func (c *Chaos) told() bool {
-	s := c.Objects.Table()
-	return s.Table != nil && slices.ContainsFunc(c.Objects.Leases(), func(l member.Lease) bool {
-		return l.TableUID == s.UID && l.Epoch >= s.Table.Epoch
-	})
 }
 
 // net sets a probability for a while, and returns how long.

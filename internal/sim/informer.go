@@ -165,9 +165,12 @@ func (in *informer) list(slots slot.Set, d time.Duration, then func()) {
 	in.page(slots, slices.Clone(in.round), version, 1+in.n.w.rng.IntN(3), d, then)
 }
 
+// slowest is how long a page takes at most: a client gives up after that.
+const slowest = 30 * time.Second
+
 func (in *informer) page(slots slot.Set, rounds []uint64, version uint64, left int, d time.Duration, then func()) {
 	w := in.n.w
-	w.after(w.delay(d, 4*d), func() {
+	w.after(min(w.delay(d, 4*d), slowest), func() {
 		in.n.local(func() {
 			switch {
 			case w.Net.Down || in.n.mute > w.now || in.n.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/gate"
@@ -82,8 +83,18 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 		return true
 	}
 	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
-	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f, false) })
+	deceived := fence && n.w.deceived(n)
+	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f, deceived) })
 	return true
+}
+
+// Told says that some Lease tells the table's epoch. Nobody can know what an old copy hides that is put over the table before, once
+// who had seen it has ended (docs/guarantees.md).
+func (w *World) Told() bool {
+	s := w.Objects.Table()
+	return s.Table != nil && slices.ContainsFunc(w.Objects.Leases(), func(l member.Lease) bool {
+		return l.TableUID == s.UID && l.Epoch >= s.Table.Epoch
+	})
 }
 
 // Delete makes the second key of a slot one whose object is gone, known to the node and not reconciled (rule R15).
