@@ -58,9 +58,9 @@ func (m *Member) follows() bool {
 }
 
 // asksLeases says that all Leases have to be read to make sure of the table. Usually its watch does that in a moment; not for a
-// newcomer, and not where the watch began anew, or is silent.
+// newcomer, where the watch began anew, or where it is silent.
 func (m *Member) asksLeases() bool {
 	doubted := m.table() != nil && !m.follows()
 	silent := m.waited(&m.trail.doubted, doubted, m.cfg.RetryPeriod)
-	return doubted && (m.phase == joining || m.trail.begun != "" || silent)
+	return doubted && (m.trail.known == "" || m.trail.begun != "" || silent)
 }
