@@ -28,13 +28,19 @@ type identity struct {
 	uid  types.UID
 }
 
-// depart notes an event that was sent, where it takes an object out of the store while slots are listed. s.mu is held.
+// depart notes an event that was sent, where it takes an object out of the store while slots are listed: the one that it is about, or
+// a namesake whose place that takes, be it for a moment. s.sent does not know of the event yet. s.mu is held.
 func (s *source) depart(e watch.Event) {
-	if e.Type != watch.Deleted || s.warming.Empty() || markOf(e.Object) != "" {
+	about, err := meta.Accessor(e.Object)
+	if err != nil || s.warming.Empty() || markOf(e.Object) != "" {
 		return
 	}
-	if about, err := meta.Accessor(e.Object); err == nil {
-		s.leftAt(about)
+	name := cache.MetaObjectToName(about)
+	if was, had := s.sent[name.String()]; had && was.uid != about.GetUID() {
+		s.leftAt(identity{name, was.uid}, about.GetResourceVersion())
+	}
+	if e.Type == watch.Deleted {
+		s.leftAt(identity{name, about.GetUID()}, about.GetResourceVersion())
 	}
 }
 
@@ -51,17 +57,18 @@ func (s *source) lose(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if table.CompareVersions(about.GetResourceVersion(), s.position) > 0 {
-		s.leftAt(about)
+		s.leftAt(identity{cache.MetaObjectToName(about), about.GetUID()}, about.GetResourceVersion())
 	}
 }
 
-// leftAt notes that older states of an object than this one are not to come back. s.mu is held.
-func (s *source) leftAt(about metav1.Object) {
+// leftAt notes that states of an object from before a version are not to come back. s.mu is held.
+func (s *source) leftAt(id identity, version string) {
 	if s.left == nil {
 		s.left = map[identity]string{}
 	}
-	version := about.GetResourceVersion()
-	s.left[identity{cache.MetaObjectToName(about), about.GetUID()}] = version
+	if table.CompareVersions(s.left[id], version) < 0 {
+		s.left[id] = version
+	}
 	if table.CompareVersions(s.leftMax, version) < 0 {
 		s.leftMax = version
 	}
@@ -103,6 +110,19 @@ func (s *source) outran(about metav1.Object) bool {
 	}
 	f, ok := s.ahead[cache.MetaObjectToName(about)]
 	return ok && f.uid == about.GetUID() && (f.state == "" || table.CompareVersions(about.GetResourceVersion(), f.state) < 0)
+}
+
+// told says that an event is about a state of an object that later ones, or its end, were told of before.
+func (s *source) told(e watch.Event) bool {
+	about, err := meta.Accessor(e.Object)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// What came of a DELETED bears its version, or that of the look-up, which may be the same.
+	left := s.left[identity{cache.MetaObjectToName(about), about.GetUID()}]
+	return s.outran(about) || e.Type == watch.Deleted && table.CompareVersions(left, about.GetResourceVersion()) >= 0
 }
 
 // overtaken says that a list shows an object in a state that is older than what was sent of it. Where it is newer than what was
