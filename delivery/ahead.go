@@ -77,6 +77,10 @@ func (s *source) leftAt(id identity, version string) {
 // outrun notes that a look-up at a version showed that the object in doubt is gone, or in slots that the stream does not
 // carry. s.mu is held.
 func (s *source) outrun(d *doubt, state, version string) {
+	if state == "" && !s.warming.Empty() {
+		// The list, and what is told again after it, may be older than the look-up even when the stream has passed that.
+		s.leftAt(identity{d.key, d.uid}, version)
+	}
 	if table.CompareVersions(version, s.position) <= 0 {
 		return
 	}

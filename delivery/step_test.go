@@ -260,3 +260,26 @@ func TestListShowsAFormerNamesake(t *testing.T) {
 	st.job()()
 	st.sends("ADDED 103", "DELETED 104", "ADDED 107")
 }
+
+// A look-up shows that a child is gone of which the stream tells that it left its labels, came back in the slot that is listed, and was
+// deleted. When the stream has passed the look-up, neither the list nor what is told again after it is to bring the child back.
+func TestLookUpDuringAList(t *testing.T) {
+	for _, version := range []string{"101", "103"} {
+		t.Run("ListAt"+version, func(t *testing.T) {
+			st, state := gaining(t)
+			st.receive(watch.Deleted, state(6, "first", "102"))
+			st.confirm("105")
+			st.receive(watch.Added, state(1, "first", "103"))
+			st.receive(watch.Deleted, state(1, "first", "104"))
+			st.receive(watch.Bookmark, state(1, "", "105"))
+			st.sends("DELETED 102", "BOOKMARK 105")
+			list := children(version)
+			if version == "103" {
+				list = children(version, state(1, "first", "103"))
+			}
+			st.lists <- list
+			st.job()()
+			st.sends()
+		})
+	}
+}
