@@ -13,7 +13,8 @@ import (
 
 // A look-up may be ahead of the stream. What the stream tells later of an object of which a look-up has shown that it is
 // gone, or elsewhere, must not bring it back. Nor must a list, or what is replayed after it, bring back an object of an owned kind that the
-// stream has taken out of the store while slots were listed; nor the stream one that a list had shown and that was in a slot lost since.
+// stream has taken out of the store while slots were listed; nor the stream one that a list had shown, and that was in a slot lost since, or
+// that the next list of the slot did not show.
 
 // farewell is an object that is not in the store any more, as a look-up showed. state is the version of what it showed; "" where
 // the object is gone for good.
@@ -44,20 +45,16 @@ func (s *source) depart(e watch.Event) {
 	}
 }
 
-// lose notes that what the store has under a key goes since its slot was lost.
+// lose notes that what the stream has sent under a key goes since its slot was lost, or since a list does not show it any more.
 func (s *source) lose(key string) {
-	if !s.inf.owned() {
-		return
-	}
-	obj, exists, err := s.inf.GetIndexer().GetByKey(key)
-	about, accessErr := meta.Accessor(obj)
-	if err != nil || !exists || accessErr != nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if table.CompareVersions(about.GetResourceVersion(), s.position) > 0 {
-		s.leftAt(identity{cache.MetaObjectToName(about), about.GetUID()}, about.GetResourceVersion())
+	is, there := s.sent[key]
+	if !there || table.CompareVersions(is.version, s.position) <= 0 {
+		return
+	}
+	if name, err := cache.ParseObjectName(key); err == nil {
+		s.leftAt(identity{name, is.uid}, is.version)
 	}
 }
 

@@ -211,9 +211,9 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of that child, or of one of
 // the same name: their labels are right.
-func gaining(t *testing.T) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
+func gaining(t *testing.T, kind Kind) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
 	t.Helper()
-	o := Options{Kind: SlotLabel, Slots: 8}
+	o := Options{Kind: kind, Slots: 8}
 	share := New(o)
 	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, n), "c", version)
@@ -233,7 +233,7 @@ func gaining(t *testing.T) (st *steps, state func(n slot.Slot, uid types.UID, ve
 // A child is deleted, which waits for its look-up when a namesake takes its place in the store, on its way to the slot that is listed. What the
 // stream had told of the former one before is not to be told again after the list.
 func TestNamesakeDuringAList(t *testing.T) {
-	st, state := gaining(t)
+	st, state := gaining(t, SlotLabel)
 	st.receive(watch.Modified, state(6, "first", "102"))
 	st.receive(watch.Deleted, state(6, "first", "103"))
 	st.receive(watch.Added, state(1, "second", "104"))
@@ -246,7 +246,7 @@ func TestNamesakeDuringAList(t *testing.T) {
 // A list is behind the stream: it shows a child in the slot gained whose namesake has come to a slot held, and was deleted. What is told again
 // after the list is the end of the former one, not that of the namesake once more.
 func TestListShowsAFormerNamesake(t *testing.T) {
-	st, state := gaining(t)
+	st, state := gaining(t, SlotLabel)
 	st.receive(watch.Deleted, state(6, "first", "102"))
 	st.confirm("102")
 	st.receive(watch.Added, state(1, "second", "103"))
@@ -261,12 +261,34 @@ func TestListShowsAFormerNamesake(t *testing.T) {
 	st.sends("ADDED 103", "DELETED 104", "ADDED 107")
 }
 
+// A list ahead of the stream shows a child in the slot gained, and the next one does not any more. The stream, which tells later what it was
+// before, does not bring it back.
+func TestListsAheadOfTheStream(t *testing.T) {
+	st, state := gaining(t, Filter)
+	st.lists <- children("103", state(1, "first", "103"))
+	st.job()()
+	st.apply(len(st.pump.out))
+	st.barrier()
+	st.has(map[string]string{"c": "103"})
+	st.inf.source.refresh(slot.SetOf(slot.Range{First: 1, Last: 1}))
+	st.job()() // widens the watch
+	st.barrier()
+	st.lists <- children("105")
+	st.job()()
+	st.apply(len(st.pump.out))
+	st.has(map[string]string{})
+	st.receive(watch.Modified, state(6, "first", "102"))
+	st.receive(watch.Modified, state(1, "first", "103"))
+	st.receive(watch.Modified, state(3, "first", "104"))
+	st.sends()
+}
+
 // A look-up shows that a child is gone of which the stream tells that it left its labels, came back in the slot that is listed, and was
 // deleted. When the stream has passed the look-up, neither the list nor what is told again after it is to bring the child back.
 func TestLookUpDuringAList(t *testing.T) {
 	for _, version := range []string{"101", "103"} {
 		t.Run("ListAt"+version, func(t *testing.T) {
-			st, state := gaining(t)
+			st, state := gaining(t, SlotLabel)
 			st.receive(watch.Deleted, state(6, "first", "102"))
 			st.confirm("105")
 			st.receive(watch.Added, state(1, "first", "103"))
