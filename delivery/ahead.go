@@ -13,7 +13,8 @@ import (
 
 // A look-up may be ahead of the stream. What the stream tells later of an object of which a look-up has shown that it is
 // gone, or elsewhere, must not bring it back. Nor must a list, or what is replayed after it, bring back an object of an owned kind that the
-// stream has taken out of the store while slots were listed; nor the stream one that a list had shown and that was in a slot lost since.
+// stream has taken out of the store while slots were listed; nor the stream one that a list had shown, and that was in a slot lost since, or
+// that the next list of the slot did not show.
 
 // farewell is an object that is not in the store any more, as a look-up showed. state is the version of what it showed; "" where
 // the object is gone for good.
@@ -28,40 +29,43 @@ type identity struct {
 	uid  types.UID
 }
 
-// depart notes an event that was sent, where it takes an object out of the store while slots are listed. s.mu is held.
+// depart notes an event that was sent, where it takes an object out of the store while slots are listed: the one that it is about, or
+// a namesake whose place that takes, be it for a moment. s.sent does not know of the event yet. s.mu is held.
 func (s *source) depart(e watch.Event) {
-	if e.Type != watch.Deleted || s.warming.Empty() || markOf(e.Object) != "" {
+	about, err := meta.Accessor(e.Object)
+	if err != nil || s.warming.Empty() || markOf(e.Object) != "" {
 		return
 	}
-	if about, err := meta.Accessor(e.Object); err == nil {
-		s.leftAt(about)
+	name := cache.MetaObjectToName(about)
+	if was, had := s.sent[name.String()]; had && was.uid != about.GetUID() {
+		s.leftAt(identity{name, was.uid}, about.GetResourceVersion())
+	}
+	if e.Type == watch.Deleted {
+		s.leftAt(identity{name, about.GetUID()}, about.GetResourceVersion())
 	}
 }
 
-// lose notes that what the store has under a key goes since its slot was lost.
+// lose notes that what the stream has sent under a key goes since its slot was lost, or since a list does not show it any more.
 func (s *source) lose(key string) {
-	if !s.inf.owned() {
-		return
-	}
-	obj, exists, err := s.inf.GetIndexer().GetByKey(key)
-	about, accessErr := meta.Accessor(obj)
-	if err != nil || !exists || accessErr != nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if table.CompareVersions(about.GetResourceVersion(), s.position) > 0 {
-		s.leftAt(about)
+	is, there := s.sent[key]
+	if !there || table.CompareVersions(is.version, s.position) <= 0 {
+		return
+	}
+	if name, err := cache.ParseObjectName(key); err == nil {
+		s.leftAt(identity{name, is.uid}, is.version)
 	}
 }
 
-// leftAt notes that older states of an object than this one are not to come back. s.mu is held.
-func (s *source) leftAt(about metav1.Object) {
+// leftAt notes that states of an object from before a version are not to come back. s.mu is held.
+func (s *source) leftAt(id identity, version string) {
 	if s.left == nil {
 		s.left = map[identity]string{}
 	}
-	version := about.GetResourceVersion()
-	s.left[identity{cache.MetaObjectToName(about), about.GetUID()}] = version
+	if table.CompareVersions(s.left[id], version) < 0 {
+		s.left[id] = version
+	}
 	if table.CompareVersions(s.leftMax, version) < 0 {
 		s.leftMax = version
 	}
@@ -70,6 +74,10 @@ func (s *source) leftAt(about metav1.Object) {
 // outrun notes that a look-up at a version showed that the object in doubt is gone, or in slots that the stream does not
 // carry. s.mu is held.
 func (s *source) outrun(d *doubt, state, version string) {
+	if state == "" && !s.warming.Empty() {
+		// The list, and what is told again after it, may be older than the look-up even when the stream has passed that.
+		s.leftAt(identity{d.key, d.uid}, version)
+	}
 	if table.CompareVersions(version, s.position) <= 0 {
 		return
 	}
@@ -103,6 +111,19 @@ func (s *source) outran(about metav1.Object) bool {
 	}
 	f, ok := s.ahead[cache.MetaObjectToName(about)]
 	return ok && f.uid == about.GetUID() && (f.state == "" || table.CompareVersions(about.GetResourceVersion(), f.state) < 0)
+}
+
+// told says that an event is about a state of an object that later ones, or its end, were told of before.
+func (s *source) told(e watch.Event) bool {
+	about, err := meta.Accessor(e.Object)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// What came of a DELETED bears its version, or that of the look-up, which may be the same.
+	left := s.left[identity{cache.MetaObjectToName(about), about.GetUID()}]
+	return s.outran(about) || e.Type == watch.Deleted && table.CompareVersions(left, about.GetResourceVersion()) >= 0
 }
 
 // overtaken says that a list shows an object in a state that is older than what was sent of it. Where it is newer than what was

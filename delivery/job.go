@@ -32,12 +32,10 @@ func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
 			continue
 		}
 		obj := p.source.inf.mark.object(types.UID(uid), namespace, name, version)
-		switch mark {
-		case markMissing:
+		if mark == markMissing {
 			p.source.inf.bequeath(obj, key)
-		case markLost:
-			p.source.lose(key)
 		}
+		p.source.lose(key)
 		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
 			return false
 		}

@@ -17,6 +17,10 @@ func (p *pump) place(e watch.Event, version string) (n slot.Slot, has, alive boo
 	if !s.inf.owned() {
 		return n, has, true
 	}
+	if p.initial == nil && s.told(e) {
+		// What the store has under its name, if anything, is a namesake from a list that was behind, of whose end the stream tells.
+		return n, false, true
+	}
 	if e.Type == watch.Deleted && p.initial == nil && s.scope.leaves() {
 		// It counts for nothing before it is confirmed.
 		s.mu.Lock()
@@ -92,7 +96,7 @@ func (p *pump) replay(e watch.Event, version string) bool {
 	}
 	about, ok := e.Object.(metav1.Object)
 	s.mu.Lock()
-	wanted := ok && has && s.got[n] > 0 && !s.sent.knows(e, version) && !s.outran(about)
+	wanted := ok && has && s.got[n] > 0 && !s.sent.knows(e, version)
 	if wanted {
 		s.see(n, version)
 	}

@@ -87,8 +87,8 @@ func (p *pump) send(e watch.Event) bool {
 	if p.initial != nil {
 		p.initial.sent.note(s, e)
 	} else {
-		s.sent.note(s, e)
 		s.depart(e)
+		s.sent.note(s, e)
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -17,6 +18,7 @@ type sent map[string]sentObject
 
 type sentObject struct {
 	slot    slot.Slot
+	uid     types.UID
 	version string
 }
 
@@ -59,21 +61,22 @@ func (t sent) note(s *source, e watch.Event) {
 	if t == nil || e.Object == nil {
 		return
 	}
-	key, err := cache.MetaNamespaceKeyFunc(e.Object)
+	about, err := meta.Accessor(e.Object)
 	if err != nil {
 		return
 	}
+	key, version := cache.MetaObjectToName(about).String(), about.GetResourceVersion()
 	was, had := t[key]
 	n, _, ok := s.inf.slotOf(e.Object)
 	if had && (!ok || n != was.slot) && markOf(e.Object) == "" {
-		s.see(was.slot, versionOf(e.Object))
+		s.see(was.slot, version)
 	}
 	switch e.Type { //nolint:exhaustive // the others are about no object
 	case watch.Deleted:
 		delete(t, key)
 	case watch.Added, watch.Modified:
 		if ok {
-			t[key] = sentObject{n, versionOf(e.Object)}
+			t[key] = sentObject{n, about.GetUID(), version}
 		}
 	}
 }

@@ -73,8 +73,8 @@ type source struct {
 	// ahead are objects that look-ups ahead of the position have shown to be gone. nil once position passed all.
 	ahead    map[cache.ObjectName]farewell
 	aheadMax string
-	// left are the versions at which objects of an owned kind were taken out of the store, where the stream or the buffer may yet tell of
-	// older ones. nil once position passed all and no slots are warming.
+	// left are the versions by which objects of an owned kind had gone out of the store, where the stream or the buffer may yet tell of
+	// older states. nil once position passed all and no slots are warming.
 	left    map[identity]string
 	leftMax string
 	sent    sent

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -27,11 +30,12 @@ type steps struct {
 }
 
 // newSteps returns one that has listed the slots of a set, and found a list's objects.
-func newSteps(t *testing.T, set slot.Set, first *corev1.ConfigMapList) *steps {
+func newSteps(t *testing.T, o Options, set slot.Set, first *corev1.ConfigMapList) *steps {
 	t.Helper()
 	st := &steps{t: t, lists: make(chan *corev1.ConfigMapList, 1)}
 	st.lists <- first
-	share := New(Options{Slots: 8})
+	o.Slots = 8
+	share := New(o)
 	owner, kind := schema.GroupKind{Group: "example.com", Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
 	if !share.Own(kind, owner, true) {
 		t.Fatal("not owned")
@@ -114,6 +118,37 @@ func (st *steps) barrier() {
 	st.apply(1)
 }
 
+// receive has the pump receive an event.
+func (st *steps) receive(what watch.EventType, obj *corev1.ConfigMap) {
+	st.t.Helper()
+	if !st.pump.received(watch.Event{Type: what, Object: obj.DeepCopy()}, true) {
+		st.t.Fatal("the pump ended")
+	}
+}
+
+// confirm has look-ups at a version show that everything in doubt is gone.
+func (st *steps) confirm(version string) {
+	st.t.Helper()
+	for _, d := range maps.Clone(st.inf.source.doubts) {
+		if !st.pump.resolve(d, nil, version) {
+			st.t.Fatal("the pump ended")
+		}
+	}
+}
+
+// sends compares what the pump has sent with what is wanted.
+func (st *steps) sends(want ...string) {
+	st.t.Helper()
+	var got []string
+	for len(st.pump.out) > 0 {
+		e := <-st.pump.out
+		got = append(got, fmt.Sprintf("%s %s", e.Type, versionOf(e.Object)))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		st.t.Errorf("sent (-want +got):\n%s", diff)
+	}
+}
+
 // siteIn is the name of an owner in a slot.
 func siteIn(share *Share, n slot.Slot) string {
 	name := "s"
@@ -157,16 +192,14 @@ func (st *steps) has(want map[string]string) {
 func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	share := New(Options{Slots: 8})
 	before, after := childOf(siteIn(share, 6), "c", "101"), childOf(siteIn(share, 1), "c", "102")
-	st := newSteps(t, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", before))
+	st := newSteps(t, Options{}, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", before))
 	s := st.inf.source
 	st.inf.share.Hold(slot.SetOf(slot.Range{First: 1, Last: 1}))
 	s.refresh(slot.SetOf(slot.Range{First: 6, Last: 6}))
 	st.drive()
 	st.job()() // widens the watch
 	st.barrier()
-	if !st.pump.received(watch.Event{Type: watch.Modified, Object: after.DeepCopy()}, true) {
-		t.Fatal("the pump ended")
-	}
+	st.receive(watch.Modified, after)
 	st.lists <- children("102", after)
 	run := st.job()
 	st.apply(1)
@@ -174,4 +207,101 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	st.apply(len(st.pump.out))
 	st.barrier()
 	st.has(map[string]string{"c": "102"})
+}
+
+// gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of that child, or of one of
+// the same name: their labels are right.
+func gaining(t *testing.T, kind Kind) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
+	t.Helper()
+	o := Options{Kind: kind, Slots: 8}
+	share := New(o)
+	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
+		obj := childOf(siteIn(share, n), "c", version)
+		obj.UID = uid
+		obj.Labels = map[string]string{OwnerLabel(slot.KeyName): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
+		return obj
+	}
+	st = newSteps(t, o, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", state(6, "first", "101")))
+	st.inf.share.Hold(slot.SetOf(slot.Range{First: 1, Last: 1}))
+	st.drive()
+	st.barrier() // settles slot 6
+	st.job()()   // widens the watch
+	st.barrier()
+	return st, state
+}
+
+// A child is deleted, which waits for its look-up when a namesake takes its place in the store, on its way to the slot that is listed. What the
+// stream had told of the former one before is not to be told again after the list.
+func TestNamesakeDuringAList(t *testing.T) {
+	st, state := gaining(t, SlotLabel)
+	st.receive(watch.Modified, state(6, "first", "102"))
+	st.receive(watch.Deleted, state(6, "first", "103"))
+	st.receive(watch.Added, state(1, "second", "104"))
+	st.sends("MODIFIED 102", "MODIFIED 104", "DELETED 104")
+	st.lists <- children("101")
+	st.job()()
+	st.sends("ADDED 104")
+}
+
+// A list is behind the stream: it shows a child in the slot gained whose namesake has come to a slot held, and was deleted. What is told again
+// after the list is the end of the former one, not that of the namesake once more.
+func TestListShowsAFormerNamesake(t *testing.T) {
+	st, state := gaining(t, SlotLabel)
+	st.receive(watch.Deleted, state(6, "first", "102"))
+	st.confirm("102")
+	st.receive(watch.Added, state(1, "second", "103"))
+	st.receive(watch.Deleted, state(1, "second", "104"))
+	st.receive(watch.Added, state(6, "third", "105"))
+	st.receive(watch.Deleted, state(6, "third", "106"))
+	st.confirm("106")
+	st.receive(watch.Added, state(1, "fourth", "107"))
+	st.sends("DELETED 102", "ADDED 105", "DELETED 106")
+	st.lists <- children("103", state(1, "second", "103"))
+	st.job()()
+	st.sends("ADDED 103", "DELETED 104", "ADDED 107")
+}
+
+// A list ahead of the stream shows a child in the slot gained, and the next one does not any more. The stream, which tells later what it was
+// before, does not bring it back.
+func TestListsAheadOfTheStream(t *testing.T) {
+	st, state := gaining(t, Filter)
+	st.lists <- children("103", state(1, "first", "103"))
+	st.job()()
+	st.apply(len(st.pump.out))
+	st.barrier()
+	st.has(map[string]string{"c": "103"})
+	st.inf.source.refresh(slot.SetOf(slot.Range{First: 1, Last: 1}))
+	st.job()() // widens the watch
+	st.barrier()
+	st.lists <- children("105")
+	st.job()()
+	st.apply(len(st.pump.out))
+	st.has(map[string]string{})
+	st.receive(watch.Modified, state(6, "first", "102"))
+	st.receive(watch.Modified, state(1, "first", "103"))
+	st.receive(watch.Modified, state(3, "first", "104"))
+	st.sends()
+}
+
+// A look-up shows that a child is gone of which the stream tells that it left its labels, came back in the slot that is listed, and was
+// deleted. When the stream has passed the look-up, neither the list nor what is told again after it is to bring the child back.
+func TestLookUpDuringAList(t *testing.T) {
+	for _, version := range []string{"101", "103"} {
+		t.Run("ListAt"+version, func(t *testing.T) {
+			st, state := gaining(t, SlotLabel)
+			st.receive(watch.Deleted, state(6, "first", "102"))
+			st.confirm("105")
+			st.receive(watch.Added, state(1, "first", "103"))
+			st.receive(watch.Deleted, state(1, "first", "104"))
+			st.receive(watch.Bookmark, state(1, "", "105"))
+			st.sends("DELETED 102", "BOOKMARK 105")
+			list := children(version)
+			if version == "103" {
+				list = children(version, state(1, "first", "103"))
+			}
+			st.lists <- list
+			st.job()()
+			st.sends()
+		})
+	}
 }
