@@ -162,7 +162,7 @@ func (r *run) remade(ctx context.Context) error {
 }
 
 var labelFaults = []fault{
-	{name: "rollout-labels", delivery: delivery.SlotLabel, what: "a rollout with delivery SlotLabel", do: doOf(plannedMoves, "rollout")},
+	{name: "rollout-labels", planned: true, delivery: delivery.SlotLabel, what: "a rollout with delivery SlotLabel", do: doOf(plannedMoves, "rollout")},
 	{name: "labels", delivery: delivery.SlotLabel, what: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 leases", do: func(ctx context.Context, r *run) error {
 		for end := time.Now().Add(3 * r.o.Lease); time.Now().Before(end); {
 			r.load.mu.Lock()
@@ -180,7 +180,7 @@ var labelFaults = []fault{
 		return nil
 	}},
 	{name: "kill-uid", delivery: delivery.ShardSelector, what: "a member is killed, with delivery ShardSelector", do: doOf(crashes, "kill")},
-	{name: "strip-selector", delivery: delivery.ShardSelector, what: "API servers ignore shard selectors for 2 leases, while a member joins and leaves", do: func(ctx context.Context, r *run) error {
+	{name: "strip-selector", planned: true, delivery: delivery.ShardSelector, what: "API servers ignore shard selectors for 2 leases, while a member joins and leaves", do: func(ctx context.Context, r *run) error {
 		strip := proxy.Faults{StripShardSelector: true}
 		r.each(strip)
 		for _, m := range r.live() {

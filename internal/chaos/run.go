@@ -58,7 +58,11 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 		return nil, fmt.Errorf("fault %s: %w", f.name, err)
 	}
 	bound := time.Duration(max(1, f.leases))*s.o.Lease + grace
-	objects, err := s.settled(ctx, 3*bound)
+	settling := 3 * bound
+	if f.planned {
+		bound = s.o.Lease
+	}
+	objects, err := s.settled(ctx, settling)
 	if err != nil {
 		return nil, err
 	}
