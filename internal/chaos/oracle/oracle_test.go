@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,13 @@ func tableOf(cause table.Cause, unsettled bool, owners ...string) *table.Table {
 }
 
 func version(number string, at float64, t *table.Table) check.Version {
+	t.Epoch, _ = strconv.ParseUint(number, 10, 64)
+	t.Notes = map[uint64]table.Note{t.Epoch: t.Notes[5]}
+	for i := range t.Runs {
+		if t.Runs[i].Owner != "" {
+			t.Runs[i].Epoch = t.Epoch
+		}
+	}
 	return check.Version{Version: number, User: user("b"), Received: wall(at - 0.01), Done: wall(at), Table: t}
 }
 
@@ -229,6 +237,28 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
+func TestMisuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*check.History)
+		want   int
+	}{
+		"an epoch stays":            {change: func(h *check.History) { (*h)[2].Table.Epoch = (*h)[1].Table.Epoch }, want: 1},
+		"an epoch falls":            {change: func(h *check.History) { (*h)[2].Table.Epoch--; (*h)[1].Table.Epoch += 150 }, want: 1},
+		"of another table":          {change: func(h *check.History) { (*h)[2].Table.Epoch, (*h)[2].Table.UID = 1, "other" }},
+		"a slot keeps its epoch":    {change: func(h *check.History) { (*h)[1].Table.Runs[1].Epoch = 100; (*h)[2].Table.Runs[1].Epoch = 100 }, want: 1},
+		"with nobody in between":    {change: func(h *check.History) { (*h)[1].Table.Runs[0] = table.Run{}; (*h)[2].Table.Runs[0].Epoch = 100 }, want: 1},
+		"its owner gets it anew":    {change: func(h *check.History) { (*h)[2].Table.Runs[0].Epoch = 900 }},
+		"a lower epoch, same owner": {change: func(h *check.History) { (*h)[2].Table.Runs[0].Epoch = 100 }},
+	} {
+		e := clean()
+		c.change(&e.Audit.Tables)
+		v := oracle.Judge(e, user)
+		if v.Misuses != c.want || len(v.Examples) != c.want || (len(v.Failures(true)) > 0) != (c.want > 0) {
+			t.Errorf("%s: %d misuses, want %d: %q", name, v.Misuses, c.want, v.Examples)
+		}
+	}
+}
+
 func TestOrphans(t *testing.T) {
 	late := func(e *oracle.Evidence) { e.Reconciles[1].Start, e.Reconciles[1].End = mono(17), mono(17.5) }
 	for name, c := range map[string]struct {
@@ -267,8 +297,8 @@ func TestDeletions(t *testing.T) {
 		return r
 	}
 	handed := func(e *oracle.Evidence) {
-		for i := range e.Audit.Tables {
-			e.Audit.Tables[i].Table.Notes = map[uint64]table.Note{5: {Cause: table.CauseHanded}}
+		for _, v := range e.Audit.Tables {
+			v.Table.Notes[v.Table.Epoch] = table.Note{Cause: table.CauseHanded}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -282,7 +312,7 @@ func TestDeletions(t *testing.T) {
 		"that nobody saw, when the owner was expelled": {func(*oracle.Evidence) {}, 0},
 		"that nobody saw, when nobody owned the slot": {func(e *oracle.Evidence) {
 			handed(e)
-			e.Audit.Tables[1].Table = tableOf(table.CauseHanded, false, "", "")
+			e.Audit.Tables[1] = version("200", 10, tableOf(table.CauseHanded, false, "", ""))
 		}, 0},
 		"that nobody saw, of an object that nobody had seen": {func(e *oracle.Evidence) {
 			handed(e)

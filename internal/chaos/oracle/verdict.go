@@ -46,6 +46,8 @@ type Figures struct {
 	// reconciled, and its slot was at most handed over.
 	Deletions       int `json:"deletions"`
 	DeletionsMissed int `json:"deletions_missed"`
+	// Misuses are epochs in the table that do not rise, or that belong to two owners of a slot.
+	Misuses int `json:"epoch_misuses"`
 }
 
 // Add adds the figures of another run: sums, and the largest of each duration.
@@ -65,6 +67,7 @@ func (f *Figures) Add(g Figures) {
 	f.LostUpdates += g.LostUpdates
 	f.Deletions += g.Deletions
 	f.DeletionsMissed += g.DeletionsMissed
+	f.Misuses += g.Misuses
 }
 
 // mostExamples is how many of each kind are described.
@@ -91,6 +94,10 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 		if r.Start >= e.Begin {
 			v.Operations++
 		}
+	}
+	for _, what := range misuses(log.Tables) {
+		v.Misuses++
+		example(v.Misuses, "epoch: %s", what)
 	}
 	for _, l := range e.late(log) {
 		n := &v.LateWrites
@@ -151,6 +158,7 @@ func (v *Verdict) Failures(mayBeLate bool) []string {
 	add(v.Orphans, "orphans")
 	add(v.LostUpdates, "lost updates")
 	add(v.DeletionsMissed, "deletions missed")
+	add(v.Misuses, "epochs misused")
 	add(len(v.Leaks), "leaks")
 	return out
 }
