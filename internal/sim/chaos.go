@@ -275,7 +275,7 @@ func (c *Chaos) fault() {
 			c.Objects.RemoveLease(l.ID)
 		}
 	case 28:
-		if c.overwrite() {
+		if c.Told() && c.overwrite() {
 			c.trouble(FaultOverwrite, nil, 30*time.Second)
 		}
 	}
