@@ -281,6 +281,8 @@ func (r *run) holds(words []string) bool {
 		return r.w.Counts.Conflicts > 0
 	case "asked": // asked REQUEST: some member has sent one
 		return r.w.Messages.Requests[strings.Join(words[1:], " ")] > 0
+	case "sent": // sent N REQUEST: all members together have sent that many
+		return r.w.Messages.Requests[strings.Join(words[2:], " ")] == number(words[1])
 	case "astray": // astray POD REQUEST: one was lost
 		return r.node(words[1]).Astray(strings.Join(words[2:], " "))
 	default:

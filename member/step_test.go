@@ -1,0 +1,182 @@
+package member_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// What a script cannot say, since its clocks are those of a world: times to the nanosecond, and the fields of actions.
+
+// after is a time after the one at which a member that renewed returns sent its renewal.
+func after(d time.Duration) member.Time {
+	return member.Time{Mono: time.Minute + d, Wall: 1_700_000_000}
+}
+
+// renewed returns a member that has created its Lease, and nothing more.
+func renewed(t *testing.T, cfg member.Config) *member.Member {
+	t.Helper()
+	cfg.Self.ID = "a"
+	cfg.SetDefaults()
+	m := member.New(cfg)
+	m.Step(after(0), member.Tick{})
+	m.Step(after(time.Millisecond), member.Renewed{
+		Start: after(0).Mono, Outcome: member.OutcomeDone, Lease: member.Lease{ID: "a", UID: "lease", Version: "1"},
+	})
+	return m
+}
+
+// find returns the first action of a type.
+func find[A member.Action](actions []member.Action) (a A, ok bool) {
+	i := slices.IndexFunc(actions, func(other member.Action) bool { _, is := other.(A); return is })
+	if i < 0 {
+		return a, false
+	}
+	return actions[i].(A), true
+}
+
+// At the deadline itself all slots are shut, the last one of the largest rota included, and not before (rule R2).
+func TestR02LapsesAtTheDeadline(t *testing.T) {
+	m := renewed(t, member.Config{Slots: slot.MaxCount})
+	if _, shut := find[member.Shut](m.Step(after(10*time.Second-1), member.Tick{})); shut {
+		t.Error("shut before the deadline")
+	}
+	if m.Wake() != after(10*time.Second).Mono {
+		t.Errorf("wakes at %v, want the deadline", m.Wake())
+	}
+	shut, ok := find[member.Shut](m.Step(after(10*time.Second), member.Tick{}))
+	if all := slot.SetOf(slot.Range{First: 0, Last: slot.MaxCount - 1}); !ok || shut.Slots != all {
+		t.Errorf("at the deadline: shut %v, slots %v", ok, shut.Slots)
+	}
+}
+
+// A write that is sent shortly before the deadline has the time that is left, and no more (rule R2).
+func TestR02TimeoutsEndAtTheDeadline(t *testing.T) {
+	m := renewed(t, member.Config{})
+	first, _ := find[member.RenewLease](m.Step(after(2100*time.Millisecond), member.Tick{}))
+	last, ok := find[member.RenewLease](m.Step(after(9*time.Second), member.Renewed{Outcome: member.OutcomeFailed}))
+	if first.Timeout != 2*time.Second || !ok || last.Timeout > time.Second {
+		t.Errorf("timeouts %v and %v, want 2s and at most 1s", first.Timeout, last.Timeout)
+	}
+}
+
+// A request that failed is tried again soon, though not at once, and not by all members at the same moment.
+func TestRetriesAreSpread(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fails   member.Event
+		min, by time.Duration
+	}{
+		{"renewal", member.Renewed{Outcome: member.OutcomeFailed}, time.Second, 1500 * time.Millisecond},
+		{"read", member.ReadFailed{}, 1, 500 * time.Millisecond},
+	} {
+		retries := map[time.Duration]bool{}
+		for seed := range uint64(20) {
+			m := renewed(t, member.Config{Seed: seed})
+			now := after(2 * time.Second)
+			m.Step(now, member.Tick{})
+			m.Step(now, c.fails)
+			wait := m.Wake() - now.Mono
+			if wait < c.min || wait > c.by {
+				t.Errorf("%s: tried again after %v, want %v to %v", c.name, wait, c.min, c.by)
+			}
+			retries[wait] = true
+		}
+		if len(retries) < 10 {
+			t.Errorf("%s: 20 members try again at only %d different times", c.name, len(retries))
+		}
+	}
+}
+
+// The shortest times that can be asked for do no harm.
+func TestShortTimes(t *testing.T) {
+	m := renewed(t, member.Config{RetryPeriod: 1, Coalesce: 1})
+	if _, reads := find[member.ReadTable](m.Step(after(time.Second), member.ReadFailed{})); !reads {
+		t.Error("a read that failed is not tried again")
+	}
+}
+
+// at is a version of the table, of a UID that it was adopted under.
+func at(version string, epoch uint64) member.Snapshot {
+	t := table.New(slot.DefaultCount, slot.KeyName, epoch)
+	t.UID = "table"
+	return member.Snapshot{UID: t.UID, Version: version, Table: t}
+}
+
+// A read that was begun before the table was seen, and did not find it, proves nothing: the table came meanwhile (rule R16).
+func TestR16ReadBegunBeforeTheTableWasThere(t *testing.T) {
+	m := renewed(t, member.Config{})
+	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Listed: true})
+	actions := m.Step(after(30*time.Millisecond), member.TableSeen{Consistent: true, Begun: after(time.Millisecond).Mono})
+	if _, shuts := find[member.Shut](actions); shuts {
+		t.Error("it counts as missing")
+	}
+	if _, reads := find[member.ReadTable](actions); !reads {
+		t.Error("it is not read again")
+	}
+}
+
+// An earlier version of the same epoch, brought by a watch that lags, is no sign of an old copy: somebody annotated the ConfigMap.
+func TestR16EarlierVersionOfTheSameEpoch(t *testing.T) {
+	m := renewed(t, member.Config{})
+	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
+	m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("4", 7), Listed: true})
+	if m.Ended() {
+		t.Error("it ends")
+	}
+}
+
+// A table of a lower epoch than Leases tell is an old copy if it was read since they told, not if the read began before (rule R16).
+func TestR16ReadBegunBeforeLeasesTold(t *testing.T) {
+	m := renewed(t, member.Config{})
+	watch, ok := find[member.WatchLeases](m.Step(after(10*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Listed: true}))
+	if !ok {
+		t.Fatal("it does not watch the Leases")
+	}
+	told := member.LeasesSeen{Watch: watch.Serial, Complete: true, Leases: []member.Lease{
+		{ID: "a", UID: "lease", Version: "1"}, {ID: "b", UID: "other", Version: "2", Epoch: 8, TableUID: "table"},
+	}}
+	m.Step(after(20*time.Millisecond), told)
+	m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
+	if m.Ended() {
+		t.Fatal("it ends by what was read before")
+	}
+	m.Step(after(40*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(30 * time.Millisecond).Mono})
+	if !m.Ended() {
+		t.Error("it goes on with the old copy")
+	}
+}
+
+// Slots that do not come after all are released by the very version of the table that says so.
+func TestR08ReleasedAtOnce(t *testing.T) {
+	m := renewed(t, member.Config{})
+	comes, stays := at("5", 7), at("6", 8)
+	for _, s := range []member.Snapshot{comes, stays} {
+		s.Table.Put(table.Member{ID: "a", Weight: 1, MinFormat: 1, MaxFormat: 1})
+		s.Table.Put(table.Member{ID: "b", Weight: 1, MinFormat: 1, MaxFormat: 1})
+		s.Table.Runs[0].Owner = "b"
+	}
+	comes.Table.Runs[0].Next = "a"
+	if _, warms := find[member.Warm](m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: comes, Listed: true})); !warms {
+		t.Error("they are not warmed")
+	}
+	release, _ := find[member.Release](m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: stays}))
+	if release.Slots.Len() != slot.DefaultCount {
+		t.Errorf("%d slots are released", release.Slots.Len())
+	}
+}
+
+// Names of clauses are those that their constants have.
+func TestClauseNames(t *testing.T) {
+	some := member.ClauseGapCounts | member.ClauseOpenEpoch | member.ClauseClearedFirst
+	if got := some.String(); got != "GapCounts,OpenEpoch,ClearedFirst" {
+		t.Errorf("got %s", got)
+	}
+	if c, ok := member.ParseClause("OpenEpoch"); !ok || c != member.ClauseOpenEpoch {
+		t.Errorf("OpenEpoch: %v, %v", c, ok)
+	}
+}
