@@ -132,15 +132,18 @@ func (r *run) command(words []string) error {
 }
 
 func (r *run) start(words []string) {
-	build := "v1"
+	build, format := "v1", 0
 	for _, word := range words {
 		if b, ok := strings.CutPrefix(word, "build="); ok {
 			build = b
 		}
+		if f, ok := strings.CutPrefix(word, "format="); ok {
+			format = number(f)
+		}
 	}
 	for _, pod := range words {
 		if !strings.Contains(pod, "=") {
-			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1})
+			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format})
 		}
 	}
 }

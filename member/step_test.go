@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -85,6 +86,16 @@ func joining(t *testing.T, cfg member.Config) (*member.Member, uint64) {
 		t.Fatalf("it does not join: %v", actions)
 	}
 	return m, swap.Serial
+}
+
+// all returns all actions of a type.
+func all[A member.Action](actions []member.Action) (of []A) {
+	for _, a := range actions {
+		if a, ok := a.(A); ok {
+			of = append(of, a)
+		}
+	}
+	return of
 }
 
 // What did not succeed is tried again soon, though not at once, and not by all members at the same moment.
@@ -233,6 +244,68 @@ func TestR10LostInALapse(t *testing.T) {
 	}))
 	if load.Slots.Len() != slot.DefaultCount || release.Slots != load.Slots {
 		t.Errorf("%d slots were loaded, %d are released", load.Slots.Len(), release.Slots.Len())
+	}
+}
+
+// Who loses a swap waits for a random time that doubles with each loss, up to 64 times 25 ms (rule R3).
+func TestR03LosersWaitLonger(t *testing.T) {
+	const losses = 8
+	var longest [losses]time.Duration
+	for seed := range uint64(20) {
+		m, serial := joining(t, member.Config{Seed: seed})
+		now := after(20 * time.Millisecond).Mono
+		for n := range losses {
+			lost := now
+			m.Step(member.Time{Mono: now}, member.Swapped{Serial: serial, Outcome: member.OutcomeConflict})
+			swap, again := find[member.Swap](m.Step(member.Time{Mono: now}, member.TableSeen{Snapshot: at(strconv.Itoa(6+n), uint64(8+n))}))
+			for i := 0; !again; i++ {
+				if i == 10 {
+					t.Fatalf("loss %d: it does not try again", n+1)
+				}
+				now = m.Wake()
+				swap, again = find[member.Swap](m.Step(member.Time{Mono: now}, member.Tick{}))
+			}
+			serial = swap.Serial
+			if limit := 25 * time.Millisecond << min(n, 6); now-lost > limit {
+				t.Errorf("loss %d: waits for %v, want at most %v", n+1, now-lost, limit)
+			}
+			longest[n] = max(longest[n], now-lost)
+		}
+	}
+	for n, d := range longest {
+		if limit := 25 * time.Millisecond << min(n, 6); d < limit/2 {
+			t.Errorf("loss %d: none of 20 members waits for longer than %v, want up to %v", n+1, d, limit)
+		}
+	}
+}
+
+// Slots are loaded and opened by their epochs, with the versions that their former owner left, and by whether they are still held.
+func TestR08LoadsAreGrouped(t *testing.T) {
+	m := renewed(t, member.Config{})
+	s := at("5", 30)
+	s.Table.Put(table.Member{ID: "a", Weight: 1, MinFormat: 1, MaxFormat: 1})
+	s.Table.Notes = map[uint64]table.Note{
+		10: {Cause: table.CauseHanded, Versions: table.Versions{"Website": "1"}},
+		20: {Cause: table.CauseHanded, Versions: table.Versions{"Website": "2"}},
+	}
+	run := func(first, last slot.Slot, epoch uint64) table.Run {
+		return table.Run{Slots: slot.Range{First: first, Last: last}, Owner: "a", Epoch: epoch, Unsettled: true}
+	}
+	s.Table.Runs = []table.Run{run(0, 9, 10), run(10, 19, 20), run(20, 255, 10)}
+	old := slot.SetOf(slot.Range{First: 0, Last: 9}, slot.Range{First: 20, Last: 255})
+	actions := m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: s, Listed: true})
+	loads := all[member.Load](actions)
+	if len(loads) != 2 || loads[0].Slots != old || loads[0].Versions["Website"] != "1" || loads[1].Versions["Website"] != "2" {
+		t.Fatalf("loads: %+v", loads)
+	}
+	m.Step(after(30*time.Millisecond), member.Loaded{Slots: old, Round: loads[0].Round})
+	m.Step(after(40*time.Millisecond), member.Loaded{Slots: loads[1].Slots, Round: loads[1].Round})
+	m.Step(after(50*time.Millisecond), member.Renewed{
+		Start: after(20 * time.Millisecond).Mono, Outcome: member.OutcomeDone, Lease: member.Lease{ID: "a", UID: "lease", Version: "2", Open: true},
+	})
+	opens := all[member.Open](m.Step(after(70*time.Millisecond), member.TableSeen{Snapshot: s, Consistent: true, Begun: after(60 * time.Millisecond).Mono}))
+	if len(opens) != 2 || opens[0].Slots != old || opens[0].Epoch != 10 || opens[1].Slots != loads[1].Slots || opens[1].Epoch != 20 {
+		t.Errorf("opens: %+v", opens)
 	}
 }
 
