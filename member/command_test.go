@@ -132,15 +132,18 @@ func (r *run) command(words []string) error {
 }
 
 func (r *run) start(words []string) {
-	build := "v1"
+	build, format := "v1", 0
 	for _, word := range words {
 		if b, ok := strings.CutPrefix(word, "build="); ok {
 			build = b
 		}
+		if f, ok := strings.CutPrefix(word, "format="); ok {
+			format = number(f)
+		}
 	}
 	for _, pod := range words {
 		if !strings.Contains(pod, "=") {
-			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1})
+			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format})
 		}
 	}
 }
@@ -281,6 +284,8 @@ func (r *run) holds(words []string) bool {
 		return r.w.Counts.Conflicts > 0
 	case "asked": // asked REQUEST: some member has sent one
 		return r.w.Messages.Requests[strings.Join(words[1:], " ")] > 0
+	case "sent": // sent N REQUEST: all members together have sent that many
+		return r.w.Messages.Requests[strings.Join(words[2:], " ")] == number(words[1])
 	case "astray": // astray POD REQUEST: one was lost
 		return r.node(words[1]).Astray(strings.Join(words[2:], " "))
 	default:

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,15 @@ func TestR02R07OptionsFitTogether(t *testing.T) {
 	}{
 		{"defaults", func(*member.Config) {}, ""},
 		{"a short lease", func(c *member.Config) { c.LeaseDuration = 3 * time.Second }, ""},
+		{"only just", func(c *member.Config) {
+			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 20*time.Second, 10*time.Second, 5*time.Second
+		}, ""},
+		{"a lease of nothing", func(c *member.Config) { c.LeaseDuration = 3 }, "RetryPeriod 0s: must be above 0"},
 		{"deadline beyond the lease", func(c *member.Config) { c.RenewDeadline = 15 * time.Second }, "the lease must be longer"},
 		{"one try", func(c *member.Config) { c.RetryPeriod = 6 * time.Second }, "at least two renewals"},
 		{"rare renewals", func(c *member.Config) { c.RenewDeadline, c.RetryPeriod = 12*time.Second, 4*time.Second }, "four times in a lease"},
-		{"long writes", func(c *member.Config) { c.WriteTimeout = 11 * time.Second }, "end before the deadline"},
-		{"no fence wait", func(c *member.Config) { c.FenceDelay = time.Second }, "last write"},
+		{"long writes", func(c *member.Config) { c.WriteTimeout = 10 * time.Second }, "end before the deadline"},
+		{"no fence wait", func(c *member.Config) { c.FenceDelay = 2 * time.Second }, "last write"},
 		{"negative", func(c *member.Config) { c.WriteTimeout = -1 }, "above 0"},
 		{"slots", func(c *member.Config) { c.Slots = 100 }, "power of two"},
 		{"weight", func(c *member.Config) { c.Self.Weight = -1 }, "Weight"},
@@ -37,6 +42,28 @@ func TestR02R07OptionsFitTogether(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// The defaults are those that docs/protocol.md promises, and follow the lease.
+func TestDefaults(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		lease time.Duration
+		want  []time.Duration
+	}{
+		{0, []time.Duration{15000 * ms, 10000 * ms, 2000 * ms, 2000 * ms, 2500 * ms, 50 * ms, 2000 * ms, 1000 * ms, 10000 * ms}},
+		{3000 * ms, []time.Duration{3000 * ms, 2000 * ms, 400 * ms, 600 * ms, 1100 * ms, 50 * ms, 2000 * ms, 1000 * ms, 10000 * ms}},
+	} {
+		cfg := member.Config{LeaseDuration: c.lease}
+		cfg.SetDefaults()
+		got := []time.Duration{
+			cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod, cfg.WriteTimeout, cfg.FenceDelay,
+			cfg.Coalesce, cfg.SettleDelay, cfg.JoinDelay, cfg.RolloutDelay,
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("lease %v: got %v, want %v", c.lease, got, c.want)
+		}
 	}
 }
 

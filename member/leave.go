@@ -97,7 +97,7 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	})
 	in.Only = id
 	in.Tolerant = m.rollout(t)
-	if m.draftMoves(t, d, plan.Assign(in), id) {
+	if m.draftMoves(t, d, plan.Assign(in)) {
 		d.due = true
 	}
 	return false
@@ -123,12 +123,13 @@ func ownsNothing(t *table.Table, id string) bool {
 	return owned.Empty()
 }
 
-// draftMoves sets the next owner of the slots of one owner where it differs from target. It says whether any did.
-func (m *Member) draftMoves(t *table.Table, d *draft, target []string, owner string) bool {
+// draftMoves sets the next owner of this member's slots where it differs from target. It says whether any did.
+func (m *Member) draftMoves(t *table.Table, d *draft, target []string) bool {
+	self := m.cfg.Self.ID
 	changes := map[string]*slot.Set{}
-	eachSlot(t, func(r table.Run) bool { return r.Owner == owner }, func(s slot.Slot, r table.Run) {
+	eachSlot(t, func(r table.Run) bool { return r.Owner == self }, func(s slot.Slot, r table.Run) {
 		to := target[s]
-		if to == r.Next || to == owner || m.slots[s].state == sent && owner == m.cfg.Self.ID {
+		if to == r.Next || to == self || m.slots[s].state == sent {
 			return
 		}
 		if changes[to] == nil {

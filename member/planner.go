@@ -167,7 +167,7 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	if tolerant {
 		key.WriteString(" t")
 	}
-	if k := key.String(); k != m.plan.key || m.plan.target == nil {
+	if k := key.String(); k != m.plan.key {
 		in := m.planInput(d.next, ripe)
 		// Leavers plan for themselves: what they own is not touched, what is on its way from them counts for
 		// whom it goes to.

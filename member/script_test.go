@@ -25,7 +25,7 @@ import (
 //	clause NAME prevents RULE   the script must pass, and must fail without that clause, by that check of package sim
 //	                            ("wait": by a wait or expect of the script itself)
 //	slots N
-//	start POD... [build=B]      new pods; restart POD: the next process in the same container; twin POD: another pod of that name
+//	start POD... [build=B] [format=N]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, resume POD...
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
 //	hold, release POD REQUEST   keep requests of a name back; see the names in package sim ("update table", "warm" …)
