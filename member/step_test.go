@@ -101,6 +101,13 @@ func all[A member.Action](actions []member.Action) (of []A) {
 // What did not succeed is tried again soon, though not at once, and not by all members at the same moment.
 func TestRetriesAreSpread(t *testing.T) {
 	const ms = time.Millisecond
+	failed := func(cfg member.Config, o member.Outcome) *member.Member {
+		m, serial := joining(t, cfg)
+		if _, again := find[member.Swap](m.Step(after(2000*ms), member.Swapped{Serial: serial, Outcome: o})); again {
+			t.Errorf("after outcome %v it swaps at once", o)
+		}
+		return m
+	}
 	for _, c := range []struct {
 		name    string
 		fail    func(cfg member.Config) *member.Member // at 2 s
@@ -118,19 +125,13 @@ func TestRetriesAreSpread(t *testing.T) {
 			return m
 		}, 1, 500 * ms},
 		{"read after a conflict", func(cfg member.Config) *member.Member {
-			m, serial := joining(t, cfg)
-			m.Step(after(2000*ms), member.Swapped{Serial: serial, Outcome: member.OutcomeConflict})
-			return m
+			return failed(cfg, member.OutcomeConflict)
 		}, 1, 25 * ms},
 		{"swap that failed", func(cfg member.Config) *member.Member {
-			m, serial := joining(t, cfg)
-			m.Step(after(2000*ms), member.Swapped{Serial: serial, Outcome: member.OutcomeFailed})
-			return m
+			return failed(cfg, member.OutcomeFailed)
 		}, 250 * ms, 500 * ms},
 		{"swap of unknown outcome", func(cfg member.Config) *member.Member {
-			m, serial := joining(t, cfg)
-			m.Step(after(2000*ms), member.Swapped{Serial: serial, Outcome: member.OutcomeUnknown})
-			return m
+			return failed(cfg, member.OutcomeUnknown)
 		}, 1, 50 * ms},
 	} {
 		retries := map[time.Duration]bool{}
@@ -306,6 +307,33 @@ func TestR08LoadsAreGrouped(t *testing.T) {
 	opens := all[member.Open](m.Step(after(70*time.Millisecond), member.TableSeen{Snapshot: s, Consistent: true, Begun: after(60 * time.Millisecond).Mono}))
 	if len(opens) != 2 || opens[0].Slots != old || opens[0].Epoch != 10 || opens[1].Slots != loads[1].Slots || opens[1].Epoch != 20 {
 		t.Errorf("opens: %+v", opens)
+	}
+}
+
+// A table that was read ahead of the watch is not doubted for a retry period, so that not all Leases are listed whenever a watch
+// lags for a moment; one with which the watch began anew is doubted at once (rule R16).
+func TestR16WhenLeasesAreAsked(t *testing.T) {
+	m := renewed(t, member.Config{})
+	table7 := func(version string) member.Snapshot {
+		s := at(version, 7)
+		s.Table.Put(table.Member{ID: "a", Weight: 1, MinFormat: 1, MaxFormat: 1})
+		return s
+	}
+	watch, _ := find[member.WatchLeases](m.Step(after(10*time.Millisecond), member.TableSeen{Snapshot: table7("5"), Listed: true}))
+	own := member.LeasesSeen{Watch: watch.Serial, Complete: true, Leases: []member.Lease{{ID: "a", UID: "lease", Version: "1"}}}
+	m.Step(after(20*time.Millisecond), own)
+	actions := m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: table7("6"), Consistent: true, Begun: after(20 * time.Millisecond).Mono})
+	if _, asks := find[member.WatchLeases](actions); asks {
+		t.Error("a watch that lags: asked at once")
+	}
+	watch, asks := find[member.WatchLeases](m.Step(after(2030*time.Millisecond), member.Tick{}))
+	if !asks {
+		t.Error("a watch that is silent: not asked")
+	}
+	own.Watch = watch.Serial
+	m.Step(after(2040*time.Millisecond), own)
+	if _, asks := find[member.WatchLeases](m.Step(after(2050*time.Millisecond), member.TableSeen{Snapshot: table7("7"), Listed: true})); !asks {
+		t.Error("a watch that began anew: not asked at once")
 	}
 }
 
