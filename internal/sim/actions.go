@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,9 @@ func (n *Node) carryOut(action member.Action) {
 	case member.Drain:
 		n.drain(a)
 	case member.Open:
+		for _, s := range a.Slots.Slots() {
+			n.opened[s]++
+		}
 		n.open(a)
 	case member.Shut:
 		n.gate.Shut(a.Slots)
@@ -223,7 +227,15 @@ func (n *Node) drain(a member.Drain) {
 		n.run()
 	}
 	if waiting, ok := n.held[Drain]; ok {
-		n.held[Drain] = append(waiting, do)
+		opened := maps.Clone(n.opened)
+		n.held[Drain] = append(waiting, func() {
+			for _, s := range a.Slots.Slots() {
+				if n.opened[s] != opened[s] { // the gate has gone on, and would be shut by this
+					a.Slots = a.Slots.Minus(slot.SetOf(slot.Range{First: s, Last: s}))
+				}
+			}
+			do()
+		})
 		return
 	}
 	do()

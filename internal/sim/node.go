@@ -60,6 +60,8 @@ type Node struct {
 	informer       informer
 	server         int           // that answers it, in deep worlds
 	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
+	// opened counts how often each slot was opened.
+	opened map[slot.Slot]int
 	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
 	loading map[slot.Slot]uint64
 	loaded  slot.Set
@@ -85,7 +87,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	r.incarnations++
 	n := &Node{
 		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
-		Slow: Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond},
+		Slow: Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond}, opened: map[slot.Slot]int{},
 	}
 	if w.opts.Wild {
 		n.rate = 0.9 + 0.2*w.rng.Float64()

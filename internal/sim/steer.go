@@ -58,7 +58,7 @@ func (n *Node) Fly(s slot.Slot) bool {
 		return false
 	}
 	epoch, _ := gate.EpochFrom(ctx)
-	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, stuck: true}
+	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, stuck: true, table: n.w.Objects.Table().UID}
 	n.checkAdmitted(f)
 	n.work.flights[k] = f
 	return true
@@ -77,6 +77,11 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 	f := n.work.flights[key{s, 0}]
 	if f == nil {
 		return false
+	}
+	if t := n.w.Objects.Table(); !n.Paused && f.table != t.UID && t.Table != nil && f.ctx.Err() != nil {
+		if _, again := t.Table.Member(n.ID); again {
+			return false // its process has gone on and joined a new table: that its sender alone stands still for so long is not promised to be safe
+		}
 	}
 	if fence && n.w.fenced(n) {
 		n.w.logf("%s's write for %v is refused by the fence", n.ID, f.key)

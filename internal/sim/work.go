@@ -44,8 +44,9 @@ type flight struct {
 	unknown time.Duration
 	// sending: a write was checked and not sent yet.
 	sending, over bool
-	// stuck: it does not look at its context.
+	// stuck: it does not look at its context. table is the UID of the table by which it began, then.
 	stuck bool
+	table string
 	// seen is the version of the object that it began with, awaits the writes whose answers it waits for. In deep worlds.
 	seen   uint64
 	awaits int
