@@ -33,6 +33,9 @@ type Snapshot struct {
 // Missing says that there is no such object.
 func (s Snapshot) Missing() bool { return s.UID == "" }
 
+// adopted says that there is a table, and that it is of this very object (rule R16).
+func (s Snapshot) adopted() bool { return s.Table != nil && s.Table.UID == s.UID }
+
 // Lease is a member's Lease, as the store shows it.
 type Lease struct {
 	// ID is the member's.

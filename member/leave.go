@@ -73,9 +73,7 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	id := m.cfg.Self.ID
 	self, named := t.Member(id)
 	if !named {
-		// The swap that joins may happen still. Any other one on the same version makes sure that it does not, or finds that it did.
-		d.edit()
-		d.due = true
+		d.supersede()
 		return true
 	}
 	if self.Leaving && ownsNothing(t, id) && !m.transferUnknown() {
@@ -219,8 +217,7 @@ func (m *Member) meet(other table.Member, d *draft) {
 		return
 	}
 	if m.inDoubt() {
-		d.edit() // as in draftLeave
-		d.due = true
+		d.supersede()
 		return
 	}
 	m.refused = fmt.Errorf("%w: member %s, which renews its Lease, has the same pod name, %s: give every replica a pod name of its own", ErrIdentity, other.ID, pod)

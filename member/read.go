@@ -70,8 +70,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: mend the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
 		return
 	}
-	adopted := s.Table.UID == s.UID
-	if adopted && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {
+	if s.adopted() && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {
 		m.stop(m.stale(s, m.top), false)
 		return
 	}
@@ -79,7 +78,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.gone[m.known] = true
 	}
 	m.floor, m.seenAt = s.Version, m.now.Mono
-	if !adopted {
+	if !s.adopted() {
 		m.found(s) // created, or restored
 		return
 	}
@@ -144,8 +143,7 @@ func (m *Member) confirm(e TableSeen) {
 
 // precedes says that a version is an earlier one of the table that this member goes by.
 func (m *Member) precedes(s Snapshot) bool {
-	return s.Table != nil && s.Table.UID == s.UID && s.UID == m.snap.UID && m.snap.Table != nil && m.snap.Table.UID == m.snap.UID &&
-		table.CompareVersions(s.Version, m.snap.Version) < 0
+	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID && table.CompareVersions(s.Version, m.snap.Version) < 0
 }
 
 // hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until that is known the

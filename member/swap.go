@@ -148,6 +148,13 @@ func (d *draft) edit() *table.Table {
 	return d.next
 }
 
+// supersede writes a table that differs by its epoch alone. A swap that was sent on the same version, and whose outcome is unknown, may
+// happen still: this one makes sure that it does not, or finds that it did.
+func (d *draft) supersede() {
+	d.edit()
+	d.due = true
+}
+
 // update changes the slots of a set.
 func (d *draft) update(set slot.Set, change func(*table.Run)) {
 	if !set.Empty() {

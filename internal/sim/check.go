@@ -237,27 +237,21 @@ func (n *Node) checkAdmitted(f *flight) {
 func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.mono() < n.deadline }
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
-func (w *World) fenced(n *Node) bool {
-	t := w.Objects.Table().Table
-	if t != nil {
-		if _, ok := t.Member(n.ID); ok {
-			return false
-		}
-	}
-	at, ever := w.named[n.ID]
-	return !ever || w.now-at > fenceLag
-}
+func (w *World) fenced(n *Node) bool { return !w.names(n, true, w.named) }
 
 // deceived says that the API server lets the node's writes pass because of a table that no member wrote: within the fence's lag no other one
 // named it.
-func (w *World) deceived(n *Node) bool {
-	if t := w.Objects.Table().Table; t != nil && !w.forged {
+func (w *World) deceived(n *Node) bool { return !w.names(n, !w.forged, w.member) }
+
+// names says that the table names the node, if the present one counts, or did within the fence's lag, as noted in last.
+func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool {
+	if t := w.Objects.Table().Table; present && t != nil {
 		if _, ok := t.Member(n.ID); ok {
-			return false
+			return true
 		}
 	}
-	at, ever := w.member[n.ID]
-	return !ever || w.now-at > fenceLag
+	at, ever := last[n.ID]
+	return ever && w.now-at <= fenceLag
 }
 
 // checkWrite looks at a write that commits now. The fence may have been deceived when it was admitted.

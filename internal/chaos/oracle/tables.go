@@ -14,13 +14,10 @@ func misuses(tables check.History) []string {
 		owner string
 		epoch uint64
 	}
-	var slots map[int]held
+	slots := map[int]held{}
 	for i, v := range tables {
 		if i > 0 && v.Table.UID == tables[i-1].Table.UID && v.Table.Epoch <= tables[i-1].Table.Epoch {
 			out = append(out, fmt.Sprintf("table at resourceVersion %s by %s has epoch %d, after epoch %d", v.Version, v.User, v.Table.Epoch, tables[i-1].Table.Epoch))
-		}
-		if slots == nil {
-			slots = make(map[int]held, v.Table.Slots)
 		}
 		for _, r := range v.Table.Runs {
 			if r.Owner == "" {
