@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/process"
 )
 
 // stageRuns is after how many runs a new control plane is started: records and audit logs grow.
@@ -35,12 +36,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if len(o.Command) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		o.Command = []string{self}
+	var err error
+	if o.Command, err = process.Command(o.Command); err != nil {
+		return nil, err
 	}
 	results, err := openResults(&o)
 	if err != nil {

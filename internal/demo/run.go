@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -74,12 +75,8 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if len(o.Command) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		o.Command = []string{self, "demo-operator"}
+	if o.Command, err = process.Command(o.Command, "demo-operator"); err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "rota-demo-")
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/process"
 )
 
 // runner measures case after case, on one control plane.
@@ -31,12 +33,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if len(cases) == 0 {
 		return report, report.save(o.Output) // the page anew
 	}
-	if len(o.Command) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		o.Command = []string{self}
+	if o.Command, err = process.Command(o.Command); err != nil {
+		return nil, err
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard

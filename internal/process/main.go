@@ -26,6 +26,15 @@ func Main(variable, by string, config any, run func(context.Context) error, log 
 	return 0
 }
 
+// Command returns a program and its arguments as they are; where there are none, this program with args.
+func Command(command []string, args ...string) ([]string, error) {
+	if len(command) > 0 {
+		return command, nil
+	}
+	self, err := os.Executable()
+	return append([]string{self}, args...), err
+}
+
 // EndWithInput ends this process with a status when its standard input ends, so also when the one that started it dies. What
 // comes from there is ignored.
 func EndWithInput(status int) {
