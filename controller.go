@@ -44,6 +44,8 @@ type Controller struct {
 	name    string
 	kind    schema.GroupKind
 	enqueue Enqueue
+	// outcomes are those of its reconciles.
+	outcomes outcomes
 
 	mu sync.Mutex
 	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
@@ -65,6 +67,9 @@ type flight struct {
 	slot  slot.Slot
 	leave func()
 	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
+	// err is how it ended, once ended says that somebody told.
+	ended bool
+	err   error
 }
 
 // place says where a waiting key is: it may be in the queue again while a worker has it.
@@ -250,7 +255,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.move(s, key)
-	c.flying[key] = flight{s, leave, inner}
+	c.flying[key] = flight{slot: s, leave: leave, ctx: inner}
 	ctx = withSlot(inner, s)
 	if c.where != nil {
 		ctx = context.WithValue(ctx, subjectKey{}, subject{c.kind, key, s, gone})
@@ -338,6 +343,8 @@ func (c *Controller) Done(key types.NamespacedName) {
 	}
 	if gate.CutShort(f.ctx) {
 		c.owe(f.slot, key)
+	} else {
+		c.judge(key, f)
 	}
 	c.mu.Lock()
 	c.settle(key)

@@ -245,13 +245,7 @@ func (i *incarnation) watchLeases(a member.WatchLeases) {
 }
 
 func (i *incarnation) notify(n member.Notify) {
-	log := i.log.WithValues("member", i.id, "reason", n.Reason)
-	if n.Warning {
-		log.Error(nil, n.Message)
-	} else {
-		log.Info(n.Message)
-	}
-	i.store.Notify(i.ctx, n)
+	i.tell(i.ctx, n)
 }
 
 // complain logs what went wrong; the member decides what to do about it.

@@ -18,7 +18,7 @@ type metrics struct {
 
 	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
-	findings, scrubs                                              *prometheus.Desc
+	findings, scrubs, failing                                     *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -53,6 +53,7 @@ func newMetrics(r *Rota) *metrics {
 		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
 		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has any.", "what"),
 		scrubs:        desc("rota_coverage_scrubs_total", "How often this member has compared what members hold with what there is."),
+		failing:       desc("rota_controller_failing", "1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
 	}
 }
@@ -90,6 +91,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
 	gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+	for _, c := range m.rota.registered() {
+		v := 0.0
+		if _, failing := c.failing(); failing {
+			v = 1
+		}
+		gauge(m.failing, v, c.name)
+	}
 	m.collectDelivery(out)
 }
 

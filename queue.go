@@ -78,6 +78,9 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 			return nil
 		}
 		err := sync(ctx, item)
+		if err != nil {
+			q.controller.Ended(key, err)
+		}
 		if err != nil && gate.CutShort(ctx) {
 			q.controller.rota.log.V(1).Info("Sync was cut short", "controller", q.controller.name, "object", key.String(),
 				"cause", context.Cause(ctx).Error(), "error", err.Error())
@@ -104,6 +107,7 @@ func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 // AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's by
 // now are forgotten: when it comes back it begins anew.
 func (q *Queue[T]) AddRateLimited(item T) {
+	q.controller.again(q.name(item))
 	if !q.controller.AddLater(q.name(item)) {
 		q.Forget(item)
 		return

@@ -193,6 +193,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLooking()
 	go r.watchHonour(looking)
+	go r.watchFailing(looking)
 	for {
 		stop := newIncarnation(r).run(ctx)
 		if stop.Err == nil {

@@ -38,6 +38,8 @@ type Status struct {
 	Scrubs   uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
 	Stuck []gate.Flight
+	// Failing are the controllers whose reconciles all fail on this member.
+	Failing []Failing
 }
 
 const stuckAfter = 10 * time.Second
@@ -48,7 +50,7 @@ func (r *Rota) Status() Status {
 	s := Status{
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
-		Traffic: r.share.Traffic(), Ignored: r.honour.state(),
+		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(),
 	}
 	s.Findings, s.Scrubs = r.scrubbed.get()
 	if id == "" {

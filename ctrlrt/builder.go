@@ -220,6 +220,9 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
+// errPanicked is how a reconcile ended that did not return.
+var errPanicked = errors.New("the reconciler panicked")
+
 // enqueue implements rota.Enqueue. Before the controller has started there is no queue: its own start enqueues
 // everything.
 func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
@@ -242,7 +245,9 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
+	w.controller.Ended(r.NamespacedName, errPanicked) // unless it returns
 	result, err := w.reconciler.Reconcile(withOwned(ctx, w.owned), r)
+	w.controller.Ended(r.NamespacedName, err)
 	if err != nil && gate.CutShort(ctx) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
 		return reconcile.Result{}, nil // its next owner repeats it

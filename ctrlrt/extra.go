@@ -20,6 +20,18 @@ type cached struct{ cache.Cache }
 // GetCache is how a manager knows what holds a cache.
 func (c cached) GetCache() cache.Cache { return c.Cache }
 
+// Add adds a runnable, as always. Caches, and clusters and all else that has one, run on every member, and start before any
+// controller does: reconcilers of every member read from them. controller-runtime itself would start a cache with
+// Options.ByObject on the leader only.
+func (m *Manager) Add(r manager.Runnable) error {
+	if c, ok := r.(cache.Cache); ok {
+		if _, ok := r.(interface{ GetCache() cache.Cache }); !ok {
+			r = cached{c}
+		}
+	}
+	return m.inner.Add(r)
+}
+
 // newCache returns one more cache of the manager, with its options.
 func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	o := m.options.Cache

@@ -164,6 +164,19 @@ func (m *Manager) joined(*http.Request) error {
 	}
 }
 
+// Reconciling is a readiness check to be added by those who want it: it fails while the reconciles of a sharded controller all fail
+// on this member and none has ever succeeded since its start (rota.Rota.Failing). So a rollout stops at a build, or at permissions,
+// with which nothing can be reconciled. It is no check of NewManager's own, since a member whose backend is down for all would
+// be taken out of the Services of its webhooks for it, and a rollout would wait for the backend.
+func (m *Manager) Reconciling(*http.Request) error {
+	for _, f := range m.rota.Failing() {
+		if f.Never {
+			return fmt.Errorf("rota %s: %s", m.rota.Name(), f)
+		}
+	}
+	return nil
+}
+
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
 

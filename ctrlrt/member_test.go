@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -117,7 +117,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	cfg := controlplane.For(t).Config()
 	if o.logger.GetSink() == nil {
 		ctrl.SetLogger(logr.Discard())
-		o.logger = testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
+		o.logger = testLogger(t, pod)
 	}
 	r, err := rota.New(cfg, rota.Options{
 		Name: "test", Namespace: namespace, Logger: o.logger,
@@ -182,7 +182,7 @@ func startMember(t *testing.T, namespace, pod string, o rota.Options, build func
 func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	logger := testr.NewWithOptions(t, testr.Options{LogTimestamp: true}).WithName(pod)
+	logger := testLogger(t, pod)
 	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
 	o.LeaseDuration, o.RetryPeriod = 3*time.Second, 300*time.Millisecond
 	var namespaces map[string]cache.Config // all
@@ -209,6 +209,25 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	go func() { out.done <- mgr.Start(ctx) }()
 	t.Cleanup(func() { out.leave(t) })
 	return out
+}
+
+// testLogger returns a logger of the test's. A manager that stops leaves a goroutine behind that may log when the test has ended.
+func testLogger(t *testing.T, name string) logr.Logger {
+	t.Helper()
+	var mu sync.Mutex
+	ended := false
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	})
+	return funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			t.Log(prefix, args)
+		}
+	}, funcr.Options{LogTimestamp: true}).WithName(name)
 }
 
 // leave ends the replica gracefully and waits for it.

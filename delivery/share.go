@@ -158,6 +158,16 @@ func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	return false
 }
 
+// Size returns how many objects of the kind this member has, in the informer that holds most. For a kind that is primary
+// and owned it asks those of the primary role.
+func (s *Share) Size(kind schema.GroupKind) int {
+	most := 0
+	for _, inf := range s.of(kind) {
+		most = max(most, len(inf.GetIndexer().ListKeys()))
+	}
+	return most
+}
+
 // Holds says whether the share holds the slot, or is about to.
 func (s *Share) Holds(n slot.Slot) bool { return s.held.Load().Has(n) }
 

@@ -1,0 +1,184 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/member"
+)
+
+const (
+	// failingAfter is how long all reconciles of a controller fail before people are told. Backends fail for shorter times.
+	failingAfter = time.Minute
+	// failingObjects is how many objects these are at least, or all that this member has: few of many may be broken
+	// themselves.
+	failingObjects = 3
+	// failingPeriod is the time between two looks.
+	failingPeriod = 5 * time.Second
+)
+
+// Failing is a controller whose reconciles all fail on this member.
+type Failing struct {
+	Controller string
+	// For is the time since the first failure after the last success.
+	For time.Duration
+	// Reconciles is how many failed since then.
+	Reconciles int
+	// Never says that none has succeeded since this process started.
+	Never bool
+	// Err is the last error; nil where the queue was only told to try again.
+	Err error
+}
+
+// String says it to people.
+func (f Failing) String() string {
+	before := "since then"
+	if f.Never {
+		before = "since the start"
+	}
+	s := fmt.Sprintf("controller %s: all %d reconciles in the last %v failed on this member, and none has succeeded %s",
+		f.Controller, f.Reconciles, f.For.Round(time.Second), before)
+	if f.Err != nil {
+		s += fmt.Sprintf("; the last error: %v", f.Err)
+	}
+	return s
+}
+
+// outcomes are those of a controller's reconciles, as far as they tell whether any succeeds.
+type outcomes struct {
+	mu        sync.Mutex
+	succeeded bool          // one did, ever
+	since     time.Duration // of the first failure after the last success
+	failures  int
+	objects   map[types.NamespacedName]struct{} // of these failures, failingObjects at most
+	err       error
+	told      bool
+}
+
+// note takes in how a reconcile ended.
+func (o *outcomes) note(now time.Duration, key types.NamespacedName, failed bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !failed {
+		o.succeeded, o.failures, o.objects, o.err = true, 0, nil, nil
+		return
+	}
+	if o.failures++; o.failures == 1 {
+		o.since, o.objects = now, map[types.NamespacedName]struct{}{}
+	}
+	if len(o.objects) < failingObjects {
+		o.objects[key] = struct{}{}
+	}
+	o.err = err
+}
+
+// failing says whether all reconciles fail. count returns how many objects there are.
+func (o *outcomes) failing(now time.Duration, count func() int) (Failing, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failures == 0 || now-o.since < failingAfter || len(o.objects) < failingObjects && len(o.objects) < count() {
+		return Failing{}, false
+	}
+	return Failing{For: now - o.since, Reconciles: o.failures, Never: !o.succeeded, Err: o.err}, true
+}
+
+// turn returns whether people have to be told that it is failing now, or no longer.
+func (o *outcomes) turn(failing bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	turned := failing != o.told && (failing || o.failures == 0)
+	if turned {
+		o.told = failing
+	}
+	return turned
+}
+
+// errAgain stands for what a queue was not told.
+var errAgain = errors.New("the key was added again with a back-off")
+
+// Ended notes how the reconcile of a key that was admitted ended; nil is success. Call it before Done. Without it, a key that
+// is added to a Queue by AddRateLimited before its Done failed, and every other one succeeded.
+func (c *Controller) Ended(key types.NamespacedName, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, ok := c.flying[key]; ok {
+		f.ended, f.err = true, err
+		c.flying[key] = f
+	}
+}
+
+// again notes that a key is to be tried again after a back-off: it failed, unless Ended said otherwise.
+func (c *Controller) again(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, ok := c.flying[key]; ok && !f.ended {
+		f.ended, f.err = true, errAgain
+		c.flying[key] = f
+	}
+}
+
+// judge takes in how a flight ended.
+func (c *Controller) judge(key types.NamespacedName, f flight) {
+	failed := f.err != nil
+	if errors.Is(f.err, errAgain) {
+		f.err = nil
+	}
+	c.outcomes.note(c.rota.now(), key, failed, f.err)
+}
+
+func (c *Controller) failing() (Failing, bool) {
+	f, failing := c.outcomes.failing(c.rota.now(), func() int { return c.rota.share.Size(c.kind) })
+	f.Controller = c.name
+	return f, failing
+}
+
+// Failing returns the controllers whose reconciles have all failed on this member for at least a minute, those of three
+// objects or of all that it has. A member stays one, and ready, however many fail: what they need may be broken for all.
+func (r *Rota) Failing() []Failing {
+	var out []Failing
+	for _, c := range r.registered() {
+		if f, failing := c.failing(); failing {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// watchFailing tells people about controllers whose reconciles all fail, once each time, until ctx ends.
+func (r *Rota) watchFailing(ctx context.Context) {
+	tick := time.NewTicker(failingPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, c := range r.registered() {
+			f, failing := c.failing()
+			switch {
+			case !c.outcomes.turn(failing):
+			case failing:
+				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: f.String() + ". Objects of this member are not worked on"})
+			default:
+				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed", Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
+			}
+		}
+	}
+}
+
+// tell logs what people should know, and makes an event of it.
+func (r *Rota) tell(ctx context.Context, n member.Notify) {
+	log := r.log.WithValues("member", r.ID(), "reason", n.Reason)
+	if n.Warning {
+		log.Error(nil, n.Message)
+	} else {
+		log.Info(n.Message)
+	}
+	r.store.Notify(ctx, n)
+}
