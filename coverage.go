@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 const (
@@ -57,7 +57,7 @@ func (i *incarnation) holdings() *coverage.Report {
 	open := i.gate.OpenSet()
 	r := &coverage.Report{
 		Member: i.id, Open: open, Digests: i.share.Digest(open),
-		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{},
+		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: i.setup(),
 	}
 	for kind := range r.Digests {
 		if owners := i.share.Owners(kind); owners != nil {
@@ -77,16 +77,46 @@ func (i *incarnation) holdings() *coverage.Report {
 	return r
 }
 
-// What is wrong shows in two looks (see compare), with a report of each member between them. So it is found within a quarter
-// of a lease, for the report, and two looks.
-func reportPeriod(lease time.Duration) time.Duration { return lease / 4 }
-func lookPeriod(lease time.Duration) time.Duration   { return lease * 7 / 20 }
+// setup says how this member is set up.
+func (i *incarnation) setup() map[string]string {
+	return map[string]string{coverage.SettingLease: i.cfg.LeaseDuration.String(), coverage.SettingFence: i.cfg.FenceDelay.String()}
+}
 
-// publish publishes the report when it changed, every reportPeriod at most, until the incarnation ends; then it withdraws it.
+// What is wrong shows in two looks, with a report of the member between them (coverage.Tracker). A report that has not changed is published again every
+// half of a lease, so that this takes less than one and a half.
+func reportPeriod(lease time.Duration) time.Duration  { return lease / 4 }
+func renewalPeriod(lease time.Duration) time.Duration { return lease / 2 }
+func lookPeriod(lease time.Duration) time.Duration    { return lease * 7 / 20 }
+
+// published is what this member has told of what it holds.
+type published struct {
+	mu    sync.Mutex
+	since time.Duration // of the last report, or of the start
+	bytes int
+	fold  int
+}
+
+func (p *published) set(at time.Duration, bytes, fold int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since, p.bytes, p.fold = at, bytes, fold
+}
+
+func (p *published) get() (at time.Duration, bytes, fold int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since, p.bytes, p.fold
+}
+
+// publish publishes the report when it changed, every reportPeriod at most, and otherwise every renewalPeriod, until the incarnation ends; then it
+// withdraws it.
 func (i *incarnation) publish() {
 	tick := time.NewTicker(reportPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
-	var last map[string]string
+	i.published.set(i.now(), 0, 1)
+	var last map[string]string // but for its serial
+	var serial uint64
+	var at time.Duration
 	denied := false
 	for {
 		select {
@@ -104,26 +134,30 @@ func (i *incarnation) publish() {
 			continue
 		}
 		report := i.holdings()
-		text := report.Encode()
-		if maps.Equal(text, last) {
+		text, err := report.Encode()
+		if err == nil && maps.Equal(text, last) && i.now()-at < renewalPeriod(i.cfg.LeaseDuration) {
 			continue
 		}
-		err := i.reports.Publish(i.ctx, report, types.UID(*lease))
-		if refusal := (*store.PermissionError)(nil); errors.As(err, &refusal) {
-			// An API server that has just started refuses what it permits a moment later.
-			if !denied {
-				i.log.Info("Not telling what this member holds, so that nobody can check it; trying again", "cause", refusal.Error())
+		if err == nil {
+			serial++
+			report.Serial = serial
+			err = i.reports.Publish(i.ctx, report, types.UID(*lease))
+		}
+		if err != nil {
+			if i.ctx.Err() == nil && !denied {
+				// An API server that has just started refuses what it permits a moment later.
+				i.log.Error(err, "Cannot tell what this member holds, so that nobody can check it; trying again")
 			}
 			denied = true
 			continue
 		}
-		if err != nil {
-			if i.ctx.Err() == nil {
-				i.log.V(1).Info("Cannot publish what this member holds; trying again", "cause", err.Error())
-			}
-			continue
+		fold, _ := strconv.Atoi(text["fold"])
+		if _, _, before := i.published.get(); fold > before {
+			i.log.Info("There are so many kinds and slots that this member's report sums up several slots in one figure: what is found will be about all of them",
+				"slots", fold, "kinds", len(report.Digests), "bytes", coverage.Size(text))
 		}
-		last, denied = text, false
+		i.published.set(i.now(), coverage.Size(text), fold)
+		last, denied, at = text, false, i.now()
 	}
 }
 
@@ -132,7 +166,10 @@ func (i *incarnation) publish() {
 func (i *incarnation) scrub() {
 	duty := i.cfg.Slots.Of(slot.HashName("", scrubName))
 	// There is enough to be listed when members come and go.
-	first := func() scrubber { return scrubber{due: i.now() + i.scrubPeriod(scrubFirst/scrubShare)} }
+	first := func() scrubber {
+		bounds := coverage.BoundsOf(i.cfg.LeaseDuration, i.cfg.FenceDelay)
+		return scrubber{tracker: coverage.NewTracker(bounds), due: i.now() + i.scrubPeriod(scrubFirst/scrubShare)}
+	}
 	s := first()
 	tick := time.NewTicker(lookPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
@@ -150,11 +187,13 @@ func (i *incarnation) scrub() {
 		}
 		findings, err := i.compare(&s)
 		if err != nil {
-			if i.ctx.Err() == nil {
-				i.log.V(1).Info("Cannot compare what members hold with what there is; trying again", "cause", err.Error())
+			if i.ctx.Err() == nil && !s.failing {
+				i.log.Error(err, "Cannot compare what members hold with what there is; trying again")
 			}
+			s.failing = true
 			continue
 		}
+		s.failing = false
 		i.scrubbed.set(findings, 1)
 		i.tellFindings(findings, &s)
 	}
@@ -162,30 +201,17 @@ func (i *incarnation) scrub() {
 
 // scrubber is what a member remembers from one comparison to the next.
 type scrubber struct {
-	owners, objects coverage.Tracker
-	// due is the time of the next list of all objects, differing what the last list confirmed.
-	due       time.Duration
-	again     bool // it is listed to decide about what the list before showed
-	differing []coverage.Finding
-	told      map[coverage.Finding]bool
+	tracker *coverage.Tracker
+	due     time.Duration // of the next list of all objects
+	told    map[coverage.Finding]bool
+	failing bool
 }
 
-// compare returns the findings that were there the last time, too.
+// compare returns the findings that count.
 func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	t := i.tableOf()
 	if t.Slots == 0 {
 		return nil, errors.New("there is no table")
-	}
-	census, listed := coverage.Digests(nil), i.now() >= s.due
-	if listed {
-		begun := i.now()
-		var err error
-		census, err = i.share.Census(i.ctx)
-		s.due = i.now() + i.scrubPeriod(i.now()-begun)
-		if err != nil {
-			listed = false // who owns what can be told without
-			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "after", (s.due - i.now()).String())
-		}
 	}
 	reports, err := i.reports.Read(i.ctx)
 	if len(reports) == 0 && err != nil {
@@ -194,22 +220,16 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	if err != nil {
 		i.log.Error(err, "Cannot read all reports of what members hold")
 	}
-	var owners, objects []coverage.Finding
-	for _, f := range coverage.Compare(t, reports, census) {
-		if f.What == coverage.Differs || f.What == coverage.Unread {
-			objects = append(objects, f)
-		} else {
-			owners = append(owners, f)
+	census := coverage.Digests(nil)
+	if begun := i.now(); begun >= s.due || s.tracker.Undecided(reports) {
+		census, err = i.share.Census(i.ctx)
+		s.due = i.now() + i.scrubPeriod(i.now()-begun)
+		if err != nil {
+			census = nil // who owns what can be told without
+			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "after", (s.due - i.now()).String())
 		}
 	}
-	if listed {
-		s.differing = s.objects.Confirm(objects)
-		// The next look decides about what may be the difference of two moments, once.
-		if s.again = len(objects) > 0 && !s.again; s.again {
-			s.due = 0
-		}
-	}
-	return append(s.owners.Confirm(owners), s.differing...), nil
+	return s.tracker.Look(i.now(), t, reports, census), nil
 }
 
 // scrubPeriod returns the time to the next lists, where the last ones took so long.
@@ -227,7 +247,7 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	for _, f := range findings {
 		same := f.Same()
 		now[same] = true
-		if s.told[same] || f.What == coverage.Silent {
+		if s.told[same] {
 			continue
 		}
 		if fresh++; fresh <= scrubNotices {

@@ -31,11 +31,12 @@ type Rota struct {
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
 	// reports is nil where there is no API server.
-	reports  *coverage.Reports
-	scrubbed scrubbed
-	gate     *gate.Gate
-	share    *delivery.Share
-	start    time.Time
+	reports   *coverage.Reports
+	scrubbed  scrubbed
+	published published
+	gate      *gate.Gate
+	share     *delivery.Share
+	start     time.Time
 
 	metrics *metrics
 	labels  labels

@@ -50,8 +50,11 @@ func (w What) String() string {
 // Finding is something that is wrong with a slot.
 type Finding struct {
 	Slot slot.Slot
+	// Last is that of the slots, from Slot on, that the finding is about; 0: it is about one. Members with very many kinds and slots sum
+	// up several slots in one figure.
+	Last slot.Slot
 	What What
-	// Epoch is that of the slot in the table.
+	// Epoch is that of the slot in the table, the highest one where there are several.
 	Epoch uint64
 	// Members are those that have the slot open, in order, with a space between; for Unowned and Silent its owner by the table, if
 	// it has one.
@@ -73,8 +76,19 @@ func (f Finding) Same() Finding {
 		f.Exist = delivery.Digest{}
 	default:
 	}
+	if f.What == Silent {
+		f.Slot = 0 // another one may be its first by now
+	}
 	f.Held, f.Waiting = delivery.Digest{}, 0
 	return f
+}
+
+// slots names what the finding is about.
+func (f Finding) slots() string {
+	if f.Last > f.Slot {
+		return fmt.Sprintf("slots %d-%d", f.Slot, f.Last)
+	}
+	return fmt.Sprintf("slot %d", f.Slot)
 }
 
 // String says what is wrong in a sentence.
@@ -82,106 +96,113 @@ func (f Finding) String() string {
 	switch f.What {
 	case Unowned:
 		if f.Members != "" {
-			return fmt.Sprintf("slot %d: no member works on it; its owner is %s", f.Slot, f.Members)
+			return fmt.Sprintf("%s: no member works on it; its owner is %s", f.slots(), f.Members)
 		}
-		return fmt.Sprintf("slot %d: no member works on it, and it has no owner", f.Slot)
+		return fmt.Sprintf("%s: no member works on it, and it has no owner", f.slots())
 	case Silent:
-		return fmt.Sprintf("member %s does not report what it holds: it may lack the permission to write its ConfigMap", f.Members)
+		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the permission to write its ConfigMap", f.Members)
 	case Doubled:
-		return fmt.Sprintf("slot %d: several members work on it: %s", f.Slot, f.Members)
+		return fmt.Sprintf("%s: several members work on it: %s", f.slots(), f.Members)
 	case Differs:
 		more := ""
 		if f.Exist.Objects == f.Held.Objects {
 			more = ", others"
 		}
-		return fmt.Sprintf("slot %d: of kind %s there are %d objects, and member %s holds %d%s", f.Slot, f.Kind, f.Exist.Objects, f.Members, f.Held.Objects, more)
+		return fmt.Sprintf("%s: of kind %s there are %d objects, and member %s holds %d%s", f.slots(), f.Kind, f.Exist.Objects, f.Members, f.Held.Objects, more)
 	case Unread:
-		return fmt.Sprintf("slot %d: there are %d objects of kind %s, of which member %s knows nothing: does an informer of it run?", f.Slot, f.Exist.Objects, f.Kind, f.Members)
+		return fmt.Sprintf("%s: there are %d objects of kind %s, of which member %s knows nothing: does an informer of it run?",
+			f.slots(), f.Exist.Objects, f.Kind, f.Members)
 	case Stalled:
-		return fmt.Sprintf("slot %d: a key has been waiting for a worker of member %s for %v", f.Slot, f.Members, f.Waiting)
+		return fmt.Sprintf("%s: a key has been waiting for a worker of member %s for %v", f.slots(), f.Members, f.Waiting)
 	default:
-		return fmt.Sprintf("slot %d: nothing is wrong", f.Slot)
+		return fmt.Sprintf("%s: nothing is wrong", f.slots())
 	}
 }
 
-// Compare returns what is wrong, by slot. Reports of members that the table does not name are left out. census has the kinds that are to be looked at.
+// Compare returns what is wrong at this moment, by slot; see Tracker for what of it counts. Reports of members that the table does not name
+// are left out. census has the kinds that are to be looked at.
 func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	var out []Finding
-	kinds := slices.SortedFunc(maps.Keys(census), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
-	live := slices.DeleteFunc(slices.Clone(reports), func(r *Report) bool {
-		_, ok := t.Member(r.Member)
-		return !ok
-	})
+	live := map[string]*Report{}
+	for _, r := range reports {
+		if _, ok := t.Member(r.Member); ok {
+			live[r.Member] = r
+		}
+	}
+	open := make([][]string, t.Slots)
+	for _, id := range slices.Sorted(maps.Keys(live)) {
+		r := live[id]
+		for _, n := range r.openOf(t).Slots() {
+			open[n] = append(open[n], id)
+			if w := r.Waiting[n]; w > StalledAfter {
+				out = append(out, Finding{Slot: n, What: Stalled, Epoch: t.At(n).Epoch, Members: id, Waiting: w})
+			}
+		}
+		out = append(out, r.compare(t, census)...)
+	}
 	silent := map[string]bool{}
-	for i := range int(t.Slots) {
+	for i, members := range open {
 		n := slot.Slot(i)
 		run := t.At(n)
-		if run.Owner != "" && !slices.ContainsFunc(live, func(r *Report) bool { return r.Member == run.Owner }) {
+		switch _, told := live[run.Owner]; {
+		case run.Owner != "" && !told:
 			if !silent[run.Owner] {
 				out = append(out, Finding{Slot: n, What: Silent, Members: run.Owner})
 			}
 			silent[run.Owner] = true
-			continue
+		case len(members) == 0:
+			out = append(out, Finding{Slot: n, What: Unowned, Epoch: run.Epoch, Members: run.Owner})
+		case len(members) > 1:
+			out = append(out, Finding{Slot: n, What: Doubled, Epoch: run.Epoch, Members: strings.Join(members, " ")})
 		}
-		var open []*Report
-		var names []string
-		for _, r := range live {
-			if r.Open.Has(n) {
-				open, names = append(open, r), append(names, r.Member)
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(a.Slot, b.Slot) })
+	return out
+}
+
+// compare returns what a member holds that does not exist, and the other way round.
+func (r *Report) compare(t *table.Table, census Digests) []Finding {
+	var out []Finding
+	fold := max(1, r.Fold)
+	type figure struct {
+		last  slot.Slot
+		epoch uint64
+	}
+	open, figures := r.openOf(t), map[slot.Slot]figure{}
+	for _, n := range open.Slots() {
+		f := figures[firstOf(n, fold)]
+		figures[firstOf(n, fold)] = figure{last: n, epoch: max(f.epoch, t.At(n).Epoch)}
+	}
+	for _, kind := range slices.SortedFunc(maps.Keys(census), byName) {
+		exist := map[slot.Slot]delivery.Digest{}
+		for n, d := range census[kind] {
+			if open.Has(n) {
+				exist[n] = d
 			}
 		}
-		slices.Sort(names)
-		switch len(open) {
-		case 0:
-			out = append(out, Finding{Slot: n, What: Unowned, Epoch: run.Epoch, Members: run.Owner})
-		case 1:
-			out = append(out, compareOne(n, run.Epoch, open[0], kinds, census)...)
-		default:
-			out = append(out, Finding{Slot: n, What: Doubled, Epoch: run.Epoch, Members: strings.Join(names, " ")})
-		}
-	}
-	return out
-}
-
-func compareOne(n slot.Slot, epoch uint64, r *Report, kinds []schema.GroupKind, census Digests) []Finding {
-	var out []Finding
-	for _, kind := range kinds {
-		f := Finding{Slot: n, Epoch: epoch, Members: r.Member, Kind: kind, Exist: census[kind][n]}
+		exist = Fold(exist, fold)
 		held, reads := r.Digests[kind]
-		f.Held = held[n]
-		switch {
-		case f.Exist == f.Held:
-			continue
-		case !reads:
-			f.What = Unread
-		default:
-			f.What = Differs
-		}
-		out = append(out, f)
-	}
-	if w := r.Waiting[n]; w > StalledAfter {
-		out = append(out, Finding{Slot: n, What: Stalled, Epoch: epoch, Members: r.Member, Waiting: w})
-	}
-	return out
-}
-
-// Tracker tells findings that last from those that come of looking at different moments. The zero value is ready.
-type Tracker struct {
-	last map[Finding]bool
-}
-
-// Confirm returns those findings that were there the last time, too. Between two calls every member must have had the time
-// to report anew, which it does within half of its lease where anything changed.
-func (t *Tracker) Confirm(findings []Finding) []Finding {
-	now := map[Finding]bool{}
-	var out []Finding
-	for _, f := range findings {
-		key := f.Same()
-		now[key] = true
-		if t.last[key] {
+		for _, n := range slices.Sorted(maps.Keys(figures)) {
+			f := Finding{Slot: n, What: Differs, Epoch: figures[n].epoch, Members: r.Member, Kind: kind, Exist: exist[n], Held: held[n]}
+			if f.Exist == f.Held {
+				continue
+			}
+			if !reads {
+				f.What = Unread
+			}
+			if fold > 1 {
+				f.Last = figures[n].last
+			}
 			out = append(out, f)
 		}
 	}
-	t.last = now
 	return out
 }
+
+// openOf are the slots that the member has open, of those that there are.
+func (r *Report) openOf(t *table.Table) *slot.Set {
+	open := r.Open.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(t.Slots - 1)}))
+	return &open
+}
+
+func byName(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
@@ -64,33 +63,5 @@ func TestCompare(t *testing.T) {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// What differs has to differ in the same way twice: an object that came between a report and a list is no finding, one that
-// nobody holds is, though others come and go in its slot.
-func TestConfirm(t *testing.T) {
-	differs := func(existing, held int, exist, hold uint64) coverage.Finding {
-		return coverage.Finding{Slot: 1, What: coverage.Differs, Members: "a", Kind: schema.GroupKind{Kind: "ConfigMap"},
-			Exist: delivery.Digest{Objects: existing, Hashes: exist}, Held: delivery.Digest{Objects: held, Hashes: hold}}
-	}
-	var tracker coverage.Tracker
-	steps := []struct {
-		found     []coverage.Finding
-		confirmed int
-	}{
-		{[]coverage.Finding{differs(3, 2, 0b111, 0b011)}, 0},
-		{[]coverage.Finding{differs(4, 3, 0b1111, 0b0111)}, 0}, // another one
-		{[]coverage.Finding{differs(5, 4, 0b11111, 0b10111)}, 1},
-		{nil, 0},
-		{[]coverage.Finding{differs(5, 4, 0b11111, 0b10111)}, 0},
-		{[]coverage.Finding{{Slot: 1, What: coverage.Unowned, Epoch: 4}}, 0},
-		{[]coverage.Finding{{Slot: 1, What: coverage.Unowned, Epoch: 5}}, 0}, // it moved
-		{[]coverage.Finding{{Slot: 1, What: coverage.Unowned, Epoch: 5}}, 1},
-	}
-	for i, s := range steps {
-		if got := tracker.Confirm(s.found); len(got) != s.confirmed {
-			t.Errorf("step %d: confirmed %v, want %d", i, got, s.confirmed)
-		}
 	}
 }

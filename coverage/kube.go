@@ -36,15 +36,19 @@ func NewReports(cfg *rest.Config, namespace, name string) (*Reports, error) {
 // store.PermissionError.
 func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) error {
 	name := store.LeaseName(r.rota, report.Member)
+	data, err := report.Encode()
+	if err != nil {
+		return err
+	}
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{store.LabelCoverage: r.rota},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: name, UID: lease}},
 		},
-		Data: report.Encode(),
+		Data: data,
 	}
 	verb := "update"
-	_, err := r.client.Update(ctx, cm, metav1.UpdateOptions{})
+	_, err = r.client.Update(ctx, cm, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		verb = "create"
 		_, err = r.client.Create(ctx, cm, metav1.CreateOptions{})

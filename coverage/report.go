@@ -1,7 +1,6 @@
 package coverage
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,12 +21,19 @@ type Digests map[schema.GroupKind]map[slot.Slot]delivery.Digest
 type Report struct {
 	// Member is its ID.
 	Member string
+	// Serial rises with every report that the member publishes: a higher one was made after the lower one could be read.
+	Serial uint64
 	// Open are the slots whose keys it admits.
 	Open slot.Set
+	// Fold is how many neighbouring slots one digest sums up, a power of two: it stands under the first of them, and is about those
+	// that are open. 0 and 1: each slot has its own. Encode folds what would be too large.
+	Fold int
 	// Digests are those of open slots. A kind of which it has no objects is in it nevertheless.
 	Digests Digests
 	// Owners are, of kinds that are sharded by their controlling owners, the kinds of these, and whether they are namespaced.
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
+	// Setup says how the member is set up, by the names of settings: see Setting….
+	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, where that is more than 1 s.
 	Waiting map[slot.Slot]time.Duration
 }
@@ -35,38 +41,61 @@ type Report struct {
 // Fields of a report's data.
 const (
 	fieldMember  = "member"
+	fieldSerial  = "serial"
 	fieldOpen    = "open"
+	fieldFold    = "fold"
 	fieldObjects = "objects"
+	fieldSetup   = "setup"
 	fieldWaiting = "waiting"
+)
+
+// Settings, in Report.Setup.
+const (
+	SettingLease = "LeaseDuration"
+	SettingFence = "FenceDelay"
+)
+
+const (
+	// maxObjects is the size in bytes from which on digests are folded. A ConfigMap holds 1 MiB, of which the other fields take less
+	// than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
+	maxObjects = 256 << 10
+	// maxReport is the size above which a report is refused. Only the names of thousands of kinds come to that.
+	maxReport = 900 << 10
+	// minLine is the length of the shortest digest as a line.
+	minLine = len("0 1 0123456789abcdef\n")
 )
 
 // Encode returns the report as text, for a ConfigMap's data:
 //
 //	member: web-0-x7k2p
+//	serial: "17"
 //	open: 0-84 90
+//	fold: "1"                         slots in one line
 //	objects: |
 //	  Website.web.example.com         a kind
 //	  0 12 5f3ac0de00000001           slot, number of objects, XOR of their keys' hashes
 //	  ConfigMap owned-by Website.web.example.com:namespaced
+//	setup: |
+//	  LeaseDuration 15s
 //	waiting: |
 //	  7 12                            slot, seconds
-func (r *Report) Encode() map[string]string {
-	var objects, waiting strings.Builder
-	byName := func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }
-	for _, kind := range slices.SortedFunc(maps.Keys(r.Digests), byName) {
-		objects.WriteString(kind.String())
-		for i, owner := range slices.SortedFunc(maps.Keys(r.Owners[kind]), byName) {
-			if i == 0 {
-				objects.WriteString(" " + ownedBy)
-			}
-			fmt.Fprintf(&objects, " %s:%s", owner, scopeName(r.Owners[kind][owner]))
-		}
-		objects.WriteByte('\n')
-		for _, n := range slices.Sorted(maps.Keys(r.Digests[kind])) {
-			d := r.Digests[kind][n]
-			fmt.Fprintf(&objects, "%d %d %016x\n", n, d.Objects, d.Hashes)
-		}
+//
+// With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The error says that there are more kinds
+// than a ConfigMap can name.
+func (r *Report) Encode() (map[string]string, error) {
+	fold, lines := max(1, r.Fold), 0
+	for _, digests := range r.Digests {
+		lines += len(digests)
 	}
+	for lines/fold*minLine > maxObjects && fold < slot.MaxCount {
+		fold *= 2
+	}
+	objects := r.encodeObjects(fold)
+	for len(objects) > maxObjects && fold < slot.MaxCount {
+		fold *= 2
+		objects = r.encodeObjects(fold)
+	}
+	var waiting strings.Builder
 	for _, n := range slices.Sorted(maps.Keys(r.Waiting)) {
 		fmt.Fprintf(&waiting, "%d %d\n", n, int64(r.Waiting[n]/time.Second))
 	}
@@ -74,17 +103,79 @@ func (r *Report) Encode() map[string]string {
 	for _, run := range r.Open.Ranges() {
 		open = append(open, run.String())
 	}
-	return map[string]string{
-		fieldMember: r.Member, fieldOpen: strings.Join(open, " "),
-		fieldObjects: objects.String(), fieldWaiting: waiting.String(),
+	var setup strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.Setup)) {
+		fmt.Fprintf(&setup, "%s %s\n", name, r.Setup[name])
 	}
+	data := map[string]string{
+		fieldMember: r.Member, fieldSerial: strconv.FormatUint(r.Serial, 10), fieldOpen: strings.Join(open, " "),
+		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
+	}
+	if n := Size(data); n > maxReport {
+		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that a ConfigMap has room for: shard fewer kinds in one rota",
+			r.Member, len(r.Digests), n, maxReport)
+	}
+	return data, nil
 }
+
+// Size returns how many bytes of a ConfigMap the data take.
+func Size(data map[string]string) int {
+	n := 0
+	for field, text := range data {
+		n += len(field) + len(text)
+	}
+	return n
+}
+
+func (r *Report) encodeObjects(fold int) string {
+	var out []byte
+	for _, kind := range slices.SortedFunc(maps.Keys(r.Digests), byName) {
+		out = append(out, kind.String()...)
+		for i, owner := range slices.SortedFunc(maps.Keys(r.Owners[kind]), byName) {
+			if i == 0 {
+				out = append(out, " "+ownedBy...)
+			}
+			out = fmt.Appendf(out, " %s:%s", owner, scopeName(r.Owners[kind][owner]))
+		}
+		out = append(out, '\n')
+		digests := Fold(r.Digests[kind], fold)
+		for _, n := range slices.Sorted(maps.Keys(digests)) {
+			d := digests[n]
+			out = fmt.Appendf(out, "%d %d %016x\n", n, d.Objects, d.Hashes)
+		}
+	}
+	return string(out)
+}
+
+// Fold sums up so many neighbouring slots each, a power of two, under the first of them.
+func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delivery.Digest {
+	if slots <= 1 {
+		return digests
+	}
+	out := map[slot.Slot]delivery.Digest{}
+	for n, d := range digests {
+		first := firstOf(n, slots)
+		sum := out[first]
+		out[first] = delivery.Digest{Objects: sum.Objects + d.Objects, Hashes: sum.Hashes ^ d.Hashes}
+	}
+	return out
+}
+
+// firstOf returns the first slot of those with which one is folded.
+func firstOf(n slot.Slot, slots int) slot.Slot { return n &^ slot.Slot(slots-1) }
 
 // Decode is the inverse of Encode. The error names the field and the line.
 func Decode(data map[string]string) (*Report, error) {
 	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}}
 	if r.Member == "" {
 		return nil, fmt.Errorf("report: field %s is empty", fieldMember)
+	}
+	var err error
+	if r.Serial, err = strconv.ParseUint(data[fieldSerial], 10, 64); err != nil {
+		return nil, fmt.Errorf("report of %s: field %s: %q is no number", r.Member, fieldSerial, data[fieldSerial])
+	}
+	if r.Fold, err = strconv.Atoi(data[fieldFold]); err != nil || slot.Count(r.Fold).Validate() != nil {
+		return nil, fmt.Errorf("report of %s: field %s: %q must be a power of two from 1 to %d", r.Member, fieldFold, data[fieldFold], slot.MaxCount)
 	}
 	for _, word := range strings.Fields(data[fieldOpen]) {
 		first, last, many := strings.Cut(word, "-")
@@ -100,6 +191,16 @@ func Decode(data map[string]string) (*Report, error) {
 	}
 	if err := r.decodeObjects(data[fieldObjects]); err != nil {
 		return nil, err
+	}
+	for i, line := range lines(data[fieldSetup]) {
+		name, value, ok := strings.Cut(line, " ")
+		if !ok || name == "" {
+			return nil, r.lineError(fieldSetup, i, line)
+		}
+		if r.Setup == nil {
+			r.Setup = map[string]string{}
+		}
+		r.Setup[name] = value
 	}
 	for i, line := range lines(data[fieldWaiting]) {
 		words := strings.Fields(line)
@@ -131,7 +232,7 @@ func (r *Report) decodeObjects(text string) error {
 			n, err := parseSlot(words[0])
 			count, countErr := strconv.ParseUint(words[1], 10, 31)
 			hashes, hashErr := strconv.ParseUint(words[2], 16, 64)
-			if err != nil || countErr != nil || hashErr != nil {
+			if err != nil || countErr != nil || hashErr != nil || n != firstOf(n, r.Fold) {
 				return r.lineError(fieldObjects, i, line)
 			}
 			r.Digests[*kind][n] = delivery.Digest{Objects: int(count), Hashes: hashes}

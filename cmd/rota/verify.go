@@ -51,12 +51,13 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify NAME -n NAMESPACE",
 		Short: "Check that every object is held by exactly one live member",
-		Long: "Compares what the members of a rota report to hold with consistent lists of the objects' metadata, twice, since objects\n" +
-			"come and go between a report and a list. Exits with status 1 where something is wrong both times.",
+		Long: "Compares what the members of a rota report to hold with consistent lists of the objects' metadata, and looks again until every member\n" +
+			"has reported anew, since objects come and go between a report and a list: about half of the members' LeaseDuration. Slots that\n" +
+			"nobody works on are watched for a lease and the fence delay. Exits with status 1 where something is wrong.",
 		Args: oneName("verify"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
-				return fmt.Errorf("verify: --every %v: must be at least 1s, and longer than a quarter of the members' LeaseDuration", o.every)
+				return fmt.Errorf("verify: --every %v: must be at least 1s", o.every)
 			}
 			cfg, namespace, err := target.load()
 			if err != nil {
@@ -73,7 +74,7 @@ func newVerify() *cobra.Command {
 	target.bind(cmd)
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil, "namespaces to which the members' informers are limited (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "label selector to which the members' informers are limited (default none)")
-	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons; longer than a quarter of the members' LeaseDuration")
+	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
 	return cmd
 }
@@ -110,20 +111,22 @@ func newVerifier(cfg *rest.Config, namespace, name string, o verifyOptions) (*ve
 }
 
 func (v *verifier) run(ctx context.Context, w io.Writer) error {
-	var tracker coverage.Tracker
-	last := "never"
-	for round := 1; ; round++ {
-		findings, summary, err := v.compare(ctx)
+	var tracker *coverage.Tracker
+	begun, last, settled := time.Now(), "never", false
+	for {
+		t, reports, census, summary, err := v.read(ctx)
 		if err != nil {
 			return err
 		}
-		confirmed := tracker.Confirm(findings)
-		// Where nothing at all differs, a second look would show nothing else.
-		if clean := len(findings) == 0; clean || round > 1 {
-			text := describe(confirmed)
+		if tracker == nil {
+			tracker = coverage.NewTracker(coverage.BoundsBy(reports))
+		}
+		findings := tracker.Look(time.Since(begun), t, reports, census)
+		if settled = settled || tracker.Settled(); settled {
+			text := describe(findings)
 			if !v.o.watch {
 				_, _ = fmt.Fprint(w, text)
-				if len(confirmed) > 0 {
+				if len(findings) > 0 {
 					return errUncovered
 				}
 				_, _ = fmt.Fprintln(w, summary)
@@ -150,22 +153,21 @@ func describe(findings []coverage.Finding) string {
 	return b.String()
 }
 
-func (v *verifier) compare(ctx context.Context) (findings []coverage.Finding, summary string, err error) {
+// read reads what a look compares.
+func (v *verifier) read(ctx context.Context) (t *table.Table, reports []*coverage.Report, census coverage.Digests, summary string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	t, err := readTable(ctx, v.store)
-	if err != nil {
-		return nil, "", err
+	if t, err = readTable(ctx, v.store); err != nil {
+		return nil, nil, nil, "", err
 	}
-	reports, err := v.reports.Read(ctx)
-	if err != nil {
-		return nil, "", err
+	if reports, err = v.reports.Read(ctx); err != nil {
+		return nil, nil, nil, "", err
 	}
 	census, objects, err := v.census(ctx, t, reports)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, nil, "", err
 	}
-	return coverage.Compare(t, reports, census), fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d",
+	return t, reports, census, fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d",
 		objects, len(census), t.Slots, len(t.Members), t.Epoch), nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -16,29 +17,40 @@ var website = schema.GroupKind{Group: "example.com", Kind: "Website"}
 
 // scrubs compares now and then what members hold with the table and the objects there are (rule R14), by package coverage.
 func (w *World) scrubs() {
-	w.after(8*time.Second, func() {
+	var cfg member.Config
+	cfg.SetDefaults()
+	tracker := coverage.NewTracker(coverage.BoundsOf(cfg.LeaseDuration, cfg.FenceDelay))
+	serial := uint64(0)
+	var look func()
+	look = func() {
+		serial++
 		if t := w.Objects.Table().Table; t != nil && t.UID == w.Objects.Table().UID {
-			w.Coverage.Rules[14] += len(w.scrub.Confirm(w.findings(t)))
+			w.Coverage.Rules[14] += len(tracker.Look(w.now, t, w.reports(serial), w.census(t)))
 		}
-		w.scrubs()
-	})
+		w.after(8*time.Second, look)
+	}
+	w.after(8*time.Second, look)
 }
 
-// findings are what is wrong at this moment.
-func (w *World) findings(t *table.Table) []coverage.Finding {
-	census := map[slot.Slot]delivery.Digest{}
-	for s := range slot.Slot(t.Slots) {
-		census[s] = digest(s)
-	}
-	var reports []*coverage.Report
+// reports are what members would say of themselves at this moment.
+func (w *World) reports(serial uint64) []*coverage.Report {
+	var out []*coverage.Report
 	for _, n := range w.Live() {
 		held := map[slot.Slot]delivery.Digest{}
 		for _, s := range n.informer.held.Slots() {
 			held[s] = digest(s)
 		}
-		reports = append(reports, &coverage.Report{Member: n.ID, Open: n.Open(), Digests: coverage.Digests{website: held}})
+		out = append(out, &coverage.Report{Member: n.ID, Serial: serial, Open: n.Open(), Digests: coverage.Digests{website: held}})
 	}
-	return coverage.Compare(t, reports, coverage.Digests{website: census})
+	return out
+}
+
+func (w *World) census(t *table.Table) coverage.Digests {
+	census := map[slot.Slot]delivery.Digest{}
+	for s := range slot.Slot(t.Slots) {
+		census[s] = digest(s)
+	}
+	return coverage.Digests{website: census}
 }
 
 // digest is that of all objects of a slot.
@@ -55,7 +67,8 @@ func (w *World) incomplete() string {
 	if !w.deep {
 		return ""
 	}
-	for _, f := range w.findings(w.Objects.Table().Table) {
+	t := w.Objects.Table().Table
+	for _, f := range coverage.Compare(t, w.reports(1), w.census(t)) {
 		return f.String()
 	}
 	return w.missed()

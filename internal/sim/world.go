@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
@@ -74,7 +73,6 @@ type World struct {
 	objects objects
 	clocks  clocks
 	over    bool // no more faults
-	scrub   coverage.Tracker
 	spoiled spoiled
 	// crashed and ended hear of processes that ended by Net.Fall, and by themselves.
 	crashed, ended func(*Node)
