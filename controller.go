@@ -352,14 +352,6 @@ func (c *Controller) Done(key types.NamespacedName) {
 	f.leave()
 }
 
-// Wrote notes that a client of this member wrote an object of the controller's kind and got this answer: the next owner
-// of its slot waits until its informer shows that version (rule R8). Deletes need no note.
-func (c *Controller) Wrote(obj metav1.Object) {
-	if s, ok := c.rota.share.SlotOf(c.kind, obj); ok {
-		c.rota.share.Wrote(c.kind, s, obj.GetResourceVersion())
-	}
-}
-
 // owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.
 func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 	if !c.rota.share.Exists(c.kind, key) {

@@ -112,9 +112,9 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 // R8: what this member wrote counts among the versions that the next owner waits for.
 func TestR8WroteCounts(t *testing.T) {
 	r := testRota(t)
-	q, _ := testQueue(t, r)
+	_, _ = testQueue(t, r)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: "17"}}
-	q.Controller().Wrote(secret)
+	r.Wrote(t.Context(), schema.GroupKind{Kind: "Secret"}, secret)
 	var mine slot.Set
 	mine.Add(slotOf(r, types.NamespacedName{Namespace: "a", Name: "b"}))
 	if got := r.share.Versions(mine)["Secret"]; got != "17" {

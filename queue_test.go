@@ -85,7 +85,7 @@ func TestQueueAdmit(t *testing.T) {
 			synced := false
 			sync := q.Admit(func(ctx context.Context, _ cache.ObjectName) error {
 				synced = true
-				if _, ok := slotFrom(ctx); !ok {
+				if len(slotsFrom(ctx)) != 1 {
 					t.Error("the context does not say which slot it is for")
 				}
 				if n := r.gate.InFlight(); n != 1 {

@@ -42,6 +42,9 @@ type Rota struct {
 	labels  labels
 	honour  honour
 
+	resources resources
+	strays    strays
+
 	mu          sync.Mutex
 	controllers []*Controller
 	started     []start

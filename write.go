@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
@@ -26,12 +25,17 @@ var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 // at different rates.
 const unknownMargin = time.Second
 
-// WrapConfig returns a copy of cfg whose clients write as a member must. Each write with the context of a reconcile, or one
-// made of it, is refused once the reconcile has ended, its slot is lost, or the deadline of the member's Lease has passed; it
-// carries a server-side timeout within that deadline; and, if it was sent and its outcome is unknown, it keeps its slot from
-// moving on until it can no longer take effect (rules R2 and R6). The reads of sharded informers get the informers'
-// selectors, whatever a ListerWatcher made of them; others are left alone. Use it for every client with which reconcilers
-// write; ctrlrt does for the manager's.
+// WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
+//
+// Each write with the context of a reconcile, or one made of it, is refused once the reconcile has ended, its slot is lost, or the deadline of
+// the member's Lease has passed; it carries a server-side timeout within that deadline; and, if it was sent and its outcome is unknown, it keeps its slot from
+// moving on until it can no longer take effect (rules R2 and R6). A write with another context is treated likewise where the object that it changes lies in a slot
+// that this member has, or still works in although it lost it; otherwise it goes through, as one of a controller that is not sharded. Who made it is logged, once for
+// each place in the program.
+//
+// What is written and deleted is noted from the answers, so that the slot's next owner waits until its informers show it (rule R8).
+//
+// The reads of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left alone.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(r.WrapTransport)
@@ -46,17 +50,6 @@ func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &writer{rota: r, next: next}
 }
 
-// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write. Until its
-// informers show that version, the next owner of the object's slot, or for a kind that is not sharded that of the slot
-// that ctx works in, does not work there (rule R8). Deletes need no note. ctrlrt calls it for the manager's client.
-func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
-	if r.share.Sharded(kind) || r.share.Owned(kind) {
-		r.share.WroteObject(kind, obj)
-	} else if s, ok := slotFrom(ctx); ok {
-		r.share.WroteShared(kind, s, obj.GetResourceVersion())
-	}
-}
-
 type writer struct {
 	rota *Rota
 	next http.RoundTripper
@@ -65,17 +58,31 @@ type writer struct {
 // RoundTrip implements http.RoundTripper.
 func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isWrite(req) {
+		w.rota.resources.saw(req)
 		return w.next.RoundTrip(withSelectors(req))
 	}
 	by, inFlight := admittedFrom(req.Context())
-	if !inFlight {
-		return w.next.RoundTrip(req) // written by no sharded controller
-	}
-	// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go before it.
-	release := w.rota.gate.Hold(by.slot)
-	if by.ctx.Err() != nil {
-		release()
-		return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method, req.URL.Path, context.Cause(by.ctx))
+	note := w.rota.noting(req, !inFlight)
+	var release func()
+	if inFlight {
+		// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go before it.
+		release = w.rota.gate.Hold(by.slot)
+		if by.ctx.Err() != nil {
+			release()
+			return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method, req.URL.Path, context.Cause(by.ctx))
+		}
+	} else {
+		var err error
+		if release, err = w.rota.join(req, note); err != nil {
+			return nil, err
+		}
+		if release == nil { // it changes nothing in this member's slots, as far as is known
+			resp, err := w.next.RoundTrip(req)
+			if err == nil {
+				note.answered(resp)
+			}
+			return resp, err
+		}
 	}
 	left := w.rota.untilDeadline()
 	if left <= 0 && !mutant.On(mutant.WritePastDeadline) {
@@ -96,10 +103,17 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.RawQuery = query.Encode()
 	}
 	resp, err := w.next.RoundTrip(req)
-	if err == nil && resp.StatusCode < http.StatusInternalServerError || err != nil && neverSent(err) || mutant.On(mutant.UnknownIsOver) {
+	switch {
+	case err != nil && neverSent(err):
 		release()
-	} else {
+	case err == nil && resp.StatusCode < http.StatusInternalServerError:
+		note.answered(resp) // while the slot cannot move
+		release()
+	case mutant.On(mutant.UnknownIsOver):
+		release()
+	default:
 		// It may have been sent, or sent again by the transport, a moment ago.
+		note.lost()
 		time.AfterFunc(timeout+unknownMargin, release)
 	}
 	if err != nil {
@@ -108,6 +122,46 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &cancelBody{resp.Body, cancel}
 	return resp, nil
+}
+
+// join has a write without a reconcile count as in flight in the slots that it changes something in. There is no release where these are none of this member's.
+func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) {
+	slots := note.slots()
+	if note != nil && (note.owned || len(slots) > 0) && r.hasJoined() {
+		r.strays.tell(r.log, req, note.target)
+	}
+	var releases []func()
+	release = func() {
+		for _, f := range releases {
+			f()
+		}
+	}
+	for _, s := range slots {
+		f, verdict := r.gate.Join(s)
+		switch verdict {
+		case gate.Admitted:
+			releases = append(releases, f)
+			continue
+		case gate.Unknown:
+			continue
+		case gate.Expired:
+			err = ErrDeadline
+		default:
+			err = gate.ErrLost
+		}
+		release()
+		return nil, fmt.Errorf("%s %s was not sent, for slot %v: %w (it was made with a context that is not that of a reconcile)", req.Method, req.URL.Path, s, err)
+	}
+	if len(releases) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to be released
+	}
+	return release, nil
+}
+
+// body is what is left of an answer's body.
+type body struct {
+	io.Reader
+	io.Closer
 }
 
 // cancelBody ends a request's context when its answer has been read.
@@ -160,7 +214,10 @@ func admittedFrom(ctx context.Context) (admitted, bool) {
 	return a, ok
 }
 
-func slotFrom(ctx context.Context) (slot.Slot, bool) {
-	a, ok := admittedFrom(ctx)
-	return a.slot, ok
+// slotsFrom returns the slot of the reconcile that a context belongs to; none where it belongs to none.
+func slotsFrom(ctx context.Context) []slot.Slot {
+	if a, ok := admittedFrom(ctx); ok {
+		return []slot.Slot{a.slot}
+	}
+	return nil
 }

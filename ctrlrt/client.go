@@ -12,25 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// writingClient is the manager's client. It puts the labels on objects by which they are delivered, and notes the version of
-// each object that it writes: the slot's next owner waits until its cache shows that version (rule R8). Deletes need no
-// note, their event has the version.
+// writingClient is the manager's client. It puts the labels on objects by which they are delivered. What it writes is noted by the transport below it.
 type writingClient struct {
 	client.Client
 	mgr *Manager
 }
 
 var _ client.Client = (*writingClient)(nil)
-
-func (c *writingClient) wrote(ctx context.Context, obj client.Object, err error) error {
-	if err != nil {
-		return err
-	}
-	if gvk, gvkErr := apiutil.GVKForObject(obj, c.Scheme()); gvkErr == nil {
-		c.mgr.rota.Wrote(ctx, gvk.GroupKind(), obj)
-	}
-	return nil
-}
 
 // Live is an option of Get and List of the manager's client: it has the API server answer, consistently, whatever caches
 // hold. With it a reconciler finds the objects that are in no member's share: those of an owned kind that have no owner yet,
@@ -83,13 +71,13 @@ func (c *writingClient) List(ctx context.Context, list client.ObjectList, opts .
 // Create implements client.Writer.
 func (c *writingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	c.stamp(obj)
-	return c.wrote(ctx, obj, c.Client.Create(ctx, obj, opts...))
+	return c.Client.Create(ctx, obj, opts...)
 }
 
 // Update implements client.Writer.
 func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	c.stamp(obj)
-	return c.wrote(ctx, obj, c.Client.Update(ctx, obj, opts...))
+	return c.Client.Update(ctx, obj, opts...)
 }
 
 // Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one strips is put
@@ -97,7 +85,7 @@ func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...c
 func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if patch.Type() != types.ApplyPatchType {
 		c.stamp(obj)
-		return c.wrote(ctx, obj, c.Client.Patch(ctx, obj, patch, opts...))
+		return c.Client.Patch(ctx, obj, patch, opts...)
 	}
 	if err := c.Client.Patch(ctx, obj, patch, opts...); err != nil {
 		return err
@@ -110,7 +98,7 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 			obj.SetResourceVersion(labelled.ResourceVersion)
 		}
 	}
-	return c.wrote(ctx, obj, nil)
+	return nil
 }
 
 // Apply implements client.Writer. The label is not applied with the rest: it would be among the fields of the user's manager, and
@@ -128,44 +116,7 @@ func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguratio
 	if len(o.ApplyOptions(opts).DryRun) == 0 {
 		if labelled := c.complete(ctx, about.GroupVersionKind(), about); labelled != nil {
 			setApplied(obj, labelled)
-			about = labelled
 		}
-	}
-	c.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
-	return nil
-}
-
-// Status implements client.StatusClient.
-func (c *writingClient) Status() client.SubResourceWriter { return c.SubResource("status") }
-
-// SubResource implements client.SubResourceClientConstructor.
-func (c *writingClient) SubResource(name string) client.SubResourceClient {
-	return &writingSubResource{SubResourceClient: c.Client.SubResource(name), client: c}
-}
-
-// writingSubResource notes the versions of what is written. The other writes of subresources do not answer with the object.
-type writingSubResource struct {
-	client.SubResourceClient
-	client *writingClient
-}
-
-// Update implements client.SubResourceWriter.
-func (s *writingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.client.wrote(ctx, obj, s.SubResourceClient.Update(ctx, obj, opts...))
-}
-
-// Patch implements client.SubResourceWriter.
-func (s *writingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.client.wrote(ctx, obj, s.SubResourceClient.Patch(ctx, obj, patch, opts...))
-}
-
-// Apply implements client.SubResourceWriter.
-func (s *writingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	if err := s.SubResourceClient.Apply(ctx, obj, opts...); err != nil {
-		return err
-	}
-	if about := aboutApplied(obj); about != nil {
-		s.client.mgr.rota.Wrote(ctx, about.GroupVersionKind().GroupKind(), about)
 	}
 	return nil
 }

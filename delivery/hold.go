@@ -162,6 +162,7 @@ func (s *Share) Release(set slot.Set) {
 	held := s.held.Load().Minus(set)
 	s.held.Store(&held)
 	s.anew = s.anew.Minus(set)
+	s.forgetOwed(set)
 	s.mu.Unlock()
 	s.graves.forget(set)
 	for _, inf := range s.active() {

@@ -30,6 +30,27 @@ func (s *Share) Kinds() []schema.GroupKind {
 	return kinds
 }
 
+// Known returns the kinds that are declared as primary or owned, and those of which an informer of this share runs.
+func (s *Share) Known() []schema.GroupKind {
+	kinds := s.Kinds()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, inf := range s.informers {
+		if inf.running && !slices.Contains(kinds, inf.kind) {
+			kinds = append(kinds, inf.kind)
+		}
+	}
+	return kinds
+}
+
+// Knows says whether a kind is among those of Known.
+func (s *Share) Knows(kind schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, declared := s.roles[kind]
+	return declared || s.runs(kind, func(*informer) bool { return true })
+}
+
 // Delivery returns how objects of primary kinds are delivered.
 func (s *Share) Delivery() Kind {
 	if s.delivery == KindUnknown {

@@ -62,11 +62,14 @@ func TestVersionsOfBothRoles(t *testing.T) {
 	if !s.Own(replicaSets, siteKind, true) {
 		t.Fatal("not owned")
 	}
-	obj := child("x", "site")
-	obj.ResourceVersion = "7"
-	s.WroteObject(replicaSets, obj)
+	write := func(version, owner string) {
+		obj := child("x", owner)
+		obj.ResourceVersion = version
+		s.Write(replicaSets, types.NamespacedName{Namespace: "a", Name: "x"}, nil).Answered(obj)
+	}
+	write("7", "site")
+	write("9", "")
 	n := s.Slot("a", "x", "")
-	s.Wrote(replicaSets, n, "9")
 	want := table.Versions{"ReplicaSet.apps": "9"}
 	if own := s.Slot("a", "site", ""); own == n {
 		want["ReplicaSet.apps/owned"] = "7"

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -27,12 +28,22 @@ func WithSelectors(ctx context.Context, s Selectors) context.Context {
 	return context.WithValue(ctx, selectorsKey{}, s)
 }
 
-// selecting has the contexts of requests carry their selectors.
+type kindKey struct{}
+
+// KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false where no informer of a Share does.
+func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
+	kind, ok = ctx.Value(kindKey{}).(schema.GroupKind)
+	return kind, ok
+}
+
+// selecting has the contexts of requests carry their informer's kind and their selectors.
 type selecting struct {
 	cache.ListerWatcherWithContext
+	kind schema.GroupKind
 }
 
 func (s selecting) with(ctx context.Context, o metav1.ListOptions) context.Context {
+	ctx = context.WithValue(ctx, kindKey{}, s.kind)
 	if o.LabelSelector == "" && o.FieldSelector == "" {
 		return ctx
 	}

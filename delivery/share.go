@@ -59,6 +59,7 @@ type Share struct {
 	roles     map[schema.GroupKind]role
 	informers []*informer
 	wrote     map[string][]string // by the role's key in table.Versions and by slot
+	owed      map[place]*owed
 	graves    graves
 	anew      slot.Set // of which HoldAnew was called, and Load was not yet
 }
@@ -86,7 +87,7 @@ func New(o Options) *Share {
 	}
 	s := &Share{
 		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
-		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{},
+		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
 	}
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})

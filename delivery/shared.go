@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -16,19 +15,6 @@ const (
 	sharedPatience = 2 * time.Second
 	sharedPeriod   = 2 * time.Millisecond
 )
-
-// WroteShared notes that this member, at work in slot n, wrote an object of a kind that is not sharded: whoever gets the slot
-// loads it when its informer of that kind, if it has one, shows that version (rule R8).
-func (s *Share) WroteShared(kind schema.GroupKind, n slot.Slot, version string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, inf := range s.informers {
-		if inf.kind == kind && inf.running && !inf.sharded {
-			s.note(kind.String(), n, version)
-			return
-		}
-	}
-}
 
 // reachShared waits until the stores of whole kinds show the versions, as long as sharedPatience. An informer that does not
 // select the object that was written, of another namespace for instance, never shows its version.

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
@@ -26,37 +25,8 @@ func (i *informer) versionKey() string {
 	return i.share.versionKey(i.kind, i.role)
 }
 
-// Wrote notes that this member wrote an object in the slot and got the version: Versions will be at least that. The slot is
-// that of SlotOf; see WroteObject.
-func (s *Share) Wrote(kind schema.GroupKind, n slot.Slot, version string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.note(kind.String(), n, version)
-}
-
-// WroteObject is Wrote for all slots of an object, with the object's version.
-func (s *Share) WroteObject(kind schema.GroupKind, obj metav1.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, part := range s.roles[kind].parts() {
-		if n, _, ok := s.slotBy(kind, part, obj); ok {
-			s.note(s.versionKey(kind, part), n, obj.GetResourceVersion())
-		}
-	}
-}
-
-// note notes a version that was written. s.mu is held.
-func (s *Share) note(key string, n slot.Slot, version string) {
-	if s.wrote[key] == nil {
-		s.wrote[key] = make([]string, s.slots)
-	}
-	if table.CompareVersions(s.wrote[key][n], version) < 0 {
-		s.wrote[key][n] = version
-	}
-}
-
-// Versions returns, per sharded kind, the highest resourceVersion that this member saw or wrote in the slots,
-// deletions included (rule R8). Kinds without any are left out. A kind that is primary and owned has two keys.
+// Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions included
+// (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version. Kinds without any are left out. A kind that is primary and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
 	out := table.Versions{}
 	add := func(key, version string) {

@@ -129,9 +129,6 @@ func (g *Gate) Hold(s slot.Slot) (release func()) {
 		if released.Swap(true) {
 			return
 		}
-		g.mu.Lock()
-		g.count(&g.slots[s], -1)
-		g.mu.Unlock()
-		g.Recheck(s)
+		g.release(s)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
@@ -310,7 +311,9 @@ func (s suite) versions(t *testing.T) {
 		t.Errorf("version: %s, want %s", got, other.Version)
 	}
 	wrote := other.Version + "0"
-	r.share.Wrote(r.kind.GroupKind, 2, wrote)
+	r.share.Write(r.kind.GroupKind, other.Key, nil, 2).Answered(&metav1.ObjectMeta{
+		Namespace: other.Key.Namespace, Name: other.Key.Name, UID: other.UID, ResourceVersion: wrote,
+	})
 	if got := r.share.Versions(only(1, 2))[kind]; got != wrote {
 		t.Errorf("version written: %s, want %s", got, wrote)
 	}

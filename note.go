@@ -1,0 +1,185 @@
+package rota
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+// answerLimit is how many bytes of an answer are read for the version of what was written. etcd takes requests of 1.5 MiB.
+const answerLimit = 16 << 20
+
+// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write. The slots in which the object
+// counts are worked on by their next owner when its informers show that version (rule R8): the object's own slot and that of its controlling owner, as far as these kinds
+// are sharded, and for a kind that every member caches whole, the slot that ctx works in. Clients that went through WrapConfig note by themselves what
+// they write and delete; this is for those that did not.
+func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	r.share.Write(kind, name, nil, slotsFrom(ctx)...).Answered(obj)
+}
+
+// noted is a write whose outcome is to be noted. nil: nobody waits for it.
+type noted struct {
+	rota   *Rota
+	target target
+	write  *delivery.Write
+	ends   bool // it deletes the object that it names
+	owned  bool // its kind is sharded, by its own key or by its owner's
+}
+
+// noting returns what is known of a write that is about to be sent. stray: no reconcile is behind it.
+func (r *Rota) noting(req *http.Request, stray bool) *noted {
+	t, ok := targetOf(req)
+	if !ok || !t.changes() || isDryRun(req) {
+		return nil
+	}
+	kind, ok := r.resources.kind(t.group(), r.share.Known)
+	if !ok || !r.share.Knows(kind) {
+		if _, inFlight := admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
+			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: when slots come here, that may be behind what their former "+
+				"owner wrote. Make it with rota.ShareInformer, which leaves it whole where no queue shards the kind", "resource", t.group().String())
+		}
+		return nil
+	}
+	n := &noted{rota: r, target: t, ends: t.sub == "eviction" || req.Method == http.MethodDelete && t.name.Name != "" && t.sub == ""}
+	n.owned = r.share.Sharded(kind) || r.share.Owned(kind)
+	name := t.name
+	var body metav1.Object
+	if about := bodyOf(req); stray && about != nil && t.sub == "" {
+		about.Namespace = t.name.Namespace
+		if name.Name == "" {
+			name.Name = about.Name
+		}
+		body = about
+	}
+	n.write = r.share.Write(kind, name, body, slotsFrom(req.Context())...)
+	return n
+}
+
+// bodyOf returns the metadata of the object that a request carries; nil: it carries none, or parts of one.
+func bodyOf(req *http.Request) *metav1.PartialObjectMetadata {
+	if req.GetBody == nil || req.Method == http.MethodDelete {
+		return nil
+	}
+	media := req.Header.Get("Content-Type")
+	if req.Method == http.MethodPatch && !strings.HasPrefix(media, "application/apply-patch") {
+		return nil
+	}
+	about, err := metadataOf(media, copyOf(req))
+	if err != nil {
+		return nil
+	}
+	return about
+}
+
+// copyOf returns the body of a request, which can still be sent.
+func copyOf(req *http.Request) []byte {
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = body.Close() }()
+	text, _, _ := readUpTo(body, answerLimit)
+	return text
+}
+
+// isDryRun says that a request changes nothing. Deletions say so in their body.
+func isDryRun(req *http.Request) bool {
+	if req.URL.Query().Get("dryRun") != "" {
+		return true
+	}
+	if req.Method != http.MethodDelete {
+		return false
+	}
+	var o metav1.DeleteOptions
+	body := copyOf(req)
+	if raw, ok := strings.CutPrefix(string(body), protobufPrefix); ok {
+		var unknown apiruntime.Unknown
+		if unknown.Unmarshal([]byte(raw)) != nil || o.Unmarshal(unknown.Raw) != nil {
+			return false
+		}
+	} else if json.Unmarshal(body, &o) != nil {
+		return false
+	}
+	return len(o.DryRun) > 0
+}
+
+// slots are those of the sharded objects that the write changes, as far as that is known.
+func (n *noted) slots() []slot.Slot {
+	if n == nil {
+		return nil
+	}
+	return n.write.Slots()
+}
+
+// lost notes that the outcome of the write is unknown.
+func (n *noted) lost() {
+	if n != nil {
+		n.write.Lost()
+	}
+}
+
+// answered notes what the API server answered. It reads the answer, and gives it back.
+func (n *noted) answered(resp *http.Response) {
+	if n == nil || resp.StatusCode < http.StatusOK {
+		return
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		if n.ends && resp.StatusCode == http.StatusNotFound {
+			n.write.Deleted(nil) // whoever asks next should know what this member has learned
+		}
+		return
+	}
+	var about *metav1.PartialObjectMetadata
+	if media := resp.Header.Get("Content-Type"); resp.Body != nil && resp.Header.Get("Content-Encoding") == "" && encodingOf(media) != "" {
+		text, rest, whole := readUpTo(resp.Body, answerLimit)
+		resp.Body = body{rest, resp.Body}
+		if whole {
+			about, _ = metadataOf(media, text)
+		}
+	}
+	n.about(about)
+}
+
+// about notes what an answer is about; nil: that could not be read.
+func (n *noted) about(about *metav1.PartialObjectMetadata) {
+	switch t := n.target; {
+	case about == nil:
+		n.write.Lost()
+	case isStatus(about):
+		if n.ends {
+			n.write.Deleted(nil)
+			return
+		}
+		n.write.Lost() // of a collection, or of what a subresource did to its object
+	case about.GroupVersionKind().Group != t.version.Group || t.sub != "" && !n.isObject(about):
+		n.write.Version(about.ResourceVersion) // such as a Scale, which has its object's version
+	case n.ends:
+		n.write.Deleted(about)
+	case t.name.Name == "" && strings.HasSuffix(about.Kind, "List"):
+		n.write.Lost()
+	default:
+		if t.sub == "" {
+			n.rota.resources.learn(t.group(), about.GroupVersionKind().GroupKind())
+		}
+		n.write.Answered(about)
+	}
+}
+
+// isObject says whether the answer of a subresource is the object itself.
+func (n *noted) isObject(about *metav1.PartialObjectMetadata) bool {
+	kind, ok := n.rota.resources.kind(n.target.group(), n.rota.share.Known)
+	return ok && kind == about.GroupVersionKind().GroupKind()
+}

@@ -1,0 +1,135 @@
+package rota
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+)
+
+// target is what a request is about, by its path.
+type target struct {
+	version  schema.GroupVersion
+	resource string
+	name     types.NamespacedName // its Name is empty for a collection
+	sub      string               // the subresource
+}
+
+func (t target) group() schema.GroupResource {
+	return schema.GroupResource{Group: t.version.Group, Resource: t.resource}
+}
+
+var apiVersion = regexp.MustCompile(`^v[1-9]`)
+
+// targetOf reads a request's path, whatever a proxy has put before the API server's own; false where it is not about a resource.
+func targetOf(req *http.Request) (target, bool) {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	var t target
+	for i, part := range parts {
+		switch {
+		case part == "api" && len(parts) > i+2 && apiVersion.MatchString(parts[i+1]):
+			t.version.Version, parts = parts[i+1], parts[i+2:]
+		case part == "apis" && len(parts) > i+3 && apiVersion.MatchString(parts[i+2]):
+			t.version, parts = schema.GroupVersion{Group: parts[i+1], Version: parts[i+2]}, parts[i+3:]
+		default:
+			continue
+		}
+		break
+	}
+	if t.version.Version == "" {
+		return target{}, false
+	}
+	if ofNamespace := len(parts) == 3 && slices.Contains([]string{"status", "finalize"}, parts[2]); parts[0] == "namespaces" && len(parts) > 2 && !ofNamespace {
+		t.name.Namespace, parts = parts[1], parts[2:]
+	}
+	t.resource = parts[0]
+	if len(parts) > 1 {
+		t.name.Name = parts[1]
+	}
+	t.sub = strings.Join(parts[min(2, len(parts)):], "/")
+	return t, true
+}
+
+// silent are subresources whose POST changes nothing of their object's.
+var silent = []string{"token", "exec", "attach", "portforward", "proxy", "log"}
+
+// changes says whether a write of the target changes an object, or several.
+func (t target) changes() bool {
+	sub, _, _ := strings.Cut(t.sub, "/")
+	return !slices.Contains(silent, sub)
+}
+
+// resources are the kinds of resources, as far as this process has come across them.
+type resources struct {
+	mu    sync.Mutex
+	kinds map[schema.GroupResource]schema.GroupKind
+	// watched are those that informers watch of which the share knows nothing; told those of which that was said.
+	watched, told map[schema.GroupResource]bool
+}
+
+// learn notes the kind of a resource.
+func (r *resources) learn(of schema.GroupResource, kind schema.GroupKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds == nil {
+		r.kinds = map[schema.GroupResource]schema.GroupKind{}
+	}
+	r.kinds[of] = kind
+}
+
+// kind returns the kind of a resource, or what is likely to be it among the kinds given.
+func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKind) (schema.GroupKind, bool) {
+	r.mu.Lock()
+	kind, ok := r.kinds[of]
+	r.mu.Unlock()
+	if ok {
+		return kind, true
+	}
+	for _, kind := range among() {
+		if plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1")); plural.GroupResource() == of {
+			return kind, true
+		}
+	}
+	return schema.GroupKind{}, false
+}
+
+// saw notes what a read tells: informers say of which kind they are, and others watch whole resources.
+func (r *resources) saw(req *http.Request) {
+	query := req.URL.Query()
+	kind, ours := delivery.KindFrom(req.Context())
+	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
+	if !ours && (!watches || strings.Contains(query.Get("fieldSelector"), "metadata.name=")) {
+		return
+	}
+	t, ok := targetOf(req)
+	switch {
+	case !ok || t.name.Name != "":
+	case ours:
+		r.learn(t.group(), kind)
+	default:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.watched == nil {
+			r.watched, r.told = map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
+		}
+		r.watched[t.group()] = true
+	}
+}
+
+// unknown says, once for each resource, that an informer watches it of which the share knows nothing.
+func (r *resources) unknown(of schema.GroupResource) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.watched[of] || r.told[of] {
+		return false
+	}
+	r.told[of] = true
+	return true
+}

@@ -1,0 +1,44 @@
+package rota
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestTargetOf(t *testing.T) {
+	name := func(namespace, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	core, apps := schema.GroupVersion{Version: "v1"}, schema.GroupVersion{Group: "apps", Version: "v1"}
+	for path, want := range map[string]target{
+		"/api/v1/namespaces/a/pods":                                       {core, "pods", name("a", ""), ""},
+		"/api/v1/namespaces/a/pods/b":                                     {core, "pods", name("a", "b"), ""},
+		"/api/v1/namespaces/a/pods/b/status":                              {core, "pods", name("a", "b"), "status"},
+		"/api/v1/namespaces/a/pods/b/proxy/x/y":                           {core, "pods", name("a", "b"), "proxy/x/y"},
+		"/api/v1/nodes/n":                                                 {core, "nodes", name("", "n"), ""},
+		"/api/v1/namespaces":                                              {core, "namespaces", name("", ""), ""},
+		"/api/v1/namespaces/a":                                            {core, "namespaces", name("", "a"), ""},
+		"/api/v1/namespaces/a/finalize":                                   {core, "namespaces", name("", "a"), "finalize"},
+		"/api/v1/namespaces/a/status":                                     {core, "namespaces", name("", "a"), "status"},
+		"/api/v1/namespaces/api/configmaps/v1":                            {core, "configmaps", name("api", "v1"), ""},
+		"/k8s/clusters/c-1/apis/apps/v1/namespaces/a/deployments/b/scale": {apps, "deployments", name("a", "b"), "scale"},
+		"/apis/web.example.com/v1beta1/namespaces/a/sites/b": {
+			schema.GroupVersion{Group: "web.example.com", Version: "v1beta1"}, "sites", name("a", "b"), "",
+		},
+	} {
+		got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path, http.NoBody))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{})); !ok || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", path, ok, diff)
+		}
+	}
+	for _, path := range []string{"/", "/version", "/api", "/api/v1", "/apis/apps/v1", "/healthz/api/x"} {
+		if got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path, http.NoBody)); ok {
+			t.Errorf("%s: %+v, want none", path, got)
+		}
+	}
+}
