@@ -46,8 +46,12 @@ type Controller struct {
 	enqueue Enqueue
 	// outcomes are those of its reconciles.
 	outcomes outcomes
+	// begun is closed once its workers run.
+	begin sync.Once
+	begun chan struct{}
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	explain func() string // why its workers do not run
 	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
@@ -80,7 +84,8 @@ type place struct {
 }
 
 // NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
-// It must be called before Run and before any informer of the kind runs.
+// It must be called before Run and before any informer of the kind runs. The member joins once the controller's workers run: see
+// Started.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
 	r.mu.Lock()
 	ran := r.ran
@@ -92,7 +97,7 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 		return nil, fmt.Errorf("controller %s: %w", name, err)
 	}
 	c := &Controller{
-		rota: r, name: name, kind: kind, enqueue: enqueue,
+		rota: r, name: name, kind: kind, enqueue: enqueue, begun: make(chan struct{}),
 		waiting: map[slot.Slot]map[types.NamespacedName]place{},
 		flying:  map[types.NamespacedName]flight{},
 		owed:    map[slot.Slot]map[types.NamespacedName]struct{}{},

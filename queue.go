@@ -117,6 +117,7 @@ func (q *Queue[T]) AddRateLimited(item T) {
 
 // Get implements workqueue.TypedInterface.
 func (q *Queue[T]) Get() (T, bool) {
+	q.controller.Started()
 	item, shutdown := q.TypedRateLimitingInterface.Get()
 	if !shutdown {
 		q.controller.Take(q.name(item))

@@ -139,7 +139,7 @@ func (r *Rota) OwnsObject(kind schema.GroupKind, obj metav1.Object) bool {
 func (r *Rota) OwnsSlot(n slot.Slot) bool { return r.gate.Owns(n) }
 
 // Joined is closed when the table names this member for the first time. A member without slots has joined, too:
-// use it for readiness.
+// Ready is a readiness check of it.
 func (r *Rota) Joined() <-chan struct{} { return r.joined }
 
 func (r *Rota) hasJoined() bool {
@@ -173,7 +173,8 @@ func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
 // Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that
 // is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
-// may be called once. It joins when the informers of all queues made by NewQueue run.
+// may be called once. It joins when the informers of all queues made by NewQueue run, and the workers of all controllers
+// (Controller.Started): until then Ready says what it waits for.
 //
 // An error means that the process should end: the table is invalid, a permission is missing, options do not fit
 // the table, or this member was expelled with work in flight. An expelled member with nothing in flight joins
@@ -186,7 +187,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
-	if !r.awaitInformers(ctx) {
+	if !r.awaitStart(ctx) {
 		return nil
 	}
 	endLabels, err := r.label(ctx)

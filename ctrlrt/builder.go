@@ -50,7 +50,7 @@ func NewControllerManagedBy(m manager.Manager) *Builder {
 			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
 		}
 	}
-	v := &view{Manager: mgr, owned: map[schema.GroupKind]bool{}}
+	v := &view{Manager: mgr, owned: map[schema.GroupKind]bool{}, sources: newSources()}
 	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
 }
 
@@ -168,11 +168,13 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 			return nil, err
 		}
 	}
-	w := &worker{reconciler: r, owned: b.view.owned}
+	w := &worker{name: name, reconciler: r, owned: b.view.owned, sources: b.view.sources}
 	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)
 	if err != nil {
 		return nil, err
 	}
+	w.controller.Explain(w.sources.missing)
+	b.mgr.workers = append(b.mgr.workers, w)
 	o.NeedLeaderElection = ptr.To(false)
 	o.Reconciler = nil
 	defaulted := o
@@ -206,6 +208,8 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 
 // worker stands between controller-runtime's controller and the user's reconciler.
 type worker struct {
+	name       string
+	sources    *sources
 	reconciler reconcile.Reconciler
 	controller *rota.Controller
 	owned      map[schema.GroupKind]bool

@@ -56,26 +56,35 @@ func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVer
 type view struct {
 	*Manager
 	// owned are the kinds that the controller owns.
-	owned map[schema.GroupKind]bool
+	owned   map[schema.GroupKind]bool
+	sources *sources
 }
 
 // GetCache returns the cache whose informers of sharded kinds hold a share.
 func (v *view) GetCache() cache.Cache {
-	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, owned: v.owned}
+	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, owned: v.owned, sources: v.sources}
 }
 
 // shardCache refuses nothing that is sharded, and notes what is used whole.
 type shardCache struct {
 	wholeCache
-	owned map[schema.GroupKind]bool
+	owned   map[schema.GroupKind]bool
+	sources *sources
 }
 
-// GetInformer implements cache.Informers.
+// GetInformer implements cache.Informers. The sources of the controller wait in it until the informer has synced.
 func (c *shardCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
+	c.sources.begin(gvk)
+	informer, err := c.getInformer(ctx, gvk, obj, opts...)
+	c.sources.end(gvk, err)
+	return informer, err
+}
+
+func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	if children := c.mgr.reader.children.Load(); children != nil && c.owned[gvk.GroupKind()] && c.mgr.kinds.isBoth(gvk.GroupKind()) {
 		return (*children).GetInformer(ctx, obj, opts...)
 	}

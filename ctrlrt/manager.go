@@ -31,6 +31,8 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
+	// workers are those of the sharded controllers.
+	workers []*worker
 	// options are those of the user, with a Scheme.
 	options manager.Options
 	indexes *indexes
@@ -105,7 +107,9 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err := inner.Add(starter{m.ready, m.stopping}); err != nil {
 		return nil, err
 	}
-	if err := inner.AddReadyzCheck("rota", m.joined); err != nil {
+	// A rollout must not go on before the new member has joined. One without slots is ready, so that a rollout cannot wait for
+	// slots that only a leaver can give up.
+	if err := inner.AddReadyzCheck("rota", r.Ready); err != nil {
 		return nil, err
 	}
 	var already prometheus.AlreadyRegisteredError
@@ -153,17 +157,6 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 	}
 }
 
-// joined is the readiness check "rota": a rollout must not go on before the new member has joined. A member without
-// slots is ready, so that a rollout cannot wait for slots that only a leaver can give up.
-func (m *Manager) joined(*http.Request) error {
-	select {
-	case <-m.rota.Joined():
-		return nil
-	default:
-		return fmt.Errorf("rota %s: not joined yet", m.rota.Name())
-	}
-}
-
 // Reconciling is a readiness check to be added by those who want it: it fails while the reconciles of a sharded controller all fail
 // on this member and none has ever succeeded since its start (rota.Rota.Failing). So a rollout stops at a build, or at permissions,
 // with which nothing can be reconciled. It is no check of NewManager's own, since a member whose backend is down for all would
@@ -208,7 +201,7 @@ func (m *Manager) GetCache() cache.Cache {
 // GetFieldIndexer returns what adds indexes to the manager's caches.
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 
-// Start starts the manager, joins the rota once the caches have started, and works until ctx ends. Then it leaves
+// Start starts the manager, joins the rota once the workers of all sharded controllers run, and works until ctx ends. Then it leaves
 // the rota first, while everything still works, and only then stops controllers and caches (rule R9). Give the Pod
 // a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's GracefulShutdownTimeout.
 func (m *Manager) Start(ctx context.Context) error {
@@ -232,7 +225,7 @@ func (m *Manager) Start(ctx context.Context) error {
 		return errors.Join(err, <-managed)
 	case <-m.ready:
 	}
-	m.awaitInformers(rotaCtx)
+	go m.excuse(rotaCtx)
 	member := make(chan error, 1)
 	go func() { member <- m.rota.Run(rotaCtx) }()
 	select {
@@ -251,32 +244,6 @@ func (m *Manager) Start(ctx context.Context) error {
 		err := <-member
 		stop()
 		return errors.Join(<-managed, err)
-	}
-}
-
-// informerPatience is how long a member waits for its informers before it joins. A kind whose definition is not
-// installed keeps its controller from starting for as long as CacheSyncTimeout.
-const informerPatience = 10 * time.Second
-
-// awaitInformers waits until the informers of all sharded kinds run: a slot that opened before would look empty of
-// children, for instance, which reconcilers would then create again. Where a kind is not served the others go on.
-func (m *Manager) awaitInformers(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, informerPatience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for idle := m.rota.Share().Idle(); len(idle) > 0; idle = m.rota.Share().Idle() {
-		select {
-		case <-tick.C:
-		case <-m.stopping:
-			return
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				m.GetLogger().Error(nil, "Informers of sharded kinds have not started; are the CustomResourceDefinitions installed? "+
-					"Joining without them: the other kinds are not held up", "kinds", idle)
-			}
-			return
-		}
 	}
 }
 

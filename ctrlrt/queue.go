@@ -41,6 +41,7 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
+	q.Controller().Started()
 	r, priority, shutdown := q.priorities.GetWithPriority()
 	if !shutdown {
 		q.Controller().Take(r.NamespacedName)

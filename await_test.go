@@ -1,0 +1,82 @@
+package rota
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/store"
+)
+
+// A member takes no slots before the workers of all its controllers run, and says which it waits for.
+func TestJoinsOnceWorkersRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		memory := store.NewMemory()
+		r.store = memory.Client(nil)
+		var controllers []*Controller
+		for _, name := range []string{"first", "second"} {
+			c, err := r.NewController(name, schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			controllers = append(controllers, c)
+		}
+		controllers[0].Explain(func() string { return "the sky is down" })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		waits := func(yes bool, words ...string) {
+			t.Helper()
+			time.Sleep(10 * startPatience)
+			synctest.Wait()
+			err := r.Ready(nil)
+			if yes != (err != nil) || yes == r.hasJoined() {
+				t.Fatalf("joined %t, not ready because of %v; want it to wait: %t", r.hasJoined(), err, yes)
+			}
+			for _, word := range words {
+				if err != nil && !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		}
+		waits(true, "controller first: the sky is down", "controller second, which")
+		if n := memory.Counts().Requests[store.OpCreateLease]; n > 0 {
+			t.Errorf("%d Leases before the workers run, want none", n)
+		}
+		notes := memory.Notes()
+		if len(notes) != 1 || notes[0].Reason != "NotJoining" || !strings.Contains(notes[0].Message, "the sky is down") {
+			t.Errorf("events %+v, want one that says why this member does not join", notes)
+		}
+		controllers[0].Started()
+		waits(true, "second")
+		controllers[1].Started()
+		controllers[1].Started()
+		waits(false)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Workers tell that they run by asking the queue.
+func TestQueuesTellThatWorkersRun(t *testing.T) {
+	r := testRota(t)
+	q, inner := testQueue(t, r)
+	inner.Add(testItem)
+	if waits := r.waitsFor(); len(waits) != 2 {
+		t.Errorf("waits for %q, want an informer and workers", waits)
+	}
+	q.Get()
+	select {
+	case <-q.Controller().Begun():
+	default:
+		t.Error("the workers' first Get does not show that they run")
+	}
+}
