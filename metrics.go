@@ -1,9 +1,12 @@
 package rota
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"
@@ -18,7 +21,7 @@ type metrics struct {
 
 	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
-	findings, scrubs, failing                                     *prometheus.Desc
+	findings, scrubs, failing, refused                            *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -49,6 +52,7 @@ func newMetrics(r *Rota) *metrics {
 		received:      desc("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
 		foreign:       desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API server ignores the shard selector, or they are mislabelled.", "kind"),
 		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
+		refused:       desc("rota_delivery_failing_seconds", "For how long a kind of request of an informer has failed; 0 where the last one succeeded.", "kind", "request"),
 		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
 		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
 		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has any.", "what"),
@@ -118,6 +122,7 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 		count(m.received, t.Received, kind.String())
 		count(m.foreign, t.Foreign, kind.String())
 	}
+	m.collectRefused(out)
 	for kind, ignored := range m.rota.honour.state() {
 		v := 0.0
 		if ignored {
@@ -130,6 +135,25 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 		count(m.unlabelled, s.Conflicts, kind.String(), "conflict")
 		count(m.unlabelled, s.Throttled, kind.String(), "throttled")
 		count(m.unlabelled, s.Failures, kind.String(), "other")
+	}
+}
+
+// collectRefused shows a number for each kind and request, so that an alert has something to compare when all is well. Where several
+// informers of a kind fail it is that of the one that has failed for longest.
+func (m *metrics) collectRefused(out chan<- prometheus.Metric) {
+	type series struct{ kind, request string }
+	lasting := map[series]time.Duration{}
+	for kind := range m.rota.share.Traffic() {
+		for _, request := range []delivery.Request{delivery.RequestList, delivery.RequestWatch, delivery.RequestLookUp} {
+			lasting[series{kind.String(), request.String()}] = 0
+		}
+	}
+	for _, f := range m.rota.share.Failing() {
+		at := series{f.Kind.String(), f.Request.String()}
+		lasting[at] = max(lasting[at], time.Since(f.Since))
+	}
+	for at, d := range lasting {
+		out <- prometheus.MustNewConstMetric(m.refused, prometheus.GaugeValue, d.Seconds(), at.kind, at.request)
 	}
 }
 

@@ -32,6 +32,8 @@ type Status struct {
 	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only with
 	// delivery.ShardSelector, and not before there was traffic.
 	Ignored map[schema.GroupKind]bool
+	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
+	Refused []delivery.Failure
 	// Findings are what was wrong when this member last compared what members hold with what there is, Scrubs how often it has:
 	// only the member with that duty does (rule R14).
 	Findings []coverage.Finding
@@ -50,7 +52,7 @@ func (r *Rota) Status() Status {
 	s := Status{
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
-		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(),
+		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
 	s.Findings, s.Scrubs = r.scrubbed.get()
 	if id == "" {

@@ -43,6 +43,18 @@ func (s *source) answered(err error) bool {
 	return absent
 }
 
+// answeredList is answered for a list of objects of all slots, or of some.
+func (s *source) answeredList(err error) (absent bool) {
+	absent = s.answered(err)
+	switch {
+	case err == nil:
+		s.succeeds(RequestList)
+	case !apierrors.IsResourceExpired(err): // it begins anew
+		s.failing(RequestList, err, absent) // answered tells
+	}
+	return absent
+}
+
 // vacant says that the kind is not served and that nobody reads a stream of it: its slots need not be waited for.
 // s.mu is held.
 func (s *source) vacant() bool { return s.absent && (s.pump == nil || s.pump.over) }

@@ -103,6 +103,7 @@ func (s *source) check(ctx context.Context, d *doubt) {
 	// Where the whole kind is not served, a DELETED may be believed. Without one nothing is known.
 	if err != nil && (!notServed(err) || !told) {
 		if ctx.Err() == nil {
+			s.failing(RequestLookUp, err, true)
 			s.inf.share.log.V(1).Info("Cannot look up an object that may be deleted, trying again", "kind", s.inf.kind.String(),
 				"object", d.key.String(), "error", err.Error())
 		}
@@ -112,6 +113,7 @@ func (s *source) check(ctx context.Context, d *doubt) {
 		s.suspect()
 		return
 	}
+	s.succeeds(RequestLookUp)
 	j := job{done: make(chan bool, 1), run: func(p *pump) bool { return p.resolve(d, obj, version) }}
 	select {
 	case s.jobs <- j:

@@ -13,7 +13,7 @@
 //
 // The real SharedIndexInformer is embedded; its ListerWatcher, its handlers and its transform are wrapped. The
 // wrapper owns the watch of the API server and its position in it. The reflector gets a watch of ours, which
-// survives lost connections (only 410 Gone reaches the reflector) and into which objects can be injected: those
+// survives lost connections (the reflector hears of what a list has to put right: pump.failed) and into which objects can be injected: those
 // of slots gained, as ADDED; those of slots lost, as DELETED with a mark by which the handlers' wrappers know
 // that they must not pass them on (rule R10). A marked DELETED of an object that cannot exist is a barrier:
 // client-go's queue keeps the order and hands a DELETED of an unknown object to the handlers, so when it

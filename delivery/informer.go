@@ -50,6 +50,9 @@ type informer struct {
 	missed   map[slot.Slot]map[subject]struct{} // what deletions were about that handlers could not hear of
 	passed   chan struct{}                      // closed and replaced when any handler passes a barrier
 	recorder *handler
+	// watchError is the user's; nil: client-go's. It is called with reflector, see SetWatchErrorHandler.
+	watchError cache.WatchErrorHandlerWithContext
+	reflector  *cache.Reflector
 }
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
@@ -63,6 +66,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
 	}
 	inf.source = newSource(inf, lw)
+	inf.reflector = cache.NewReflectorWithOptions(inf.source, example, nil, cache.ReflectorOptions{Name: "rota.dev/" + kind.String()})
 	// The indexer takes the map as its own and AddIndexers would change the caller's.
 	own := cache.Indexers{}
 	for name, f := range indexers {

@@ -30,17 +30,17 @@ func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Obje
 	for {
 		items, strays, version, err := s.listOnce(ctx, t, paged)
 		switch {
-		case s.answered(err):
+		case ctx.Err() != nil, errors.Is(err, errOvertaken):
+			return nil, nil, "", false
+		case s.answeredList(err):
 			return nil, nil, "", true
 		case err == nil:
 			return items, strays, version, true
-		case ctx.Err() != nil, errors.Is(err, errOvertaken):
-			return nil, nil, "", false
 		case paged && apierrors.IsResourceExpired(err):
 			paged = false // the version of the first page was gone before the last one was read
 			continue
 		}
-		s.inf.share.log.Error(err, "Cannot list, trying again; slots on their way here wait for it", "kind", s.inf.kind.String(), "in", backoff.String())
+		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error", err.Error(), "in", backoff.String())
 		timer := time.NewTimer(backoff/2 + rand.N(backoff/2+1))
 		select {
 		case <-timer.C:

@@ -48,14 +48,15 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		asked = s.scope.narrow(&o, pending.set)
 	}
 	list, err := s.upstream.ListWithContext(ctx, o)
-	s.answered(err)
 	if err != nil {
+		s.answeredList(err)
 		return nil, err
 	}
 	more, err := s.keep(list, pending, asked)
 	if err != nil {
 		return nil, err
 	}
+	s.answered(nil)
 	if more.GetContinue() == "" && !pending.set.Empty() {
 		if err := s.addMissing(ctx, list, pending); err != nil {
 			return nil, err
@@ -64,11 +65,13 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if pending.set.Empty() {
 		more.SetContinue("")
 	}
+	if more.GetContinue() != "" {
+		return list, nil
+	}
+	s.answeredList(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if more.GetContinue() == "" {
-		pending.version, pending.complete = more.GetResourceVersion(), true
-	}
+	pending.version, pending.complete = more.GetResourceVersion(), true
 	return list, nil
 }
 

@@ -22,6 +22,11 @@ const (
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
 	// again: after a restore of etcd it would say so for ever.
 	tooLargeMax = 6
+	// fruitlessMax is how many watches in a row may end early, or go unanswered by the API server itself, before the kind is listed
+	// again.
+	fruitlessMax = 5
+	// steadyAfter is how long a watch must stay open to count as one that works.
+	steadyAfter = time.Second
 	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
 	// before the end.
 	nudgeSeconds = 3
@@ -40,10 +45,15 @@ type pump struct {
 	upstream watch.Interface
 	opened   chan opened
 	retry    <-chan time.Time
+	steady   <-chan time.Time // the upstream watch works, though nothing may have come
 	backoff  time.Duration
 	tooLarge int
-	since    time.Time // when upstream was opened
-	nudge    bool
+	// fruitless counts the watches that failed in a row. suspect is why the position may not lead on; a list tells, see probe.
+	fruitless int
+	suspect   error
+	probed    chan error
+	since     time.Time // when upstream was opened
+	nudge     bool
 	// initial is what is being listed by WatchList, until the bookmark that ends it.
 	initial *relist
 	// asked are the slots whose events upstream brings.
@@ -59,7 +69,7 @@ type opened struct {
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
-	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), backoff: firstBackoff}
+	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), probed: make(chan error), backoff: firstBackoff}
 	p.options.SendInitialEvents, p.options.ResourceVersionMatch = nil, ""
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -139,7 +149,11 @@ func (p *pump) run(first watch.Interface, initial *relist) {
 			ok = p.connected(o)
 		case <-p.retry:
 			p.retry = nil
-			p.open()
+			p.again()
+		case err := <-p.probed:
+			ok = p.answered(err)
+		case <-p.steady:
+			p.works()
 		case j := <-jobs:
 			ok = j.run(p)
 			j.done <- ok
@@ -169,6 +183,7 @@ func (p *pump) abort() {
 }
 
 func (p *pump) disconnect() {
+	p.steady = nil
 	if p.upstream != nil {
 		p.upstream.Stop()
 		p.upstream = nil
@@ -222,11 +237,21 @@ func (p *pump) open() {
 }
 
 func (p *pump) connected(o opened) bool {
-	p.source.answered(o.err)
-	if o.err != nil {
+	absent := p.source.answered(o.err)
+	switch {
+	case o.err == nil:
+	case absent:
+		p.source.inf.tell(p.ctx, o.err)
+		p.source.failing(RequestWatch, o.err, true) // answered has logged it
+		p.later()
+		return true
+	default:
+		if !ordinary(o.err) {
+			p.source.inf.tell(p.ctx, o.err)
+		}
 		return p.failed(o.err)
 	}
-	p.upstream, p.asked, p.since = o.watch, o.asked, time.Now()
+	p.upstream, p.asked, p.since, p.steady = o.watch, o.asked, time.Now(), time.After(steadyAfter)
 	p.source.mu.Lock()
 	stale, needed := p.source.stale, p.source.needed()
 	p.source.mu.Unlock()
@@ -238,20 +263,51 @@ func (p *pump) connected(o opened) bool {
 }
 
 // failed decides what becomes of an error of the upstream. It is false when the watch is over.
+//
+//   - The position is unknown (410), or has been in the server's future too often: the kind is listed again.
+//   - The API server is not there, or busy: the watch is opened again, at the same position.
+//   - Nobody answered, or somebody in front of it: the same, up to fruitlessMax times.
+//   - Everything else, such as an event that cannot be decoded or a permission that was taken away: the watch may fail at this
+//     position for ever, so the kind is listed again.
+//
+// In the last two cases the list waits until the API server answers a small one: see probe. This is what client-go's reflector does,
+// except that one lists at once where nobody answers, and waits up to a minute after a list that failed.
 func (p *pump) failed(err error) bool {
+	p.disconnect()
+	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 		return p.gone(err)
-	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+	case tooLarge:
 		p.tooLarge++
 		if p.tooLarge >= tooLargeMax {
 			return p.gone(apierrors.NewResourceExpired(err.Error()))
 		}
+	case ordinary(err):
+	case unanswered(err):
+		p.fruitlessly(err)
+	default:
+		p.suspect = err
 	}
-	p.disconnect()
-	p.source.inf.share.log.V(1).Info("Watch failed, trying again", "kind", p.source.inf.kind, "error", err.Error(), "in", p.backoff)
+	p.source.failing(RequestWatch, err, ordinary(err) || tooLarge || unanswered(err))
 	p.later()
 	return true
+}
+
+// fruitlessly counts a watch that ended for a reason that says nothing about the position.
+func (p *pump) fruitlessly(err error) {
+	if p.fruitless++; p.fruitless >= fruitlessMax {
+		p.fruitless, p.suspect = 0, err
+	}
+}
+
+// works notes that the upstream watch brings something, or stays open.
+func (p *pump) works() {
+	p.backoff, p.tooLarge, p.fruitless, p.suspect = firstBackoff, 0, 0, nil
+	if p.steady != nil {
+		p.steady = nil
+		p.source.succeeds(RequestWatch)
+	}
 }
 
 func (p *pump) gone(err error) bool {
@@ -265,4 +321,31 @@ func (p *pump) gone(err error) bool {
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
 	p.backoff = min(2*p.backoff, lastBackoff)
+}
+
+// again opens the upstream watch again, or finds out first whether a list can be had where the position is suspect.
+func (p *pump) again() {
+	if p.suspect == nil {
+		p.open()
+		return
+	}
+	go func() {
+		_, err := p.source.present(p.ctx)
+		select {
+		case p.probed <- err:
+		case <-p.ctx.Done():
+		}
+	}()
+}
+
+// answered handles the answer to the small list that precedes that of the whole. As long as the API server refuses lists the stream goes on
+// as it is: client-go's reflector, once it has begun to list, carries nothing out and waits up to a minute between its tries.
+func (p *pump) answered(err error) bool {
+	if err == nil {
+		return p.gone(p.suspect)
+	}
+	p.source.answeredList(err)
+	p.suspect = nil // the watch may be the first to work again
+	p.later()
+	return true
 }

@@ -16,6 +16,7 @@ import (
 // received handles an event of the upstream, or its end.
 func (p *pump) received(e watch.Event, more bool) bool {
 	if !more || e.Type == watch.Error {
+		worked := p.steady == nil
 		p.disconnect()
 		if p.initial != nil {
 			// The reflector knows what to do about a list that failed.
@@ -25,20 +26,33 @@ func (p *pump) received(e watch.Event, more bool) bool {
 			return false
 		}
 		if more {
-			return p.failed(apierrors.FromObject(e.Object))
+			err := apierrors.FromObject(e.Object)
+			if !unanswered(err) && !ordinary(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+				p.source.inf.tell(p.ctx, err)
+			}
+			return p.failed(err)
 		}
-		if time.Since(p.since) > time.Second {
+		if time.Since(p.since) > steadyAfter {
+			p.works()
 			p.open()
-		} else {
-			p.backoff = min(p.backoff, cutMax)
-			p.later()
+			return true
 		}
+		if !worked {
+			// client-go's way to say that the connection was lost.
+			err := errors.New("the watch ended within a second and had brought nothing")
+			p.source.failing(RequestWatch, err, true)
+			p.fruitlessly(err)
+		}
+		p.backoff = min(p.backoff, cutMax)
+		p.later()
 		return true
 	}
-	p.backoff, p.tooLarge = firstBackoff, 0
+	p.works()
 	about, err := meta.Accessor(e.Object)
 	if err != nil {
-		return p.failed(errors.New("watch event without metadata"))
+		// As the reflector does. What comes next moves the position past it.
+		p.source.inf.share.log.Error(err, "Unable to understand a watch event", "kind", p.source.inf.kind.String(), "event", e)
+		return true
 	}
 	version := about.GetResourceVersion()
 	if e.Type == watch.Bookmark {
@@ -150,6 +164,10 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	}
 	if !p.send(e) {
 		return false
+	}
+	if initial != nil {
+		s.succeeds(RequestList)
+		s.succeeds(RequestWatch)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,6 +39,7 @@ type source struct {
 	received, foreign atomic.Uint64
 
 	mu      sync.Mutex
+	ailing  [requests]ailing
 	pump    *pump  // the one whose events count
 	absent  bool   // the API server does not serve the kind
 	stale   bool   // slots were taken for empty because of that: the whole has to be listed when it does again

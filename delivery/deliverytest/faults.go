@@ -2,6 +2,8 @@ package deliverytest
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +24,8 @@ type Faulty struct {
 	watches  map[*faultyWatch]struct{}
 	listErrs []error
 	refuse   error         // of all calls; nil: they go through
+	unwatch  error         // of watches; nil: they go through
+	poison   string        // the version of the event that cannot be decoded; "next": that of the next one; "": none
 	held     chan struct{} // lists return when it is closed; nil: at once
 	inList   chan struct{} // gets a value when a list is held
 	paused   chan struct{} // watches deliver when it is closed; nil: at once
@@ -95,6 +99,41 @@ func (f *Faulty) Refuse(err error) {
 	if err != nil {
 		f.Cut()
 	}
+}
+
+// RefuseWatches answers all watches with an error, and ends those that are open; with nil, they go through again.
+func (f *Faulty) RefuseWatches(err error) {
+	f.mu.Lock()
+	f.unwatch = err
+	f.mu.Unlock()
+	if err != nil {
+		f.Cut()
+	}
+}
+
+// Poison has the next event, and every one of the same version, be one that cannot be decoded, as client-go tells of it. It ends the watch.
+func (f *Faulty) Poison() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.poison = "next"
+}
+
+// poisoned returns what comes in place of an event that cannot be decoded.
+func (f *Faulty) poisoned(e watch.Event) (watch.Event, bool) {
+	about, err := meta.Accessor(e.Object)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.poison == "" || err != nil || e.Type == watch.Bookmark {
+		return e, false
+	}
+	if f.poison == "next" {
+		f.poison = about.GetResourceVersion()
+	}
+	if f.poison != about.GetResourceVersion() {
+		return e, false
+	}
+	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "get", "ClientWatchDecoding")
+	return watch.Event{Type: watch.Error, Object: reporter.AsObject(errors.New("unable to decode an event from the watch stream: injected"))}, true
 }
 
 // Counts returns how many lists have begun, and how many of them by WatchList.
@@ -180,6 +219,9 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		f.streamed++
 	}
 	err := f.refuse
+	if err == nil {
+		err = f.unwatch
+	}
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -247,7 +289,8 @@ func (w *faultyWatch) run() {
 					return
 				}
 			}
-			if !w.send(e) {
+			e, last := w.f.poisoned(e)
+			if !w.send(e) || last {
 				return
 			}
 		}

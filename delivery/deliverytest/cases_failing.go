@@ -1,0 +1,111 @@
+package deliverytest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery"
+)
+
+// errForbidden is what an API server answers whose permission is missing.
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "gadgets"}, "", errors.New("injected"))
+
+// failing waits until the share says that exactly these requests fail.
+func (r *rig) failing(want ...delivery.Request) {
+	r.t.Helper()
+	r.eventually(func() error {
+		var got []delivery.Request
+		for _, f := range r.share.Failing() {
+			if f.Kind == r.kind.GroupKind && f.Err != nil && !f.Since.IsZero() {
+				got = append(got, f.Request)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("failing requests %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// The permission to watch is taken away: changes come by lists, and people are told.
+func (s suite) watchRefused(t *testing.T) {
+	r := s.rig(t)
+	var told atomic.Int64
+	r.must(r.informer.SetWatchErrorHandler(func(reflector *cache.Reflector, err error) {
+		if reflector.Name() != "" && apierrors.IsForbidden(err) {
+			told.Add(1)
+		}
+	}))
+	mine := r.fill(2, 1, 2)
+	r.run(r.informer)
+	r.own(only(1))
+	r.faults.RefuseWatches(errForbidden)
+	r.failing(delivery.RequestWatch)
+	fresh := r.create(r.key(1))
+	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	r.own(only(2)) // other slots come all the same
+	r.wantStore(only(1, 2))
+	if told.Load() == 0 {
+		t.Error("the WatchErrorHandler was not called")
+	}
+	r.faults.RefuseWatches(nil)
+	r.update(mine[0])
+	r.sync()
+	r.failing()
+	r.wantStore(only(1, 2))
+	r.wantLevel(only(1, 2))
+}
+
+// Nobody answers, or something in front of the API server does in its place. The position still holds when it is back, unless lists are answered
+// and watches are not.
+func (s suite) watchUnanswered(t *testing.T) {
+	err := error(apierrors.NewServiceUnavailable("injected"))
+	if s.watchList {
+		err = errors.New("connection reset by peer")
+	}
+	r := s.rig(t)
+	r.run(r.informer)
+	r.own(only(1))
+	r.faults.Refuse(err) // lists as well
+	r.failing(delivery.RequestWatch)
+	fresh := r.create(r.key(1))
+	before, _ := r.faults.Counts()
+	r.faults.Refuse(nil)
+	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	r.failing()
+	if after, _ := r.faults.Counts(); after != before {
+		t.Errorf("%d lists, although the position was never in doubt", after-before)
+	}
+	r.faults.RefuseWatches(err)
+	fresh = r.create(r.key(1))
+	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	r.failing(delivery.RequestWatch)
+	r.faults.RefuseWatches(nil)
+	r.sync()
+	r.failing()
+	r.wantLevel(only(1))
+}
+
+// An event that cannot be decoded comes again whenever the watch is opened at its position; the object was put right since.
+func (s suite) eventCannotBeDecoded(t *testing.T) {
+	r := s.rig(t)
+	mine := r.fill(2, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	r.faults.Poison()
+	r.update(mine[0])
+	fixed := r.update(mine[0])
+	r.eventually(func() error { return r.levelIs(fixed.Key, fixed.Version) })
+	gone := r.delete(mine[1])
+	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	r.sync()
+	r.failing()
+	r.wantStore(only(1))
+	r.wantLevel(only(1))
+}

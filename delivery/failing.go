@@ -1,0 +1,162 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Request is what an informer asks of the API server.
+type Request uint8
+
+const (
+	// RequestUnknown is no request.
+	RequestUnknown Request = iota
+	// RequestList is a list of objects.
+	RequestList
+	// RequestWatch is a watch.
+	RequestWatch
+	// RequestLookUp is a read of one object, to tell whether it was deleted or lost its label.
+	RequestLookUp
+	requests
+)
+
+// String returns the request in lower case, as metrics show it.
+func (r Request) String() string {
+	return [...]string{"unknown", "list", "watch", "look-up"}[r]
+}
+
+// Failure is a request of an informer that has not succeeded since it first failed.
+type Failure struct {
+	Kind schema.GroupKind
+	// Owned says that it is the informer of the kind's objects by their owners.
+	Owned   bool
+	Request Request
+	// Since is when it failed first.
+	Since time.Time
+	// Err is why it failed the last time.
+	Err error
+}
+
+// String returns a sentence that names the kind, the request, the error and the time.
+func (f Failure) String() string {
+	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
+}
+
+// Failing returns the requests of informers of sharded kinds that fail, by kind. What the informers show may be old as long as
+// one of its lists or watches fails.
+func (s *Share) Failing() []Failure {
+	var out []Failure
+	for _, inf := range s.active() {
+		src := inf.source
+		src.mu.Lock()
+		for r, a := range src.ailing {
+			if a.err != nil {
+				out = append(out, Failure{inf.kind, inf.owned(), Request(r), a.since, a.err})
+			}
+		}
+		src.mu.Unlock()
+	}
+	slices.SortStableFunc(out, func(a, b Failure) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	return out
+}
+
+const (
+	// ailingAfter is how long a request may fail before people are told of errors that are ordinary while an API server restarts.
+	ailingAfter = 5 * time.Second
+	// ailingAgain is the time until they are told again.
+	ailingAgain = time.Minute
+)
+
+// ailing is how a kind of request has failed lately. err is nil while it succeeds.
+type ailing struct {
+	err         error
+	since, told time.Time
+}
+
+// failing notes that a request failed, and logs it: at once, or where that is ordinary once it has lasted.
+func (s *source) failing(r Request, err error, ordinary bool) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	a := &s.ailing[r]
+	if a.err == nil {
+		*a = ailing{since: now}
+	}
+	a.err = err
+	tell := a.told.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.told) >= ailingAgain
+	if tell {
+		a.told = now
+	}
+	since := a.since
+	s.mu.Unlock()
+	if tell {
+		s.inf.share.log.Error(err, "The API server refuses a request of an informer; trying again. What the informer shows may be old until it succeeds",
+			"kind", s.inf.kind.String(), "request", r.String(), "since", since.Format(time.RFC3339))
+	}
+}
+
+// succeeds notes that a request succeeded.
+func (s *source) succeeds(r Request) {
+	s.mu.Lock()
+	before := s.ailing[r]
+	s.ailing[r] = ailing{}
+	s.mu.Unlock()
+	if !before.told.IsZero() {
+		s.inf.share.log.Info("The API server answers a request of an informer again", "kind", s.inf.kind.String(), "request", r.String())
+	}
+}
+
+// ordinary says that a failure is no reason to tell anybody yet, nor to list: the API server is not there, or busy. client-go's reflector
+// waits for it in silence as well.
+func ordinary(err error) bool {
+	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
+}
+
+// unanswered says that an error says nothing about the position of a watch: nobody answered, or somebody in front of the API server.
+func unanswered(err error) bool {
+	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	var odd *apierrors.UnexpectedObjectError
+	return !errors.As(err, &status) && !errors.As(err, &odd)
+}
+
+// tell calls the informer's WatchErrorHandler.
+func (i *informer) tell(ctx context.Context, err error) {
+	i.mu.Lock()
+	handler := i.watchError
+	i.mu.Unlock()
+	if handler == nil {
+		handler = cache.DefaultWatchErrorHandler
+	}
+	handler(ctx, i.reflector, err)
+}
+
+// SetWatchErrorHandler implements cache.SharedInformer. The handler hears of the watches that this package opens, too: these errors come
+// with a reflector that bears the name and the type of the real one, and no more.
+func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
+	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext implements cache.SharedInformer, as SetWatchErrorHandler does.
+func (i *informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
+	if err := i.SharedIndexInformer.SetWatchErrorHandlerWithContext(handler); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.watchError = handler
+	return nil
+}
