@@ -2,7 +2,6 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,13 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
 )
@@ -24,10 +20,8 @@ import (
 const (
 	// labelQueue is what labellers are called where the gate names what is in flight.
 	labelQueue = "rota.dev/labeller"
-	// mapPatience bounds how long a member waits for the resources of its kinds before it joins, mapPeriod is the time
-	// between two looks.
+	// mapPatience bounds how long a member waits for the resources of its kinds before it joins.
 	mapPatience = 10 * time.Second
-	mapPeriod   = 5 * time.Second
 	// scanDelay is longer than a rollout keeps a slot, and the duty with it, on its way.
 	scanDelay = 30 * time.Second
 	// stampGrace is what a client gets that labels the children it applied by a second request.
@@ -39,152 +33,230 @@ const (
 // because it came to the wrong member is put right by any.
 type labels struct {
 	mu sync.Mutex
-	of map[kindLabel]*kindLabels
+	of []*kindLabels
 }
 
-// kindLabel is a label that objects of a kind carry.
-type kindLabel struct {
+// kindLabels puts one label on the objects of one kind. It does so in a version of the kind that the API server serves, and in
+// another when that is gone.
+type kindLabels struct {
+	rota  *Rota
+	find  *finder
 	kind  schema.GroupKind
 	label string
+
+	mu  sync.Mutex
+	now *served        // nil: the API server does not serve the kind
+	old labeller.Stats // of those before
 }
 
-// kindLabels is the labeller of one.
-type kindLabels struct {
+// served is the labeller of a kind in one version.
+type served struct {
 	*labeller.Labeller
-	kind     schema.GroupKind
 	resource schema.GroupVersionResource
+	// lost gets a value when the API server does not serve the version any more.
+	lost chan struct{}
 }
 
 // mislabelled is delivery.Options.Mislabelled.
 func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
-	l.mu.Lock()
-	var of []*kindLabels
-	for _, k := range l.of {
-		if k.kind == kind {
-			of = append(of, k)
+	for _, k := range l.all() {
+		if k.kind != kind {
+			continue
+		}
+		if s := k.served(); s != nil {
+			s.Fix(s.resource, obj) // where its queue is full, this is called again, or the scan finds the object
 		}
 	}
-	l.mu.Unlock()
-	for _, k := range of {
-		k.Fix(k.resource, obj) // where its queue is full, this is called again, or the scan finds the object
-	}
+}
+
+func (l *labels) all() []*kindLabels {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of
 }
 
 // stats returns what was written and what failed, by kind.
 func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make(map[schema.GroupKind]labeller.Stats, len(l.of))
-	for _, k := range l.of {
-		sum, s := out[k.kind], k.Stats()
-		sum.Patched, sum.Conflicts = sum.Patched+s.Patched, sum.Conflicts+s.Conflicts
-		sum.Throttled, sum.Failures = sum.Throttled+s.Throttled, sum.Failures+s.Failures
-		out[k.kind] = sum
+	out := map[schema.GroupKind]labeller.Stats{}
+	for _, k := range l.all() {
+		out[k.kind] = add(out[k.kind], k.stats())
 	}
 	return out
+}
+
+// add returns the sums of what metrics show.
+func add(a, b labeller.Stats) labeller.Stats {
+	a.Patched, a.Conflicts = a.Patched+b.Patched, a.Conflicts+b.Conflicts
+	a.Throttled, a.Failures = a.Throttled+b.Throttled, a.Failures+b.Failures
+	return a
 }
 
 // label starts the labellers, which work until end is called. Where a permission is missing, nothing is started. A kind
 // that is not served yet gets its labeller once it is.
 func (r *Rota) label(ctx context.Context) (end func(), err error) {
-	var wanted []kindLabel
-	for _, kind := range r.share.Kinds() {
-		for _, label := range r.share.Labels(kind) {
-			wanted = append(wanted, kindLabel{kind, label})
-		}
-	}
-	if len(wanted) == 0 || r.rest == nil {
+	if r.rest == nil {
 		return func() {}, nil
 	}
 	find, err := newFinder(r.rest)
 	if err != nil {
 		return nil, err
 	}
+	var all []*kindLabels
+	for _, kind := range r.share.Kinds() {
+		for _, label := range r.share.Labels(kind) {
+			all = append(all, &kindLabels{rota: r, find: find, kind: kind, label: label})
+		}
+	}
 	soon, cancel := context.WithTimeout(ctx, mapPatience)
 	defer cancel()
+	for _, k := range all {
+		err := k.locate(soon)
+		if meta.IsNoMatchError(err) || err != nil && soon.Err() != nil {
+			r.log.Info("Labelling begins when the kind is served", "kind", k.kind.String(), "cause", err.Error())
+			continue
+		}
+		if err == nil {
+			err = k.served().Check(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), k.kind, err)
+		}
+	}
+	r.labels.mu.Lock()
+	r.labels.of = all
+	r.labels.mu.Unlock()
 	// They go on while this member leaves, as whatever else needs the labels does.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
-	end = func() { stop(); group.Wait() }
-	var made []*kindLabels
-	var late []kindLabel
-	for _, w := range wanted {
-		k, err := r.newLabels(soon, find, w)
-		switch {
-		case err == nil:
-			err = k.Check(ctx)
-			made = append(made, k)
-		case soon.Err() != nil || meta.IsNoMatchError(err):
-			late, err = append(late, w), nil
-		}
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), w.kind, err)
-		}
+	for _, k := range all {
+		group.Go(func() { k.run(life) })
 	}
-	run := func(k *kindLabels) {
-		for life.Err() == nil {
-			if err := k.Run(life); err != nil {
-				r.report("Cannot label objects of "+k.resource.GroupResource().String()+"; trying again", err)
-			}
-			select {
-			case <-life.Done():
-			case <-time.After(mapPeriod):
-			}
-		}
-	}
-	for _, k := range made {
-		group.Go(func() { run(k) })
-	}
-	for _, w := range late {
-		r.log.Info("Labelling begins when the kind is served", "kind", w.kind.String())
-		group.Go(func() {
-			for life.Err() == nil {
-				k, err := r.newLabels(life, find, w)
-				if err == nil {
-					run(k)
-					return
-				}
-				select {
-				case <-life.Done():
-				case <-time.After(mapPeriod):
-				}
-			}
-		})
-	}
-	return end, nil
+	return func() { stop(); group.Wait() }, nil
 }
 
-func (r *Rota) newLabels(ctx context.Context, find *finder, w kindLabel) (*kindLabels, error) {
-	m, err := find.mapping(ctx, w.kind)
-	if err != nil {
-		return nil, err
+// run labels until ctx ends.
+func (k *kindLabels) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s := k.served()
+		if s == nil {
+			if k.locate(ctx) != nil {
+				pause(ctx, finderPeriod)
+				continue
+			}
+			s = k.served()
+			k.rota.log.Info("Labelling", "resource", s.resource.String())
+		}
+		lost, err := s.run(ctx)
+		switch {
+		case lost:
+			if k.retire(ctx) == s.resource {
+				pause(ctx, finderPeriod) // discovery lags behind, or a proxy answered
+			}
+		case err != nil:
+			k.rota.report("Cannot label objects of "+s.resource.GroupResource().String()+"; trying again", err)
+			pause(ctx, finderPeriod)
+		}
 	}
-	resource, namespaces := m.Resource, r.opts.LabelNamespaces
+}
+
+// run labels until ctx ends or the version is not served any more.
+func (s *served) run(ctx context.Context) (lost bool, err error) {
+	life, end := context.WithCancel(ctx)
+	defer end()
+	gone := make(chan bool, 1)
+	go func() {
+		select {
+		case <-s.lost:
+			end()
+			gone <- true
+		case <-life.Done():
+			gone <- false
+		}
+	}()
+	err = s.Run(life)
+	end()
+	return <-gone, err
+}
+
+// retire takes leave of a version that is not served any more, for another if there is one, and tells. It returns the resource in
+// the version that is served.
+func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResource) {
+	k.mu.Lock()
+	old := k.now.resource
+	k.old, k.now = add(k.old, k.now.Stats()), nil
+	k.mu.Unlock()
+	err := k.locate(ctx)
+	if err == nil {
+		now = k.served().resource
+	}
+	switch {
+	case err == nil && now != old:
+		k.rota.log.Info("The API server does not serve the version by which objects were labelled; labelling goes on by another",
+			"was", old.String(), "is", now.String())
+	case meta.IsNoMatchError(err):
+		k.rota.tell(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
+			"the API server does not serve %s any more, in any version: its objects are not labelled until it does again", old.GroupResource())})
+	}
+	return now
+}
+
+// locate finds the version in which the kind is served, and makes the labeller. A meta.NoKindMatchError: there is none.
+func (k *kindLabels) locate(ctx context.Context) error {
+	m, err := k.find.mapping(ctx, k.kind)
+	if err != nil {
+		return err
+	}
+	r, namespaces := k.rota, k.rota.opts.LabelNamespaces
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
 		namespaces = nil
 	}
-	l, err := labeller.New(r.rest, labeller.Options{
-		Resources: []schema.GroupVersionResource{resource}, Namespaces: namespaces, Permit: r.permit(w.kind),
-		Label: w.label,
+	s := &served{resource: m.Resource, lost: make(chan struct{}, 1)}
+	s.Labeller, err = labeller.New(r.rest, labeller.Options{
+		Resources: []schema.GroupVersionResource{m.Resource}, Namespaces: namespaces, Permit: r.permit(k.kind),
+		Label: k.label,
 		Value: func(obj metav1.Object) (string, bool) {
-			value, ok := r.share.Stamps(w.kind, obj)[w.label]
+			value, ok := r.share.Stamps(k.kind, obj)[k.label]
 			return value, ok
 		},
-		ScanDelay: scanDelay, Grace: r.grace(w.label),
+		ScanDelay: scanDelay, Grace: r.grace(k.label),
 		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
+		NotServed: func(schema.GroupVersionResource) {
+			select {
+			case s.lost <- struct{}{}:
+			default:
+			}
+		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	k := &kindLabels{l, w.kind, resource}
-	r.labels.mu.Lock()
-	defer r.labels.mu.Unlock()
-	if r.labels.of == nil {
-		r.labels.of = map[kindLabel]*kindLabels{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.now = s
+	return nil
+}
+
+func (k *kindLabels) served() *served {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now
+}
+
+func (k *kindLabels) stats() labeller.Stats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.now == nil {
+		return k.old
 	}
-	r.labels.of[w] = k
-	return k, nil
+	return add(k.old, k.now.Stats())
+}
+
+// pause waits, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // grace is how long what lacks a label waits for its author's own write: only children are labelled by their authors.
@@ -202,40 +274,5 @@ func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
 	return func(ctx context.Context) (context.Context, func(), bool) {
 		batch, leave, verdict := r.gate.Enter(ctx, s, key, false)
 		return batch, leave, verdict == gate.Admitted
-	}
-}
-
-// finder finds the resources of kinds.
-type finder struct {
-	mu     sync.Mutex
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-}
-
-func newFinder(cfg *rest.Config) (*finder, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
-	}
-	return &finder{mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))}, nil
-}
-
-// mapping returns the resource of a kind in the version that the API server prefers. Where the server does not answer it
-// asks again until ctx ends.
-func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
-	for {
-		f.mu.Lock()
-		m, err := f.mapper.RESTMapping(kind) // asks the server again where it knows of no match
-		f.mu.Unlock()
-		if err == nil {
-			return m, nil
-		}
-		if meta.IsNoMatchError(err) {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(err, context.Cause(ctx))
-		case <-time.After(time.Second):
-		}
 	}
 }

@@ -41,6 +41,9 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 		if err != nil && ctx.Err() == nil && !expired && !(absent && f.absent) {
 			t.l.opts.Report(err)
 		}
+		if absent && !f.absent && ctx.Err() == nil {
+			t.l.opts.NotServed(s.resource)
+		}
 		f.absent = absent
 		f.short = f.short || tooLong(err)
 		if time.Since(begun) > lastBackoff {

@@ -55,6 +55,10 @@ type Options struct {
 	ScanDelay time.Duration
 	// ScanRate limits a scan, in objects per second: each costs the API server the sending of its metadata. Default 5000.
 	ScanRate float32
+	// NotServed is told when the API server does not serve a resource any more, or yet: a version may have been removed, and
+	// another may be served. The labeller goes on asking. It is called concurrently, also several times for one end, and must not
+	// block. Optional.
+	NotServed func(schema.GroupVersionResource)
 	// Report is told what went wrong and will be tried again. It is called from several goroutines, at most a few
 	// times a second, and must not block. Optional.
 	Report func(error)
@@ -108,6 +112,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ScanRate == 0 {
 		o.ScanRate = 5000
+	}
+	if o.NotServed == nil {
+		o.NotServed = func(schema.GroupVersionResource) {}
 	}
 	if o.Report == nil {
 		o.Report = func(error) {}

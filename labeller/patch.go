@@ -186,6 +186,11 @@ func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
 	}
 	wrapped := fmt.Errorf("label %s: %w", t, permission(err, scope{t.resource, l.namespaceOf(t)}, "patch"))
 	switch {
+	case code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		// Not about the object: nothing is served at this path.
+		l.stats.failures.Add(1)
+		l.opts.NotServed(t.resource)
+		return refused, wrapped
 	case code == http.StatusNotFound:
 		l.stats.gone.Add(1)
 		return done, nil

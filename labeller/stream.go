@@ -16,8 +16,8 @@ import (
 // minWatch is the shortest time after which the server is asked to end a watch, as reflectors do; the longest is twice that.
 const minWatch = 5 * time.Minute
 
-// stream follows the scope from a version on until the server does not know the version any more (the error is 410) or
-// ctx ends. It opens the watch again where that ended for another reason.
+// stream follows the scope from a version on until the server does not know the version any more (the error is 410), or
+// does not serve the resource (404), or ctx ends. It opens the watch again where that ended for another reason.
 func (f *follower) stream(ctx context.Context, version string) error {
 	for failures := 0; ; {
 		begun := time.Now()
@@ -26,7 +26,7 @@ func (f *follower) stream(ctx context.Context, version string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsNotFound(err):
 			return err
 		case err == nil && time.Since(begun) > time.Second:
 			failures = 0
