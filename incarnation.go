@@ -37,6 +37,10 @@ type incarnation struct {
 	draining map[slot.Slot]uint64
 }
 
+// lookEvery is how often the deadline is looked at, whatever is due: timers stand still while a machine sleeps, and wait on once it
+// is awake.
+const lookEvery = 250 * time.Millisecond
+
 func newIncarnation(r *Rota) *incarnation {
 	r.mu.Lock()
 	r.id = r.cfg.Self.ID
@@ -67,7 +71,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for i.stop == nil {
-		timer.Reset(i.member.Wake() - i.now())
+		timer.Reset(min(i.member.Wake()-i.now(), lookEvery))
 		select {
 		case <-leave:
 			leave = nil
@@ -86,9 +90,11 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 				i.step(e)
 			}
 		case <-timer.C:
-			i.step(member.Tick{})
+			if i.now() >= i.member.Wake() {
+				i.step(member.Tick{})
+			}
+			i.look()
 		}
-		i.gate.Expire()
 	}
 	return *i.stop
 }
@@ -118,7 +124,21 @@ func (i *incarnation) step(e member.Event) {
 		return
 	}
 	i.observe(e)
-	for _, a := range i.member.Step(member.Time{Mono: i.now(), Wall: time.Now().Unix()}, e) {
+	i.act(e)
+	i.look()
+}
+
+// look has the gate look at its deadline, which may have passed between a Step and its actions, or while the machine slept: then
+// the gate has lapsed, and the member does not know (rule R13).
+func (i *incarnation) look() {
+	if i.gate.Expire() {
+		i.act(member.Lapsed{})
+	}
+}
+
+// act steps the member with an event, and carries out its actions.
+func (i *incarnation) act(e member.Event) {
+	for _, a := range i.member.Step(i.clock.now(), e) {
 		i.do(a)
 	}
 }
@@ -198,7 +218,7 @@ func (r *Rota) registered() []*Controller {
 func (i *incarnation) renew(l member.Lease, timeout time.Duration,
 	call func(context.Context, member.Lease, time.Duration) (member.Lease, member.Outcome, error),
 ) {
-	start := i.now()
+	start := i.clock.late()
 	i.calls.Go(func() {
 		renewed, outcome, err := call(i.ctx, l, timeout)
 		i.complain("renew the Lease", err)

@@ -36,7 +36,7 @@ type Rota struct {
 	published published
 	gate      *gate.Gate
 	share     *delivery.Share
-	start     time.Time
+	clock     *clock
 
 	metrics *metrics
 	labels  labels
@@ -84,18 +84,18 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
-		opts: opts, cfg: config, log: log, start: time.Now(), joined: make(chan struct{}), denied: make(chan error, 1),
+		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}), denied: make(chan error, 1),
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
 	})
-	r.gate = gate.New(config.Slots, r.now)
+	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
 	return r
 }
 
 // now is the monotonic time since New.
-func (r *Rota) now() time.Duration { return time.Since(r.start) }
+func (r *Rota) now() time.Duration { return r.clock.mono() }
 
 // Name returns the rota's namespace and name.
 func (r *Rota) Name() types.NamespacedName {
@@ -166,7 +166,7 @@ func (r *Rota) report(what string, err error) {
 func (r *Rota) untilDeadline() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.deadline - r.now()
+	return r.deadline - r.clock.late()
 }
 
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }

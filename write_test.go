@@ -27,6 +27,8 @@ func testRota(t *testing.T) *Rota {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// In a synctest bubble the machine's own clock is another one than that of the tests.
+	r.clock = newClock(func() (time.Duration, bool) { return 0, false })
 	return r
 }
 

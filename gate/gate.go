@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func New(slots slot.Count, now func() time.Duration) *Gate {
 }
 
 // Open opens the slots, as owned since epoch, and returns the keys that were parked in them: the caller enqueues
-// them again. It ends drains. Once the deadline has passed the slots stay closed: move the deadline first.
+// them again. It ends drains. Once the deadline has passed the slots stay closed, and Expire says so.
 func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -146,7 +147,7 @@ func (g *Gate) Shut(set slot.Set) {
 }
 
 // SetDeadline moves the deadline: nothing is admitted from at on. Where the former deadline has passed, that was a
-// lapse (rule R13): the slots stay as Expire leaves them until they are opened again.
+// lapse (rule R13): the slots stay as Expire leaves them until they are opened again, and Expire says so.
 func (g *Gate) SetDeadline(at time.Duration) {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -156,11 +157,20 @@ func (g *Gate) SetDeadline(at time.Duration) {
 }
 
 // Expire cancels everything in flight with ErrExpired if the deadline has passed, and ends drains.
-func (g *Gate) Expire() {
+//
+// It says whether the deadline took slots out of service that were neither opened nor shut since. Time passes between a decision and
+// SetDeadline or Open, so that whoever decided may not know: tell it, or it takes these slots for open for ever.
+func (g *Gate) Expire() (lapsed bool) {
 	g.mu.Lock()
 	lost := g.lapse()
+	lapsed = g.hasLapsed()
 	g.mu.Unlock()
 	cancel(lost, ErrExpired)
+	return lapsed
+}
+
+func (g *Gate) hasLapsed() bool {
+	return slices.ContainsFunc(g.slots, func(s slotState) bool { return s.state == lapsed })
 }
 
 // lapse takes the slots out of service if the deadline has passed, and returns what is to be cancelled.

@@ -8,8 +8,8 @@ import (
 )
 
 // Action is something to do. The caller carries out the actions of one Step in order. Those on the gate (Open,
-// Shut, Deadline) take effect before Step is called again; the others run on their own and are answered by the
-// event that each names.
+// Shut, Deadline) take effect before Step is called again; where the deadline passed meanwhile, so that the gate has lapsed
+// (gate.Gate.Expire), the next event is Lapsed. The others run on their own and are answered by the event that each names.
 type Action interface{ isAction() }
 
 type (
@@ -96,7 +96,7 @@ type (
 	// Release drops the objects of the slots from the stores, silently.
 	Release struct{ Slots slot.Set }
 
-	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Mono.
+	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Late.
 	Deadline struct{ At time.Duration }
 
 	// Notify is for people: a line for the log and an event on the rota's ConfigMap.

@@ -51,6 +51,8 @@ const (
 	ClauseFollows
 	// ClauseClearedFirst (R16): the members of a copy of another table are taken out of it fenceDelay before it is adopted.
 	ClauseClearedFirst
+	// ClauseLapseTold (R13): a member believes its gate that the deadline has passed.
+	ClauseLapseTold
 )
 
 // has says whether the clause holds.
@@ -60,7 +62,7 @@ func (m *Member) has(c Clause) bool { return m.cfg.Without&c == 0 }
 var clauseNames = [...]string{
 	"GapCounts", "GapCapped", "MissingRestarts", "MissingCounts", "LivePlanners", "OpenEpoch", "OpenConfirmed", "FenceFirst", "ShutOnceSent",
 	"LeaseFirst", "FenceWait", "LeaverPlans", "RestartWaits", "NewcomersWait", "ShutWaits", "ToldEpoch", "EpochAbove", "LeasesSince",
-	"Follows", "ClearedFirst",
+	"Follows", "ClearedFirst", "LapseTold",
 }
 
 // ParseClause returns the clause of a name, such as "GapCounts".

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/sim"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -52,6 +53,11 @@ func (r *run) command(words []string) error {
 		each((*sim.Node).Leave)
 	case "pause":
 		each(func(n *sim.Node) { n.Pause(0) })
+	case "sleep":
+		each(func(n *sim.Node) { n.Sleep(0) })
+	case "halt":
+		action := rest(2)
+		r.node(arg(1)).HaltBefore(func(a member.Action) bool { return fmt.Sprintf("%T", a) == "member."+action })
 	case "resume":
 		each((*sim.Node).Resume)
 	case "advance":

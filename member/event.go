@@ -3,17 +3,29 @@ package member
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
 // Time is the time of an event, by the member's own clocks.
 type Time struct {
-	// Mono is monotonic, counted from any fixed point. All waits are measured by it.
+	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while the machine
+	// sleeps.
 	Mono time.Duration
+	// Ahead is how much more time may have passed since that point, because the machine slept. It never falls.
+	Ahead time.Duration
 	// Wall is the wall clock in Unix seconds. It starts epochs (rule R16) and remembers crashes (rule R9);
 	// nothing that keeps two members apart depends on it.
 	Wall int64
+}
+
+// Late is the latest that it can be, by Mono and Ahead. The member's own deadline is measured by it.
+func (t Time) Late() time.Duration {
+	if mutant.On(mutant.SleepIgnored) {
+		return t.Mono
+	}
+	return t.Mono + t.Ahead
 }
 
 // Event is something that happened. The types are listed in this file.
@@ -74,7 +86,7 @@ type (
 
 	// Renewed answers CreateLease and RenewLease.
 	Renewed struct {
-		// Start is when the request was sent, as Time.Mono.
+		// Start is when the request was sent, as Time.Late.
 		Start   time.Duration
 		Outcome Outcome
 		// Lease is the renewed Lease. With OutcomeDone.
@@ -142,6 +154,10 @@ type (
 		Round uint64
 	}
 
+	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions, so that a
+	// Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before any other event.
+	Lapsed struct{}
+
 	// Leave asks the member to leave (SIGTERM).
 	Leave struct{}
 )
@@ -156,4 +172,5 @@ func (LeaseDeleted) isEvent() {}
 func (Warmed) isEvent()       {}
 func (Drained) isEvent()      {}
 func (Loaded) isEvent()       {}
+func (Lapsed) isEvent()       {}
 func (Leave) isEvent()        {}

@@ -12,7 +12,7 @@ import (
 type lease struct {
 	// mine is the Lease as of its last successful renewal; an empty UID: not created yet.
 	mine Lease
-	// start is when the last successful renewal was sent.
+	// start is when the last successful renewal was sent, as Time.Late.
 	start    time.Duration
 	underWay bool
 	next     time.Duration
@@ -27,20 +27,25 @@ type lease struct {
 // ErrExpelled is wrapped by the error of a Stop because others hold this incarnation for dead.
 var ErrExpelled = errors.New("expelled")
 
-// deadline is when work must stop (rule R2).
+// deadline is when work must stop, as Time.Late (rule R2).
 func (m *Member) deadline() time.Duration {
 	if m.lease.mine.UID == "" {
-		return m.now.Mono + m.cfg.WriteTimeout // nothing to protect yet
+		return m.now.Late() + m.cfg.WriteTimeout // nothing to protect yet
 	}
 	return m.lease.start + m.cfg.RenewDeadline
 }
 
 // checkDeadline shuts the gate when the deadline has passed, before anything else is believed (rules R2, R13).
 func (m *Member) checkDeadline() {
-	if m.lease.mine.UID == "" || m.now.Mono < m.deadline() {
-		m.at(m.deadline())
+	if left := m.deadline() - m.now.Late(); m.lease.mine.UID == "" || left > 0 {
+		m.at(m.now.Mono + left)
 		return
 	}
+	m.lapse()
+}
+
+// lapse begins a lapse, or begins it anew: only a renewal that is answered from now on ends it (rule R13).
+func (m *Member) lapse() {
 	m.readAfter = 0
 	if m.lapsed {
 		return
@@ -48,7 +53,7 @@ func (m *Member) checkDeadline() {
 	m.lapsed = true
 	m.shutAll()
 	m.shutSlots()
-	m.note("Lapsed", true, "no renewal of the Lease succeeded for %v; working on nothing until one does", m.cfg.RenewDeadline)
+	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; working on nothing until one does", m.cfg.RenewDeadline)
 }
 
 // keepLease creates the Lease, or renews it when it is time or when it has to say something new.
@@ -100,7 +105,7 @@ func (m *Member) renewed(e Renewed) {
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
 		if mutant.On(mutant.DeadlineFromAnswer) {
-			m.lease.start = m.now.Mono
+			m.lease.start = m.now.Late()
 		}
 		m.witnessed(e.Lease.Version)
 		m.say(e.Lease.Open)
@@ -110,7 +115,8 @@ func (m *Member) renewed(e Renewed) {
 		if first {
 			m.read.wanted = true
 		}
-		if m.now.Mono >= m.deadline() {
+		left := m.deadline() - m.now.Late()
+		if left <= 0 {
 			// The answer came after the deadline that it set: it proves nothing.
 			m.lease.next = m.now.Mono
 			return
@@ -127,7 +133,7 @@ func (m *Member) renewed(e Renewed) {
 			m.readAfter = m.now.Mono
 			m.read.wanted, m.read.retryAt = true, 0
 		}
-		m.at(m.deadline())
+		m.at(m.now.Mono + left)
 	case OutcomeConflict, OutcomeMissing:
 		if m.phase == parting {
 			m.stop(m.refused, false)

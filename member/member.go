@@ -153,6 +153,10 @@ func (m *Member) Step(now Time, event Event) []Action {
 		m.drained(e)
 	case Loaded:
 		m.answer(e.Slots, e.Round, loading, loaded)
+	case Lapsed:
+		if m.has(ClauseLapseTold) {
+			m.lapse()
+		}
 	case Leave:
 		m.leave()
 	}
@@ -239,5 +243,5 @@ func (m *Member) shutAll() {
 
 // timeout is the server-side timeout of a write that is sent now (rule R2).
 func (m *Member) timeout() time.Duration {
-	return max(time.Millisecond, min(m.cfg.WriteTimeout, m.deadline()-m.now.Mono))
+	return max(time.Millisecond, min(m.cfg.WriteTimeout, m.deadline()-m.now.Late()))
 }

@@ -26,7 +26,8 @@ import (
 //	                            ("wait": by a wait or expect of the script itself)
 //	slots N
 //	start POD... [build=B] [format=N]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
-//	crash, leave, pause, resume POD...
+//	crash, leave, pause, sleep, resume POD...
+//	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
 //	hold, release POD REQUEST   keep requests of a name back; see the names in package sim ("update table", "warm" …)
 //	lose POD REQUEST            the next one is of unknown outcome; admit POD REQUEST: it takes effect now

@@ -37,18 +37,19 @@ const (
 	rejoin
 	dropTable
 	dropLease
+	lapse
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"tick", "renewed", "read", "swapped", "deleted", "table", "leases", "finish", "advance", "admit",
-	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin", "drop-table", "drop-lease",
+	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin", "drop-table", "drop-lease", "lapse",
 }
 
 func (k kind) String() string { return kindNames[k] }
 
 // faults are what Scope.Faults counts.
-var faults = []kind{crash, pause, lag, lose, relist, dropTable, dropLease}
+var faults = []kind{crash, pause, lag, lose, relist, dropTable, dropLease, lapse}
 
 // act is something that may happen in a state.
 type act struct {
@@ -193,6 +194,9 @@ func (w *world) enabled(into []act) []act {
 		if w.may(pause) {
 			add(pause, i, 0, 0)
 		}
+		if b.deadline > base && w.may(lapse) {
+			add(lapse, i, 0, 0)
+		}
 		if w.may(relist) {
 			add(relist, i, lagTable, 0)
 			if b.watch != 0 {
@@ -280,6 +284,9 @@ func (w *world) do(a act) {
 		w.fire(pod)
 	case lag:
 		b.lag |= a.arg
+	case lapse:
+		b.lapseEarly()
+		w.deliver(pod, member.Lapsed{})
 	case relist:
 		w.relist(pod, a.arg)
 	case unlag:

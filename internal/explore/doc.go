@@ -23,7 +23,7 @@
 //
 // # What it cannot see
 //
-// Clocks that run at different rates, a pause between two actions of one step, more than three members, the wall clock
+// Clocks that run at different rates, a pause between two actions of one step but for what a gate makes of it (lapse), more than three members, the wall clock
 // (memories of crashes never fade, and epochs of new tables are always above all others), keys and objects, the content of what a
 // handover passes on, and whatever needs more faults than the scopes have. Package sim looks at those, by chance rather than
 // exhaustively. A backlog of renewals that say the same is delivered as its last one.

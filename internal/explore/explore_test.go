@@ -228,6 +228,7 @@ func TestClauses(t *testing.T) {
 		{"ShutOnceSent", "drain2", "opened though sent"},
 		{"NewcomersWait", "trouble", "late write"},
 		{"ShutWaits", "trouble", "late write"},
+		{"LapseTold", "late", "settle"},
 	} {
 		sc, ok := ScopeOf(c.scope)
 		if !ok {

@@ -93,6 +93,10 @@ var Scopes = []Scope{
 		Limits: Limits{pause: 1}, Faults: 1, Within: 2,
 	},
 	{
+		Name: "late", About: "a deadline passes between a Step and its actions, and a request goes astray", Pods: 2, Slots: 2, Running: 2,
+		Limits: Limits{lapse: 1, lose: 1}, Faults: 2, Within: 8,
+	},
+	{
 		Name: "lag", About: "the news of a member lag, or a watch breaks", Pods: 2, Slots: 2, Running: 2, Limits: Limits{lag: 1, relist: 1}, Faults: 1, Within: 2,
 	},
 	{

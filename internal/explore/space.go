@@ -222,6 +222,8 @@ func (x *space) event(e member.Event, b *encoder) {
 		*b = append(*b, 't')
 	case member.Leave:
 		*b = append(*b, 'q')
+	case member.Lapsed:
+		*b = append(*b, 'x')
 	case member.Renewed:
 		*b = append(*b, 'r', byte(e.Outcome))
 		b.times(e.Start)

@@ -21,6 +21,7 @@ const (
 	SkipDrain            Mutant = "SkipDrain"
 	OpenBeforeLoaded     Mutant = "OpenBeforeLoaded"
 	DeadlineFromAnswer   Mutant = "DeadlineFromAnswer"
+	SleepIgnored         Mutant = "SleepIgnored"
 	EpochNotRaised       Mutant = "EpochNotRaised"
 	ExpelByWallClock     Mutant = "ExpelByWallClock"
 	ExpelByLaggingWatch  Mutant = "ExpelByLaggingWatch"
@@ -74,6 +75,7 @@ func All() []Info {
 		{CachedLists, "delivery", "lists are asked for with resourceVersion=0, so that an API server may answer with old ones"},
 		{WatchFromList, "delivery", "a watch that broke goes on from the latest list, over what was not received yet"},
 		{DeadlineFromAnswer, "member", "the deadline counts from the answer of a renewal, instead of its sending"},
+		{SleepIgnored, "member", "deadlines are measured by a clock that stands still while the machine sleeps"},
 		{GateIgnoresDeadline, "gate", "keys are admitted after the deadline"},
 		{WritePastDeadline, "rota", "writes are sent after the deadline"},
 		{TimeoutUncapped, "rota", "the timeout of a write reaches beyond the deadline"},

@@ -143,15 +143,24 @@ func (n *Node) store(name string, d time.Duration, answer func()) {
 	do()
 }
 
+// expire is for the goroutine that steps the member: it looks at the deadline when nothing else is to be done.
 func (n *Node) expire() {
-	n.gate.Expire()
+	if n.busy || len(n.todo) > 0 {
+		return
+	}
+	if n.w.paced {
+		n.tellLapse()
+		n.run()
+		return
+	}
+	n.gate.Expire() // the member's Tick is due now, too
 	n.cancelled()
 }
 
 // renew creates or renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal that is late
 // never goes over a later one.
 func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
-	start := n.mono()
+	start := n.late()
 	n.send(request{
 		name: name, timeout: timeout,
 		effect: func(late bool) member.Event {

@@ -22,6 +22,7 @@ import (
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded (R8)
 //   - what is drained has no deletion left that is known (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
+//   - a member knows that its gate has lapsed, as soon as it was told (R13)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
 //   - a Lease is deleted as it was seen last (R7)
 //   - a member that has left owns nothing, unless the table was edited by hand (R9)
@@ -172,7 +173,7 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 // checkOpen looks at a gate that is about to be opened.
 func (n *Node) checkOpen(a member.Open) {
 	w := n.w
-	if n.mono() >= n.deadline {
+	if n.late() >= n.deadline {
 		return // the gate will refuse
 	}
 	if l, ok := w.Objects.Lease(n.ID); ok && !l.Open {
@@ -234,7 +235,7 @@ func (n *Node) checkAdmitted(f *flight) {
 }
 
 // valid says that a flight is not cancelled, nor would be if its process ran.
-func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.mono() < n.deadline }
+func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.late() < n.deadline }
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
 func (w *World) fenced(n *Node) bool { return !w.names(n, true, w.named) }

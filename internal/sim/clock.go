@@ -29,7 +29,7 @@ func (c clocks) beyond() bool { return c.high >= bound*c.low }
 // setRate changes the rate of the node's clock from now on.
 func (n *Node) setRate(rate float64) {
 	n.w.logf("the clock of %s has rate %.2f", n.ID, rate)
-	n.zero, n.since, n.rate = n.mono(), n.w.now, rate
+	n.zero, n.since, n.rate = n.clock(), n.w.now, rate
 	n.w.at(n.real(n.deadline), func() { n.local(n.expire) })
 	if !n.Paused && !n.Dead {
 		n.planTick()

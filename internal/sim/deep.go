@@ -15,7 +15,7 @@ const DeepFrom = 10_000
 // deepen makes a deep world of the life of a seed: two API servers, objects and their users, clocks that differ by more, members
 // of several table formats, and processes that are started again when they end by themselves. It returns the number of members.
 func (c *Chaos) deepen() int {
-	c.opts.Deep, c.deep = true, true
+	c.opts.Deep, c.deep, c.paced = true, true, c.opts.Seed >= PacedFrom
 	members := 1 + c.rng.IntN(5)
 	c.opts.Slots = []slot.Count{16, 16, 16, 32, 64}[c.rng.IntN(5)]
 	if c.rng.IntN(100) == 0 {
@@ -228,6 +228,16 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		})
 		return d
 	},
+	FaultSleep: func(c *Chaos, n *Node) time.Duration {
+		d := c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))])
+		n.Sleep(d)
+		return d
+	},
+	FaultCrowd: func(c *Chaos, n *Node) time.Duration {
+		d := c.between(time.Second, 20*time.Second)
+		n.crowded = c.now + d
+		return d
+	},
 }
 
 // deepFault makes something go wrong in a deep life.
@@ -240,7 +250,9 @@ func (c *Chaos) deepFault() {
 	kind := FaultPause + Fault(c.rng.IntN(int(FaultLeaseDeleted-FaultPause)))
 	switch {
 	case c.tamper && c.rng.IntN(4) == 0:
-		kind = FaultLeaseDeleted + Fault(c.rng.IntN(int(Faults-FaultLeaseDeleted)))
+		kind = FaultLeaseDeleted + Fault(c.rng.IntN(int(FaultSleep-FaultLeaseDeleted)))
+	case c.paced && c.rng.IntN(6) == 0:
+		kind = FaultSleep + Fault(c.rng.IntN(int(Faults-FaultSleep)))
 	case kind == FaultChurn && c.rng.IntN(4) > 0 || len(c.Live()) > crowd && (kind == FaultRollout || kind == FaultScale):
 		kind = FaultPause // so many members take long to simulate
 	}
@@ -303,7 +315,7 @@ func (c *Chaos) heal() {
 	c.over = true
 	c.servers = [2]server{}
 	for _, n := range c.Live() {
-		n.deaf, n.mute = 0, 0
+		n.deaf, n.mute, n.crowded = 0, 0, 0
 		n.setRate(closeClocks.rate(c.rng))
 	}
 }

@@ -72,6 +72,10 @@ const (
 	FaultOverwrite
 	// FaultForeignTable: a table that the members cannot read takes the table's place, and is deleted half a minute later.
 	FaultForeignTable
+	// FaultSleep, in paced lives: a member's machine sleeps, and its monotonic clock stands still.
+	FaultSleep
+	// FaultCrowd, in paced lives: the goroutine that steps a member waits for the processor before each Step and each action.
+	FaultCrowd
 	// Faults is one more than the last kind.
 	Faults
 )
@@ -80,7 +84,7 @@ var faultNames = [Faults]string{
 	"unknown", "pause", "stall", "crash", "crash at call", "crash of all", "leave", "grow", "twin", "rollout", "scale", "churn",
 	"outage", "server down", "server lags", "watch stalls", "watch breaks", "compaction", "answers lost", "requests lost",
 	"late writes", "late swaps", "renewals fail", "reads fail", "deaf", "mute", "clock", "slow stores", "lease deleted",
-	"table deleted", "all deleted", "restore", "overwrite", "foreign table",
+	"table deleted", "all deleted", "restore", "overwrite", "foreign table", "sleep", "crowd",
 }
 
 // String names the kind.

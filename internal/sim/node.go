@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/gate"
@@ -41,15 +42,23 @@ type Node struct {
 	since  time.Duration
 	skew   int64 // of its wall clock, in seconds
 
-	inbox    []member.Event
-	todo     []member.Action
-	later    []func() // of the process, while it is paused
-	running  bool
-	wake     uint64
-	deadline time.Duration // of the gate, by its own clock
-	renewed  time.Duration // the start of the last successful renewal that the member was told of
-	lapse    lapse
-	planner  bool
+	inbox   []member.Event
+	todo    []member.Action
+	later   []func() // of the process, while it is paused
+	running bool
+	told    bool                     // the last event was Lapsed
+	halt    func(member.Action) bool // see HaltBefore
+	// In paced worlds: busy until it goes on with what it has paid for in time; crowded is until when that takes long.
+	busy, paid bool
+	crowded    time.Duration
+	// asleep: the machine sleeps since sleptFrom, by clock; slept is for how long it did before.
+	asleep           bool
+	slept, sleptFrom time.Duration
+	wake             uint64
+	deadline         time.Duration // of the gate, by its own clock
+	renewed          time.Duration // the start of the last successful renewal that the member was told of
+	lapse            lapse
+	planner          bool
 
 	tables, leases *Feed
 	held, astray   map[string][]func()
@@ -113,7 +122,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 		panic(err)
 	}
 	n.member = member.New(n.cfg)
-	n.gate = gate.New(w.opts.Slots, n.mono)
+	n.gate = gate.New(w.opts.Slots, n.late)
 	n.work.flights = map[key]*flight{}
 	n.loading = map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
@@ -129,18 +138,23 @@ func (w *World) start(r *Replica, former []string) *Node {
 	return n
 }
 
-// mono is the node's own monotonic clock.
-func (n *Node) mono() time.Duration {
+// clock is the node's own clock, which counts while its machine sleeps; mono is its monotonic one, which does not.
+func (n *Node) clock() time.Duration {
 	return n.zero + time.Duration(math.Floor(float64(n.w.now-n.since)*n.rate))
 }
 
+func (n *Node) mono() time.Duration { return n.clock() - n.sleeps() }
+
+// late is the clock by which the node's deadlines are measured.
+func (n *Node) late() time.Duration { return n.time().Late() }
+
 // real is when the node's clock will show the given time.
-func (n *Node) real(mono time.Duration) time.Duration {
-	return n.since + time.Duration(math.Ceil(float64(mono-n.zero)/n.rate)) + 1
+func (n *Node) real(clock time.Duration) time.Duration {
+	return n.since + time.Duration(math.Ceil(float64(clock-n.zero)/n.rate)) + 1
 }
 
 func (n *Node) time() member.Time {
-	return member.Time{Mono: n.mono(), Wall: epochStart + int64(n.w.now/time.Second) + n.skew}
+	return member.Time{Mono: n.mono(), Ahead: n.sleeps(), Wall: epochStart + int64(n.w.now/time.Second) + n.skew}
 }
 
 // local runs do in the process: once it is not paused, never if it has ended.
@@ -169,12 +183,23 @@ func (n *Node) run() {
 		return
 	}
 	n.running = true
-	for !n.Paused && !n.Dead {
+	for !n.Paused && !n.Dead && !n.busy {
+		if len(n.todo)+len(n.inbox) > 0 && n.paced() {
+			continue
+		}
 		if len(n.todo) > 0 {
 			a := n.todo[0]
+			if n.halt != nil && n.halt(a) {
+				n.halt = nil
+				n.Pause(0)
+				continue
+			}
 			n.todo = n.todo[1:]
 			n.carryOut(a)
-			if n.w.chance(n.w.Net.Stall) {
+			if len(n.todo) == 0 {
+				n.tellLapse()
+			}
+			if !n.w.paced && n.w.chance(n.w.Net.Stall) {
 				n.Pause(n.w.between(0, 20*time.Second))
 			}
 			if n.w.chance(n.w.Net.Fall) && !n.Dead {
@@ -193,12 +218,32 @@ func (n *Node) run() {
 		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
 			n.w.logf("%s ← %s", n.ID, describe(e))
 		}
+		_, n.told = e.(member.Lapsed)
 		n.todo = n.member.Step(n.time(), e)
+		if len(n.todo) == 0 {
+			n.tellLapse()
+		}
 	}
 	n.running = false
-	if !n.Paused && !n.Dead {
+	if !n.Paused && !n.Dead && !n.busy {
 		n.planTick()
 	}
+}
+
+// tellLapse has the gate look at its deadline after each Step's actions, and tells the member where it does not know.
+func (n *Node) tellLapse() {
+	told := n.told
+	n.told = false
+	if n.Dead || !n.gate.Expire() {
+		return
+	}
+	if told {
+		n.w.violate("lapse unknown", "%s was told that its gate has lapsed, and takes slots for open", n.ID)
+		return
+	}
+	n.w.Counts.Untold++
+	n.inbox = slices.Insert(n.inbox, 0, member.Event(member.Lapsed{}))
+	n.cancelled()
 }
 
 func (n *Node) planTick() {
@@ -207,7 +252,7 @@ func (n *Node) planTick() {
 		return
 	}
 	if wake, mine := n.member.Wake(), n.wake; wake < math.MaxInt64 {
-		n.w.at(n.real(wake), func() {
+		n.w.at(n.real(wake+n.sleeps()), func() {
 			if n.wake == mine && !n.Paused {
 				n.post(member.Tick{})
 			}
@@ -234,6 +279,7 @@ func (n *Node) Resume() {
 		return
 	}
 	n.w.logf("%s resumes", n.ID)
+	n.awake()
 	n.Paused = false
 	later := n.later
 	n.later = nil

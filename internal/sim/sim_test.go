@@ -28,7 +28,7 @@ func TestChaos(t *testing.T) {
 		seeds = 50
 	}
 	var total sim.Survey
-	for _, first := range []uint64{1, sim.DeepFrom} {
+	for _, first := range []uint64{1, sim.DeepFrom, sim.PacedFrom} {
 		s := sim.Seeds(first, seeds, without(), nil)
 		for _, f := range s.Failures {
 			t.Errorf("%v\n\trepeat: SIM_SEED=%d go test -run TestChaos ./internal/sim", f, f.Seed)

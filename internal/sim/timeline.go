@@ -127,7 +127,7 @@ func (l *lane) record(n *Node, now time.Duration) {
 		}
 	}
 	l.paused = follow(l.paused, n.Paused && !n.Dead, now, "")
-	l.lapsed = follow(l.lapsed, n.mono() >= n.deadline && n.deadline > 0 && !n.Dead, now, "")
+	l.lapsed = follow(l.lapsed, n.late() >= n.deadline && n.deadline > 0 && !n.Dead, now, "")
 	if n.Leaving && l.leaving < 0 {
 		l.leaving = now
 	}

@@ -200,7 +200,7 @@ func (n *Node) complete(f *flight) {
 
 // write writes something to the API server for a key, as a reconciler does that checks its context first.
 func (n *Node) write(f *flight) {
-	left := n.deadline - n.mono()
+	left := n.deadline - n.late()
 	if f.over || f.ctx.Err() != nil || left <= 0 {
 		return
 	}

@@ -68,6 +68,7 @@ type World struct {
 
 	// In deep worlds:
 	deep    bool
+	paced   bool // see PacedFrom
 	servers [2]server
 	changed []time.Duration // by version of Objects
 	objects objects
@@ -200,6 +201,8 @@ type Counts struct {
 	// before which the process stopped, Reconciled changes by users that were, Excused violations that clocks beyond the
 	// bound explain, or a fence that goes by an old copy of the table.
 	Compacted, OldLists, Split, Reconciled, Excused int
+	// Of paced worlds: Sleeps of machines, Untold lapses of gates that a member was told of.
+	Sleeps, Untold int
 }
 
 // Messages counts the traffic between members and API server.

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 50_000, "live through this `number` of seeds")
-	first := flag.Uint64("first", 1, "begin with this `seed`")
+	first := flag.Uint64("first", 0, "begin with this `seed`; by default half of the seeds are paced ones, from 1,000,000 on")
 	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas")
@@ -92,16 +92,27 @@ func draw(seed uint64, without member.Clause, file string, window sim.Window, sl
 // survey lives through seeds and prints what came of it.
 func survey(first uint64, seeds int, limit time.Duration, without member.Clause, all bool) error {
 	begun, told, failed := time.Now(), time.Now(), 0
-	s := sim.Seeds(first, seeds, without, func(s *sim.Survey) bool {
-		for ; failed < len(s.Failures); failed++ {
-			fmt.Println(s.Failures[failed])
-		}
-		if time.Since(told) > time.Minute {
-			told = time.Now()
-			fmt.Fprintf(os.Stderr, "%d of %d lives in %v\n", s.Lives, seeds, time.Since(begun).Round(time.Second))
-		}
-		return time.Since(begun) < limit
-	})
+	var s sim.Survey
+	run := func(first uint64, seeds int) {
+		failed = 0
+		one := sim.Seeds(first, seeds, without, func(s *sim.Survey) bool {
+			for ; failed < len(s.Failures); failed++ {
+				fmt.Println(s.Failures[failed])
+			}
+			if time.Since(told) > time.Minute {
+				told = time.Now()
+				fmt.Fprintf(os.Stderr, "%d of %d lives in %v\n", s.Lives, seeds, time.Since(begun).Round(time.Second))
+			}
+			return time.Since(begun) < limit
+		})
+		s.Add(&one)
+	}
+	if first == 0 {
+		run(1, seeds/2)
+		run(sim.PacedFrom, seeds-seeds/2)
+	} else {
+		run(first, seeds)
+	}
 	s.Print(os.Stdout)
 	took := time.Since(begun)
 	fmt.Printf("\n%v, %.1f lives per second\n", took.Round(time.Second), float64(s.Lives)/took.Seconds())
