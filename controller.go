@@ -63,7 +63,8 @@ type Controller struct {
 	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added, because
 	// of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else would enqueue
 	// the former, since there is no object left to be found, nor the latter soon.
-	owed map[slot.Slot]map[types.NamespacedName]struct{}
+	owed   map[slot.Slot]map[types.NamespacedName]struct{}
+	resets resets
 }
 
 // flight is a key that was admitted.
@@ -233,7 +234,8 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and
-// ends when the slot is lost. If not, there is nothing to do for the key but Done.
+// ends when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
+// the key but Done.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	s, known := c.slotOf(key)
 	if !known {
@@ -258,13 +260,14 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 		return ctx, false
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.move(s, key)
 	c.flying[key] = flight{slot: s, leave: leave, ctx: inner}
+	c.mu.Unlock()
 	ctx = withSlot(inner, s)
 	if c.where != nil {
 		ctx = context.WithValue(ctx, subjectKey{}, subject{c.kind, key, s, gone})
 	}
+	c.reset(ctx, s, key)
 	return ctx, true
 }
 
@@ -331,6 +334,7 @@ func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	f, ok := c.flying[key]
 	delete(c.flying, key)
+	resets := c.resets.call != nil
 	c.mu.Unlock()
 	if !ok {
 		s, known := c.slotOf(key)
@@ -351,8 +355,10 @@ func (c *Controller) Done(key types.NamespacedName) {
 	} else {
 		c.judge(key, f)
 	}
+	gone := resets && !c.rota.share.Exists(c.kind, key)
 	c.mu.Lock()
 	c.settle(key)
+	c.resets.ended(f, key, gone)
 	c.mu.Unlock()
 	f.leave()
 }

@@ -69,12 +69,20 @@ func (i *incarnation) doSlots(a member.Action) {
 	case member.Shut:
 		i.callOff(a.Slots)
 		i.gate.Shut(a.Slots)
-		i.share.Shut(a.Slots)
+		i.silence(a.Slots)
 	case member.Release:
 		i.share.Release(a.Slots)
 		i.forget(a.Slots)
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
+	}
+}
+
+// silence keeps handlers from hearing of the slots.
+func (i *incarnation) silence(set slot.Set) {
+	i.share.Shut(set)
+	for _, c := range i.registered() {
+		c.silence(set)
 	}
 }
 

@@ -104,7 +104,7 @@ func (i *incarnation) end() {
 	i.gate.Shut(i.all())
 	i.cancel()
 	i.calls.Wait()
-	i.share.Shut(i.all())
+	i.silence(i.all())
 	i.share.Release(i.all())
 	i.forget(i.all())
 }

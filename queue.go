@@ -73,7 +73,7 @@ func (q *Queue[T]) Controller() *Controller { return q.controller }
 func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Context, T) error {
 	return func(ctx context.Context, item T) error {
 		key := q.name(item)
-		ctx, ok := q.controller.Admit(ctx, key)
+		ctx, ok := q.controller.Admit(context.WithValue(ctx, itemKey{}, item), key)
 		if !ok {
 			return nil
 		}

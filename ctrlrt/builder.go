@@ -37,6 +37,7 @@ type Builder struct {
 	whole   []client.Object // watched beside it
 	options controller.Options
 	name    string
+	reset   func(context.Context, reconcile.Request)
 	err     error
 }
 
@@ -120,6 +121,15 @@ func (b *Builder) Named(name string) *Builder {
 	return b
 }
 
+// OnReset has f called before the first reconcile of each object since its slot was opened on this member: handlers hear
+// nothing of a slot while it is shut, so that expectations and other counts of events are void then. See
+// rota.Controller.OnReset for what holds while f runs. It runs in the worker's goroutine, for different requests
+// concurrently, and may block.
+func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Builder {
+	b.reset = f
+	return b
+}
+
 // Complete builds the controller.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
@@ -175,6 +185,9 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	}
 	w.controller.Explain(w.sources.missing)
 	b.mgr.workers = append(b.mgr.workers, w)
+	if b.reset != nil {
+		w.controller.OnReset(func(ctx context.Context, key types.NamespacedName) { b.reset(ctx, request{NamespacedName: key}) })
+	}
 	o.NeedLeaderElection = ptr.To(false)
 	o.Reconciler = nil
 	defaulted := o

@@ -1,6 +1,7 @@
 package deliverytest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -320,6 +321,29 @@ func (s suite) versions(t *testing.T) {
 	if got := r.share.Versions(only(5)); got[kind] != "" {
 		t.Errorf("versions of an empty slot: %v", got)
 	}
+}
+
+// Who starts counting anew waits until handlers have heard of all that was written here; what others wrote does not count.
+func (s suite) showsWritten(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	resume := r.faults.Pause()
+	r.must(r.share.ShowWritten(r.ctx, 1)) // nothing was written here
+	r.update(keys[0])
+	r.must(r.share.ShowWritten(r.ctx, 1))
+	mine := r.update(keys[1])
+	r.share.Wrote(r.kind.GroupKind, 1, mine.Version)
+	soon, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
+	defer cancel()
+	if err := r.share.ShowWritten(soon, 1); err == nil {
+		t.Error("a write is said to be shown that no watch has brought yet")
+	}
+	resume()
+	r.must(r.share.ShowWritten(r.ctx, 1))
+	r.must(r.levelIs(mine.Key, mine.Version))
+	r.wantHeard("update "+keys[0].String(), "update "+keys[1].String())
 }
 
 func (s suite) reachedOnAQuietKind(t *testing.T) {

@@ -69,6 +69,7 @@ func Run(t *testing.T, o Options) {
 				{"R8ExpelledListsAgain", suite.expelledListsAgain},
 				{"R8Versions", suite.versions},
 				{"R8ReachedOnAQuietKind", suite.reachedOnAQuietKind},
+				{"R8ShowsWritten", suite.showsWritten},
 				{"GoneListsTheShareOnce", suite.goneListsOnce},
 				{"GoneWhileGrowing", suite.goneWhileGrowing},
 				{"WatchDrops", suite.watchDrops},

@@ -1,0 +1,41 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// ShowWritten returns when the informers show what this member wrote in slot n, as far as Wrote was told, and their
+// handlers have heard of all that the stores hold. Deletions are seen later: their answers name no version. For
+// kinds that are not sharded it waits two seconds at most. It is an error when ctx ends before.
+func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
+	informers := s.active()
+	versions := s.written(n)
+	errs := make([]error, len(informers))
+	var wg sync.WaitGroup
+	for at, inf := range informers {
+		wg.Go(func() {
+			errs[at] = inf.source.served(ctx, func(ctx context.Context) error { return s.reachOne(ctx, inf, versions[inf.versionKey()]) })
+		})
+	}
+	wg.Wait()
+	s.reachShared(ctx, versions)
+	return errors.Join(errs...)
+}
+
+// written returns the highest versions that this member wrote in slot n.
+func (s *Share) written(n slot.Slot) table.Versions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := table.Versions{}
+	for key, versions := range s.wrote {
+		if versions[n] != "" {
+			out[key] = versions[n]
+		}
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package rota
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// R10: handlers are silent about a shut slot, so what was counted from events is reset before the next reconcile, once.
+func TestR10Reset(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// between happens between two reconciles.
+		between func(i *incarnation, mine slot.Set)
+		want    int
+	}{
+		{"nothing happens", func(*incarnation, slot.Set) {}, 1},
+		{"the slot is shut and opened, as after a lapse", func(i *incarnation, mine slot.Set) {
+			i.do(member.Shut{Slots: mine})
+			i.do(member.Open{Slots: mine, Epoch: 7})
+		}, 2},
+		{"the slot goes and comes back", func(i *incarnation, mine slot.Set) {
+			i.do(member.Shut{Slots: mine})
+			i.do(member.Release{Slots: mine})
+			i.share.Hold(mine)
+			i.do(member.Open{Slots: mine, Epoch: 9})
+		}, 2},
+		{"a drain is called off: handlers heard everything", func(i *incarnation, mine slot.Set) {
+			i.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			i.do(member.Open{Slots: mine, Epoch: 7})
+		}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := testRota(t)
+			q, _ := testQueue(t, r)
+			i := newIncarnation(r)
+			var got []string
+			q.OnReset(func(ctx context.Context, item cache.ObjectName) {
+				if _, ok := gate.EpochFrom(ctx); !ok {
+					t.Error("the context is not that of the reconcile")
+				}
+				got = append(got, item.String())
+			})
+			sync := q.Admit(func(context.Context, cache.ObjectName) error { return nil })
+			work := func() {
+				q.Add(testItem)
+				item, _ := q.Get()
+				if err := sync(t.Context(), item); err != nil {
+					t.Error(err)
+				}
+				q.Done(item)
+			}
+			mine := own(r, testItem)
+			// The object exists: it is not forgotten between two reconciles.
+			keep(t, r)
+			work()
+			work()
+			test.between(i, mine)
+			work()
+			work()
+			if want := slices.Repeat([]string{testItem.String()}, test.want); !slices.Equal(got, want) {
+				t.Errorf("reset: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// R10: a reconcile that a lapse cut short may expect something until it returns, which can be after the slot was opened
+// again. No other reconcile of its key runs meanwhile, and the next one is preceded by a reset.
+func TestR10ResetAfterAReconcileThatReturnsLate(t *testing.T) {
+	r := testRota(t)
+	q, inner := testQueue(t, r)
+	i := newIncarnation(r)
+	var log []string
+	q.OnReset(func(context.Context, cache.ObjectName) { log = append(log, "reset") })
+	mine := own(r, testItem)
+	keep(t, r)
+	sync := q.Admit(func(context.Context, cache.ObjectName) error {
+		i.do(member.Shut{Slots: mine})
+		i.do(member.Open{Slots: mine, Epoch: 7})
+		q.Add(testItem)
+		if n := inner.Len(); n != 0 {
+			t.Errorf("%d workers can have the key of a reconcile that still runs, want none", n)
+		}
+		log = append(log, "expect")
+		return nil
+	})
+	q.Add(testItem)
+	item, _ := q.Get()
+	_ = sync(t.Context(), item)
+	q.Done(item)
+	again := q.Admit(func(context.Context, cache.ObjectName) error { log = append(log, "sync"); return nil })
+	item, _ = q.Get()
+	_ = again(t.Context(), item)
+	q.Done(item)
+	if want := []string{"reset", "expect", "reset", "sync"}; !slices.Equal(log, want) {
+		t.Errorf("happened: %v, want %v", log, want)
+	}
+}
+
+// R10: a slot that is shut while the reset runs is reset again.
+func TestR10ResetThatIsCutShort(t *testing.T) {
+	r := testRota(t)
+	q, _ := testQueue(t, r)
+	i := newIncarnation(r)
+	mine := own(r, testItem)
+	keep(t, r)
+	resets := 0
+	q.OnReset(func(context.Context, cache.ObjectName) {
+		if resets++; resets == 1 {
+			i.do(member.Shut{Slots: mine})
+		}
+	})
+	for range 2 {
+		q.Add(testItem)
+		item, _ := q.Get()
+		_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
+		q.Done(item)
+		i.do(member.Open{Slots: mine, Epoch: 7})
+	}
+	if resets != 2 {
+		t.Errorf("reset %d times, want 2", resets)
+	}
+}
+
+// What is remembered of resets does not grow with objects that come and go.
+func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
+	r := testRota(t)
+	q, _ := testQueue(t, r)
+	q.OnReset(func(context.Context, cache.ObjectName) {})
+	mine := own(r, testItem)
+	q.Add(testItem)
+	item, _ := q.Get()
+	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
+	q.Done(item)
+	for _, s := range mine.Slots() {
+		if n := len(q.Controller().resets.since[s].keys); n != 0 {
+			t.Errorf("%d keys of deleted objects are remembered, want none", n)
+		}
+	}
+}
+
+// keep puts the test's item into a store.
+func keep(t *testing.T, r *Rota) {
+	t.Helper()
+	kind := schema.GroupKind{Kind: "Secret"}
+	inf := r.Share().NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
+	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
+	if err := inf.GetIndexer().Add(obj); err != nil {
+		t.Fatal(err)
+	}
+}
