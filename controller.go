@@ -129,8 +129,7 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	if !known {
 		return false
 	}
-	if !c.rota.gate.Owns(s) {
-		c.want(s, key)
+	if !c.rota.gate.Owns(s) && !c.want(s, key) {
 		return false
 	}
 	c.place(s, key, func(p *place) {
@@ -318,7 +317,8 @@ func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.Namespa
 		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller", c.name,
 			"object", key.String(), "error", err.Error())
 		if gate.CutShort(ctx) {
-			return false // the slot is lost: its next owner lists it
+			c.owe(s, key)
+			return false
 		}
 		c.place(s, key, func(p *place) { p.queued = true }) // the slot waits for it
 		time.AfterFunc(liveDelay, func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) })
@@ -363,17 +363,19 @@ func (c *Controller) Done(key types.NamespacedName) {
 	f.leave()
 }
 
-// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again.
+// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. Where it has opened
+// meanwhile the key is enqueued at once.
 func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
-	if !c.rota.share.Exists(c.kind, key) {
-		c.want(s, key)
+	if !c.rota.share.Exists(c.kind, key) && c.want(s, key) {
+		c.enqueue([]types.NamespacedName{key}, PriorityEvent)
 	}
 }
 
-// want remembers a key until its slot opens here.
-func (c *Controller) want(s slot.Slot, key types.NamespacedName) {
+// want remembers a key until its slot opens here. It returns true, and does not remember it, where the slot was opened
+// meanwhile: opened may have looked for the key before.
+func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	if !c.rota.share.Holds(s) {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -382,6 +384,11 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) {
 	}
 	c.move(s, key)
 	c.owed[s][key] = struct{}{}
+	if !c.rota.gate.AdmitsGone(s) {
+		return false // opened comes later than this
+	}
+	delete(c.owed[s], key)
+	return true
 }
 
 // opened enqueues what changed in slots that were opened, what waited for their gate, and what is owed, once each. It

@@ -9,17 +9,26 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ShowWritten returns when the informers show what this member wrote in slot n, as far as Wrote was told, and their
-// handlers have heard of all that the stores hold. Deletions are seen later: their answers name no version. For
-// kinds that are not sharded it waits two seconds at most. It is an error when ctx ends before.
+// ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was noted
+// (Share.Write), and their handlers have heard of all that the stores hold. For kinds that are not sharded it waits
+// two seconds at most. It is an error when ctx ends before.
 func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
+	var set slot.Set
+	set.Add(n)
+	s.Settle(ctx, set)
 	informers := s.active()
 	versions := s.written(n)
 	errs := make([]error, len(informers))
 	var wg sync.WaitGroup
 	for at, inf := range informers {
 		wg.Go(func() {
-			errs[at] = inf.source.served(ctx, func(ctx context.Context) error { return s.reachOne(ctx, inf, versions[inf.versionKey()]) })
+			errs[at] = inf.source.served(ctx, func(ctx context.Context) error {
+				version := versions[inf.versionKey()]
+				if version == unreachable {
+					return s.catchUp(ctx, inf)
+				}
+				return s.reachOne(ctx, inf, version)
+			})
 		})
 	}
 	wg.Wait()

@@ -67,6 +67,14 @@ func (g *Gate) Owns(s slot.Slot) bool {
 	return g.now() < g.deadline && state != shut && state != lapsed
 }
 
+// AdmitsGone says whether a key of slot s whose object is gone would be admitted now.
+func (g *Gate) AdmitsGone(s slot.Slot) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	state := g.slots[s].state
+	return g.now() < g.deadline && (state == open || state == draining)
+}
+
 // Epoch returns the epoch for which slot s was last opened; 0: never.
 func (g *Gate) Epoch(s slot.Slot) uint64 {
 	g.mu.Lock()

@@ -323,27 +323,42 @@ func (s suite) versions(t *testing.T) {
 	}
 }
 
-// Who starts counting anew waits until handlers have heard of all that was written here; what others wrote does not count.
+// Who starts counting anew waits until handlers have heard of all that was written here, deletions included; what others wrote does not
+// count.
 func (s suite) showsWritten(t *testing.T) {
 	r := s.rig(t)
-	keys := r.fill(2, 1)
+	keys := r.fill(3, 1)
 	r.run(r.informer)
 	r.own(only(1))
 	resume := r.faults.Pause()
 	r.must(r.share.ShowWritten(r.ctx, 1)) // nothing was written here
 	r.update(keys[0])
 	r.must(r.share.ShowWritten(r.ctx, 1))
-	mine := r.update(keys[1])
-	r.share.Wrote(r.kind.GroupKind, 1, mine.Version)
-	soon, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
-	defer cancel()
-	if err := r.share.ShowWritten(soon, 1); err == nil {
-		t.Error("a write is said to be shown that no watch has brought yet")
+	lags := func(what string) {
+		t.Helper()
+		soon, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
+		defer cancel()
+		if err := r.share.ShowWritten(soon, 1); err == nil {
+			t.Errorf("%s is said to be shown that no watch has brought yet", what)
+		}
 	}
+	mine := r.update(keys[1])
+	r.share.Write(r.kind.GroupKind, mine.Key, nil, 1).Answered(&metav1.ObjectMeta{
+		Namespace: mine.Key.Namespace, Name: mine.Key.Name, UID: mine.UID, ResourceVersion: mine.Version,
+	})
+	lags("a write")
 	resume()
 	r.must(r.share.ShowWritten(r.ctx, 1))
 	r.must(r.levelIs(mine.Key, mine.Version))
-	r.wantHeard("update "+keys[0].String(), "update "+keys[1].String())
+	resume = r.faults.Pause()
+	w := r.share.Write(r.kind.GroupKind, keys[2], nil, 1)
+	r.delete(keys[2])
+	w.Deleted(nil)
+	lags("a deletion")
+	resume()
+	r.must(r.share.ShowWritten(r.ctx, 1))
+	r.must(r.levelIs(keys[2], ""))
+	r.wantHeard("update "+keys[0].String(), "update "+keys[1].String(), "delete "+keys[2].String())
 }
 
 func (s suite) reachedOnAQuietKind(t *testing.T) {

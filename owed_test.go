@@ -1,0 +1,101 @@
+package rota
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/slot"
+)
+
+// R13, R15: the reconcile of a deletion that a lapse cut short returns when the slot is open here again: it is enqueued then.
+func TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened(t *testing.T) {
+	r := testRota(t)
+	var got []types.NamespacedName
+	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+		got = append(got, keys...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := types.NamespacedName{Namespace: "a", Name: "b"}
+	var mine slot.Set
+	mine.Add(slotOf(r, key))
+	r.share.Hold(mine)
+	r.gate.SetDeadline(time.Hour)
+	r.gate.Open(mine, 7)
+	for range 2 {
+		got = nil
+		if _, ok := c.Admit(t.Context(), key); !ok {
+			t.Fatal("not admitted")
+		}
+		r.gate.Shut(mine)
+		c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
+		c.Done(key)
+		if !slices.Equal(got, []types.NamespacedName{key}) {
+			t.Errorf("enqueued: %v, want %v", got, key)
+		}
+		if owed := len(c.owed[mine.Slots()[0]]); owed != 0 {
+			t.Errorf("%d keys are owed as well, want none", owed)
+		}
+	}
+}
+
+// R13, R15: whatever order a lapse, its end and a worker come in, a deletion is reconciled or waits in the queue.
+func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// work is what happens to the deletion beside the lapse; it says whether it was reconciled in full.
+		work func(c *Controller, key types.NamespacedName) bool
+	}{
+		{"reconciled", func(c *Controller, key types.NamespacedName) bool {
+			c.Take(key)
+			ctx, ok := c.Admit(t.Context(), key)
+			whole := ok && !gate.CutShort(ctx)
+			c.Done(key)
+			return whole
+		}},
+		{"added", func(c *Controller, key types.NamespacedName) bool { return c.Add(key) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := testRota(t)
+			var mu sync.Mutex
+			enqueued := 0
+			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+				mu.Lock()
+				defer mu.Unlock()
+				enqueued += len(keys)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := types.NamespacedName{Namespace: "a", Name: "b"}
+			var mine slot.Set
+			mine.Add(slotOf(r, key))
+			r.share.Hold(mine)
+			r.gate.SetDeadline(time.Hour)
+			r.gate.Open(mine, 7)
+			for n := range 3000 {
+				enqueued = 0
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					r.gate.Shut(mine)
+					c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
+				})
+				dealt := false
+				wg.Go(func() { dealt = test.work(c, key) })
+				wg.Wait()
+				if !dealt && enqueued == 0 {
+					t.Fatalf("try %d: the deletion is neither reconciled nor in the queue", n)
+				}
+				c.forget(mine)
+			}
+		})
+	}
+}
