@@ -49,6 +49,7 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
+	hideStamps(obj)
 	// Whether caches or the API server answered: kinds may be read past caches.
 	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && c.mgr.rota.Namesake(ctx, gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
@@ -70,13 +71,13 @@ func (c *writingClient) List(ctx context.Context, list client.ObjectList, opts .
 
 // Create implements client.Writer.
 func (c *writingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	c.stamp(obj)
+	_ = c.stamp(obj)
 	return c.Client.Create(ctx, obj, opts...)
 }
 
 // Update implements client.Writer.
 func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	c.stamp(obj)
+	_ = c.stamp(obj)
 	return c.Client.Update(ctx, obj, opts...)
 }
 
@@ -84,12 +85,13 @@ func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...c
 // right by the labeller. For an apply patch see Apply.
 func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if patch.Type() != types.ApplyPatchType {
-		c.stamp(obj)
+		_ = c.stamp(obj)
 		return c.Client.Patch(ctx, obj, patch, opts...)
 	}
-	if err := c.Client.Patch(ctx, obj, patch, opts...); err != nil {
+	if err := unstamped(c.stamp(obj), func() error { return c.Client.Patch(ctx, obj, patch, opts...) }); err != nil {
 		return err
 	}
+	hideStamps(obj)
 	o := client.PatchOptions{}
 	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && len(o.ApplyOptions(opts).DryRun) == 0 {
 		labelled := c.complete(ctx, gvk, obj)
@@ -101,11 +103,10 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	return nil
 }
 
-// Apply implements client.Writer. The label is not applied with the rest: it would be among the fields of the user's manager, and
-// who compares what that manager has with what it should have would find a difference each time. An object that has no
-// label yet gets it by a patch of its own, once in its life.
+// Apply implements client.Writer. The labels are applied with the rest, by the user's manager: an object that is created has them
+// without a second write, and loses them when it is applied without Rota. What Get tells of that manager's fields leaves them out.
 func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	if err := c.Client.Apply(ctx, obj, opts...); err != nil {
+	if err := unstamped(c.stampApplied(obj), func() error { return c.Client.Apply(ctx, obj, opts...) }); err != nil {
 		return err
 	}
 	about := aboutApplied(obj)

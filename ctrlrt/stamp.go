@@ -4,26 +4,145 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/store"
 )
 
-// stamp puts the labels on an object by which it is delivered, so that it arrives without a second write.
-func (c *writingClient) stamp(obj client.Object) {
+// stamp puts the labels on an object by which it is delivered, so that it arrives without a second write. undo takes them back; nil: there are none.
+func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
-		return // the write says what is wrong
+		return nil // the write says what is wrong
 	}
-	if stamps := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj); len(stamps) > 0 {
-		set(obj, stamps)
+	stamps := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
+	if len(stamps) == 0 {
+		return nil
 	}
+	before := obj.GetLabels()
+	set(obj, stamps)
+	return func() { obj.SetLabels(before) }
+}
+
+// stampApplied is stamp for an apply configuration: those of client-go's form, which embed the metadata's, and unstructured ones.
+func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func()) {
+	about := aboutApplied(obj)
+	if about == nil {
+		return nil
+	}
+	stamps := c.mgr.rota.Share().Stamps(about.GroupVersionKind().GroupKind(), about)
+	if len(stamps) == 0 {
+		return nil
+	}
+	if object, ok := obj.(metav1.Object); ok {
+		before := object.GetLabels()
+		set(object, stamps)
+		return func() { object.SetLabels(before) }
+	}
+	labels := labelsOf(obj)
+	if labels == nil {
+		return nil // labelled after it is applied
+	}
+	before := *labels
+	*labels = maps.Clone(before) // it may be shared
+	if *labels == nil {
+		*labels = map[string]string{}
+	}
+	maps.Copy(*labels, stamps)
+	return func() { *labels = before }
+}
+
+// labelsOf returns the labels in an apply configuration of client-go's form; nil: it has another.
+func labelsOf(obj runtime.ApplyConfiguration) *map[string]string {
+	v := reflect.ValueOf(obj)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	meta := v.Elem().FieldByName("ObjectMetaApplyConfiguration")
+	if !meta.IsValid() || meta.Kind() != reflect.Pointer || meta.IsNil() {
+		return nil
+	}
+	about, ok := meta.Interface().(*metav1ac.ObjectMetaApplyConfiguration)
+	if !ok {
+		return nil
+	}
+	return &about.Labels
+}
+
+// unstamped runs an apply that carries labels of ours, and after a conflict again without: it may be about one of them, which is none of
+// the user's business, and the labeller puts the value right. What a conflict is about does not show: controller-runtime drops it.
+func unstamped(undo func(), apply func() error) error {
+	err := apply()
+	if undo == nil || !apierrors.IsConflict(err) {
+		return err
+	}
+	undo()
+	return apply()
+}
+
+// hideStamps takes our labels out of what an object says of the fields that users' managers applied. They were put into what those
+// applied, and who extracts that, to compare it with what it should be, would find a difference each time.
+func hideStamps(obj metav1.Object) {
+	entries := obj.GetManagedFields()
+	hidden := false
+	for i, e := range entries {
+		if e.Operation != metav1.ManagedFieldsOperationApply || e.FieldsV1 == nil {
+			continue
+		}
+		text := e.FieldsV1.GetRawString()
+		if !strings.Contains(text, stampField) {
+			continue
+		}
+		if text = withoutStamps(text); text == "" {
+			continue
+		}
+		if !hidden {
+			entries, hidden = slices.Clone(entries), true
+		}
+		entries[i].FieldsV1 = metav1.NewFieldsV1(text)
+	}
+	if hidden {
+		obj.SetManagedFields(entries)
+	}
+}
+
+// stampField is how our labels begin in the text of managed fields.
+const stampField = `"f:` + store.Prefix + `/`
+
+// withoutStamps returns the text of managed fields without our labels; "": it cannot be read.
+func withoutStamps(text string) string {
+	var root, about, labels map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &root) != nil || json.Unmarshal(root["f:metadata"], &about) != nil ||
+		json.Unmarshal(about["f:labels"], &labels) != nil {
+		return ""
+	}
+	maps.DeleteFunc(labels, func(field string, _ json.RawMessage) bool {
+		return strings.HasPrefix(field, strings.TrimPrefix(stampField, `"`))
+	})
+	put := func(into map[string]json.RawMessage, field string, fields map[string]json.RawMessage) {
+		if into[field], _ = json.Marshal(fields); len(fields) == 0 {
+			delete(into, field)
+		}
+	}
+	put(about, "f:labels", labels)
+	put(root, "f:metadata", about)
+	out, err := json.Marshal(root)
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 func set(obj metav1.Object, stamps map[string]string) {
@@ -35,8 +154,8 @@ func set(obj metav1.Object, stamps map[string]string) {
 	obj.SetLabels(labels)
 }
 
-// complete labels an object that was applied without the labels by which it is delivered, and returns what became of it; nil: it
-// had them, or the labeller has to do it.
+// complete labels an object whose labels do not follow from what was applied: its controlling owner was set by another manager, say. It
+// returns what became of it; nil: it had them, or the labeller has to do it.
 func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
 	missing := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
 	maps.DeleteFunc(missing, func(label, value string) bool { return obj.GetLabels()[label] == value })

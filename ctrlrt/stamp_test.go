@@ -3,10 +3,15 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -143,12 +148,22 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 			}
 			got := child(name)
 			check(t, got, want(hash, childLabel))
+			if err := c.Get(ctx, client.ObjectKeyFromObject(got), got, ctrlrt.Live); err != nil {
+				t.Fatal(err)
+			}
 			applied, err := corev1ac.ExtractConfigMap(got, "test")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if applied.Labels[childLabel] != "" {
 				t.Errorf("label %s is among the fields of who applied the rest", childLabel)
+			}
+			if childLabel != "" && strings.HasPrefix(name, "apply") {
+				for _, entry := range got.ManagedFields {
+					if entry.Manager == "rota-labeller" {
+						t.Error("labelled by a second write")
+					}
+				}
 			}
 		})
 	}
@@ -167,6 +182,98 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 			t.Error(err)
 		}
 	})
+}
+
+// What is applied carries the labels from the first write on, is not written again because of them, and loses them when it is applied
+// without Rota.
+func TestLabelsAreApplied(t *testing.T) {
+	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
+	namespace, writes := controlplane.Namespace(t), atomic.Int64{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodGet {
+				writes.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+		t.Fatal(err)
+	}
+	c, field := mgr.GetClient(), client.FieldOwner("test")
+	label := r.Share().Labels(configMapKind)[0]
+	want := func(name string) *corev1ac.ConfigMapApplyConfiguration {
+		return corev1ac.ConfigMap(name, namespace).WithLabels(map[string]string{"app": "x"}).WithData(map[string]string{"value": "1"}).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName("parent").WithUID("1-2-3").WithController(true))
+	}
+	get := func(name string) *corev1.ConfigMap {
+		t.Helper()
+		cm := &corev1.ConfigMap{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm, ctrlrt.Live); err != nil {
+			t.Fatal(err)
+		}
+		return cm
+	}
+	right := delivery.LabelValue(slot.KeyName.Hash(namespace, "parent", ""))
+	apply := func(name string, wantWrites int64) *corev1.ConfigMap {
+		t.Helper()
+		writes.Store(0)
+		if err := c.Apply(ctx, want(name), field); err != nil {
+			t.Fatal(err)
+		}
+		cm := get(name)
+		if n := writes.Load(); n != wantWrites || cm.Labels[label] != right || cm.Labels["app"] != "x" {
+			t.Errorf("%s: %d writes, labels %v; want %d, %s=%s", name, n, cm.Labels, wantWrites, label, right)
+		}
+		return cm
+	}
+	first := apply("new", 1)
+	ours, err := corev1ac.ExtractConfigMap(first, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(ours, want("new")) {
+		t.Errorf("what Get tells of the fields applied is %v, want what was applied", ours)
+	}
+	if again := apply("new", 1); again.ResourceVersion != first.ResourceVersion {
+		t.Error("applied again, it changed")
+	}
+	if err := admin.Apply(ctx, want("new"), field); err != nil {
+		t.Fatal(err)
+	}
+	if left := get("new").Labels[label]; left != "" {
+		t.Errorf("applied without Rota it still has the label: %s", left)
+	}
+	// Somebody else's value is no reason to refuse what the user applies.
+	foreign := configMap(namespace, "foreign", "1")
+	foreign.Labels = map[string]string{label: "17"}
+	if err := admin.Create(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	apply("foreign", 3) // refused, without the label, the label
+	// Nor is a map of labels changed that the user may share.
+	shared := map[string]string{"app": "x"}
+	config := want("shared")
+	config.Labels = shared
+	if err := c.Apply(ctx, config, field); err != nil || len(shared) != 1 {
+		t.Error(shared, err)
+	}
+	// A conflict about a field of the user's is the user's.
+	foreign.Data, foreign.ResourceVersion = map[string]string{"value": "2"}, ""
+	if err := admin.Update(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, want("foreign"), field); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
 }
 
 // A controller that is not sharded, of a kind that is, in one manager.
