@@ -29,7 +29,7 @@ const (
 	Differs
 	// Unread says that the member that has the slot open says nothing of the kind.
 	Unread
-	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write its ConfigMap.
+	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write Leases.
 	Silent
 	// Stalled says that a key of the slot has been waiting for a worker for longer than StalledAfter.
 	Stalled
@@ -100,7 +100,7 @@ func (f Finding) String() string {
 		}
 		return fmt.Sprintf("%s: no member works on it, and it has no owner", f.slots())
 	case Silent:
-		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the permission to write its ConfigMap", f.Members)
+		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the permission to write Leases", f.Members)
 	case Doubled:
 		return fmt.Sprintf("%s: several members work on it: %s", f.slots(), f.Members)
 	case Differs:

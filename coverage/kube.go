@@ -4,61 +4,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
-	corev1 "k8s.io/api/core/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
 )
 
-// Reports are the reports of a rota in a Kubernetes API server: each in a ConfigMap that is named as its member's Lease, and owned by
-// it. Methods may be called concurrently.
+// Reports are the reports of a rota in a Kubernetes API server: each in the annotations of a Lease that is owned by its member's, and holds
+// nothing else. Methods may be called concurrently.
+//
+// They are no ConfigMaps because their names are not known beforehand, so that RBAC could not limit a member to them: it would have to be
+// allowed to read and change every ConfigMap of the namespace. Leases it has to change anyway.
 type Reports struct {
-	client corev1client.ConfigMapInterface
+	client coordinationclient.LeaseInterface
 	rota   string
 	ns     string
+
+	mu       sync.Mutex
+	versions map[string]string // of what was written last, by name: Leases are not updated without
 }
 
 // NewReports returns the reports of the rota of that namespace and name.
 func NewReports(cfg *rest.Config, namespace, name string) (*Reports, error) {
-	client, err := corev1client.NewForConfig(cfg)
+	client, err := coordinationclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("reports of rota %s/%s: %w", namespace, name, err)
 	}
-	return &Reports{client.ConfigMaps(namespace), name, namespace}, nil
+	return &Reports{client: client.Leases(namespace), rota: name, ns: namespace, versions: map[string]string{}}, nil
 }
+
+// attempts is how often a report is written whose last version is not what it was taken for.
+const attempts = 3
 
 // Publish writes a member's report in place of its last one. lease is the UID of its Lease. A missing permission is a
 // store.PermissionError.
 func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) error {
-	name := store.LeaseName(r.rota, report.Member)
 	data, err := report.Encode()
 	if err != nil {
 		return err
 	}
-	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{store.LabelCoverage: r.rota},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: name, UID: lease}},
-		},
-		Data: data,
+	name, owner := reportName(r.rota, report.Member), store.LeaseName(r.rota, report.Member)
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{store.LabelCoverage: r.rota}, Annotations: map[string]string{},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: owner, UID: lease}},
+	}}
+	for field, text := range data {
+		obj.Annotations[store.AnnotationReport+field] = text
 	}
-	verb := "update"
-	_, err = r.client.Update(ctx, cm, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		verb = "create"
-		_, err = r.client.Create(ctx, cm, metav1.CreateOptions{})
+	r.mu.Lock()
+	obj.ResourceVersion = r.versions[name]
+	r.mu.Unlock()
+	for range attempts {
+		var out *coordinationv1.Lease
+		verb := "update"
+		if obj.ResourceVersion == "" {
+			verb = "create"
+			out, err = r.client.Create(ctx, obj, metav1.CreateOptions{})
+		} else {
+			out, err = r.client.Update(ctx, obj, metav1.UpdateOptions{})
+		}
+		if err == nil {
+			r.mu.Lock()
+			r.versions[name] = out.ResourceVersion
+			r.mu.Unlock()
+			return nil
+		}
+		if !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return r.wrap("publish", verb, name, err)
+		}
+		there, getErr := r.client.Get(ctx, name, metav1.GetOptions{})
+		if getErr != nil && !apierrors.IsNotFound(getErr) {
+			return r.wrap("publish", "get", name, getErr)
+		}
+		if obj.ResourceVersion = ""; getErr == nil {
+			obj.ResourceVersion = there.ResourceVersion
+		}
 	}
-	return r.wrap("publish", verb, name, err)
+	return r.wrap("publish", "update", name, err)
+}
+
+// reportName returns the name of the Lease with a member's report.
+func reportName(rota, member string) string {
+	name := store.LeaseName(rota, member) + ".report"
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		name = fmt.Sprintf("%s.%016x.report", rota, slot.HashName("", member))
+	}
+	return name
 }
 
 // Withdraw deletes a member's report, if there is one.
 func (r *Reports) Withdraw(ctx context.Context, member string) error {
-	name := store.LeaseName(r.rota, member)
+	name := reportName(r.rota, member)
 	err := r.client.Delete(ctx, name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -75,9 +120,15 @@ func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
 	var out []*Report
 	var errs []error
 	for i := range list.Items {
-		report, err := Decode(list.Items[i].Data)
+		data := map[string]string{}
+		for name, text := range list.Items[i].Annotations {
+			if field, ours := strings.CutPrefix(name, store.AnnotationReport); ours {
+				data[field] = text
+			}
+		}
+		report, err := Decode(data)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("configmap %s/%s: %w", r.ns, list.Items[i].Name, err))
+			errs = append(errs, fmt.Errorf("lease %s/%s: %w", r.ns, list.Items[i].Name, err))
 			continue
 		}
 		out = append(out, report)
@@ -89,6 +140,6 @@ func (r *Reports) wrap(what, verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = store.Refused(err, store.PermissionError{Namespace: r.ns, Resource: "configmaps", Verb: verb})
+	err = store.Refused(err, store.PermissionError{Namespace: r.ns, Group: coordinationv1.GroupName, Resource: "leases", Verb: verb})
 	return fmt.Errorf("%s the report %s of rota %s/%s: %w", what, name, r.ns, r.rota, err)
 }

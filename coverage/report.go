@@ -56,16 +56,16 @@ const (
 )
 
 const (
-	// maxObjects is the size in bytes from which on digests are folded. A ConfigMap holds 1 MiB, of which the other fields take less
-	// than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
-	maxObjects = 256 << 10
+	// maxObjects is the size in bytes from which on digests are folded. An object's annotations hold 256 KiB, of which the other fields take
+	// less than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
+	maxObjects = 128 << 10
 	// maxReport is the size above which a report is refused. Only the names of thousands of kinds come to that.
-	maxReport = 900 << 10
+	maxReport = 250 << 10
 	// minLine is the length of the shortest digest as a line.
 	minLine = len("0 1 0123456789abcdef\n")
 )
 
-// Encode returns the report as text, for a ConfigMap's data:
+// Encode returns the report as text, for annotations:
 //
 //	member: web-0-x7k2p
 //	serial: "17"
@@ -81,7 +81,7 @@ const (
 //	  7 12                            slot, seconds
 //
 // With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The error says that there are more kinds
-// than a ConfigMap can name.
+// than annotations can name.
 func (r *Report) Encode() (map[string]string, error) {
 	fold, lines := max(1, r.Fold), 0
 	for _, digests := range r.Digests {
@@ -112,13 +112,13 @@ func (r *Report) Encode() (map[string]string, error) {
 		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
 	}
 	if n := Size(data); n > maxReport {
-		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that a ConfigMap has room for: shard fewer kinds in one rota",
+		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that annotations have room for: shard fewer kinds in one rota",
 			r.Member, len(r.Digests), n, maxReport)
 	}
 	return data, nil
 }
 
-// Size returns how many bytes of a ConfigMap the data take.
+// Size returns how many bytes the data take.
 func Size(data map[string]string) int {
 	n := 0
 	for field, text := range data {

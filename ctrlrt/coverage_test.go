@@ -166,6 +166,19 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// isReport says whether a request writes what a member holds.
+func isReport(r *http.Request) bool {
+	if r.Method == http.MethodPut || r.GetBody == nil {
+		return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, ".report")
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return false
+	}
+	text, err := io.ReadAll(body)
+	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && strings.Contains(string(text), store.LabelCoverage)
+}
+
 // R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it told what it
 // holds tells it again.
 func TestR14ReportsAfterARefusal(t *testing.T) {
@@ -175,10 +188,10 @@ func TestR14ReportsAfterARefusal(t *testing.T) {
 	var refusals atomic.Int64
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/configmaps/test.") || refusals.Add(1) > 2 {
+			if !isReport(r) || refusals.Add(1) > 2 {
 				return next.RoundTrip(r)
 			}
-			text := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden: User \"x\" cannot update it"}`
+			text := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"leases.coordination.k8s.io is forbidden: User \"x\" cannot update it"}`
 			return &http.Response{
 				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
 			}, nil

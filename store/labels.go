@@ -10,8 +10,11 @@ const (
 	// LabelRota is the label, on both, whose value is the rota's name.
 	LabelRota = Prefix + "/rota"
 
-	// LabelCoverage is the label, on the ConfigMaps in which members say what they hold, whose value is the rota's name.
+	// LabelCoverage is the label, on the Leases in which members say what they hold, whose value is the rota's name. These are not
+	// the members' own, which have LabelRota.
 	LabelCoverage = Prefix + "/coverage"
+	// AnnotationReport begins the names of the annotations in which they say it.
+	AnnotationReport = Prefix + "/report-"
 
 	// AnnotationEpoch is, on a Lease, the highest epoch that the member has seen.
 	AnnotationEpoch = Prefix + "/epoch"

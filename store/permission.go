@@ -86,8 +86,7 @@ func Rules(name string) []rbacv1.PolicyRule {
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name},
 			Verbs: []string{"get", "list", "watch", "update"},
 		},
-		// The reports of members (package coverage), whose names are not known beforehand. Without this rule all else works.
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "update", "delete"}},
+		// The members' Leases, and those with their reports (package coverage): the names are not known beforehand.
 		{
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "delete"},

@@ -219,11 +219,11 @@ func (c *cluster) writer(ctx context.Context, name types.NamespacedName) (string
 	return podOfProcess(oracle.Writer(site.Status.Checksum)), err
 }
 
-// left returns the names of the Leases of a rota, and of the ConfigMaps in which its members report. Those whose Lease is gone
+// left returns the names of the Leases of a rota, and of those in which its members report. Those whose Lease is gone
 // it deletes, in place of the garbage collector, which does not run here.
 func (c *cluster) left(ctx context.Context, rota string) (leases, reports []string, err error) {
-	var cms corev1.ConfigMapList
-	if err := c.client.List(ctx, &cms, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelCoverage: rota}); err != nil {
+	var told coordinationv1.LeaseList
+	if err := c.client.List(ctx, &told, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelCoverage: rota}); err != nil {
 		return nil, nil, err
 	}
 	var list coordinationv1.LeaseList
@@ -235,11 +235,11 @@ func (c *cluster) left(ctx context.Context, rota string) (leases, reports []stri
 		leases = append(leases, list.Items[i].Name)
 		there[list.Items[i].UID] = true
 	}
-	for i := range cms.Items {
-		cm := &cms.Items[i]
-		if owners := cm.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Lease" || there[owners[0].UID] {
-			reports = append(reports, cm.Name)
-		} else if err := c.client.Delete(ctx, cm); client.IgnoreNotFound(err) != nil {
+	for i := range told.Items {
+		report := &told.Items[i]
+		if owners := report.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Lease" || there[owners[0].UID] {
+			reports = append(reports, report.Name)
+		} else if err := c.client.Delete(ctx, report); client.IgnoreNotFound(err) != nil {
 			return nil, nil, err
 		}
 	}
