@@ -51,7 +51,7 @@ func NewControllerManagedBy(m manager.Manager) *Builder {
 			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
 		}
 	}
-	v := &view{Manager: mgr, owned: map[schema.GroupKind]bool{}, sources: newSources()}
+	v := &view{Manager: mgr, asker: &asker{owned: map[schema.GroupKind]bool{}}, sources: newSources()}
 	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
 }
 
@@ -75,7 +75,8 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 	return b
 }
 
-// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them.
+// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them: in the cache of
+// Manager.Whole where another sharded controller is for that kind.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	b.whole = append(b.whole, object)
 	b.inner.Watches(object, h, opts...)
@@ -169,7 +170,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 		return nil, err
 	}
 	for _, object := range b.whole {
-		if err := b.mgr.KeepWhole(object); err != nil {
+		if err := b.watch(object, name); err != nil {
 			return nil, fmt.Errorf("controller %s: %w", name, err)
 		}
 	}
@@ -178,7 +179,8 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 			return nil, err
 		}
 	}
-	w := &worker{name: name, reconciler: r, owned: b.view.owned, sources: b.view.sources}
+	b.view.asker.controller = name
+	w := &worker{name: name, reconciler: r, sources: b.view.sources}
 	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)
 	if err != nil {
 		return nil, err
@@ -197,6 +199,19 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	return b.inner.Build(w)
 }
 
+// watch has every member cache all objects of a kind.
+func (b *Builder) watch(object client.Object, controller string) error {
+	gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	disown, err := b.mgr.kinds.watch(gvk.GroupKind(), controller)
+	if err != nil || !disown {
+		return err
+	}
+	return b.mgr.rota.Share().Disown(gvk.GroupKind())
+}
+
 // own shards a kind by its controlling owners, unless somebody needs all of its objects.
 func (b *Builder) own(object client.Object, owner schema.GroupKind, controller string) error {
 	gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
@@ -208,7 +223,7 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 	if err != nil || !sharded {
 		return err
 	}
-	b.view.owned[kind] = true
+	b.view.asker.owned[kind] = true
 	namespaced, err := b.mgr.GetClient().IsObjectNamespaced(b.forObj)
 	if err != nil {
 		return fmt.Errorf("controller %s: is kind %s namespaced? %w", controller, owner, err)
@@ -225,7 +240,6 @@ type worker struct {
 	sources    *sources
 	reconciler reconcile.Reconciler
 	controller *rota.Controller
-	owned      map[schema.GroupKind]bool
 
 	mu    sync.Mutex
 	queue plainQueue
@@ -263,7 +277,7 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 		return reconcile.Result{}, nil
 	}
 	w.controller.Ended(r.NamespacedName, errPanicked) // unless it returns
-	result, err := w.reconciler.Reconcile(withOwned(ctx, w.owned), r)
+	result, err := w.reconciler.Reconcile(ctx, r)
 	w.controller.Ended(r.NamespacedName, err)
 	if err != nil && gate.CutShort(ctx) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())

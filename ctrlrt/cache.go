@@ -7,9 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses the kinds of
+// wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses informers of the kinds of
 // which it has a share only.
 type wholeCache struct {
 	cache.Cache
@@ -38,37 +39,50 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.mgr.kinds.use(gvk.GroupKind(), false); err != nil {
+	from, err := c.from(gvk.GroupKind())
+	if err != nil {
 		return nil, err
 	}
-	return c.Cache.GetInformer(ctx, obj, opts...)
+	return from.GetInformer(ctx, obj, opts...)
 }
 
 // GetInformerForKind implements cache.Informers.
 func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if _, err := c.mgr.kinds.use(gvk.GroupKind(), false); err != nil {
+	from, err := c.from(gvk.GroupKind())
+	if err != nil {
 		return nil, err
 	}
-	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
+	return from.GetInformerForKind(ctx, gvk, opts...)
+}
+
+// from returns the cache that has all objects of a kind.
+func (c *wholeCache) from(kind schema.GroupKind) (cache.Cache, error) {
+	fromWhole, err := c.mgr.kinds.use(kind)
+	if err != nil || !fromWhole {
+		return c.Cache, err
+	}
+	return c.mgr.wholeCache()
 }
 
 // view is the manager as the builder of a sharded controller sees it: its cache hands out sharded kinds.
 type view struct {
 	*Manager
-	// owned are the kinds that the controller owns.
-	owned   map[schema.GroupKind]bool
+	asker   *asker
 	sources *sources
 }
 
+// Add has the controller's contexts say whose they are.
+func (v *view) Add(r manager.Runnable) error { return v.Manager.Add(asking{r, v.asker}) }
+
 // GetCache returns the cache whose informers of sharded kinds hold a share.
 func (v *view) GetCache() cache.Cache {
-	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, owned: v.owned, sources: v.sources}
+	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, asker: v.asker, sources: v.sources}
 }
 
 // shardCache refuses nothing that is sharded, and notes what is used whole.
 type shardCache struct {
 	wholeCache
-	owned   map[schema.GroupKind]bool
+	asker   *asker
 	sources *sources
 }
 
@@ -85,10 +99,18 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 }
 
 func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if children := c.mgr.reader.children.Load(); children != nil && c.owned[gvk.GroupKind()] && c.mgr.kinds.isBoth(gvk.GroupKind()) {
+	kind := gvk.GroupKind()
+	if children := c.mgr.reader.children.Load(); children != nil && c.asker.owned[kind] && c.mgr.kinds.isBoth(kind) {
 		return (*children).GetInformer(ctx, obj, opts...)
 	}
-	if c.mgr.kinds.isSharded(gvk.GroupKind()) || c.mgr.kinds.isOwned(gvk.GroupKind()) {
+	if c.mgr.kinds.inWhole(kind) && !c.mgr.kinds.isFor(kind, c.asker.controller) {
+		whole, err := c.mgr.wholeCache()
+		if err != nil {
+			return nil, err
+		}
+		return whole.GetInformer(ctx, obj, opts...)
+	}
+	if c.mgr.kinds.isSharded(kind) || c.mgr.kinds.isOwned(kind) {
 		return c.Cache.GetInformer(ctx, obj, opts...)
 	}
 	return c.wholeCache.GetInformer(ctx, obj, opts...)

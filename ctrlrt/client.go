@@ -33,9 +33,28 @@ func (live) ApplyToGet(*client.GetOptions) {}
 // ApplyToList implements client.ListOption.
 func (live) ApplyToList(*client.ListOptions) {}
 
+// Share is an option of List of the manager's client and cache: it answers with this member's share, outside of sharded controllers,
+// too, where the whole is the answer without it.
+var Share share
+
+type share struct{}
+
+// ApplyToList implements client.ListOption.
+func (share) ApplyToList(*client.ListOptions) {}
+
+func has(opts []client.ListOption, option client.ListOption) bool {
+	for _, o := range opts {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
 var (
 	_ client.GetOption  = Live
 	_ client.ListOption = Live
+	_ client.ListOption = Share
 )
 
 // Get implements client.Reader.
@@ -43,7 +62,7 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	from := client.Reader(c.Client)
 	for _, o := range opts {
 		if o == client.GetOption(Live) {
-			from = c.mgr.reader.live
+			from = c.mgr.reader.direct
 		}
 	}
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
@@ -61,10 +80,8 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 
 // List implements client.Reader.
 func (c *writingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	for _, o := range opts {
-		if o == client.ListOption(Live) {
-			return c.mgr.reader.live.List(ctx, list, opts...)
-		}
+	if has(opts, Live) {
+		return c.mgr.reader.direct.List(ctx, list, opts...)
 	}
 	return c.Client.List(ctx, list, opts...)
 }

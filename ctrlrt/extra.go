@@ -3,8 +3,12 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -12,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 // cached is a cache that a manager starts with its own.
@@ -23,13 +28,57 @@ func (c cached) GetCache() cache.Cache { return c.Cache }
 // Add adds a runnable, as always. Caches, and clusters and all else that has one, run on every member, and start before any
 // controller does: reconcilers of every member read from them. controller-runtime itself would start a cache with
 // Options.ByObject on the leader only.
+//
+// What needs a leader is refused by Start where the manager has no leader election: it would run on every replica.
 func (m *Manager) Add(r manager.Runnable) error {
 	if c, ok := r.(cache.Cache); ok {
-		if _, ok := r.(interface{ GetCache() cache.Cache }); !ok {
+		if _, ok := r.(hasCache); !ok {
 			r = cached{c}
 		}
 	}
+	if needsLeader(r) {
+		name := describe(r)
+		m.kinds.addUnsharded(name)
+		if !m.options.LeaderElection {
+			m.leaderless = append(m.leaderless, name)
+		}
+	}
 	return m.inner.Add(r)
+}
+
+type hasCache interface{ GetCache() cache.Cache }
+
+// needsLeader says whether a manager with leader election starts a runnable on the leader only.
+func needsLeader(r manager.Runnable) bool {
+	switch r := r.(type) {
+	case hasCache, webhook.Server:
+		return false
+	case manager.LeaderElectionRunnable:
+		return r.NeedLeaderElection()
+	default:
+		return true
+	}
+}
+
+// describe names a runnable: controllers, of which controller-runtime exports no type, have a field Name.
+func describe(r manager.Runnable) string {
+	v := reflect.Indirect(reflect.ValueOf(r))
+	if _, ok := r.(interface{ GetLogger() logr.Logger }); ok && v.Kind() == reflect.Struct {
+		if name := v.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
+			return fmt.Sprintf("controller %q", name.String())
+		}
+	}
+	return fmt.Sprintf("runnable %T", r)
+}
+
+func (m *Manager) refuseLeaderless() error {
+	if len(m.leaderless) == 0 {
+		return nil
+	}
+	return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so that they would run on every replica at "+
+		"once: %s. Set LeaderElection: true and LeaderElectionID in the manager's options; or shard a controller with ctrlrt.NewControllerManagedBy; "+
+		"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give the runnable a method "+
+		"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(m.leaderless, ", "))
 }
 
 // newCache returns one more cache of the manager, with its options.
@@ -100,13 +149,45 @@ func (m *Manager) newWhole() (*whole, error) {
 	if err := m.inner.Add(c); err != nil {
 		return nil, err
 	}
-	return &whole{Manager: m, cluster: c}, nil
+	return &whole{Manager: m, cluster: c, indexes: &indexes{FieldIndexer: c.GetFieldIndexer()}}, nil
 }
+
+// addWhole sees to the second cache where kinds are sharded and needed whole: it has the indexes of the first.
+func (m *Manager) addWhole(ctx context.Context) error {
+	for _, kind := range m.kinds.allInWhole() {
+		if _, err := m.Whole(); err != nil {
+			return err
+		}
+		has := m.whole.indexes.of(kind, m.GetScheme())
+		for _, i := range m.indexes.of(kind, m.GetScheme()) {
+			if slices.ContainsFunc(has, func(other index) bool {
+				return other.field == i.field && reflect.TypeOf(other.obj) == reflect.TypeOf(i.obj)
+			}) {
+				continue
+			}
+			if err := m.whole.indexes.IndexField(ctx, i.obj, i.field, i.extract); err != nil {
+				return fmt.Errorf("index %s of kind %s: %w", i.field, kind, err)
+			}
+		}
+	}
+	return nil
+}
+
+// wholeCache returns the cache of Whole.
+func (m *Manager) wholeCache() (cache.Cache, error) {
+	if _, err := m.Whole(); err != nil {
+		return nil, err
+	}
+	return m.whole.cluster.GetCache(), nil
+}
+
+func (m *Manager) wholeReader() (client.Reader, error) { return m.wholeCache() }
 
 // whole is a manager with another cache.
 type whole struct {
 	*Manager
 	cluster cluster.Cluster
+	indexes *indexes
 }
 
 // GetCache implements manager.Manager.
@@ -118,7 +199,7 @@ func (w *whole) GetClient() client.Client {
 }
 
 // GetFieldIndexer implements manager.Manager.
-func (w *whole) GetFieldIndexer() client.FieldIndexer { return w.cluster.GetFieldIndexer() }
+func (w *whole) GetFieldIndexer() client.FieldIndexer { return w.indexes }
 
 // index is a call of IndexField.
 type index struct {

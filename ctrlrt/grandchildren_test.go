@@ -93,7 +93,7 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 			}
 			for _, m := range members {
 				var list corev1.ConfigMapList
-				if err := m.GetClient().List(t.Context(), &list); err != nil {
+				if err := m.GetClient().List(t.Context(), &list, ctrlrt.Share); err != nil {
 					return err.Error()
 				}
 				have := map[string]bool{}

@@ -31,8 +31,9 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers are those of the sharded controllers.
-	workers []*worker
+	// workers are those of the sharded controllers, leaderless the names of what needs a leader although there is no election.
+	workers    []*worker
+	leaderless []string
 	// options are those of the user, with a Scheme.
 	options manager.Options
 	indexes *indexes
@@ -82,7 +83,10 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		if err != nil {
 			return nil, err
 		}
-		m.reader = &reader{live: direct, rota: r, kinds: m.kinds, scheme: o.Scheme}
+		m.reader = &reader{
+			direct: direct, live: &uncached{Reader: direct, scheme: o.Scheme, options: m.options.Cache},
+			whole: m.wholeReader, rota: r, kinds: m.kinds, scheme: o.Scheme,
+		}
 		if co.Cache != nil {
 			m.reader.Reader = co.Cache.Reader
 			withReader := *co.Cache
@@ -100,6 +104,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, err
 	}
 	m.Manager, m.inner = inner, inner
+	m.reader.log, m.reader.live.mapper = inner.GetLogger(), inner.GetRESTMapper()
 	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer()}
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
@@ -173,10 +178,13 @@ func (m *Manager) Reconciling(*http.Request) error {
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
 
-// KeepWhole has every member cache all objects of a kind although a sharded controller owns some: for unsharded
-// controllers, webhooks and informers of this manager that need them, and for reconcilers that List objects of other
-// owners. It must be called before the manager starts. Kinds that a sharded controller Watches are kept whole by
-// themselves.
+// KeepWhole has every member cache all objects of a kind of which it would cache a share: for unsharded controllers, webhooks and
+// informers of this manager that need them, and for reconcilers that read objects of other members. It must be called before
+// the manager starts. Kinds that a sharded controller Watches are kept whole by themselves.
+//
+// A kind that sharded controllers merely own is not sharded then. One that a sharded controller is for stays sharded, so that its
+// objects are reconciled by their members, and every member holds all of them in a second cache, that of Whole: Get of other
+// members' objects is answered from there, and List returns all objects, to that controller, too.
 func (m *Manager) KeepWhole(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, m.GetScheme())
 	if err != nil {
@@ -186,14 +194,14 @@ func (m *Manager) KeepWhole(obj client.Object) error {
 }
 
 func (m *Manager) keepWhole(kind schema.GroupKind) error {
-	disown, err := m.kinds.use(kind, true)
-	if err != nil || !disown {
-		return err
+	if !m.kinds.keep(kind) {
+		return nil
 	}
 	return m.rota.Share().Disown(kind)
 }
 
-// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused.
+// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused, and List is answered
+// whole outside of sharded controllers (but see Share).
 func (m *Manager) GetCache() cache.Cache {
 	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
 }
@@ -209,7 +217,13 @@ func (m *Manager) Start(ctx context.Context) error {
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
 	defer leave()
+	if err := m.refuseLeaderless(); err != nil {
+		return err
+	}
 	if err := m.addChildren(ctx); err != nil {
+		return err
+	}
+	if err := m.addWhole(ctx); err != nil {
 		return err
 	}
 	managed := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -109,6 +110,8 @@ type replicaOptions struct {
 	delivery       delivery.Kind
 	// selector is a user's own, for ConfigMaps.
 	selector labels.Selector
+	// transform is a user's own, for ConfigMaps.
+	transform toolscache.TransformFunc
 }
 
 // startReplica starts a member named pod of the namespace's rota.
@@ -136,7 +139,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
-			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector, Transform: o.transform}},
 		},
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -80,7 +81,7 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			want := maps.Clone(values)
 			for _, m := range members {
 				var children corev1.ConfigMapList
-				if err := m.GetClient().List(t.Context(), &children, client.InNamespace(namespace)); err != nil {
+				if err := m.GetClient().List(t.Context(), &children, client.InNamespace(namespace), ctrlrt.Share); err != nil {
 					return err.Error()
 				}
 				for _, cm := range children.Items {
@@ -183,7 +184,7 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").Complete(nothing); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
 		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")

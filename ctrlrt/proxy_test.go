@@ -114,7 +114,7 @@ func TestR11ShardSelectorIgnored(t *testing.T) {
 			j.mu.Unlock()
 			for _, m := range members {
 				var list corev1.ConfigMapList
-				if err := m.GetClient().List(t.Context(), &list); err != nil {
+				if err := m.GetClient().List(t.Context(), &list, ctrlrt.Share); err != nil {
 					return err.Error()
 				}
 				for _, cm := range list.Items {

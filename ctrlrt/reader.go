@@ -2,10 +2,12 @@ package ctrlrt
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,30 +21,26 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// reader answers a Get of a sharded kind's object from the API server unless this member owns it: the cache
-// would say NotFound. Whose an object of an owned kind is, only the object tells.
+// reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say NotFound.
+// Whose an object of an owned kind is, only the object tells. That place is the API server, or the cache of Manager.Whole where
+// it has the kind. A List by a sharded controller has the objects of this member's share; one by anybody else has all.
 //
-// A kind that is sharded in both ways is in two caches, of which neither is as new as the other. A reconciler has to read
-// from the one whose events it gets: if it looked for a child that was deleted in the other one, and found it, nothing would
-// ever tell it again.
+// A kind may be in several caches, of which none is as new as another. A reconciler has to read from the one whose events it
+// gets: if it looked for a child that was deleted in another one, and found it, nothing would ever tell it again.
 type reader struct {
 	client.Reader
 	// children holds the objects of kinds that are sharded in both ways by their owners; nil: there are no such kinds.
 	children atomic.Pointer[cache.Cache]
-	live     client.Reader
-	rota     *rota.Rota
-	kinds    *kinds
-	scheme   *runtime.Scheme
-}
-
-type ownedKey struct{}
-
-// withOwned has reads be those of a controller that owns objects of the kinds.
-func withOwned(ctx context.Context, owned map[schema.GroupKind]bool) context.Context {
-	if len(owned) == 0 {
-		return ctx
-	}
-	return context.WithValue(ctx, ownedKey{}, owned)
+	// whole is the cache of Manager.Whole.
+	whole func() (client.Reader, error)
+	// direct reads from the API server, live does within the bounds of the cache.
+	direct client.Reader
+	live   *uncached
+	rota   *rota.Rota
+	kinds  *kinds
+	scheme *runtime.Scheme
+	log    logr.Logger
+	lists  places
 }
 
 // caches returns, of a kind that is sharded in both ways, the cache to read from first and the other one; byOwner says that
@@ -52,8 +50,7 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 	if children == nil || !r.kinds.isBoth(kind) {
 		return nil, nil, false, false
 	}
-	owned, _ := ctx.Value(ownedKey{}).(map[schema.GroupKind]bool)
-	if owned[kind] {
+	if askerFrom(ctx).owns(kind) {
 		return *children, r.Reader, true, true
 	}
 	return r.Reader, *children, false, true
@@ -69,6 +66,17 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 	return ok && r.rota.OwnsSlot(n)
 }
 
+// elsewhere returns where the objects of a sharded kind are that are not this member's. only says that who asks has to read all
+// objects there: it gets its events from there, or none.
+func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from client.Reader, only bool, err error) {
+	if !r.kinds.inWhole(kind) {
+		return r.live, false, nil
+	}
+	whole, err := r.whole()
+	a := askerFrom(ctx)
+	return whole, a == nil || !r.kinds.isFor(kind, a.controller) && !(a.owns(kind) && r.kinds.isOwned(kind)), err
+}
+
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -78,6 +86,13 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	kind := gvk.GroupKind()
 	if rota.Deleted(ctx, kind, key) {
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name) // as a cache says it
+	}
+	others, only, err := r.elsewhere(ctx, kind)
+	if err != nil || only {
+		if err == nil {
+			err = others.Get(ctx, key, obj, opts...)
+		}
+		return err
 	}
 	from, _, byOwner, both := r.caches(ctx, kind)
 	switch {
@@ -91,33 +106,79 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		}
 		// Decoding adds to what is there, which may be the cache's own.
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
-		return r.live.Get(ctx, key, obj, opts...)
+		return others.Get(ctx, key, obj, opts...)
 	case !r.kinds.isSharded(kind):
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	// Ownership first: what lies in the cache may be about to leave it, and to be changed by its next owner.
 	if !r.rota.Owns(kind, key) {
-		return r.live.Get(ctx, key, obj, opts...)
+		return others.Get(ctx, key, obj, opts...)
 	}
 	err = r.Reader.Get(ctx, key, obj, opts...)
 	if apierrors.IsNotFound(err) && !r.rota.Owns(kind, key) {
-		return r.live.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
+		return others.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
 	}
 	return err
 }
 
-// List implements client.Reader: with the objects of this member's share. Of a kind that is sharded in both ways it returns
-// those that are in it by either, each once.
+// List implements client.Reader. What it returns of a sharded kind depends on who asks: see reader.
 func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, r.scheme)
 	if err != nil {
 		return r.Reader.List(ctx, list, opts...)
 	}
 	kind := schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	if !r.kinds.isSharded(kind) && !r.kinds.isOwned(kind) {
+		return r.Reader.List(ctx, list, opts...)
+	}
+	if has(opts, Share) {
+		return r.listShare(ctx, kind, list, opts...)
+	}
+	others, only, err := r.elsewhere(ctx, kind)
+	switch {
+	case err != nil:
+		return err
+	case only:
+		return others.List(ctx, list, opts...)
+	case askerFrom(ctx) == nil:
+		return r.listLive(ctx, kind, list, opts...)
+	case r.kinds.isKept(kind) && r.kinds.inWhole(kind):
+		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
+	default:
+		return r.listShare(ctx, kind, list, opts...)
+	}
+}
+
+// listLive answers a List from outside of sharded controllers.
+func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+	place, first := r.lists.first(kind)
+	if first {
+		r.log.Info("A List of a sharded kind from outside of sharded controllers is answered by the API server, since this manager's cache holds a share "+
+			"of its objects. For a cache of all objects use KeepWhole or Whole of the ctrlrt.Manager; for this member's share, the option ctrlrt.Share",
+			"kind", kind.String(), "place", place)
+	}
+	err := r.live.List(ctx, list, opts...)
+	o := client.ListOptions{}
+	if o.ApplyOptions(opts); apierrors.IsBadRequest(err) && o.FieldSelector != nil && !o.FieldSelector.Empty() {
+		return fmt.Errorf("List of %s by field %s at %s, outside of sharded controllers: this manager's cache holds a share of its objects, and the API server "+
+			"does not know that field; for a cache of all objects with the same index call KeepWhole of the ctrlrt.Manager with that kind, or "+
+			"read from the manager that its Whole returns; for this member's share use the option ctrlrt.Share: %w", kind, o.FieldSelector, place, err)
+	}
+	return err
+}
+
+// listShare lists the objects of this member's share. Of a kind that is sharded in both ways it returns those that are in it by
+// either, each once.
+func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
 	first, second, byOwner, both := r.caches(ctx, kind)
 	if !both {
 		return r.Reader.List(ctx, list, opts...)
 	}
+	return r.join(ctx, kind, list, first, second, byOwner, opts...)
+}
+
+// join lists what is in the first, and what the second has besides.
+func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.ObjectList, first, second client.Reader, byOwner bool, opts ...client.ListOption) error {
 	more := list.DeepCopyObject().(client.ObjectList)
 	if err := first.List(ctx, list, opts...); err != nil {
 		return err
@@ -140,7 +201,8 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		if err != nil {
 			return err
 		}
-		// Of what is open to this member by the first, that knows better: it is gone. It may have more, of slots on their way.
+		// The first knows better about what is open to this member by it: what it does not have is gone. It may have more, of
+		// slots on their way.
 		if !r.mine(kind, about, byOwner) && !has[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] {
 			items = append(items, item)
 		}

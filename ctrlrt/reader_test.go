@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/ctrlrt"
@@ -24,7 +25,9 @@ func TestReadersSeeTheTruth(t *testing.T) {
 	}
 	const objects = 40
 	for i := range objects {
-		if err := c.Create(t.Context(), configMap(namespace, fmt.Sprintf("object-%d", i), fmt.Sprint(i%2))); err != nil {
+		cm := configMap(namespace, fmt.Sprintf("object-%d", i), fmt.Sprint(i%2))
+		cm.Labels = map[string]string{"test": "reader"}
+		if err := c.Create(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,10 +49,10 @@ func TestReadersSeeTheTruth(t *testing.T) {
 		total, odd := 0, 0
 		for _, r := range []*replica{a, b} {
 			var all, indexed corev1.ConfigMapList
-			if err := r.GetClient().List(t.Context(), &all, client.InNamespace(namespace)); err != nil {
+			if err := r.GetClient().List(t.Context(), &all, client.InNamespace(namespace), ctrlrt.Share); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.GetClient().List(t.Context(), &indexed, client.InNamespace(namespace), client.MatchingFields{field: "1"}); err != nil {
+			if err := r.GetClient().List(t.Context(), &indexed, client.InNamespace(namespace), client.MatchingFields{field: "1"}, ctrlrt.Share); err != nil {
 				t.Fatal(err)
 			}
 			for _, cm := range all.Items {
@@ -64,6 +67,22 @@ func TestReadersSeeTheTruth(t *testing.T) {
 		}
 		if total != objects || odd != objects/2 {
 			t.Errorf("the members' lists have %d objects and %d by index, want %d and %d", total, odd, objects, objects/2)
+		}
+	})
+	t.Run("List from outside of sharded controllers is whole or refused", func(t *testing.T) {
+		for _, r := range []client.Reader{a.GetClient(), b.GetCache()} {
+			var all corev1.ConfigMapList
+			if err := r.List(t.Context(), &all, client.InNamespace(namespace), client.MatchingLabels{"test": "reader"}); err != nil || len(all.Items) != objects {
+				t.Errorf("%d objects, error %v, want all %d", len(all.Items), err, objects)
+			}
+			name := client.MatchingFields{"metadata.name": "object-7"}
+			if err := r.List(t.Context(), &all, client.InNamespace(namespace), name); err != nil || len(all.Items) != 1 {
+				t.Errorf("%d objects by name, error %v, want one", len(all.Items), err)
+			}
+			err := r.List(t.Context(), &all, client.InNamespace(namespace), client.MatchingFields{field: "1"})
+			wantError(t, err, "ConfigMap", field, "reader_test.go", "KeepWhole", "Whole", "ctrlrt.Share")
+			err = r.List(t.Context(), &all, client.InNamespace("kube-system"))
+			wantError(t, err, "unknown namespace for the cache")
 		}
 	})
 	t.Run("Get of a foreign object is answered by the API server", func(t *testing.T) {
@@ -92,4 +111,47 @@ func TestReadersSeeTheTruth(t *testing.T) {
 			break
 		}
 	})
+}
+
+// What the cache's own selector leaves out is not found, and what it holds is transformed, whoever owns the slot.
+func TestSelectorsAndTransformsHoldForAllSlots(t *testing.T) {
+	t.Parallel()
+	const objects = 20
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	for i := range objects {
+		for _, app := range []string{"mine", "other"} {
+			cm := configMap(namespace, fmt.Sprintf("%s-%d", app, i), "1")
+			cm.Labels = map[string]string{"app": app}
+			if err := c.Create(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o := replicaOptions{selector: labels.SelectorFromSet(labels.Set{"app": "mine"}), transform: func(obj any) (any, error) {
+		if cm, ok := obj.(*corev1.ConfigMap); ok {
+			cm.Data = map[string]string{"value": "transformed"}
+		}
+		return obj, nil
+	}}
+	j := newJournal()
+	a, b := startReplica(t, namespace, "a", j, o), startReplica(t, namespace, "b", j, o)
+	eventually(t, 30*time.Second, settled(a, b))
+	for i := range objects {
+		var cm corev1.ConfigMap
+		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("other-%d", i)}, &cm); !apierrors.IsNotFound(err) {
+			t.Errorf("Get of an object that the cache's selector leaves out: %q, %v; want NotFound", cm.Name, err)
+		}
+		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("mine-%d", i)}, &cm); err != nil || cm.Data["value"] != "transformed" {
+			t.Errorf("data %v, error %v, want it transformed", cm.Data, err)
+		}
+	}
+	var list corev1.ConfigMapList
+	if err := b.GetClient().List(t.Context(), &list); err != nil || len(list.Items) != objects {
+		t.Errorf("List from outside: %d objects, error %v, want %d", len(list.Items), err, objects)
+	}
+	for _, cm := range list.Items {
+		if cm.Data["value"] != "transformed" {
+			t.Errorf("%s in a list was not transformed", cm.Name)
+		}
+	}
 }

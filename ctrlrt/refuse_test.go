@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -80,10 +81,11 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		// controller-runtime opens the informer when the manager starts.
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").Complete(nothing); err != nil {
+		stock := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock")
+		if err := stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "Whole")
+		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
 	t.Run("informer first, sharded second", func(t *testing.T) {
 		mgr := newManager(t)
@@ -91,15 +93,12 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
-		wantError(t, err, "ConfigMap is sharded", "Whole")
+		wantError(t, err, "ConfigMap is to be sharded", `"configmap"`, "KeepWhole", "Whole")
 	})
-	t.Run("one sharded kind watched by another sharded controller", func(t *testing.T) {
+	t.Run("a controller Watches the kind that it is for", func(t *testing.T) {
 		mgr := newManager(t)
-		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
-		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{}, &handler.EnqueueRequestForObject{}).Complete(nothing)
-		wantError(t, err, "ConfigMap is sharded", `"configmap"`, "Whole")
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.ConfigMap{}, &handler.EnqueueRequestForObject{}).Complete(nothing)
+		wantError(t, err, `"configmap" Watches`, "WatchesRawSource", "Whole")
 	})
 	t.Run("a chain of owners of one kind", func(t *testing.T) {
 		err := ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
@@ -260,4 +259,46 @@ func TestMissingKind(t *testing.T) {
 	}
 	// As always, a controller that cannot start ends its manager after CacheSyncTimeout.
 	wantError(t, <-done, "Gadget")
+}
+
+// What needs a leader would run on every replica where there is no leader election.
+func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
+	setup := func(t *testing.T, o ctrl.Options, stock controller.Options) *ctrlrt.Manager {
+		t.Helper()
+		cfg := controlplane.For(t).Config()
+		mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+			t.Fatal(err)
+		}
+		return mgr
+	}
+	starts := func(t *testing.T, mgr *ctrlrt.Manager) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := mgr.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("controller and runnable", func(t *testing.T) {
+		mgr := setup(t, managerOptions(), controller.Options{})
+		if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, mgr.Start(t.Context()), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection", "ctrlrt.NewControllerManagedBy")
+	})
+	t.Run("meant for every replica", func(t *testing.T) {
+		starts(t, setup(t, managerOptions(), controller.Options{NeedLeaderElection: ptr.To(false)}))
+	})
+	t.Run("leader election", func(t *testing.T) {
+		o := managerOptions()
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "leader", "default"
+		starts(t, setup(t, o, controller.Options{}))
+	})
 }

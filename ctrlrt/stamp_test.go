@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -294,7 +295,8 @@ func TestWholeCache(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return ctrl.NewControllerManagedBy(whole).For(&corev1.ConfigMap{}).Named("whole").Complete(reconcile.Func(
+			return ctrl.NewControllerManagedBy(whole).For(&corev1.ConfigMap{}).Named("whole").
+				WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(reconcile.Func(
 				func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 					var list corev1.ConfigMapList
 					if err := whole.GetClient().List(ctx, &list); err != nil || len(list.Items) < 8 {
@@ -323,7 +325,7 @@ func TestWholeCache(t *testing.T) {
 	}
 	for _, m := range []*replica{x, y} {
 		var list corev1.ConfigMapList
-		if err := m.GetClient().List(t.Context(), &list); err != nil {
+		if err := m.GetClient().List(t.Context(), &list, ctrlrt.Share); err != nil {
 			t.Fatal(err)
 		}
 		for _, cm := range list.Items {

@@ -46,7 +46,7 @@ func TestListOfAKindInTwoCaches(t *testing.T) {
 	rd := &reader{Reader: main, rota: r, kinds: k, scheme: scheme.Scheme}
 	rd.children.Store(&children)
 	var list corev1.ConfigMapList
-	if err := rd.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
+	if err := rd.List(t.Context(), &list, Share); err != nil || len(list.Items) != 1 {
 		t.Errorf("%d items, %v", len(list.Items), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rota-dev/rota/ctrlrt"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
 
@@ -113,7 +114,7 @@ func (p *probe) cached(ctx context.Context) map[string]int {
 		return out // to list would start informers that a standby does not have
 	}
 	for kind, list := range sharded() {
-		if err := p.operator.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy); err == nil {
+		if err := p.operator.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy, ctrlrt.Share); err == nil {
 			out[kind] = meta.LenList(list)
 		}
 	}

@@ -1,0 +1,71 @@
+package ctrlrt
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// asker is the sharded controller to which a context belongs: that of its reconciles, and of the handlers of its sources. It reads
+// the shares of what it reconciles. What runs outside of sharded controllers has no asker and sees whole kinds.
+type asker struct {
+	controller string
+	owned      map[schema.GroupKind]bool
+}
+
+type askerKey struct{}
+
+func withAsker(ctx context.Context, a *asker) context.Context {
+	return context.WithValue(ctx, askerKey{}, a)
+}
+
+// askerFrom returns nil outside of sharded controllers.
+func askerFrom(ctx context.Context) *asker {
+	a, _ := ctx.Value(askerKey{}).(*asker)
+	return a
+}
+
+// owns says that the controller owns objects of the kind.
+func (a *asker) owns(kind schema.GroupKind) bool { return a != nil && a.owned[kind] }
+
+// asking is a sharded controller whose contexts say so.
+type asking struct {
+	manager.Runnable
+	asker *asker
+}
+
+// Start implements manager.Runnable.
+func (a asking) Start(ctx context.Context) error { return a.Runnable.Start(withAsker(ctx, a.asker)) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (asking) NeedLeaderElection() bool { return false }
+
+// places remembers of what, and where, people were told.
+type places struct{ told sync.Map }
+
+// first returns the place in the program that called this module, and whether it is the first time for the kind.
+func (p *places) first(kind schema.GroupKind) (place string, first bool) {
+	place = caller()
+	_, before := p.told.LoadOrStore(kind.String()+" "+place, true)
+	return place, !before
+}
+
+// caller returns the first function below this package and controller-runtime.
+func caller() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/rota-dev/rota/ctrlrt.") && !strings.HasPrefix(f.Function, "sigs.k8s.io/controller-runtime/") {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return "unknown"
+		}
+	}
+}
