@@ -50,7 +50,7 @@ func (c *Controller) missing() string {
 			return fmt.Sprintf("the workers of controller %s: %s", c.name, why)
 		}
 	}
-	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work", c.name)
+	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the Queue that NewQueue returned", c.name)
 }
 
 // Started notes that the controller's workers run: the member joins once those of all controllers do, so that it takes no slots
@@ -82,11 +82,12 @@ func (r *Rota) waitsFor() []string {
 	return out
 }
 
-// Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it waits for.
-// ctrlrt adds it to the manager. The request is not looked at.
+// Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it waits for. It
+// is an error, too, for a minute after it showed that a controller is wired wrongly. ctrlrt adds it to the manager. The request is not
+// looked at.
 func (r *Rota) Ready(*http.Request) error {
 	if r.hasJoined() {
-		return nil
+		return r.faults.err(r.now())
 	}
 	if waits := r.waitsFor(); len(waits) > 0 {
 		return fmt.Errorf("rota %s: not joined yet, waiting for %s", r.Name(), strings.Join(waits, "; "))
@@ -95,8 +96,8 @@ func (r *Rota) Ready(*http.Request) error {
 }
 
 // awaitStart waits until informers and workers run: slots that opened before would look empty, and what is in them deleted, or
-// nobody would work on them. It returns false when ctx ends.
-func (r *Rota) awaitStart(ctx context.Context) bool {
+// nobody would work on them. It returns false when ctx ends, and an error where the wiring can never work.
+func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()
 	told := false
@@ -114,9 +115,9 @@ func (r *Rota) awaitStart(ctx context.Context) bool {
 				told = true
 				r.tell(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
 			case <-ctx.Done():
-				return false
+				return false, nil
 			}
 		}
 	}
-	return true
+	return r.awaitWiring(ctx)
 }

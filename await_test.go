@@ -25,6 +25,7 @@ func TestJoinsOnceWorkersRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			c.ExpectKindLate()
 			controllers = append(controllers, c)
 		}
 		controllers[0].Explain(func() string { return "the sky is down" })

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
@@ -49,6 +50,8 @@ type Controller struct {
 	// begun is closed once its workers run.
 	begin sync.Once
 	begun chan struct{}
+	// informer is the one that its queue was made with; nil: made by NewController. Guarded by rota.mu.
+	informer cache.SharedIndexInformer
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
@@ -59,7 +62,7 @@ type Controller struct {
 	// where are the slots of the keys that are waiting, in flight or owed, with slot.KeyUID: a key stays where its object
 	// was, though nothing else tells where that was any more. nil with other keys.
 	where  map[types.NamespacedName]slot.Slot
-	bypass sync.Once // somebody was told that the gate is not asked
+	wiring wiring
 	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added, because
 	// of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else would enqueue
 	// the former, since there is no object left to be found, nor the latter soon.
@@ -87,6 +90,9 @@ type place struct {
 // NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
 // It must be called before Run and before any informer of the kind runs. The member joins once the controller's workers run: see
 // Started.
+//
+// It is for adapters, such as ctrlrt; controllers of client-go take NewQueue. Run is refused where no informer of the kind
+// holds this member's share, unless ExpectKindLate was called.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
 	r.mu.Lock()
 	ran := r.ran
@@ -119,10 +125,16 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 
 // Add notes that a key enters the queue, now or after a delay. It returns false for a key that is not this
 // member's: leave it out of the queue; its owner hears of it by itself.
-func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.rota.now()) }
+func (c *Controller) Add(key types.NamespacedName) bool {
+	c.wiring.added.Store(true)
+	return c.add(key, c.rota.now())
+}
 
 // AddLater is Add for a key that is to wait for a delay, of a back-off for instance.
-func (c *Controller) AddLater(key types.NamespacedName) bool { return c.add(key, 0) }
+func (c *Controller) AddLater(key types.NamespacedName) bool {
+	c.wiring.added.Store(true)
+	return c.add(key, 0)
+}
 
 func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	s, known := c.slotOf(key)
@@ -155,8 +167,19 @@ func (c *Controller) oldest(since map[slot.Slot]time.Duration) {
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
-	if s, known := c.slotOf(key); known {
-		c.place(s, key, func(p *place) { *p = place{taken: true} })
+	s, known := c.slotOf(key)
+	if !known {
+		return
+	}
+	stranger := false
+	c.place(s, key, func(p *place) {
+		stranger = !p.queued
+		*p = place{taken: true}
+	})
+	// What waited in slots that were lost since is forgotten. Before that, everything in the queue came by Add, or by Enqueue.
+	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
+		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue that NewQueue returned, and not to "+
+			"the work queue that it wraps", "object", key.String())
 	}
 }
 
@@ -236,6 +259,7 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 // ends when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
 // the key but Done.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
+	c.wiring.admitted.Store(true)
 	s, known := c.slotOf(key)
 	if !known {
 		return ctx, false // its object went to another member
@@ -344,9 +368,7 @@ func (c *Controller) Done(key types.NamespacedName) {
 		if taken {
 			c.place(s, key, func(p *place) { p.taken = false })
 			c.rota.gate.Recheck(s)
-			c.bypass.Do(func() {
-				c.rota.log.Error(nil, "Done without Admit: where keys are worked on, the gate has to be asked first", "controller", c.name, "object", key.String())
-			})
+			c.bypassed(key)
 		}
 		return
 	}
@@ -361,6 +383,17 @@ func (c *Controller) Done(key types.NamespacedName) {
 	c.resets.ended(f, key, gone)
 	c.mu.Unlock()
 	f.leave()
+}
+
+// bypassed notes that a worker was done with a key of this member's without having asked the gate. Where some are asked for, it may
+// have given this one up. Where none ever was, it works on objects that may be another member's.
+func (c *Controller) bypassed(key types.NamespacedName) {
+	if c.wiring.admitted.Load() {
+		c.rota.log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.name, "object", key.String())
+		return
+	}
+	c.fault("not admitted", "its workers are done with keys without Admit, so that others may work on the same objects: sync with the function that "+
+		"Admit of its queue returns", "object", key.String())
 }
 
 // owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. Where it has opened
@@ -410,6 +443,9 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	}
 	c.mu.Unlock()
 	keys = slices.AppendSeq(keys, maps.Keys(waited))
+	if len(keys)+len(objects.Recent)+len(objects.Others) > 0 {
+		c.wiring.given.Store(true)
+	}
 	if len(keys) > 0 {
 		c.enqueue(keys, PriorityEvent)
 	}
@@ -470,6 +506,7 @@ func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 
 // forget drops what waits in slots that were lost.
 func (c *Controller) forget(set slot.Set) {
+	c.wiring.forgot.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })

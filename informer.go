@@ -24,17 +24,31 @@ type InformerFactory[N any] interface {
 	InformerFor(example runtime.Object, newFunc N) cache.SharedIndexInformer
 }
 
+// Children has ShareInformer deliver a kind by its objects' controlling owners, which are of the kind Of, rather than by their own
+// keys: parent and child meet in one member.
+type Children struct {
+	// Of is the kind of the owners. It should be sharded itself.
+	Of schema.GroupKind
+	// ClusterScoped says that the owners are not namespaced.
+	ClusterScoped bool
+}
+
 // ShareInformer makes the factory's informer of a kind one that holds this member's share, and returns it. Listers and
 // informers that the factory gives out later are that one. It must be called before the factory is asked for the kind;
-// example is an empty object of it.
+// example is an empty object of it. The kind is sharded by its objects' own keys from then on, or with Children by those of their
+// controlling owners, of which there may be several kinds. The informer must run before the member joins.
 //
 // The factory's resync period and transform hold for it. Its namespace and tweaks of list options do not: client says
 // what is listed.
 //
 // Where there is no such factory, Share().NewInformer does the same for any cache.ListerWatcher.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
-	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
+	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L], children ...Children,
 ) (cache.SharedIndexInformer, error) {
+	newInformer := r.share.NewInformer
+	if len(children) > 0 {
+		newInformer = r.share.NewOwnedInformer
+	}
 	var made cache.SharedIndexInformer
 	given := factory.InformerFor(example, func(_ C, resync time.Duration) cache.SharedIndexInformer {
 		lw := &cache.ListWatch{
@@ -44,11 +58,41 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 			WatchFuncWithContext: client.Watch,
 		}
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		made = r.share.NewInformer(kind.GroupKind(), lw, example, resync, indexers)
+		made = newInformer(kind.GroupKind(), lw, example, resync, indexers)
 		return made
 	})
 	if made == nil {
-		return given, fmt.Errorf("informer of %s: the factory has made one of all objects already: call ShareInformer first", kind.GroupKind())
+		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory is asked for the kind; "+
+			"a second one, of the same objects by their owners for instance, needs a factory of its own", kind.GroupKind())
 	}
+	if err := r.declare(kind.GroupKind(), children); err != nil {
+		return nil, err
+	}
+	_, started, _ := r.share.Of(made)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = append(r.started, start{kind.GroupKind(), started})
 	return made, nil
+}
+
+// declare says how a kind is sharded.
+func (r *Rota) declare(kind schema.GroupKind, children []Children) error {
+	r.mu.Lock()
+	ran := r.ran
+	r.mu.Unlock()
+	if ran {
+		return fmt.Errorf("informer of %s: Run was called before: call ShareInformer first", kind)
+	}
+	if len(children) == 0 {
+		return r.share.Shard(kind)
+	}
+	for _, c := range children {
+		if c.Of.Kind == "" {
+			return fmt.Errorf("informer of %s: Children.Of is empty: say of which kind the owners are", kind)
+		}
+		if !r.share.Own(kind, c.Of, !c.ClusterScoped) {
+			return fmt.Errorf("informer of %s: one runs already: call ShareInformer before any informer of the kind runs", kind)
+		}
+	}
+	return nil
 }

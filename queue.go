@@ -2,7 +2,9 @@ package rota
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,36 +15,61 @@ import (
 )
 
 // Queue is a work queue whose items are sharded: those of other members stay out of it, and the rota knows which ones
-// wait. It takes the place of the work queue that it wraps; workers use it as they would that one, and sync what they
-// get from it with a function that went through Admit.
+// wait. It takes the place of the work queue that it wraps: handlers add to it, workers get from it, and sync what they
+// get with a function that went through Admit. The work queue below belongs to it and is nobody else's.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	controller *Controller
-	name       func(T) types.NamespacedName
+	name       func(T) (types.NamespacedName, error)
 }
 
-// ObjectName is an item that names an object: cache.ObjectName, types.NamespacedName, or a type of one's own like them.
+// ObjectName is an item that names an object: a string as cache.MetaNamespaceKeyFunc makes it, cache.ObjectName,
+// types.NamespacedName, or a type of one's own like these.
 type ObjectName interface {
 	comparable
-	~struct{ Namespace, Name string }
+	~string | ~struct{ Namespace, Name string }
+}
+
+// Items says which object an item of a work queue is about, and which item is about an object. Both are called concurrently and
+// must not block.
+type Items[T comparable] struct {
+	Name func(T) (types.NamespacedName, error)
+	Item func(types.NamespacedName) T
 }
 
 // NewQueue shards the kind of the informer, which must come from ShareInformer or from Share().NewInformer and not run
 // yet, and returns the work queue for it. Name is unique in the process. The objects of slots that come to this member
 // are added to the queue by themselves.
 //
-// Use NewController and WrapQueue for items of other types, strings for instance.
+// An item that names no object is left out, with an error in the log. NewQueueOf takes items of other types.
 func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T],
 ) (*Queue[T], error) {
+	return NewQueueOf(r, name, informer, inner, namesAsItems[T]())
+}
+
+// NewQueueOf is NewQueue for items of any type. An item is about one object; several may be about the same.
+func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexInformer,
+	inner workqueue.TypedRateLimitingInterface[T], items Items[T],
+) (*Queue[T], error) {
 	kind, started, ok := r.share.Of(informer)
-	if !ok {
-		return nil, fmt.Errorf("queue %s: its informer holds all objects, or has stopped: make one with rota.ShareInformer", name)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("queue %s: its informer holds all objects, or has stopped: make one with rota.ShareInformer, "+
+			"before its factory is asked for the kind", name)
+	case r.share.HoldsByOwner(informer):
+		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by rota.ShareInformer without "+
+			"rota.Children, of another factory", name, kind, kind)
 	}
-	q := &Queue[T]{TypedRateLimitingInterface: inner, name: func(item T) types.NamespacedName { return types.NamespacedName(item) }}
+	q := &Queue[T]{TypedRateLimitingInterface: inner, name: items.Name}
+	if err := r.take(name, inner); err != nil {
+		return nil, err
+	}
 	c, err := r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
 		for _, key := range keys {
-			q.Add(T(key))
+			if q.controller.add(key, r.now()) {
+				inner.Add(items.Item(key))
+			}
 		}
 	})
 	if err != nil {
@@ -51,14 +78,69 @@ func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInfo
 	q.controller = c
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	c.informer = informer
 	r.started = append(r.started, start{kind, started})
 	return q, nil
 }
 
-// WrapQueue returns inner as the queue of the controller. Name returns the object that an item is about. The
-// controller's Enqueue has to add keys to the returned queue.
+// take notes which queue a work queue belongs to: two would each think that what the other one took still waits.
+func (r *Rota) take(name string, inner any) error {
+	if !reflect.TypeOf(inner).Comparable() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if owner, taken := r.inner[inner]; taken {
+		return fmt.Errorf("queue %s: its work queue is that of queue %s already: make a work queue for each", name, owner)
+	}
+	if _, wrapped := inner.(interface{ Controller() *Controller }); wrapped {
+		return fmt.Errorf("queue %s: its work queue is a Queue of the rota already", name)
+	}
+	r.inner[inner] = name
+	return nil
+}
+
+// namesAsItems are the items of NewQueue.
+func namesAsItems[T ObjectName]() Items[T] {
+	itemType, nameType := reflect.TypeFor[T](), reflect.TypeFor[types.NamespacedName]()
+	if itemType.Kind() != reflect.String {
+		return Items[T]{
+			Name: func(item T) (types.NamespacedName, error) {
+				return reflect.ValueOf(item).Convert(nameType).Interface().(types.NamespacedName), nil
+			},
+			Item: func(name types.NamespacedName) T { return reflect.ValueOf(name).Convert(itemType).Interface().(T) },
+		}
+	}
+	return Items[T]{
+		Name: func(item T) (types.NamespacedName, error) {
+			namespace, name, err := cache.SplitMetaNamespaceKey(reflect.ValueOf(item).String())
+			if err == nil && name == "" {
+				err = errors.New("there is no name in it")
+			}
+			return types.NamespacedName{Namespace: namespace, Name: name}, err
+		},
+		Item: func(name types.NamespacedName) T {
+			key := cache.ObjectName(name).String()
+			return reflect.ValueOf(key).Convert(itemType).Interface().(T)
+		},
+	}
+}
+
+// WrapQueue returns inner as the queue of a controller made by NewController. Name returns the object that an item is about.
+// The controller's Enqueue has to add keys to the returned queue. It is for adapters, such as ctrlrt, whose queues have priorities:
+// a controller of client-go takes NewQueue or NewQueueOf, where nothing can be forgotten.
 func WrapQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInterface[T], name func(T) types.NamespacedName) *Queue[T] {
-	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: name}
+	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: func(item T) (types.NamespacedName, error) { return name(item), nil }}
+}
+
+// about returns the object that an item is about.
+func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
+	name, err := q.name(item)
+	if err != nil {
+		q.controller.fault("names no object", "an item names no object, so that it is no member's: add namespace/name, or the name alone where the kind is "+
+			"not namespaced", "item", fmt.Sprint(item), "error", err.Error())
+	}
+	return name, err == nil
 }
 
 // Controller returns the controller that the queue belongs to.
@@ -72,8 +154,11 @@ func (q *Queue[T]) Controller() *Controller { return q.controller }
 // Clients have to write with that context (WrapConfig). Nothing may be written for an item after its Done.
 func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Context, T) error {
 	return func(ctx context.Context, item T) error {
-		key := q.name(item)
-		ctx, ok := q.controller.Admit(context.WithValue(ctx, itemKey{}, item), key)
+		key, ok := q.about(item)
+		if !ok {
+			return nil
+		}
+		ctx, ok = q.controller.Admit(context.WithValue(ctx, itemKey{}, item), key)
 		if !ok {
 			return nil
 		}
@@ -92,14 +177,14 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 
 // Add implements workqueue.TypedInterface.
 func (q *Queue[T]) Add(item T) {
-	if q.controller.Add(q.name(item)) {
+	if key, ok := q.about(item); ok && q.controller.Add(key) {
 		q.TypedRateLimitingInterface.Add(item)
 	}
 }
 
 // AddAfter implements workqueue.TypedDelayingInterface.
 func (q *Queue[T]) AddAfter(item T, d time.Duration) {
-	if q.controller.AddLater(q.name(item)) {
+	if key, ok := q.about(item); ok && q.controller.AddLater(key) {
 		q.TypedRateLimitingInterface.AddAfter(item, d)
 	}
 }
@@ -107,8 +192,11 @@ func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 // AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's by
 // now are forgotten: when it comes back it begins anew.
 func (q *Queue[T]) AddRateLimited(item T) {
-	q.controller.again(q.name(item))
-	if !q.controller.AddLater(q.name(item)) {
+	key, ok := q.about(item)
+	if ok {
+		q.controller.again(key)
+	}
+	if !ok || !q.controller.AddLater(key) {
 		q.Forget(item)
 		return
 	}
@@ -119,14 +207,19 @@ func (q *Queue[T]) AddRateLimited(item T) {
 func (q *Queue[T]) Get() (T, bool) {
 	q.controller.Started()
 	item, shutdown := q.TypedRateLimitingInterface.Get()
-	if !shutdown {
-		q.controller.Take(q.name(item))
+	if shutdown {
+		return item, shutdown
+	}
+	if key, ok := q.about(item); ok {
+		q.controller.Take(key)
 	}
 	return item, shutdown
 }
 
 // Done implements workqueue.TypedInterface. Call it after the item was added again, if it is to be.
 func (q *Queue[T]) Done(item T) {
-	q.controller.Done(q.name(item))
+	if key, err := q.name(item); err == nil {
+		q.controller.Done(key)
+	}
 	q.TypedRateLimitingInterface.Done(item)
 }

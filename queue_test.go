@@ -3,7 +3,6 @@ package rota
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,14 +20,23 @@ type innerQueue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
 func testQueue(t *testing.T, r *Rota) (*Queue[cache.ObjectName], innerQueue) {
 	t.Helper()
-	inner := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](0, 0))
-	t.Cleanup(inner.ShutDown)
-	informer := r.Share().NewInformer(schema.GroupKind{Kind: "Secret"}, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
-	q, err := NewQueue(r, "test", informer, inner)
+	inner := testInner[cache.ObjectName](t)
+	q, err := NewQueue(r, "test", testInformer(r), inner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q, inner
+}
+
+func testInner[T comparable](t *testing.T) workqueue.TypedRateLimitingInterface[T] {
+	t.Helper()
+	inner := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](0, 0))
+	t.Cleanup(inner.ShutDown)
+	return inner
+}
+
+func testInformer(r *Rota) cache.SharedIndexInformer {
+	return r.Share().NewInformer(schema.GroupKind{Kind: "Secret"}, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
 }
 
 // own makes r the owner of the slot of an object.
@@ -133,32 +141,87 @@ func TestQueueGetsWhatASlotBrings(t *testing.T) {
 	}
 }
 
-func TestWrapQueueTakesAnyItem(t *testing.T) {
+// labelled is an item that is no name.
+type labelled struct{ object, reason string }
+
+func TestNewQueueTakesItemsOfAllKinds(t *testing.T) {
+	type key string
+	type name struct{ Namespace, Name string }
+	for kind, test := range map[string]func(*testing.T){
+		"cache.ObjectName":       func(t *testing.T) { takesItems(t, testItem, cache.ObjectName{Namespace: "c", Name: "d"}) },
+		"types.NamespacedName":   func(t *testing.T) { takesItems(t, types.NamespacedName(testItem), types.NamespacedName{Name: "x"}) },
+		"a struct of one's own":  func(t *testing.T) { takesItems(t, name(testItem), name{Name: "x"}) },
+		"string":                 func(t *testing.T) { takesItems(t, "a/b", "c/not-mine") },
+		"a string of one's own":  func(t *testing.T) { takesItems(t, key("a/b"), key("c/not-mine")) },
+		"string, not namespaced": func(t *testing.T) { takesItems(t, "b", "not-mine") },
+	} {
+		t.Run(kind, test)
+	}
+}
+
+func takesItems[T ObjectName](t *testing.T, mine, foreign T) {
 	r := testRota(t)
-	var q *Queue[string]
-	c, err := r.NewController("test", schema.GroupKind{Kind: "Secret"}, func(keys []types.NamespacedName, _ Priority) {
-		for _, key := range keys {
-			q.Add(key.String())
-		}
+	q, err := NewQueue(r, "test", testInformer(r), testInner[T](t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkItems(t, r, q, mine, foreign)
+}
+
+// checkItems checks that a slot brings mine, of one object, and that the queue takes it and leaves foreign out.
+func checkItems[T comparable](t *testing.T, r *Rota, q *Queue[T], mine, foreign T) {
+	t.Helper()
+	object, err := q.name(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := own(r, cache.ObjectName(object))
+	q.Controller().opened(set, delivery.Opened{Changed: []types.NamespacedName{object}}, nil)
+	if item, _ := q.Get(); item != mine {
+		t.Fatalf("got %v of the slot, want %v", item, mine)
+	}
+	q.Done(mine)
+	q.Add(foreign)
+	q.Add(mine)
+	if item, _ := q.Get(); item != mine || q.Len() != 0 {
+		t.Errorf("got %v and %d more, want only %v", item, q.Len(), mine)
+	}
+}
+
+func TestNewQueueOf(t *testing.T) {
+	r := testRota(t)
+	q, err := NewQueueOf(r, "test", testInformer(r), testInner[labelled](t), Items[labelled]{
+		Name: func(item labelled) (types.NamespacedName, error) { return types.NamespacedName{Name: item.object}, nil },
+		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	defer inner.ShutDown()
-	q = WrapQueue(c, inner, func(item string) types.NamespacedName {
-		namespace, name, _ := cache.SplitMetaNamespaceKey(item)
-		return types.NamespacedName{Namespace: namespace, Name: name}
-	})
-	mine := own(r, testItem)
-	c.opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
-	q.Add("c/not-mine")
-	var got []string
-	for q.Len() > 0 {
-		item, _ := q.Get()
-		got = append(got, item)
+	checkItems(t, r, q, labelled{"a", "opened"}, labelled{"not-mine", "changed"})
+}
+
+// A key that names no object is nobody's: it is left out, whoever adds it, and told of.
+func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
+	r, log := loggedRota(t)
+	inner := testInner[string](t)
+	q, err := NewQueue(r, "test", testInformer(r), inner)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !slices.Equal(got, []string{"a/b"}) {
-		t.Errorf("got %v, want a/b", got)
+	for _, item := range []string{"a/b/c", "a/", ""} {
+		q.Add(item)
+		q.AddAfter(item, 0)
+		q.AddRateLimited(item)
 	}
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d items in the queue, want none", n)
+	}
+	inner.Add("a/b/c")
+	item, _ := q.Get()
+	synced := false
+	if err := q.Admit(func(context.Context, string) error { synced = true; return nil })(t.Context(), item); err != nil || synced {
+		t.Errorf("synced %t, error %v; want neither", synced, err)
+	}
+	q.Done(item)
+	log.wants(t, 1, "names no object", "a/b/c")
 }

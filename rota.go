@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
@@ -39,6 +41,8 @@ type Rota struct {
 	clock     *clock
 
 	metrics *metrics
+	wrapped atomic.Int32 // how many transports were wrapped
+	faults  faults
 	labels  labels
 	honour  honour
 
@@ -48,6 +52,7 @@ type Rota struct {
 	mu          sync.Mutex
 	controllers []*Controller
 	started     []start
+	inner       map[any]string // the work queues that belong to queues
 	ran         bool
 	deadline    time.Duration
 	id          string
@@ -85,6 +90,7 @@ func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}), denied: make(chan error, 1),
+		inner: map[any]string{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
@@ -142,6 +148,13 @@ func (r *Rota) OwnsSlot(n slot.Slot) bool { return r.gate.Owns(n) }
 // Ready is a readiness check of it.
 func (r *Rota) Joined() <-chan struct{} { return r.joined }
 
+// informerOf returns the informer that a controller's queue was made with; nil where NewController made it.
+func (r *Rota) informerOf(c *Controller) cache.SharedIndexInformer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.informer
+}
+
 func (r *Rota) hasJoined() bool {
 	select {
 	case <-r.joined:
@@ -173,10 +186,10 @@ func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
 // Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that
 // is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
-// may be called once. It joins when the informers of all queues made by NewQueue run, and the workers of all controllers
-// (Controller.Started): until then Ready says what it waits for.
+// may be called once. It joins when the informers of all queues made by NewQueue, and all those of ShareInformer, run, and the
+// workers of all controllers (Controller.Started): until then Ready says what it waits for.
 //
-// An error means that the process should end: the table is invalid, a permission is missing, options do not fit
+// An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is missing, options do not fit
 // the table, or this member was expelled with work in flight. An expelled member with nothing in flight joins
 // again by itself.
 func (r *Rota) Run(ctx context.Context) error {
@@ -187,8 +200,8 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
-	if !r.awaitStart(ctx) {
-		return nil
+	if runs, err := r.awaitStart(ctx); !runs || err != nil {
+		return err
 	}
 	endLabels, err := r.label(ctx)
 	if err != nil {
@@ -199,6 +212,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	defer endLooking()
 	go r.watchHonour(looking)
 	go r.watchFailing(looking)
+	go r.watchWiring(looking)
 	for {
 		stop := newIncarnation(r).run(ctx)
 		if stop.Err == nil {

@@ -47,6 +47,7 @@ func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
 	}
+	r.wrapped.Add(1)
 	return &writer{rota: r, next: next}
 }
 

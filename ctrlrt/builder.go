@@ -190,6 +190,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	if b.reset != nil {
 		w.controller.OnReset(func(ctx context.Context, key types.NamespacedName) { b.reset(ctx, request{NamespacedName: key}) })
 	}
+	w.controller.ExpectKindLate() // the manager waits for its informers, and knows which kinds are not installed
 	o.NeedLeaderElection = ptr.To(false)
 	o.Reconciler = nil
 	defaulted := o

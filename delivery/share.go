@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,32 @@ func (s *Share) Of(i cache.SharedIndexInformer) (kind schema.GroupKind, started 
 		}
 	}
 	return schema.GroupKind{}, nil, false
+}
+
+// Informers says whether this share made informers of the kind, by its primary role where it has one, that have not stopped, and
+// whether one of them runs.
+func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
+	informers := s.of(kind)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(informers) > 0, slices.ContainsFunc(informers, func(inf *informer) bool { return inf.running })
+}
+
+// HoldsByOwner says whether NewOwnedInformer made the informer.
+func (s *Share) HoldsByOwner(i cache.SharedIndexInformer) bool {
+	inf, ok := i.(*informer)
+	return ok && inf.asOwned
+}
+
+// Heard says whether an informer that this share made has event handlers.
+func (s *Share) Heard(i cache.SharedIndexInformer) bool {
+	inf, ok := i.(*informer)
+	if !ok {
+		return false
+	}
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	return len(inf.handlers) > 0
 }
 
 // Slot returns the slot of an object by the share's key. uid is looked at with KeyUID only.

@@ -1,0 +1,157 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// startPeriod is how often informers are looked for that nobody tells of.
+	startPeriod = 20 * time.Millisecond
+	// faultPeriod is how often a fault is told again while it recurs, and how long after the last time Ready forgets it.
+	faultPeriod = time.Minute
+)
+
+// wiring is what a controller's calls have shown of how it is wired.
+type wiring struct {
+	late                           atomic.Bool // ExpectKindLate was called
+	given, added, admitted, forgot atomic.Bool
+}
+
+// ExpectKindLate says that Run may join although no informer of the controller's kind was made yet: whoever makes them
+// waits for the kind to be installed, and sees to it that there are some then. Call it before Run.
+func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
+
+// awaitWiring waits until informers of the kinds of controllers run that were made by NewController. It returns false when ctx ends,
+// and an error after startPatience, or where no client was wrapped.
+func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
+	late := time.NewTimer(startPatience)
+	defer late.Stop()
+	tick := time.NewTicker(startPeriod)
+	defer tick.Stop()
+	for {
+		err := r.checkInformers()
+		if err == nil {
+			return true, r.checkClients()
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return false, err
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
+}
+
+// checkInformers returns an error where no informer with this member's share of a controller's kind runs.
+func (r *Rota) checkInformers() error {
+	var errs []error
+	for _, c := range r.registered() {
+		made, runs := r.share.Informers(c.kind)
+		switch {
+		case runs || c.wiring.late.Load():
+		case made:
+			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.name, c.kind))
+		default:
+			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss what happens: call rota.ShareInformer "+
+				"(or Share().NewInformer) for the kind before its factory is asked for it, add the handlers to the informer that it returns, and make the queue "+
+				"of it with rota.NewQueue", c.name, c.kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkClients refuses queues beside which no client was wrapped: what their workers write would have no deadline.
+func (r *Rota) checkClients() error {
+	if r.wrapped.Load() > 0 {
+		return nil
+	}
+	for _, c := range r.registered() {
+		if r.informerOf(c) != nil {
+			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes would not end when a slot is lost: "+
+				"wrap the config of every client of the workers; reads are left alone", c.name)
+		}
+	}
+	return nil
+}
+
+// watchWiring looks, while the member works, for what shows only then.
+func (r *Rota) watchWiring(ctx context.Context) {
+	tick := time.NewTicker(startPatience)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, c := range r.registered() {
+			switch informer := r.informerOf(c); {
+			case informer != nil && !r.share.Heard(informer):
+				c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes reach nobody: add it to the "+
+					"informer that rota.ShareInformer returned", "kind", c.kind.String())
+			case informer == nil && c.wiring.given.Load() && !c.wiring.added.Load() && !c.wiring.late.Load():
+				c.fault("enqueue", "its Enqueue was given objects, and none of them came to its queue: Enqueue has to add to the Queue that WrapQueue returned, as "+
+					"that of rota.NewQueue does by itself", "kind", c.kind.String())
+			}
+		}
+	}
+}
+
+// faults are mistakes in how controllers are wired that show while they work.
+type faults struct {
+	mu sync.Mutex
+	of map[string]*fault
+}
+
+type fault struct {
+	text       string
+	times      int
+	told, last time.Duration
+}
+
+// fault notes that a controller is wired wrongly. It is logged at once, and again from time to time while it recurs.
+func (c *Controller) fault(id, text string, details ...any) {
+	r := c.rota
+	now := r.now()
+	r.faults.mu.Lock()
+	if r.faults.of == nil {
+		r.faults.of = map[string]*fault{}
+	}
+	f := r.faults.of[c.name+" "+id]
+	if f == nil {
+		f = &fault{text: fmt.Sprintf("controller %s: %s", c.name, text), told: now - faultPeriod}
+		r.faults.of[c.name+" "+id] = f
+	}
+	f.times++
+	f.last = now
+	times := f.times
+	tell := now-f.told >= faultPeriod
+	if tell {
+		f.told = now
+	}
+	r.faults.mu.Unlock()
+	if tell {
+		r.log.Error(nil, f.text, append([]any{"times", times}, details...)...)
+	}
+}
+
+// err returns the faults that showed lately; nil: none.
+func (f *faults) err(now time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(f.of)) {
+		if f := f.of[id]; now-f.last < faultPeriod {
+			errs = append(errs, errors.New(f.text))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,331 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/store"
+)
+
+// lines are what a rota logged.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) write(prefix, args string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, prefix+" "+args)
+}
+
+// wants checks how many lines have all of the words.
+func (l *lines) wants(t *testing.T, count int, words ...string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.all {
+		has := true
+		for _, word := range words {
+			has = has && strings.Contains(line, word)
+		}
+		if has {
+			n++
+		}
+	}
+	if n != count {
+		t.Errorf("%d lines with %q, want %d, in:\n%s", n, words, count, strings.Join(l.all, "\n"))
+	}
+}
+
+func loggedRota(t *testing.T) (*Rota, *lines) {
+	t.Helper()
+	r, log := testRota(t), &lines{}
+	r.log = logr.New(funcr.New(log.write, funcr.Options{}).GetSink())
+	return r, log
+}
+
+// emptyKind is a kind of which there are no objects.
+func emptyKind() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+			w := watch.NewFake()
+			context.AfterFunc(ctx, w.Stop)
+			return w, nil
+		},
+	}
+}
+
+var secretKind = schema.GroupKind{Kind: "Secret"}
+
+func ignore([]types.NamespacedName, Priority) {}
+
+// runs returns what runs an informer and a worker.
+func runs(q *Queue[string], informer cache.SharedIndexInformer) func(context.Context) {
+	return func(ctx context.Context) {
+		context.AfterFunc(ctx, q.ShutDown)
+		go q.Get()
+		informer.RunWithContext(ctx)
+	}
+}
+
+// What can never work is refused when Run wants to join, in words that name the controller, the kind and what is missing.
+func TestRunRefusesWrongWiring(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wire  func(t *testing.T, r *Rota) (run func(context.Context))
+		words []string
+	}{
+		{
+			"a controller whose informer holds all objects",
+			func(t *testing.T, r *Rota) func(context.Context) {
+				c, err := r.NewController("replicas", secretKind, ignore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q := WrapQueue(c, testInner[string](t), func(string) types.NamespacedName { return types.NamespacedName{} })
+				return runs(q, cache.NewSharedIndexInformer(emptyKind(), &corev1.Secret{}, 0, nil))
+			},
+			[]string{"controller replicas", "Secret", "rota.ShareInformer", "rota.NewQueue"},
+		},
+		{
+			"a client that was not wrapped",
+			func(t *testing.T, r *Rota) func(context.Context) {
+				informer := r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				q, err := NewQueue(r, "replicas", informer, testInner[string](t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return runs(q, informer)
+			},
+			[]string{"queue replicas", "rota.WrapConfig", "WrapTransport"},
+		},
+		{
+			"an informer that was not started",
+			func(t *testing.T, r *Rota) func(context.Context) {
+				c, err := r.NewController("replicas", secretKind, ignore)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				c.Started()
+				return func(ctx context.Context) { <-ctx.Done() }
+			},
+			[]string{"controller replicas", "Secret", "was not started"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				r.store = store.NewMemory().Client(nil)
+				run := test.wire(t, r)
+				err := r.Work(t.Context(), run)
+				if err == nil || r.ID() != "" {
+					t.Fatalf("Work returned %v as %q, want an error and that it never joined", err, r.ID())
+				}
+				for _, word := range test.words {
+					if !strings.Contains(err.Error(), word) {
+						t.Errorf("the error does not say %q: %v", word, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What shows only while a member works is told with its place, again while it recurs, and makes the member unready.
+func TestFaultsAreTold(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, r *Rota)
+		word string // "": nothing is wrong
+	}{
+		{"all as it should be", func(t *testing.T, r *Rota) {
+			q, _ := testQueue(t, r)
+			q.Add(testItem)
+			work(t, q, q.Get, q.Admit)
+		}, ""},
+		{"no Admit", func(t *testing.T, r *Rota) {
+			q, _ := testQueue(t, r)
+			q.Add(testItem)
+			item, _ := q.Get()
+			q.Done(item)
+		}, "without Admit"},
+		{"one given up", func(t *testing.T, r *Rota) {
+			q, _ := testQueue(t, r)
+			q.Add(testItem)
+			work(t, q, q.Get, q.Admit)
+			q.Add(testItem)
+			item, _ := q.Get()
+			q.Done(item)
+		}, ""},
+		{"handlers Add to the work queue below", func(t *testing.T, r *Rota) {
+			q, inner := testQueue(t, r)
+			inner.Add(testItem)
+			work(t, q, q.Get, q.Admit)
+		}, "never came to the queue by Add"},
+		{"only the rota adds", func(t *testing.T, r *Rota) {
+			q, _ := testQueue(t, r)
+			q.Controller().opened(own(r, testItem), openedWith(testItem), nil)
+			work(t, q, q.Get, q.Admit)
+		}, ""},
+		{"an Enqueue that adds nothing", func(t *testing.T, r *Rota) {
+			c, err := r.NewController("test", secretKind, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.opened(own(r, testItem), openedWith(testItem), nil)
+		}, "Enqueue was given objects"},
+		{"no handler", func(t *testing.T, r *Rota) { testQueue(t, r) }, "no event handler was added to the informer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, log := loggedRota(t)
+				close(r.joined)
+				own(r, testItem)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				go r.watchWiring(ctx)
+				test.do(t, r)
+				if test.word != "no event handler was added to the informer" {
+					for _, c := range r.registered() {
+						if informer := r.informerOf(c); informer != nil {
+							_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+						}
+					}
+				}
+				<-time.After(startPatience + time.Second)
+				err := r.Ready(nil)
+				if test.word == "" {
+					if err != nil {
+						t.Errorf("Ready: %v, want nil", err)
+					}
+					log.wants(t, 0, "controller test:")
+					return
+				}
+				log.wants(t, 1, "controller test:", test.word)
+				if err == nil || !strings.Contains(err.Error(), test.word) {
+					t.Errorf("Ready: %v, want that %s", err, test.word)
+				}
+			})
+		})
+	}
+}
+
+func openedWith(item cache.ObjectName) delivery.Opened {
+	return delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(item)}}
+}
+
+// work does what a worker does with one item.
+func work(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectName, bool),
+	admit func(func(context.Context, cache.ObjectName) error) func(context.Context, cache.ObjectName) error,
+) {
+	t.Helper()
+	item, _ := get()
+	if err := admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item); err != nil {
+		t.Error(err)
+	}
+	q.Done(item)
+}
+
+// A fault that recurs is told once a minute, with how often it was; one that does not is forgotten.
+func TestFaultsAreToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := loggedRota(t)
+		close(r.joined)
+		own(r, testItem)
+		q, _ := testQueue(t, r)
+		for range 130 {
+			q.Add(testItem)
+			item, _ := q.Get()
+			q.Done(item)
+			<-time.After(time.Second)
+		}
+		log.wants(t, 3, "without Admit")
+		log.wants(t, 1, "without Admit", fmt.Sprintf("%q=%d", "times", 121))
+		if r.Ready(nil) == nil {
+			t.Error("ready although its workers do not ask the gate")
+		}
+		<-time.After(faultPeriod)
+		if err := r.Ready(nil); err != nil {
+			t.Errorf("Ready: %v, want nil: it does not recur", err)
+		}
+	})
+}
+
+func TestQueuesThatAreRefused(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1"})
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	podKind := corev1.SchemeGroupVersion.WithKind("Pod")
+	for name, test := range map[string]struct {
+		make  func(t *testing.T, r *Rota) error
+		words []string
+	}{
+		"of a plain informer": {func(t *testing.T, r *Rota) error {
+			plain := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+			_, err := NewQueue(r, "two", plain, testInner[string](t))
+			return err
+		}, []string{"queue two", "holds all objects", "rota.ShareInformer"}},
+		"of an informer of children": {func(t *testing.T, r *Rota) error {
+			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, 0), podKind, &corev1.Pod{}, pods, Children{Of: secretKind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = NewQueue(r, "two", children, testInner[string](t))
+			return err
+		}, []string{"queue two", "Pod by their owners", "of another factory"}},
+		"two of one work queue": {func(t *testing.T, r *Rota) error {
+			inner := testInner[string](t)
+			if _, err := NewQueue(r, "one", testInformer(r), inner); err != nil {
+				t.Fatal(err)
+			}
+			_, err := NewQueue(r, "two", testInformer(r), inner)
+			return err
+		}, []string{"queue two", "queue one already"}},
+		"a queue of a queue": {func(t *testing.T, r *Rota) error {
+			one, _ := testQueue(t, r)
+			_, err := NewQueue(r, "two", testInformer(r), one)
+			return err
+		}, []string{"queue two", "already"}},
+		"two of one name": {func(t *testing.T, r *Rota) error {
+			testQueue(t, r)
+			_, err := NewQueue(r, "test", testInformer(r), testInner[string](t))
+			return err
+		}, []string{"test", "already"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.make(t, testRota(t))
+			if err == nil {
+				t.Fatal("made, want an error")
+			}
+			for _, word := range test.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("the error does not say %q: %v", word, err)
+				}
+			}
+		})
+	}
+}
