@@ -19,7 +19,7 @@ type metrics struct {
 	verdicts, swaps, renewals *prometheus.CounterVec
 	rejoins, abandoned        prometheus.Counter
 
-	slots, epoch, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
+	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
 	findings, scrubs, failing, refused                            *prometheus.Desc
 }
@@ -45,6 +45,7 @@ func newMetrics(r *Rota) *metrics {
 		}),
 		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; unowned counts for the whole rota.", "state"),
 		epoch:         desc("rota_table_epoch", "Epoch of the last table seen."),
+		tableBytes:    desc("rota_table_bytes", "Size of the last table seen as text, of at most 983,040 bytes."),
 		members:       desc("rota_members", "Members in the last table seen."),
 		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
@@ -90,6 +91,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.slots, float64(s.Going.Len()), "going")
 	gauge(m.slots, float64(s.Unowned.Len()), "unowned")
 	gauge(m.epoch, float64(s.Epoch))
+	gauge(m.tableBytes, float64(m.rota.tableOf().Size(1)))
 	gauge(m.members, float64(s.Members))
 	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))

@@ -86,7 +86,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set) error {
 }
 
 // Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded
-// they are when the informers' streams have reached the versions; with other causes a consistent list that begins now
+// they are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed anew; with other causes a consistent list that begins now
 // decides, also for slots warmed before, which must not be open. held says that the slots were this member's all along, so that the stores are
 // as good as ever. Errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
@@ -111,6 +111,11 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	for _, inf := range s.active() {
 		version, named := versions[inf.versionKey()]
 		if !named || mutant.On(mutant.HandedBehind) {
+			continue
+		}
+		if version == table.List {
+			inf.source.refresh(set)
+			behind = append(behind, inf)
 			continue
 		}
 		if inf.source.wait(soon, func() bool { return inf.source.reached(slots, version) }) != nil {

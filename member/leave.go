@@ -127,7 +127,7 @@ func (m *Member) draftMoves(t *table.Table, d *draft, target []string) bool {
 	changes := map[string]*slot.Set{}
 	eachSlot(t, func(r table.Run) bool { return r.Owner == self }, func(s slot.Slot, r table.Run) {
 		to := target[s]
-		if to == r.Next || to == self || m.slots[s].state == sent {
+		if to == r.Next || to == self || m.slots[s].state == sent || to != "" && !d.mayMove() {
 			return
 		}
 		if changes[to] == nil {

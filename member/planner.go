@@ -345,6 +345,9 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		if owner, _ := t.Member(r.Owner); owner.Leaving && m.has(ClauseLeaverPlans) {
 			return
 		}
+		if !lost.Has(s) && r.Owner != "" && !d.mayMove() {
+			return
+		}
 		if group[to] == nil {
 			group[to] = &slot.Set{}
 		}

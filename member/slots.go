@@ -73,11 +73,12 @@ func (m *Member) answer(set slot.Set, round uint64, from, to state) {
 }
 
 func (m *Member) drained(e Drained) {
+	versions, readable := e.Versions.Readable()
 	for _, s := range e.Slots.Slots() {
 		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
 			l := &m.slots[s]
-			l.state, l.versions, l.cause = drained, e.Versions, table.CauseHanded
-			if l.heldSince != l.epoch {
+			l.state, l.versions, l.cause = drained, versions, table.CauseHanded
+			if l.heldSince != l.epoch || !readable {
 				l.versions, l.cause = nil, table.CauseAssigned // never loaded: there is no word to give
 			}
 		}

@@ -51,8 +51,8 @@ func (m *Member) work() {
 		m.read.wanted = true // a watch that lags, or an old copy: confirm finds out
 		return
 	}
-	d := m.draft(t)
-	if !d.due {
+	d := m.fitting(t)
+	if d == nil || !d.due {
 		return
 	}
 	for _, s := range d.transfers.Slots() {
@@ -64,19 +64,12 @@ func (m *Member) work() {
 			m.note("Expelled", true, "member %s did not renew its Lease; its slots get new owners", id)
 		}
 	}
-	epoch := t.Epoch + 1
-	if mutant.On(mutant.EpochNotRaised) {
-		epoch = t.Epoch
-	}
-	d.next.Seal(max(epoch, d.top))
 	m.send(d.next, false)
 }
 
 func (m *Member) send(t *table.Table, create bool) {
 	if err := t.Valid(); err != nil {
-		// A defect of this program: better nothing than a table that stops everybody (rule R4).
-		m.note("InvalidTable", true, "a change of the table was not written, since the result would be invalid: %v", err)
-		m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod
+		m.invalid(err)
 		return
 	}
 	m.swap.underWay, m.swap.serial, m.swap.version = true, m.nextSerial(), m.snap.Version
@@ -138,6 +131,7 @@ type draft struct {
 	due bool
 	// transfers are the slots that this change gives to their next owner.
 	transfers slot.Set
+	leftOut
 }
 
 // edit returns the next table, to be changed.
@@ -187,9 +181,9 @@ func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration)
 	return m.due(*clock + delay)
 }
 
-// draft makes the next table out of everything that this member has to say, and of what its duties ask for.
-func (m *Member) draft(t *table.Table) *draft {
-	d := &draft{next: t}
+// draft makes the next table out of everything that this member has to say, and of what its duties ask for, but for what is left out.
+func (m *Member) draft(t *table.Table, out leftOut) *draft {
+	d := &draft{next: t, leftOut: out}
 	switch {
 	case m.phase == joining:
 		m.draftJoin(t, d)
@@ -245,6 +239,8 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		switch {
 		case r.Next != "" && (next.Leaving || (going || state == draining) && !m.renewing(r.Next)):
 			abort.Add(s)
+		case going && r.Next != "" && d.noTransfers:
+			abort.Add(s) // it is opened again
 		case going && (r.Ready || r.Next == "" && m.phase == leaving):
 			set.Add(s)
 		case state == draining:
@@ -272,7 +268,11 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 			d.update(one, func(r *table.Run) { *r = table.Run{Slots: r.Slots, Epoch: r.Epoch} })
 			continue
 		}
-		epoch := d.note(t.Epoch, l.cause, l.versions)
+		cause, versions := l.cause, l.versions
+		if d.noVersions {
+			cause, versions = table.CauseAssigned, nil
+		}
+		epoch := d.note(t.Epoch, cause, versions)
 		d.update(one, func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: r.Next, Epoch: epoch, Unsettled: true}
 		})

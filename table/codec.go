@@ -25,7 +25,7 @@ import (
 //	  0-84 web-0-x7k2p 41
 //	  85-127 web-1-p3m9q 41 -> web-0-x7k2p ready
 //	  128-255 -
-//	notes: |              epoch cause [kind=version …]
+//	notes: |              epoch cause [kind=version or kind=list …]
 //	  41 handed websites.example.com=1234
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000

@@ -25,6 +25,9 @@ import (
 // instead of 128.
 const longFormUpTo = 64
 
+// longRunsUpTo is the same for runs: many slots that move one by one make many of them.
+const longRunsUpTo = 1024
+
 const (
 	fieldBase    = "base"
 	fieldNames   = "names"
@@ -48,7 +51,7 @@ func newAbbreviations() *abbreviations {
 
 // abbreviate chooses the abbreviations for a table: the prefixes and classes that most members share.
 func abbreviate(t *Table) *abbreviations {
-	if len(t.Members) <= longFormUpTo {
+	if len(t.Members) <= longFormUpTo && len(t.Runs) <= longRunsUpTo {
 		return nil
 	}
 	a := newAbbreviations()

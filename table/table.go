@@ -114,7 +114,7 @@ type Note struct {
 }
 
 // Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion,
-// a decimal number.
+// a decimal number, or to List.
 type Versions map[string]string
 
 // Merge returns the higher of both versions of every kind.

@@ -104,7 +104,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"runs", "128-199 -", "", "field runs, line 4"},
 		{"notes", "41 handed", "40 handed", "no note for epoch 41"},
 		{"notes", "41 handed", "41 given", "unknown cause"},
-		{"notes", "=99", "=099", "not a number"},
+		{"notes", "=99", "=099", "neither a number nor"},
 		{"notes", "=99", "", "field notes, line 1"},
 		{"notes", "\n", "\n41 assigned\n", "a second note"},
 		{"expels", "web-2 ", "web-2", "field expels, line 1"},

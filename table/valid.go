@@ -40,8 +40,8 @@ func (t *Table) Valid() error {
 			if !isWord(kind) || strings.Contains(kind, "=") {
 				return fmt.Errorf("note of epoch %d: kind %q is not a word", epoch, kind)
 			}
-			if !isNumber(version) {
-				return fmt.Errorf("note of epoch %d: %s: version %q is not a number", epoch, kind, version)
+			if !isNumber(version) && version != List {
+				return fmt.Errorf("note of epoch %d: %s: version %q is neither a number nor %q", epoch, kind, version, List)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func newSpace(s Scope) *space {
 		Slots: slot.Count(s.Slots), Key: slot.KeyName,
 		LeaseDuration: 4, RenewDeadline: time.Duration(s.Deadline), RetryPeriod: 1, WriteTimeout: writeTimeout, FenceDelay: 2,
 		SettleDelay: time.Duration(s.Settle), JoinDelay: time.Duration(s.Join), RolloutDelay: time.Duration(s.Join),
-		Without: s.Without,
+		Without: s.Without, MaxTable: table.MaxSize,
 	}
 	if s.Deadline == 0 {
 		x.config.RenewDeadline = 3

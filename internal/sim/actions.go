@@ -230,6 +230,9 @@ func (n *Node) drain(a member.Drain) {
 			if n.w.deep {
 				versions = n.informer.known(s)
 			}
+			if n.w.opts.Leaves != nil {
+				versions = n.w.opts.Leaves()
+			}
 			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions})
 		})
 		n.hurryPending(a.Slots)

@@ -11,7 +11,7 @@ import (
 
 // Checked after every step:
 //
-//   - every version of the table is Valid, and its epoch rises, whatever object it stands in, except by hand (R4)
+//   - every version of the table is Valid, and not too large, and its epoch rises, whatever object it stands in, except by hand (R4)
 //   - a slot leaves a live owner by that owner's own hand only (R6), a member the table when its Lease is gone (R7)
 //   - a slot's gate is open in one member at most; paused members count until their deadline (R5, R6)
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
@@ -56,6 +56,9 @@ func (w *World) checkWritten(n *Node, t *table.Table) bool {
 	if err := t.Valid(); err != nil {
 		w.violate("valid", "%s writes an invalid table: %v", n.ID, err)
 		return false
+	}
+	if size := t.Size(n.cfg.MaxTable); size > n.cfg.MaxTable {
+		w.violate("large", "%s writes a table of %d bytes, of at most %d", n.ID, size, n.cfg.MaxTable)
 	}
 	return true
 }

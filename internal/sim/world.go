@@ -28,6 +28,8 @@ type Options struct {
 	Idle bool
 	// Trace gets a line for everything that happens. May be nil.
 	Trace func(line string)
+	// Leaves returns what a drained slot leaves for its next owner, in the place of what the model knows. May be nil.
+	Leaves func() table.Versions
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
 }

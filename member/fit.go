@@ -1,0 +1,87 @@
+package member
+
+import (
+	"fmt"
+
+	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/table"
+)
+
+// leftOut is what a draft does without, since with it the table would be invalid or too large. Nothing but that suffers (rule R4).
+type leftOut struct {
+	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to reach.
+	noVersions bool
+	// moves is how many slots at most are planned to move, if limited.
+	limited bool
+	moves   int
+	// noTransfers: what was to be handed over stays, and is opened again.
+	noTransfers bool
+}
+
+// mayMove says whether one more slot may be planned to move.
+func (d *draft) mayMove() bool {
+	if d.limited {
+		d.moves--
+	}
+	return !d.limited || d.moves >= 0
+}
+
+// fitting makes the next table, which is valid and not too large: with everything in it, or else without what can be left out. It returns
+// nil where nothing helps.
+func (m *Member) fitting(t *table.Table) *draft {
+	var cause error
+	for _, out := range []leftOut{
+		{},
+		{noVersions: true},
+		{noVersions: true, limited: true, moves: int(t.Slots) / 16},
+		{noVersions: true, limited: true},
+		{noVersions: true, limited: true, noTransfers: true},
+	} {
+		d := m.draft(t, out)
+		if !d.due {
+			return d
+		}
+		epoch := t.Epoch + 1
+		if mutant.On(mutant.EpochNotRaised) {
+			epoch = t.Epoch
+		}
+		d.next.Seal(max(epoch, d.top))
+		err := d.next.Valid()
+		if err == nil {
+			err = m.small(t, d.next)
+		}
+		if err == nil && cause != nil {
+			m.note("TableCut", true, "left something out of a change of the table, since with it %v", cause)
+		}
+		if err == nil {
+			return d
+		}
+		if cause == nil {
+			cause = err
+		}
+	}
+	m.invalid(cause)
+	return nil
+}
+
+// invalid tells that nothing was written: better nothing than a table that stops everybody (rule R4).
+func (m *Member) invalid(err error) {
+	m.note("InvalidTable", true, "a change of the table was not written, since the result would be invalid: %v; trying again", err)
+	m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod
+}
+
+// small returns an error for a table that is too large, or whose notes are, and tells of one that is about to be.
+func (m *Member) small(before, t *table.Table) error {
+	if size := t.NotesSize(); size > m.cfg.MaxTable/4 {
+		return fmt.Errorf("its notes would take %d bytes, of at most %d", size, m.cfg.MaxTable/4)
+	}
+	size := t.Size(m.cfg.MaxTable)
+	if size > m.cfg.MaxTable {
+		return fmt.Errorf("it would take %d bytes, of at most %d: have fewer slots, or members with shorter names", size, m.cfg.MaxTable)
+	}
+	if alarm := m.cfg.MaxTable / 4 * 3; size > alarm && before.Size(m.cfg.MaxTable) <= alarm {
+		m.note("TableLarge", true, "the table takes %d bytes, of at most %d; beyond that fewer slots move at a time, and no member can join: "+
+			"have fewer slots, or members with shorter names", size, m.cfg.MaxTable)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package table
+
+// MaxSize is how many bytes of text a ConfigMap takes, and with it a table.
+const MaxSize = 1 << 20
+
+// NotesSize is how many bytes of text the notes take.
+func (t *Table) NotesSize() int {
+	size := 0
+	for _, note := range t.Notes {
+		size += 32 + note.Versions.Size()
+	}
+	return size
+}
+
+// Size is how many bytes of a note's text the versions take.
+func (v Versions) Size() int {
+	size := 0
+	for kind, version := range v {
+		size += len(kind) + len(version) + 2
+	}
+	return size
+}
+
+// Size is how many bytes the table takes as text, or more where it is far below limit: to write the text of every version takes long.
+func (t *Table) Size(limit int) int {
+	size := 256 + t.NotesSize()
+	for i := range t.Members {
+		m := &t.Members[i]
+		size += len(m.ID) + len(m.Pod) + 2*len(m.PodUID) + len(m.Container) + len(m.Build) + 96
+	}
+	for i := range t.Runs {
+		size += len(t.Runs[i].Owner) + len(t.Runs[i].Next) + 64
+	}
+	for _, e := range t.Expels {
+		size += len(e.Pod) + 24
+	}
+	if size < limit/2 {
+		return size
+	}
+	size = 0
+	for field, text := range Encode(t) {
+		size += len(field) + len(text)
+	}
+	return size
+}
