@@ -55,6 +55,8 @@ type Controller struct {
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
+	// awaiting are keys that wait for a kind to be listed: see await.
+	awaiting map[slot.Slot]map[types.NamespacedName]struct{}
 	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
@@ -263,6 +265,10 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	s, known := c.slotOf(key)
 	if !known {
 		return ctx, false // its object went to another member
+	}
+	if c.rota.share.Lacks(c.kind, s) {
+		c.await(s, key)
+		return ctx, false
 	}
 	gone := !c.rota.share.Exists(c.kind, key)
 	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, gone)
@@ -476,7 +482,7 @@ func (c *Controller) deletions(s slot.Slot) bool {
 			return true
 		}
 	}
-	return false
+	return c.awaitsDeletion(s)
 }
 
 // hurry enqueues the waiting keys of the slots whose objects are gone at once, whatever delay they wait for.
@@ -511,6 +517,7 @@ func (c *Controller) forget(set slot.Set) {
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })
 	maps.DeleteFunc(c.owed, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
+	maps.DeleteFunc(c.awaiting, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
 	maps.DeleteFunc(c.where, func(key types.NamespacedName, s slot.Slot) bool {
 		_, flies := c.flying[key]
 		return set.Has(s) && !flies

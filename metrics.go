@@ -21,7 +21,7 @@ type metrics struct {
 
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
-	findings, scrubs, failing, refused                            *prometheus.Desc
+	findings, scrubs, failing, refused, lacking                   *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -54,6 +54,7 @@ func newMetrics(r *Rota) *metrics {
 		foreign:       desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API server ignores the shard selector, or they are mislabelled.", "kind"),
 		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
 		refused:       desc("rota_delivery_failing_seconds", "For how long a kind of request of an informer has failed; 0 where the last one succeeded.", "kind", "request"),
+		lacking:       desc("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed; controllers that need it do not work on them.", "kind"),
 		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
 		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
 		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has any.", "what"),
@@ -153,6 +154,11 @@ func (m *metrics) collectRefused(out chan<- prometheus.Metric) {
 	for _, f := range m.rota.share.Failing() {
 		at := series{f.Kind.String(), f.Request.String()}
 		lasting[at] = max(lasting[at], time.Since(f.Since))
+	}
+	lacking := m.rota.share.Lacking()
+	for kind := range m.rota.share.Traffic() {
+		set := lacking[kind]
+		out <- prometheus.MustNewConstMetric(m.lacking, prometheus.GaugeValue, float64(set.Len()), kind.String())
 	}
 	for at, d := range lasting {
 		out <- prometheus.MustNewConstMetric(m.refused, prometheus.GaugeValue, d.Seconds(), at.kind, at.request)

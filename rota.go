@@ -94,6 +94,7 @@ func newRota(opts Options, config member.Config) *Rota {
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
+		Completed: r.completed,
 	})
 	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
@@ -132,7 +133,7 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 		locate = r.share.Stored // a namesake of one that was deleted may be another member's
 	}
 	n, ok := locate(kind, name)
-	return ok && r.gate.Owns(n)
+	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
 }
 
 // OwnsObject is Owns for an object of any kind that is sharded, by its own key or by its owner's; other objects are

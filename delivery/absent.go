@@ -59,12 +59,12 @@ func (s *source) answeredList(err error) (absent bool) {
 // s.mu is held.
 func (s *source) vacant() bool { return s.absent && (s.pump == nil || s.pump.over) }
 
-// served calls a wait, and ends it with nil once the source is vacant.
+// served calls a wait, and ends it with nil once the source is vacant, or need not be waited for because it cannot list.
 func (s *source) served(ctx context.Context, f func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		if s.wait(inner, s.vacant) == nil {
+		if s.wait(inner, func() bool { return s.vacant() || s.excused() }) == nil {
 			cancel(errVacant)
 		}
 	}()

@@ -65,6 +65,10 @@
 // Where the API server answers 404 for a kind, slots count as empty of it, so that the others are not held up; see
 // absent.go.
 //
+// # A kind that cannot be listed
+//
+// Slots open without it, and Lacks says on what nobody may work until it is there: see lacking.go.
+//
 // # Limits
 //
 // With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which

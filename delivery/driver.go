@@ -114,7 +114,7 @@ func (s *source) settle(ctx context.Context, t task) {
 	var fresh slot.Set
 	for _, n := range t.set.Slots() {
 		got[n] = s.got[n]
-		if s.ready[n] == 0 && !s.first.Has(n) {
+		if s.ready[n] == 0 && !s.first.Has(n) || s.inf.arrived[n].Load() == never {
 			fresh.Add(n)
 		}
 	}
@@ -123,16 +123,25 @@ func (s *source) settle(ctx context.Context, t task) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.gen != t.gen {
+		s.mu.Unlock()
 		return // settled anew, after the list that overtook this
 	}
+	var late slot.Set
 	for n, ticket := range got {
 		if s.got[n] == ticket {
 			s.ready[n] = ticket
+			if s.late.Has(n) && s.complete(n) {
+				late.Add(n)
+			}
 		}
 	}
+	s.without, s.late = s.without.Minus(late), s.late.Minus(late)
 	s.changed()
+	s.mu.Unlock()
+	if !late.Empty() {
+		s.inf.share.completes(s.inf, late)
+	}
 }
 
 // grow lists the slots while the events of their objects are held back, and has the pump send what the list shows,

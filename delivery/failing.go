@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // Request is what an informer asks of the API server.
@@ -44,6 +46,8 @@ type Failure struct {
 	Since time.Time
 	// Err is why it failed the last time.
 	Err error
+	// Without are the slots that were opened although the kind could not be listed: see Lacks.
+	Without slot.Set
 }
 
 // String returns a sentence that names the kind, the request, the error and the time.
@@ -60,7 +64,11 @@ func (s *Share) Failing() []Failure {
 		src.mu.Lock()
 		for r, a := range src.ailing {
 			if a.err != nil {
-				out = append(out, Failure{inf.kind, inf.owned(), Request(r), a.since, a.err})
+				f := Failure{Kind: inf.kind, Owned: inf.owned(), Request: Request(r), Since: a.since, Err: a.err}
+				if f.Request == RequestList {
+					f.Without = src.without
+				}
+				out = append(out, f)
 			}
 		}
 		src.mu.Unlock()
@@ -92,6 +100,13 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 	a := &s.ailing[r]
 	if a.err == nil {
 		*a = ailing{since: now}
+	}
+	if a.err == nil && r == RequestList {
+		time.AfterFunc(s.inf.share.excuse, func() { // whoever waits for the kind need not from then on
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.changed()
+		})
 	}
 	a.err = err
 	tell := a.told.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.told) >= ailingAgain

@@ -51,32 +51,41 @@ func (s *Share) takeAnew(set slot.Set) slot.Set {
 }
 
 // Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold
-// was called. Failing lists are tried again until ctx ends. It returns ErrReleased where slots are not held any more.
-func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set) }
+// was called. Failing lists are tried again until ctx ends; a kind that was listed before and has failed since is not waited for, see Lacks. It returns
+// ErrReleased where slots are not held any more.
+func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set, false) }
 
-// settled waits until the informers' stores hold what is wanted of the slots.
-func (s *Share) settled(ctx context.Context, set slot.Set) error {
+// settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's, whatever it lacks.
+func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 	slots := set.Slots()
 	for _, inf := range s.active() {
 		if mutant.On(mutant.LoadUnlisted) || mutant.On(mutant.OwnedAfterPrimary) && !inf.role.primary {
 			continue
 		}
-		src, released := inf.source, false
+		src, released, missing := inf.source, false, slot.Set{}
 		err := src.wait(ctx, func() bool {
 			held := s.held.Load()
+			missing = slot.Set{}
 			for _, n := range slots {
-				if !held.Has(n) {
+				switch {
+				case !held.Has(n):
 					released = true
 					return true
-				}
-				if src.ready[n] < max(src.want[n], 1) && !src.vacant() {
+				case src.complete(n):
+				case src.excused() && (final || src.gen > 0):
+					missing.Add(n)
+				default:
 					return false
 				}
 			}
+			src.goWithout(missing)
 			return true
 		})
 		if released {
 			return ErrReleased
+		}
+		if !missing.Empty() {
+			s.recount() // before the slots open
 		}
 		if err != nil && !errors.Is(err, errStopped) {
 			return fmt.Errorf("informer of %s: holding slots %v: %w", inf.kind, set, err)
@@ -88,10 +97,10 @@ func (s *Share) settled(ctx context.Context, set slot.Set) error {
 // Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded
 // they are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed anew; with other causes a consistent list that begins now
 // decides, also for slots warmed before, which must not be open. held says that the slots were this member's all along, so that the stores are
-// as good as ever. Errors are those of Warm.
+// as good as ever. No kind is waited for that cannot be listed: see Lacks. Errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
-		return s.Warm(ctx, set)
+		return s.settled(ctx, set, true)
 	}
 	if stale := s.takeAnew(set); cause != table.CauseHanded {
 		for _, inf := range s.active() {
@@ -99,9 +108,9 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 				inf.source.refresh(stale)
 			}
 		}
-		return s.settled(ctx, set)
+		return s.settled(ctx, set, true)
 	}
-	if err := s.settled(ctx, set); err != nil {
+	if err := s.settled(ctx, set, true); err != nil {
 		return err
 	}
 	slots := set.Slots()
@@ -125,7 +134,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 		}
 	}
 	if len(behind) > 0 {
-		if err := s.settled(ctx, set); err != nil {
+		if err := s.settled(ctx, set, true); err != nil {
 			return err
 		}
 	}
@@ -174,8 +183,12 @@ func (s *Share) Release(set slot.Set) {
 		inf.source.takeSince(set)
 		inf.source.wake()
 		inf.source.mu.Lock()
+		inf.source.without, inf.source.late = inf.source.without.Minus(set), inf.source.late.Minus(set)
 		inf.source.changed()
 		inf.source.mu.Unlock()
+	}
+	if s.lacking.Load() != nil {
+		s.recount()
 	}
 }
 

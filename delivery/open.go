@@ -32,7 +32,8 @@ func (o Opened) All() []types.NamespacedName {
 }
 
 // Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
-// kinds in the slots, and every object of them deleted since they were warmed. It does not block.
+// kinds in the slots, and every object of them deleted since they were warmed. It does not block. Of kinds that cannot be listed (see Lacks)
+// Options.Completed tells later.
 func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	s.mu.Lock()
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
@@ -40,13 +41,12 @@ func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	s.mu.Unlock()
 	found := openings{}
 	for _, inf := range s.active() {
-		inf.collect(set, found)
+		inf.source.mu.Lock()
+		late := inf.source.late
+		inf.source.mu.Unlock()
+		inf.collect(set.Minus(late), found)
 	}
-	out := make(map[schema.GroupKind]Opened, len(found))
-	for kind, o := range found {
-		out[kind] = o.sorted()
-	}
-	return out
+	return found.sorted()
 }
 
 // openings are what Open finds, by primary kind.

@@ -33,6 +33,11 @@ type Options struct {
 	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
 	// asks the API server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
+	// Excuse is how long the lists of a kind must have failed before slots open without it: see Lacks. 0 is 5 s.
+	Excuse time.Duration
+	// Completed is called when a kind that slots were opened without has been listed, with what Open would have returned because of it, by
+	// primary kind; Lacks says by then that the slots may be worked on. It must not block. nil: nobody is told.
+	Completed func(map[schema.GroupKind]Opened)
 	// Mislabelled is called, for kinds selected by a label, for objects that came although their label is wrong, and for those
 	// that are in a store but have lost it, again and again until it is right: whoever writes labels should make it what
 	// Share.Stamp says, of the object as it is by then. It is called
@@ -52,6 +57,11 @@ type Share struct {
 	patience time.Duration
 
 	mislabelled func(schema.GroupKind, metav1.Object)
+	excuse      time.Duration
+	completed   func(map[schema.GroupKind]Opened)
+	// lacking is what Lacks looks at, for every key; nil: nothing. counting is held while it is made.
+	lacking  atomic.Pointer[map[schema.GroupKind]slot.Set]
+	counting sync.Mutex
 
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
@@ -79,6 +89,9 @@ func New(o Options) *Share {
 	if o.Patience == 0 {
 		o.Patience = 200 * time.Millisecond
 	}
+	if o.Excuse == 0 {
+		o.Excuse = defaultExcuse
+	}
 	if err := o.Slots.Validate(); err != nil {
 		panic(err)
 	}
@@ -88,6 +101,7 @@ func New(o Options) *Share {
 	}
 	s := &Share{
 		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
+		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
 	}
 	s.held.Store(&slot.Set{})

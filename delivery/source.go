@@ -54,6 +54,8 @@ type source struct {
 	ticket           uint64
 	// first are slots that the store has held since its first list: nothing false was ever told about them.
 	first slot.Set
+	// without are slots that were opened although the kind could not be listed, late those of which handlers believe nothing since.
+	without, late slot.Set
 	// warming slots' events are buffered while they are listed.
 	warming slot.Set
 	buffer  []watch.Event
@@ -128,6 +130,7 @@ func (s *source) wake() {
 
 // changed wakes the waiters whose condition holds. s.mu is held.
 func (s *source) changed() {
+	s.noneLeft()
 	for w := range s.waiters {
 		if w.done() {
 			close(w.woken)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -62,6 +63,10 @@ func (s suite) rig(t *testing.T) *rig {
 	}
 	r.share = s.share(delivery.Options{
 		Slots: slots, Patience: 100 * time.Millisecond, Kind: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
+		Excuse: 200 * time.Millisecond,
+		Completed: func(opened map[schema.GroupKind]delivery.Opened) {
+			r.heard.reconcile(opened[r.kind.GroupKind].All()...)
+		},
 	})
 	if err := r.share.Shard(r.kind.GroupKind); err != nil {
 		t.Fatal(err)

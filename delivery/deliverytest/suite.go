@@ -80,6 +80,8 @@ func Run(t *testing.T, o Options) {
 				{"KindNotServedForAWhile", suite.notServedForAWhile},
 				{"KindNotServedAtFirst", suite.notServedAtFirst},
 				{"ListsAloneNotServed", suite.listsNotServed},
+				{"R8KindCannotBeListed", suite.cannotBeListed},
+				{"R8KindIsMerelySlow", suite.merelySlow},
 				{"ReleaseEndsWarm", suite.releaseEndsWarm},
 				{"LateInformer", suite.lateInformer},
 				{"LateHandler", suite.lateHandler},

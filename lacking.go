@@ -1,0 +1,65 @@
+package rota
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+// A slot may be open although a kind cannot be listed: delivery.Share.Lacks. The controllers that need the kind do not work on it until it can.
+
+// await remembers a key that a worker took and that is not admitted before the kinds are complete that its controller needs.
+func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
+	c.place(s, key, func(p *place) { p.taken = false })
+	c.mu.Lock()
+	if c.rota.share.Holds(s) {
+		if c.awaiting == nil {
+			c.awaiting = map[slot.Slot]map[types.NamespacedName]struct{}{}
+		}
+		if c.awaiting[s] == nil {
+			c.awaiting[s] = map[types.NamespacedName]struct{}{}
+		}
+		c.awaiting[s][key] = struct{}{}
+	}
+	c.mu.Unlock()
+	if !c.rota.share.Lacks(c.kind, s) { // whoever completed them may have looked before
+		c.complete(delivery.Opened{})
+	}
+	c.rota.gate.Recheck(s)
+}
+
+// completed enqueues what slots bring that were opened without a kind, now that it has been listed.
+func (r *Rota) completed(opened map[schema.GroupKind]delivery.Opened) {
+	for _, c := range r.registered() {
+		c.complete(opened[c.kind])
+	}
+}
+
+// complete enqueues what waited for kinds that its controller needs, and what came with them.
+func (c *Controller) complete(objects delivery.Opened) {
+	var waited []types.NamespacedName
+	c.mu.Lock()
+	for s, keys := range c.awaiting {
+		if !c.rota.share.Lacks(c.kind, s) {
+			waited = slices.AppendSeq(waited, maps.Keys(keys))
+			delete(c.awaiting, s)
+		}
+	}
+	c.mu.Unlock()
+	c.enqueue(slices.Concat(waited, objects.Deleted, objects.Changed), PriorityEvent)
+	c.enqueue(objects.Recent, PriorityRecent)
+	c.enqueue(objects.Others, PriorityOpened)
+}
+
+// awaitsDeletion says whether a key of the slot waits for kinds to be complete whose object is gone (rule R15).
+func (c *Controller) awaitsDeletion(s slot.Slot) bool {
+	c.mu.Lock()
+	keys := slices.Collect(maps.Keys(c.awaiting[s]))
+	c.mu.Unlock()
+	return slices.ContainsFunc(keys, func(key types.NamespacedName) bool { return !c.rota.share.Exists(c.kind, key) })
+}
