@@ -15,6 +15,9 @@ import (
 // startPatience is when people are told what a member waits for before it joins, and how often it is logged again.
 const startPatience = 10 * time.Second
 
+// startEvents is the time between two events about that: API servers keep them for an hour.
+const startEvents = 30 * time.Minute
+
 // start is an informer that must run before the member joins.
 type start struct {
 	kind    schema.GroupKind
@@ -100,7 +103,7 @@ func (r *Rota) Ready(*http.Request) error {
 func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()
-	told := false
+	tell := 0 // how often it is logged before the next event
 	for _, p := range r.prerequisites() {
 		for waiting := true; waiting; {
 			select {
@@ -108,11 +111,12 @@ func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 				waiting = false
 			case <-late.C:
 				message := "This member takes no slots yet. It waits for " + strings.Join(r.waitsFor(), "; ")
-				if told {
+				if tell > 0 {
+					tell--
 					r.log.Info(message)
 					continue
 				}
-				told = true
+				tell = int(startEvents / startPatience)
 				r.tell(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
 			case <-ctx.Done():
 				return false, nil

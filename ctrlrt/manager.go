@@ -167,9 +167,13 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 // with which nothing can be reconciled. It is no check of NewManager's own, since a member whose backend is down for all would
 // be taken out of the Services of its webhooks for it, and a rollout would wait for the backend.
 func (m *Manager) Reconciling(*http.Request) error {
-	for _, f := range m.rota.Failing() {
+	return neverWorked(m.rota.Failing())
+}
+
+func neverWorked(failing []rota.Failing) error {
+	for _, f := range failing {
 		if f.Never {
-			return fmt.Errorf("rota %s: %s", m.rota.Name(), f)
+			return errors.New(f.String())
 		}
 	}
 	return nil

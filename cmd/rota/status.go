@@ -65,6 +65,11 @@ func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name 
 	if err := printStatus(w, t, leases); err != nil {
 		return err
 	}
+	if warnings, err := readWarnings(ctx, cfg, namespace, name); err != nil {
+		_, _ = fmt.Fprintf(w, "\nwarnings: not known: %v\n", err)
+	} else if err := printWarnings(w, warnings, time.Now()); err != nil {
+		return err
+	}
 	line := "not known"
 	if state, err := fence.Look(ctx, cfg, types.NamespacedName{Namespace: namespace, Name: name}); err == nil {
 		line = state.String()
