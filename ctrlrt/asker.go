@@ -55,13 +55,13 @@ func (p *places) first(kind schema.GroupKind) (place string, first bool) {
 	return place, !before
 }
 
-// caller returns the first function below this package and controller-runtime.
+// caller returns the place of the first call that is not of a method of this package or of controller-runtime.
 func caller() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "github.com/rota-dev/rota/ctrlrt.") && !strings.HasPrefix(f.Function, "sigs.k8s.io/controller-runtime/") {
+		if !strings.HasPrefix(f.Function, "github.com/rota-dev/rota/ctrlrt.(") && !strings.HasPrefix(f.Function, "sigs.k8s.io/controller-runtime/") {
 			return fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
 		if !more {

@@ -36,12 +36,11 @@ func (m *Manager) Add(r manager.Runnable) error {
 			r = cached{c}
 		}
 	}
-	if needsLeader(r) {
-		name := describe(r)
-		m.kinds.addUnsharded(name)
-		if !m.options.LeaderElection {
-			m.leaderless = append(m.leaderless, name)
-		}
+	if _, sharded := r.(asking); !sharded && (needsLeader(r) || isController(r)) {
+		m.kinds.addUnsharded(describe(r))
+	}
+	if needsLeader(r) && !m.options.LeaderElection {
+		m.leaderless = append(m.leaderless, describe(r))
 	}
 	return m.inner.Add(r)
 }
@@ -60,10 +59,15 @@ func needsLeader(r manager.Runnable) bool {
 	}
 }
 
-// describe names a runnable: controllers, of which controller-runtime exports no type, have a field Name.
+// isController tells a controller by its methods: controller-runtime exports no type of them.
+func isController(r manager.Runnable) bool {
+	_, ok := r.(interface{ GetLogger() logr.Logger })
+	return ok
+}
+
+// describe names a runnable. Controllers have a field Name.
 func describe(r manager.Runnable) string {
-	v := reflect.Indirect(reflect.ValueOf(r))
-	if _, ok := r.(interface{ GetLogger() logr.Logger }); ok && v.Kind() == reflect.Struct {
+	if v := reflect.Indirect(reflect.ValueOf(r)); isController(r) && v.Kind() == reflect.Struct {
 		if name := v.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
 			return fmt.Sprintf("controller %q", name.String())
 		}

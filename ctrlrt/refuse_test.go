@@ -85,7 +85,7 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 		if err := stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, "ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
+		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`, "ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
 	t.Run("informer first, sharded second", func(t *testing.T) {
 		mgr := newManager(t)
