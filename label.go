@@ -91,7 +91,8 @@ func add(a, b labeller.Stats) labeller.Stats {
 	return a
 }
 
-// label starts the labellers, which work until end is called. Where a permission is missing, nothing is started. A kind
+// label starts the labellers, which work until end is called. Where a permission is missing, of these or any other that this member needs,
+// nothing is started. A kind
 // that is not served yet gets its labeller once it is.
 func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	if r.rest == nil {
@@ -115,12 +116,12 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 			r.log.Info("Labelling begins when the kind is served", "kind", k.kind.String(), "cause", err.Error())
 			continue
 		}
-		if err == nil {
-			err = k.served().Check(ctx)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), k.kind, err)
 		}
+	}
+	if err := r.access(ctx, all); err != nil {
+		return nil, err
 	}
 	r.labels.mu.Lock()
 	r.labels.of = all

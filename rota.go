@@ -2,7 +2,6 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -44,7 +43,9 @@ type Rota struct {
 	wrapped atomic.Int32 // how many transports were wrapped
 	faults  faults
 	labels  labels
-	honour  honour
+	// refusals are told once each.
+	refusals refusals
+	honour   honour
 
 	resources resources
 	strays    strays
@@ -167,12 +168,8 @@ func (r *Rota) hasJoined() bool {
 
 // report logs what went wrong; the member decides what to do about it, except where a permission is missing.
 func (r *Rota) report(what string, err error) {
-	var denied *store.PermissionError
-	if errors.As(err, &denied) {
-		select {
-		case r.denied <- err:
-		default:
-		}
+	if r.refused(what, err) {
+		return
 	}
 	r.log.Error(err, what, "member", r.ID())
 }
@@ -201,14 +198,14 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
-	if runs, err := r.awaitStart(ctx); !runs || err != nil {
-		return err
-	}
 	endLabels, err := r.label(ctx)
 	if err != nil {
 		return fmt.Errorf("rota %s: %w", r.Name(), err)
 	}
 	defer endLabels()
+	if runs, err := r.awaitStart(ctx); !runs || err != nil {
+		return err
+	}
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLooking()
 	go r.watchHonour(looking)

@@ -2,6 +2,7 @@ package ctrlrt_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
@@ -147,7 +149,37 @@ func TestMissingPermission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, r.Run(t.Context()), "nobody", "apiGroups", "resources", "verbs", r.Name().Namespace)
+	err = r.Run(t.Context())
+	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n", "- leases", "- events", r.Name().Namespace)
+	// What it says is all that it takes.
+	var missing *store.MissingError
+	if !errors.As(err, &missing) {
+		t.Fatalf("%T, want a store.MissingError", err)
+	}
+	for doc := range strings.SplitSeq(missing.Manifests(), "---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), obj); err != nil {
+			t.Fatal(err)
+		}
+		if err := adminClient(t).Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace, LeaseDuration: 3 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	select {
+	case <-r.Joined():
+	case <-time.After(time.Minute):
+		t.Error("not joined")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // Under SlotLabel a member that may not patch labels ends at the start, and says which rule to add.

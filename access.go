@@ -1,0 +1,88 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/store"
+)
+
+const (
+	// accessTimeout bounds how long a member asks what it may do. An API server that does not answer that is not waited for.
+	accessTimeout = 10 * time.Second
+	// accessPatience is how long a permission may be missing at the start: an API server that has just started, or a Role that has just been
+	// made, takes a moment.
+	accessPatience = 3 * time.Second
+)
+
+// access asks the API server whether this member may do all that it will have to: with the rota's own objects, and where it labels, with those of
+// sharded kinds. The error is a store.MissingError with all that is missing. Where the server does not answer the question, requests
+// that are refused later say so.
+func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
+	needs := store.Needs(r.opts.Namespace, store.Rules(r.opts.Name))
+	for _, k := range labels {
+		if s := k.served(); s != nil {
+			needs = append(needs, s.Needs()...)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+	defer cancel()
+	for begun := r.now(); ; {
+		denied, err := store.Denied(ctx, r.rest, nil, needs)
+		if err != nil {
+			r.log.V(1).Info("Cannot ask which permissions are missing", "cause", err.Error())
+			return nil
+		}
+		if len(denied) == 0 {
+			return nil
+		}
+		if r.now()-begun >= accessPatience {
+			return fmt.Errorf("delivery %s: %w", r.share.Delivery(), &store.MissingError{Rota: r.opts.Name, Missing: denied})
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// refusals are the permissions that were missing lately, so that each is told once and not at each try.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Duration // by what it is about
+}
+
+// refusalQuiet is how long after the last refusal another counts as a new one. Tries are no more than 30 s apart.
+const refusalQuiet = 2 * time.Minute
+
+// fresh says whether a refusal has not been told yet.
+func (f *refusals) fresh(denied *store.PermissionError, now time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last = map[string]time.Duration{}
+	}
+	about := fmt.Sprint(denied.Namespace, denied.Rule())
+	was, known := f.last[about]
+	f.last[about] = now
+	return !known || now-was > refusalQuiet
+}
+
+// refused tells that a permission is missing, once, by an event as well as in the log; false where err is about something else.
+func (r *Rota) refused(what string, err error) bool {
+	var denied *store.PermissionError
+	if !errors.As(err, &denied) {
+		return false
+	}
+	select {
+	case r.denied <- err:
+	default:
+	}
+	if r.refusals.fresh(denied, r.now()) {
+		r.tell(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true, Message: what + ": " + denied.Error()})
+	} else {
+		r.log.V(1).Info(what, "cause", err.Error())
+	}
+	return true
+}

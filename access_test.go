@@ -1,0 +1,39 @@
+package rota
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/rota-dev/rota/store"
+)
+
+// A permission that goes missing while a member works is told once, not at each try, and again when it goes missing anew.
+func TestMissingPermissionsAreToldOnce(t *testing.T) {
+	r := testRota(t)
+	memory := store.NewMemory()
+	r.store = memory.Client(nil)
+	lines := 0
+	r.log = funcr.New(func(string, string) { lines++ }, funcr.Options{})
+	refusal := func(verb string) error {
+		return &store.PermissionError{User: "jane", Namespace: "operators", Resource: "leases", Group: "coordination.k8s.io", Verb: verb, Err: errors.New("no")}
+	}
+	for range 5 {
+		r.report("Cannot renew the Lease", refusal("update"))
+	}
+	r.report("Cannot watch", refusal("watch"))
+	r.report("Cannot watch", errors.New("connection refused"))
+	notes := memory.Notes()
+	if len(notes) != 2 || lines != 3 {
+		t.Fatalf("%d events, %d log lines for two refusals, one of them 5 times, and another error", len(notes), lines)
+	}
+	if n := notes[0]; n.Reason != "PermissionMissing" || !n.Warning || !strings.Contains(n.Message, `verbs: ["update"]`) {
+		t.Errorf("told %+v", n)
+	}
+	now, denied := r.now(), &store.PermissionError{Resource: "leases", Verb: "update", Namespace: "operators", Group: "coordination.k8s.io"}
+	if r.refusals.fresh(denied, now+refusalQuiet/2) || !r.refusals.fresh(denied, now+3*refusalQuiet) {
+		t.Error("a refusal counts as new for another time than after a while without")
+	}
+}
