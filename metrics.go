@@ -17,7 +17,7 @@ type metrics struct {
 	rota *Rota
 
 	verdicts, swaps, renewals *prometheus.CounterVec
-	rejoins, abandoned        prometheus.Counter
+	rejoins, abandoned, late  prometheus.Counter
 
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
@@ -42,6 +42,9 @@ func newMetrics(r *Rota) *metrics {
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rota_deletions_abandoned_total", Help: "Slots handed over while the reconcile of a deletion in them kept failing.", ConstLabels: labels,
+		}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.", ConstLabels: labels,
 		}),
 		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; unowned counts for the whole rota.", "state"),
 		epoch:         desc("rota_table_epoch", "Epoch of the last table seen."),
@@ -82,6 +85,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.renewals.Collect(out)
 	m.rejoins.Collect(out)
 	m.abandoned.Collect(out)
+	m.late.Collect(out)
 	gauge := func(d *prometheus.Desc, v float64, by ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, by...)
 	}

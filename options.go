@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"runtime/debug"
@@ -75,7 +76,7 @@ type Options struct {
 	// several, are looked for every 7/20 of LeaseDuration whatever it is, and lists are made no more often.
 	ScrubPeriod time.Duration
 
-	// Logger is told what people should know. Default: nothing is logged.
+	// Logger is told what people should know. Default: slog.Default, as it is when New is called. logr.Discard is taken for the default.
 	Logger logr.Logger
 }
 
@@ -168,7 +169,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Identity = o.Identity.withDefaults()
 	if o.Logger.GetSink() == nil {
-		o.Logger = logr.Discard()
+		o.Logger = logr.FromSlogHandler(slog.Default().Handler())
 	}
 	return o, nil
 }
@@ -205,5 +206,9 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build, "version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery, "how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.BoolVar(&o.Label, "rota-label", o.Label, "label objects although they are not delivered by labels yet")
+	flags.Func("rota-label-namespaces", "namespaces in which objects are labelled, separated by commas, where informers are limited to them (default: all)", func(list string) error {
+		o.LabelNamespaces = strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
+		return nil
+	})
 	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration, "how long others wait before they take a silent member's slots (0: 15s)")
 }

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +93,14 @@ func TestFlagsFillTheOptions(t *testing.T) {
 	want := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-1", Build: "v2"}, LeaseDuration: 6 * time.Second}
 	if o.Namespace != want.Namespace || o.Identity != want.Identity || o.LeaseDuration != want.LeaseDuration {
 		t.Errorf("options %+v, want %+v", o, want)
+	}
+}
+
+func TestLabelNamespacesHaveAFlag(t *testing.T) {
+	var o Options
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	o.BindFlags(flags)
+	if err := flags.Parse([]string{"--rota-label-namespaces=team-a,team-b"}); err != nil || !slices.Equal(o.LabelNamespaces, []string{"team-a", "team-b"}) {
+		t.Errorf("namespaces %q, error %v", o.LabelNamespaces, err)
 	}
 }

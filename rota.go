@@ -45,6 +45,8 @@ type Rota struct {
 	labels  labels
 	// refusals are told once each.
 	refusals refusals
+	// toldLate is when it was logged last that a write was not done in time; 0: never.
+	toldLate atomic.Int64
 	honour   honour
 
 	resources resources
@@ -198,6 +200,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
+	defer r.closeStore()
 	endLabels, err := r.label(ctx)
 	if err != nil {
 		return fmt.Errorf("rota %s: %w", r.Name(), err)
@@ -236,6 +239,27 @@ func (r *Rota) Run(ctx context.Context) error {
 		r.cfg.Former = former[max(0, len(former)-maxFormer):]
 		r.cfg.Self.ID = newID(r.opts.Identity.Pod)
 		r.metrics.rejoins.Inc()
+	}
+}
+
+// closeTimeout bounds the wait for events under way when a member ends.
+const closeTimeout = 3 * time.Second
+
+// closeStore has what was told last arrive, and gives up the connections.
+func (r *Rota) closeStore() {
+	kube, ok := r.store.(*store.Kubernetes)
+	if !ok {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		kube.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
+		r.log.Info("Events were still under way when this member ended", "waited", closeTimeout.String())
 	}
 }
 

@@ -95,7 +95,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		timeout = w.rota.writeTimeout()
 	}
 	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
-	ctx, cancel := context.WithTimeout(req.Context(), timeout)
+	parent := req.Context()
+	ctx, cancel := context.WithTimeout(parent, timeout)
 	req = req.Clone(ctx)
 	query := req.URL.Query()
 	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old <= 0 || old > timeout {
@@ -117,11 +118,21 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		note.lost()
 		time.AfterFunc(timeout+unknownMargin, release)
 	}
+	late := err != nil && ctx.Err() != nil && parent.Err() == nil
+	if late || err == nil && resp.StatusCode == http.StatusGatewayTimeout {
+		w.rota.timedOut(req, timeout)
+	}
 	if err != nil {
 		cancel()
+		if late {
+			err = fmt.Errorf("%s: %w", lateText(req, timeout), err)
+		}
 		return nil, err
 	}
 	resp.Body = &cancelBody{resp.Body, cancel}
+	if resp.StatusCode == http.StatusGatewayTimeout {
+		return explained(resp, req, timeout), nil
+	}
 	return resp, nil
 }
 

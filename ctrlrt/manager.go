@@ -42,6 +42,9 @@ type Manager struct {
 	whole     *whole
 	wholeErr  error
 
+	// shown says that the registry has this member's metrics.
+	shown bool
+
 	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
 }
@@ -118,7 +121,14 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, err
 	}
 	var already prometheus.AlreadyRegisteredError
-	if err := metrics.Registry.Register(r.Collector()); err != nil && !errors.As(err, &already) {
+	switch err := metrics.Registry.Register(r.Collector()); {
+	case err == nil:
+		m.shown = true
+	case errors.As(err, &already) && already.ExistingCollector == r.Collector():
+	case errors.As(err, &already):
+		inner.GetLogger().Error(nil, "This member has no metrics: another of the same rota in this process has them. Give each a process of its own, "+
+			"or register Rota.Collector with another registry", "rota", r.Name().String())
+	default:
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
@@ -217,6 +227,9 @@ func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 // the rota first, while everything still works, and only then stops controllers and caches (rule R9). Give the Pod
 // a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's GracefulShutdownTimeout.
 func (m *Manager) Start(ctx context.Context) error {
+	if m.shown {
+		defer metrics.Registry.Unregister(m.rota.Collector()) // for one that takes its place in this process
+	}
 	innerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
