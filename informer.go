@@ -31,6 +31,11 @@ type Children struct {
 	Of schema.GroupKind
 	// ClusterScoped says that the owners are not namespaced.
 	ClusterScoped bool
+	// WithoutOrphans leaves out what has no controlling owner. By default every member is sent these objects, since its reconciles
+	// may adopt them; then no label tells the API server which objects a member needs, so that with delivery.SlotLabel and
+	// delivery.ShardSelector it sends all of the kind, of which the member keeps its share and the orphans. If any Children of a
+	// kind want orphans, all get them.
+	WithoutOrphans bool
 }
 
 // ShareInformer makes the factory's informer of a kind one that holds this member's share, and returns it. Listers and
@@ -92,6 +97,12 @@ func (r *Rota) declare(kind schema.GroupKind, children []Children) error {
 		}
 		if !r.share.Own(kind, c.Of, !c.ClusterScoped) {
 			return fmt.Errorf("informer of %s: one runs already: call ShareInformer before any informer of the kind runs", kind)
+		}
+		if c.WithoutOrphans {
+			continue
+		}
+		if err := r.share.AddOrphans(kind); err != nil {
+			return fmt.Errorf("%w; or set WithoutOrphans of rota.Children", err)
 		}
 	}
 	return nil

@@ -50,8 +50,8 @@ func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen
 				return err
 			}
 			n, _, ok := i.slotOf(obj)
-			if !ok {
-				return nil
+			if !ok || i.adoptable(about) {
+				return nil // orphans are no member's
 			}
 			hash := i.share.digestHash(about)
 			if _, again := seen[hash]; !again {

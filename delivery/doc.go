@@ -60,6 +60,12 @@
 // and of a deletion, as it does with Filter. If the owner changes first the event comes, since the label is still the old one's. If the
 // label changes first the object stays in the store as one in doubt.
 //
+// # Orphans
+//
+// Objects of an owned kind without a controlling owner are delivered to every member where AddOrphans was called: see orphan.go. Such a
+// kind is delivered as with Filter. A handler hears of an adoption, and of its opposite, as an update; in a member that does not hold the new
+// owner's slot that is the last it hears of the object.
+//
 // # A kind that is not served
 //
 // Where the API server answers 404 for a kind, slots count as empty of it, so that the others are not held up; see

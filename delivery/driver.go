@@ -60,7 +60,7 @@ func (s *source) next() task {
 	if s.gen == 0 {
 		return t // the first list brings everything wanted
 	}
-	held := s.inf.share.Held()
+	held := s.inf.held()
 	var dropped, unsettled, wanted, carried slot.Set
 	for i := range s.got {
 		n := slot.Slot(i)
@@ -183,7 +183,7 @@ func (s *source) grow(ctx context.Context, t task) {
 			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
 				_, had := old[key]
 				delete(old, key)
-				if s.overtaken(obj) || s.outdated(obj, version) || had && s.same(key, obj) {
+				if s.overtaken(obj) || s.outdated(obj, version) || (had || s.inf.beside(t.set, obj)) && s.same(key, obj) {
 					continue
 				}
 			}

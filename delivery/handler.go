@@ -23,7 +23,7 @@ type handler struct {
 
 // hears says whether the user may hear of slot n now.
 func (h *handler) hears(n slot.Slot) bool {
-	return h.informer.share.open.Load().Has(n) && h.seen.Load() >= h.informer.arrived[n].Load()
+	return h.informer.isOpen(n) && h.seen.Load() >= h.informer.arrived[n].Load()
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -40,13 +40,18 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 }
 
 // OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot, and
-// an object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion.
+// an object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion, except where orphans are
+// delivered.
 func (h *handler) OnUpdate(old, obj any) {
 	i := h.informer
 	if i.source.sharded() {
 		n, _, ok := i.slotOf(obj)
 		if i.mobile() {
-			if before, _, was := i.slotOf(old); was && (!ok || before != n) {
+			if before, about, was := i.slotOf(old); was && (!ok || before != n) {
+				if i.role.orphans {
+					h.moved(old, obj, before, about, n, ok)
+					return
+				}
 				key, err := cache.MetaNamespaceKeyFunc(old)
 				if err == nil {
 					h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: old})

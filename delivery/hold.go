@@ -57,8 +57,9 @@ func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled
 
 // settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's, whatever it lacks.
 func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
-	slots := set.Slots()
 	for _, inf := range s.active() {
+		all := inf.withOrphans(set)
+		slots := all.Slots()
 		if mutant.On(mutant.LoadUnlisted) || mutant.On(mutant.OwnedAfterPrimary) && !inf.role.primary {
 			continue
 		}
@@ -68,7 +69,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 			missing = slot.Set{}
 			for _, n := range slots {
 				switch {
-				case !held.Has(n):
+				case set.Has(n) && !held.Has(n):
 					released = true
 					return true
 				case src.complete(n):

@@ -61,7 +61,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 	indexers cache.Indexers,
 ) *informer {
 	inf := &informer{
-		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots),
+		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots+1),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
 		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
 	}

@@ -60,7 +60,7 @@ func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, stray
 		o.Limit = pageSize
 	}
 	asked := s.scope.narrow(&o, t.set)
-	r := &relist{set: t.set, listed: map[string]struct{}{}}
+	r := &relist{set: s.inf.withOrphans(t.set), listed: map[string]struct{}{}}
 	for {
 		s.mu.Lock()
 		overtaken := s.gen != t.gen

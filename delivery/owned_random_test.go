@@ -43,12 +43,15 @@ var busyGraveyard = []uint64{
 }
 
 // TestOwnedRandom changes owners, labels and shares at random, under faults. See generation.
-func TestOwnedRandom(t *testing.T) { testOwnedRandom(t, graveyard, false) }
+func TestOwnedRandom(t *testing.T) { testOwnedRandom(t, graveyard, false, false) }
 
 // TestOwnedRandomBusy is TestOwnedRandom where much happens while slots are loaded.
-func TestOwnedRandomBusy(t *testing.T) { testOwnedRandom(t, busyGraveyard, true) }
+func TestOwnedRandomBusy(t *testing.T) { testOwnedRandom(t, busyGraveyard, true, false) }
 
-func testOwnedRandom(t *testing.T, graveyard []uint64, busy bool) {
+// TestOrphansRandom is TestOwnedRandomBusy of a kind whose orphans are delivered.
+func TestOrphansRandom(t *testing.T) { testOwnedRandom(t, nil, true, true) }
+
+func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
 	var seeds []uint64
 	if !testing.Short() {
 		seeds = slices.Clone(graveyard)
@@ -69,7 +72,7 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy bool) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s=%d", deliverytest.SeedVariable, seed), func(t *testing.T) {
 				t.Parallel()
-				ownedRandom(t, seed, o, watchList, busy)
+				ownedRandom(t, seed, o, watchList, busy, orphans)
 			})
 		}
 	})
@@ -82,10 +85,13 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy bool) {
 //   - the last reconciles of these Sites saw their children as they are;
 //   - no deletion was heard of a child that existed and had not changed its owner;
 //   - nothing was heard of a child that is older than what was heard of it before, nor of one that was gone.
+//
+// Where orphans are delivered, they are in the store while any slot is held, and reconciles saw them.
 type generation struct {
 	*family
 	rng        *rand.Rand
 	busy       bool // children change while slots are loaded
+	orphans    bool // they are delivered
 	held, open slot.Set
 	gone       int // how often there may be a 410 Gone still
 	life       map[types.UID][]step
@@ -108,9 +114,9 @@ const (
 	randomChildren = 40
 )
 
-func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy bool) {
+func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy, orphans bool) {
 	g := &generation{
-		rng: rand.New(rand.NewPCG(seed, 0)), busy: busy, gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
+		rng: rand.New(rand.NewPCG(seed, 0)), busy: busy, orphans: orphans, gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
 		reported: map[types.NamespacedName]bool{},
 	}
 	o.Mislabelled = func(_ schema.GroupKind, obj metav1.Object) {
@@ -119,6 +125,11 @@ func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy 
 		g.reported[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = true
 	}
 	g.family = newFamily(t, o, watchList)
+	if orphans {
+		if err := g.share.AddOrphans(childKind); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g.run()
 	for round := range 12 {
 		for range 60 {
@@ -328,6 +339,10 @@ func (g *generation) checkpoint(repaired bool) {
 		if name := fmt.Sprintf("s%d", i); g.held.Has(g.slotOf(name)) {
 			want[name] = map[string]string{}
 		}
+	}
+	if g.orphans && !g.held.Empty() {
+		g.reconcile("") // they come and go in silence with the first and the last slot
+		want[""] = map[string]string{}
 	}
 	for i := range randomChildren {
 		cm := g.server.Get(types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("c%d", i)})

@@ -134,6 +134,7 @@ func (p *pump) wanted(e watch.Event, n slot.Slot, about metav1.Object) bool {
 		}
 	case s.got[n] == 0:
 	case s.covered(n, version):
+	case s.inf.role.orphans && s.sent.knows(e, version): // a list of other slots showed it
 	default:
 		s.see(n, version)
 		return true

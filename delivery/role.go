@@ -22,6 +22,8 @@ type role struct {
 	primary bool
 	// owners are the kinds of the owners, and whether those are namespaced. nil: the kind is not owned.
 	owners map[schema.GroupKind]bool
+	// orphans: objects without a controlling owner are delivered beside those of the owners. See orphan.go.
+	orphans bool
 }
 
 // subject is the primary object that has to be reconciled when something happens to an object.
@@ -45,12 +47,13 @@ func (s *Share) Shard(kind schema.GroupKind) error {
 	if err := s.settledRole(kind, func(i *informer) bool { return !i.asOwned }); err != nil {
 		return err
 	}
-	s.roles[kind] = role{primary: true, owners: r.owners}
+	r.primary = true
+	s.roles[kind] = r
 	return nil
 }
 
 // Own declares a kind as owned: the objects whose controlling owner is of the owner's kind are sharded by that owner's
-// key; others are not delivered. The owner's kind should be primary; namespaced says whether it is namespaced. Several
+// key; others are not delivered, except for orphans after AddOrphans. The owner's kind should be primary; namespaced says whether it is namespaced. Several
 // kinds of owners may be declared for a kind. It returns false, and nothing changes, where an informer runs already whose
 // objects would be others.
 func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
@@ -65,7 +68,8 @@ func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 		owners = map[schema.GroupKind]bool{}
 	}
 	owners[owner] = namespaced
-	s.roles[kind] = role{primary: r.primary, owners: owners}
+	r.owners = owners
+	s.roles[kind] = r
 	return true
 }
 
@@ -81,7 +85,7 @@ func (s *Share) Disown(kind schema.GroupKind) error {
 	if err := s.settledRole(kind, r.asOwned); err != nil {
 		return err
 	}
-	if r.owners = nil; r.primary {
+	if r.owners, r.orphans = nil, false; r.primary {
 		s.roles[kind] = r
 	} else {
 		delete(s.roles, kind)
@@ -95,7 +99,7 @@ func (r role) asOwned(i *informer) bool { return i.asOwned || !r.primary }
 // of returns which part of its kind's role an informer has.
 func (r role) of(i *informer) role {
 	if r.asOwned(i) {
-		return role{owners: r.owners}
+		return role{owners: r.owners, orphans: r.orphans}
 	}
 	return role{primary: true}
 }
@@ -149,7 +153,7 @@ func (r role) parts() []role {
 		out = append(out, role{primary: true})
 	}
 	if r.owners != nil {
-		out = append(out, role{owners: r.owners})
+		out = append(out, role{owners: r.owners, orphans: r.orphans})
 	}
 	return out
 }
@@ -211,7 +215,8 @@ func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64
 	return s.key.Hash(name.Namespace, name.Name, string(uid)), subject{kind, name}, true
 }
 
-// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown.
+// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown. That of an orphan is none of
+// the rota's, and nothing has to be reconciled because of it: see orphanSlot.
 func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		if gone.Obj == nil {
@@ -227,7 +232,11 @@ func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	if err != nil {
 		return 0, subject{}, false
 	}
-	return i.share.slotBy(i.kind, i.role, accessor)
+	n, about, ok := i.share.slotBy(i.kind, i.role, accessor)
+	if !ok && i.adoptable(accessor) {
+		return i.share.orphanSlot(), subject{}, true
+	}
+	return n, about, ok
 }
 
 // owned says that the kind's objects are where their owners are.

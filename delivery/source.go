@@ -107,7 +107,7 @@ var (
 )
 
 func newSource(inf *informer, lw cache.ListerWatcher) *source {
-	n := inf.share.slots
+	n := inf.share.slots + 1 // the last one is that of orphans
 	return &source{
 		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind}, listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
@@ -187,7 +187,7 @@ func (s *source) carried() slot.Set {
 // begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
 // hold other slots, even if they are wanted again before the list comes into effect. s.mu is held.
 func (s *source) begin() *relist {
-	r := &relist{set: s.inf.share.Held(), ticket: s.ticket, listed: map[string]struct{}{}, sent: s.newSent()}
+	r := &relist{set: s.inf.held(), ticket: s.ticket, listed: map[string]struct{}{}, sent: s.newSent()}
 	for n := range s.got {
 		if !r.set.Has(slot.Slot(n)) {
 			s.got[n], s.ready[n] = 0, 0

@@ -58,7 +58,7 @@ func (s *Share) labelBy(part role) string {
 	switch {
 	case (s.delivery == SlotLabel || s.label) && part.primary:
 		return HashLabel(s.key)
-	case (s.delivery == SlotLabel || s.delivery == ShardSelector || s.label) && part.owners != nil:
+	case (s.delivery == SlotLabel || s.delivery == ShardSelector || s.label) && part.owners != nil && !part.orphans:
 		return OwnerLabel(s.key)
 	default:
 		return ""

@@ -36,7 +36,8 @@ func (s *Share) Versions(set slot.Set) table.Versions {
 	}
 	slots := set.Slots()
 	for _, inf := range s.active() {
-		add(inf.versionKey(), inf.source.highest(slots))
+		all := inf.withOrphans(set)
+		add(inf.versionKey(), inf.source.highest(all.Slots()))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

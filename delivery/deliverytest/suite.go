@@ -105,6 +105,9 @@ func Run(t *testing.T, o Options) {
 				{"OwnedDeletedWhereListed", suite.ownedDeletedWhereListed},
 				{"OwnedHeardOnce", suite.ownedHeardOnce},
 				{"OwnedLookUpDuringAList", suite.ownedLookUpDuringAList},
+				{"OrphansAreWhole", suite.orphansAreWhole},
+				{"OrphansWhileTheStreamIsBehind", suite.orphansWhileBehind},
+				{"OrphansWhileListed", suite.orphansWhileListed},
 				{"OwnedLostAheadOfTheStream", suite.ownedLostAheadOfTheStream},
 				{"Random", suite.random},
 			} {
