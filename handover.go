@@ -132,17 +132,17 @@ func (i *incarnation) drain(a member.Drain) {
 	}
 	i.mu.Unlock()
 	i.calls.Go(func() {
-		i.catchUp()
+		i.catchUp(a.Slots)
 		i.beginDrain(a)
 	})
 }
 
 // catchUp waits for the watches: deletions that the next owner's list did not show any more must be known here
 // before it takes over.
-func (i *incarnation) catchUp() {
+func (i *incarnation) catchUp(set slot.Set) {
 	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
 	defer cancel()
-	if err := i.share.CatchUp(ctx); err != nil && i.ctx.Err() == nil {
+	if err := i.share.CatchUp(ctx, set); err != nil && i.ctx.Err() == nil {
 		i.log.V(1).Info("Handing over without proof that the watches have caught up", "cause", err.Error())
 	}
 }
@@ -169,7 +169,7 @@ func (i *incarnation) beginDrain(a member.Drain) {
 				i.log.Error(nil, "Slot handed over although a deletion in it could not be reconciled", "slot", s.String(), "controller", c.name)
 			}
 		}
-		i.box.idle(a.Round, s)
+		i.drained(a.Round, s)
 	})
 	for _, c := range controllers {
 		c.hurry(set)

@@ -20,7 +20,9 @@ type incarnation struct {
 	id     string
 	member *member.Member
 	box    *mailbox
-	calls  sync.WaitGroup
+	// settling are the slots that have been drained and of which not all versions are known that were written there.
+	settling *mailbox
+	calls    sync.WaitGroup
 	// ctx ends with the incarnation.
 	ctx    context.Context //nolint:containedctx // the incarnation is a context's life
 	cancel context.CancelFunc
@@ -47,7 +49,7 @@ func newIncarnation(r *Rota) *incarnation {
 	r.deadline = 0
 	r.mu.Unlock()
 	return &incarnation{
-		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), unwatch: func() {},
+		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{},
 	}
 }
@@ -61,6 +63,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 			i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
 		})
 	})
+	i.calls.Go(i.settleDrained)
 	if i.reports != nil {
 		i.calls.Go(i.publish)
 		i.calls.Go(i.scrub)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -203,23 +201,25 @@ func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
 		if !named {
 			continue
 		}
-		if err := s.reachOne(ctx, inf, version); err != nil {
+		if err := s.reachOne(ctx, inf, version, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Share) reachOne(ctx context.Context, inf *informer, version string) error {
-	err := inf.source.reach(ctx, version, s.patience)
+func (s *Share) reachOne(ctx context.Context, inf *informer, version string, read bool) error {
+	err := inf.source.reach(ctx, version, s.patience, read)
 	if err != nil && !errors.Is(err, errStopped) {
 		return fmt.Errorf("informer of %s: reaching version %s: %w", inf.kind, version, err)
 	}
 	return nil
 }
 
-func (s *source) reach(ctx context.Context, version string, patience time.Duration) error {
-	for {
+// reach returns when the stream and the handlers have passed a version. read says that it was read a moment ago: a consistent read makes the API server's
+// watch cache learn of the present version, without which no bookmark shows it.
+func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
+	for ; ; read = false {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		err := s.wait(soon, func() bool { return s.reached(nil, version) })
 		cancel()
@@ -229,13 +229,16 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 		if ctx.Err() != nil || errors.Is(err, errStopped) {
 			return err
 		}
-		// A consistent read makes the API server's watch cache learn of the present version.
-		if _, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-			s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
+		if !read {
+			if _, err := s.present(ctx); err != nil {
+				s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
+			}
 		}
-		select {
-		case s.nudges <- struct{}{}:
-		default:
+		if s.mayNudge() {
+			select {
+			case s.nudges <- struct{}{}:
+			default:
+			}
 		}
 		patience = nudgeSeconds * time.Second
 	}
@@ -244,6 +247,17 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 		return err
 	}
 	return s.inf.everyoneSaw(ctx, serial)
+}
+
+// mayNudge says that a bookmark has not been asked for just now, by somebody else.
+func (s *source) mayNudge() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.nudged) >= nudgePeriod {
+		s.nudged = now
+		return true
+	}
+	return false
 }
 
 // refresh asks for a list of the slots that begins from now on.

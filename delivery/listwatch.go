@@ -220,7 +220,7 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	s.pending, s.pump = nil, p
 	s.mu.Unlock()
 	if initial.set.Empty() {
-		version, err := s.present(p.ctx)
+		version, err := s.readVersion(p.ctx)
 		s.answered(err)
 		if err != nil {
 			p.abort()
@@ -241,17 +241,4 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	}
 	go p.run(w, initial)
 	return p, nil
-}
-
-// present returns the kind's version as of now, consistently.
-func (s *source) present(ctx context.Context) (string, error) {
-	list, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", err
-	}
-	about, err := meta.ListAccessor(list)
-	if err != nil {
-		return "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
-	}
-	return about.GetResourceVersion(), nil
 }

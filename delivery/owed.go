@@ -265,7 +265,7 @@ func (s *Share) proof(ctx context.Context, key string) (string, error) {
 	views := s.views(place{key: key})
 	s.mu.Unlock()
 	for _, inf := range views {
-		version, err := inf.source.present(ctx)
+		version, err := inf.source.readVersion(ctx)
 		if inf.source.answered(err) {
 			return "", nil
 		}

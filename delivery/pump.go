@@ -30,6 +30,8 @@ const (
 	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
 	// before the end.
 	nudgeSeconds = 3
+	// nudgePeriod is the time within which nobody asks for a bookmark again: the one that was asked for has not been sent yet.
+	nudgePeriod = 900 * time.Millisecond
 )
 
 // pump is a watch that the reflector reads. It is the one goroutine that sends events to the store, from the
@@ -54,6 +56,7 @@ type pump struct {
 	probed    chan error
 	since     time.Time // when upstream was opened
 	nudge     bool
+	nudging   bool // upstream was opened for its bookmark, which has not come
 	// initial is what is being listed by WatchList, until the bookmark that ends it.
 	initial *relist
 	// asked are the slots whose events upstream brings.
@@ -63,9 +66,10 @@ type pump struct {
 }
 
 type opened struct {
-	watch watch.Interface
-	err   error
-	asked slot.Set
+	watch   watch.Interface
+	err     error
+	asked   slot.Set
+	nudging bool
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
@@ -212,6 +216,7 @@ func (p *pump) open() {
 	o := p.options
 	o.ResourceVersion = p.source.at()
 	o.AllowWatchBookmarks = true
+	nudging := p.nudge
 	if p.nudge {
 		seconds := int64(nudgeSeconds)
 		o.TimeoutSeconds = &seconds
@@ -227,7 +232,7 @@ func (p *pump) open() {
 	go func() {
 		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
 		select {
-		case p.opened <- opened{w, err, asked}:
+		case p.opened <- opened{w, err, asked, nudging}:
 		case <-p.ctx.Done():
 			if w != nil {
 				w.Stop()
@@ -251,7 +256,7 @@ func (p *pump) connected(o opened) bool {
 		}
 		return p.failed(o.err)
 	}
-	p.upstream, p.asked, p.since, p.steady = o.watch, o.asked, time.Now(), time.After(steadyAfter)
+	p.upstream, p.asked, p.since, p.steady, p.nudging = o.watch, o.asked, time.Now(), time.After(steadyAfter), o.nudging
 	p.source.mu.Lock()
 	stale, needed := p.source.stale, p.source.needed()
 	p.source.mu.Unlock()

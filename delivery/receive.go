@@ -17,6 +17,10 @@ import (
 func (p *pump) received(e watch.Event, more bool) bool {
 	if !more || e.Type == watch.Error {
 		worked := p.steady == nil
+		if p.nudging && time.Since(p.since) > (nudgeSeconds-1)*time.Second {
+			p.source.silent.Store(true)
+		}
+		p.nudging = false
 		p.disconnect()
 		if p.initial != nil {
 			// The reflector knows what to do about a list that failed.
@@ -56,6 +60,8 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	}
 	version := about.GetResourceVersion()
 	if e.Type == watch.Bookmark {
+		p.nudging = false
+		p.source.silent.Store(false)
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
 	p.hold(e)

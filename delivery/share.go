@@ -63,6 +63,8 @@ type Share struct {
 	lacking  atomic.Pointer[map[schema.GroupKind]slot.Set]
 	counting sync.Mutex
 
+	reading chan struct{} // has a value for each question for a kind's version that is on its way
+
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
 
@@ -102,7 +104,7 @@ func New(o Options) *Share {
 	s := &Share{
 		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
-		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
+		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{}, reading: make(chan struct{}, readers),
 	}
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})

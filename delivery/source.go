@@ -38,12 +38,17 @@ type source struct {
 
 	received, foreign atomic.Uint64
 
+	reads reads
+	// silent: the API server sent no bookmark when it was asked for one.
+	silent atomic.Bool
+
 	mu      sync.Mutex
 	ailing  [requests]ailing
-	pump    *pump  // the one whose events count
-	absent  bool   // the API server does not serve the kind
-	stale   bool   // slots were taken for empty because of that: the whole has to be listed when it does again
-	gen     uint64 // counts the lists that replaced the whole store
+	nudged  time.Time // when a bookmark was asked for
+	pump    *pump     // the one whose events count
+	absent  bool      // the API server does not serve the kind
+	stale   bool      // slots were taken for empty because of that: the whole has to be listed when it does again
+	gen     uint64    // counts the lists that replaced the whole store
 	pending *relist
 	waiters map[*waiter]struct{}
 

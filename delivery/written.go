@@ -27,7 +27,7 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 				if version == unreachable {
 					return s.catchUp(ctx, inf)
 				}
-				return s.reachOne(ctx, inf, version)
+				return s.reachOne(ctx, inf, version, false)
 			})
 		})
 	}

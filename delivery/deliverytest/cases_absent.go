@@ -24,7 +24,7 @@ func (r *rig) mayMoveOn(cause table.Cause, in ...types.NamespacedName) {
 	r.must(r.warm(r.ctx, set))
 	versions := table.Versions{r.kind.GroupKind.String(): "1000000000"}
 	r.must(r.share.Load(r.ctx, set, cause, versions, false))
-	r.must(r.share.CatchUp(r.ctx))
+	r.must(r.share.CatchUp(r.ctx, r.share.Held()))
 	if got := r.openNow(set); !cmp.Equal(got, in, cmp.Transformer("", func(k []types.NamespacedName) []types.NamespacedName {
 		return append([]types.NamespacedName{}, k...)
 	})) {

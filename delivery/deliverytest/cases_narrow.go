@@ -332,7 +332,7 @@ func (s suite) deletionsAreWaitedFor(t *testing.T) {
 	for _, key := range keys {
 		r.delete(key)
 	}
-	r.must(r.share.CatchUp(r.ctx))
+	r.must(r.share.CatchUp(r.ctx, r.share.Held()))
 	want := []string{}
 	for _, key := range keys {
 		want = append(want, "delete "+key.String())

@@ -33,6 +33,7 @@ type Faulty struct {
 	streamed int           // how many of them were WatchLists
 	listed   int           // how many objects lists returned
 	opened   int           // how many watches were opened
+	asked    int           // how many requests there were
 }
 
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
@@ -143,6 +144,13 @@ func (f *Faulty) Counts() (lists, streamed int) {
 	return f.lists, f.streamed
 }
 
+// Asked returns how many requests there have been: pages of lists, look-ups and watches.
+func (f *Faulty) Asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
 // Listed returns how many objects lists have returned, look-ups by name excluded.
 func (f *Faulty) Listed() int {
 	f.mu.Lock()
@@ -173,6 +181,7 @@ func (f *Faulty) List(o metav1.ListOptions) (runtime.Object, error) {
 // ListWithContext implements cache.ListerWithContext.
 func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	f.mu.Lock()
+	f.asked++
 	named := o.FieldSelector != "" // the look-up of one object
 	if o.Continue == "" && o.Limit != 1 && !named {
 		f.lists++
@@ -214,6 +223,7 @@ func (f *Faulty) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // WatchWithContext implements cache.WatcherWithContext.
 func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	f.mu.Lock()
+	f.asked++
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
 		f.lists++
 		f.streamed++

@@ -1,0 +1,166 @@
+package deliverytest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// storeHas says whether the rig's store has exactly those objects, at least at their versions.
+func (r *rig) storeHas(want ...Object) error {
+	have := store(r.informer)
+	for _, obj := range want {
+		if table.CompareVersions(have[obj.Key], obj.Version) < 0 {
+			return fmt.Errorf("the store has %v at %q, want %q", obj.Key, have[obj.Key], obj.Version)
+		}
+	}
+	if len(have) != len(want) {
+		return fmt.Errorf("the store has %v, want %v", have, want)
+	}
+	return nil
+}
+
+// writers are pairs of members of a kind, with a way to make objects in a slot: for the primary role and for the owned one.
+func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, create func(slot.Slot) Object)) {
+	t.Run("Primary", func(t *testing.T) {
+		old, next := s.rig(t), s.rig(t)
+		next.kind, next.label = old.kind, old.label
+		next.informer, next.faults = next.newInformer("", 0)
+		next.heard = next.listen(next.informer)
+		test(t, old, next, func(n slot.Slot) Object { return old.create(old.key(n)) })
+	})
+	t.Run("Owned", func(t *testing.T) {
+		s.keys(t, func(t *testing.T, key slot.Key) {
+			old, next := s.ownedRig(t, key), s.ownedRig(t, key)
+			next.kind, next.label = old.kind, old.label
+			next.informer, next.faults = next.newInformer("", 0)
+			next.heard = next.listen(next.informer)
+			owners := map[slot.Slot]string{}
+			test(t, old, next, func(n slot.Slot) Object {
+				if owners[n] == "" {
+					owners[n] = old.parentIn(n)
+				}
+				return old.child(owners[n])
+			})
+		})
+	})
+}
+
+// bury deletes an object as a client of the member does whose API server answers with a Status.
+func (r *rig) bury(key types.NamespacedName, n slot.Slot) Object {
+	r.t.Helper()
+	w := r.share.Write(r.kind.GroupKind, key, nil, n)
+	obj := r.delete(key)
+	w.Deleted(nil)
+	return obj
+}
+
+// handOver has the next member load a slot, and compares its store with what there is.
+func (r *rig) handOver(next *rig, n slot.Slot) {
+	r.t.Helper()
+	r.share.Shut(only(n))
+	r.share.Settle(r.ctx, only(n))
+	if r.share.Unsettled(n) {
+		r.t.Error("unsettled after Settle")
+	}
+	r.must(next.share.Load(next.ctx, only(n), table.CauseHanded, r.share.Versions(only(n)), false))
+}
+
+// A member deletes objects while no watch tells of it, its own or another's: their slot's next owner does not have them any more when it loads. Those
+// that no informer has seen yet are among them, and one that was created again.
+func (s suite) deletionsAreCarried(t *testing.T) {
+	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
+		kept, seen := create(1), create(1)
+		old.run(old.informer)
+		next.run(next.informer)
+		old.own(only(1))
+		next.must(next.warm(next.ctx, only(1)))
+		next.eventually(func() error { return next.storeHas(kept, seen) })
+		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
+		defer resume()
+		defer resumeNext()
+		old.bury(seen.Key, 1)
+		unseen := create(1)
+		old.share.Write(old.kind.GroupKind, unseen.Key, nil, 1).Answered(&metav1.ObjectMeta{
+			Namespace: unseen.Key.Namespace, Name: unseen.Key.Name, UID: unseen.UID, ResourceVersion: unseen.Version,
+		})
+		old.bury(unseen.Key, 1)
+		if !old.share.Unsettled(1) {
+			t.Error("nothing is unsettled")
+		}
+		old.handOver(next, 1)
+		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
+			t.Errorf("store of the next owner (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A write of which nobody knows what came of it: its slot's next owner sees it.
+func (s suite) lostAnswersAreCarried(t *testing.T) {
+	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
+		kept := create(1)
+		old.run(old.informer)
+		next.run(next.informer)
+		old.own(only(1))
+		next.must(next.warm(next.ctx, only(1)))
+		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
+		defer resume()
+		defer resumeNext()
+		made := create(1)
+		old.share.Write(old.kind.GroupKind, types.NamespacedName{Namespace: made.Key.Namespace}, nil, 1).Lost()
+		old.handOver(next, 1)
+		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version, made.Key: made.Version}, store(next.informer)); diff != "" {
+			t.Errorf("store of the next owner (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Deletions that the member's own informer has shown are carried by their own versions, and nothing is asked.
+func (s suite) deletionsAreSeen(t *testing.T) {
+	s.writers(t, func(t *testing.T, old, _ *rig, create func(slot.Slot) Object) {
+		first, last := create(1), create(1)
+		old.run(old.informer)
+		old.own(only(1))
+		old.eventually(func() error { return old.storeHas(first, last) })
+		old.bury(first.Key, 1)
+		gone := old.bury(last.Key, 1)
+		old.eventually(func() error { return old.storeHas() })
+		asked := old.faults.Asked()
+		old.share.Settle(old.ctx, only(1))
+		if old.share.Unsettled(1) || old.faults.Asked() != asked {
+			t.Errorf("unsettled: %v, %d requests", old.share.Unsettled(1), old.faults.Asked()-asked)
+		}
+		if got := old.share.Versions(only(1))[old.kind.GroupKind.String()]; gone.Version != "" && got != gone.Version {
+			t.Errorf("version %s, want that of the last deletion, %s", got, gone.Version)
+		}
+	})
+}
+
+// The API server does not answer when a slot is drained: the next owner lists.
+func (s suite) deletionsWithoutProof(t *testing.T) {
+	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
+		kept, gone := create(1), create(1)
+		old.run(old.informer)
+		next.run(next.informer)
+		old.own(only(1))
+		next.must(next.warm(next.ctx, only(1)))
+		old.eventually(func() error { return old.storeHas(kept, gone) })
+		resume := next.faults.Pause()
+		defer resume()
+		resumeOld := old.faults.Pause()
+		defer resumeOld()
+		old.bury(gone.Key, 1)
+		_, release := old.faults.HoldLists()
+		defer release()
+		old.handOver(next, 1)
+		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
+			t.Errorf("store of the next owner (-want +got):\n%s", diff)
+		}
+	})
+}

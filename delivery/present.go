@@ -1,0 +1,101 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// readers is how many kinds a member asks for their versions at a time, of all that a drain is about.
+	readers = 4
+	// readTimeout bounds such a question: one that is not answered must not keep others waiting for long.
+	readTimeout = 2 * time.Second
+)
+
+// reads are the questions for a kind's present version. All who ask before one is sent get its answer.
+type reads struct {
+	mu sync.Mutex
+	// next is the one that was not sent yet, running says that one is on its way.
+	next    *read
+	running bool
+}
+
+type read struct {
+	done    chan struct{}
+	version string
+	err     error
+}
+
+// present returns the kind's version as of now, consistently: as a list says that begins after the call.
+func (s *source) present(ctx context.Context) (string, error) {
+	q := &s.reads
+	q.mu.Lock()
+	if q.next == nil {
+		q.next = &read{done: make(chan struct{})}
+	}
+	r := q.next
+	if !q.running {
+		q.running = true
+		go s.readAll()
+	}
+	q.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.version, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// readAll sends the questions one after the other until there are no more.
+func (s *source) readAll() {
+	share := s.inf.share
+	for {
+		share.reading <- struct{}{}
+		s.reads.mu.Lock()
+		r := s.reads.next
+		s.reads.next = nil
+		if s.reads.running = r != nil; r == nil {
+			s.reads.mu.Unlock()
+			<-share.reading
+			return
+		}
+		s.reads.mu.Unlock()
+		r.version, r.err = s.readShared()
+		<-share.reading
+		close(r.done)
+	}
+}
+
+func (s *source) readShared() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-s.done:
+			cancel()
+		case <-ended:
+		}
+	}()
+	return s.readVersion(ctx)
+}
+
+// readVersion is present for those who cannot wait for others.
+func (s *source) readVersion(ctx context.Context) (string, error) {
+	list, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	}
+	return about.GetResourceVersion(), nil
+}

@@ -1,0 +1,37 @@
+package rota
+
+import (
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// drained reports a slot in which nothing is in flight any more. Where the versions of what was written there are not all known, deletions among them, that has to wait: its
+// next owner would not know how new its informers have to be (rule R8). It does not block.
+func (i *incarnation) drained(round uint64, s slot.Slot) {
+	if i.share.Unsettled(s) {
+		i.settling.idle(round, s)
+	} else {
+		i.box.idle(round, s)
+	}
+}
+
+// settleDrained reports drained slots once those versions are known, until the incarnation ends.
+func (i *incarnation) settleDrained() {
+	for {
+		select {
+		case <-i.settling.filled:
+		case <-i.ctx.Done():
+			return
+		}
+		for _, e := range i.settling.take(func(set slot.Set) table.Versions {
+			i.share.Settle(i.ctx, set)
+			return nil
+		}) {
+			d, _ := e.(member.Drained)
+			for _, s := range d.Slots.Slots() {
+				i.box.idle(d.Round, s) // the member ignores a drain that was called off meanwhile
+			}
+		}
+	}
+}
