@@ -24,6 +24,7 @@ test: kube ## Run every test, those on the real API server included
 	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v /ctrlrt$$)
 	$(MAKE) --no-print-directory fuzz TIME=3s
+	cd tools/alerts && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
 # Of these, whatever there is of Kubernetes is types: that they compile says enough.

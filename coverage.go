@@ -32,24 +32,38 @@ const (
 	withdrawTimeout = 2 * time.Second
 )
 
+// reports are the reports of all members; coverage.Reports is one.
+type reports interface {
+	Publish(ctx context.Context, report *coverage.Report, lease types.UID) error
+	Withdraw(ctx context.Context, member string) error
+	Read(ctx context.Context) ([]*coverage.Report, error)
+}
+
 // scrubbed is what the last scrub of this member found.
 type scrubbed struct {
 	mu       sync.Mutex
 	scrubs   uint64
 	findings []coverage.Finding
+	on       bool // this member has the duty, and has looked
 }
 
-func (s *scrubbed) set(findings []coverage.Finding, scrubs uint64) {
+func (s *scrubbed) look(findings []coverage.Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.findings = findings
-	s.scrubs += scrubs
+	s.findings, s.on = findings, true
+	s.scrubs++
 }
 
-func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64) {
+func (s *scrubbed) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.findings, s.scrubs
+	s.findings, s.on = nil, false
+}
+
+func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.findings, s.scrubs, s.on
 }
 
 // holdings says what this member holds, as of now (rule R14).
@@ -177,11 +191,11 @@ func (i *incarnation) scrub() {
 		select {
 		case <-tick.C:
 		case <-i.ctx.Done():
-			i.scrubbed.set(nil, 0)
+			i.scrubbed.end()
 			return
 		}
 		if !i.gate.Owns(duty) {
-			i.scrubbed.set(nil, 0)
+			i.scrubbed.end()
 			s = first()
 			continue
 		}
@@ -194,7 +208,7 @@ func (i *incarnation) scrub() {
 			continue
 		}
 		s.failing = false
-		i.scrubbed.set(findings, 1)
+		i.scrubbed.look(findings)
 		i.tellFindings(findings, &s)
 	}
 }

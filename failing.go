@@ -180,5 +180,6 @@ func (r *Rota) tell(ctx context.Context, n member.Notify) {
 	} else {
 		log.Info(n.Message)
 	}
+	r.metrics.told(n.Reason)
 	r.store.Notify(ctx, n)
 }

@@ -46,7 +46,7 @@ const lookEvery = 250 * time.Millisecond
 func newIncarnation(r *Rota) *incarnation {
 	r.mu.Lock()
 	r.id = r.cfg.Self.ID
-	r.deadline = 0
+	r.deadline = min(r.deadline, r.clock.late()) // the former one's
 	r.mu.Unlock()
 	return &incarnation{
 		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
@@ -149,18 +149,22 @@ func (i *incarnation) act(e member.Event) {
 // observe takes from an event what status and metrics show.
 func (i *incarnation) observe(e member.Event) {
 	var s member.Snapshot
+	watched := false
 	switch e := e.(type) {
 	case member.TableSeen:
-		s = e.Snapshot
+		s, watched = e.Snapshot, !e.Consistent
 	case member.Swapped:
 		i.metrics.swap(e.Outcome)
 		s = e.Snapshot
 	}
+	i.Rota.mu.Lock()
+	defer i.Rota.mu.Unlock()
+	if watched {
+		i.tableGone = s.UID == "" && s.Err == nil
+	}
 	if s.Table == nil {
 		return
 	}
-	i.Rota.mu.Lock()
-	defer i.Rota.mu.Unlock()
 	if old := i.snapshot; old.UID == s.UID && table.CompareVersions(old.Version, s.Version) > 0 {
 		return
 	}
@@ -200,7 +204,7 @@ func (i *incarnation) do(a member.Action) {
 		})
 	case member.Deadline:
 		i.Rota.mu.Lock()
-		i.deadline = a.At
+		i.deadline, i.renewed = a.At, true
 		i.Rota.mu.Unlock()
 		i.gate.SetDeadline(a.At)
 	case member.Notify:

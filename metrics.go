@@ -14,14 +14,16 @@ import (
 
 // metrics are what Collector shows.
 type metrics struct {
-	rota *Rota
+	rota  *Rota
+	descs []*prometheus.Desc // of all that follow
 
-	verdicts, swaps, renewals *prometheus.CounterVec
-	rejoins, abandoned, late  prometheus.Counter
+	verdicts, swaps, renewals, events *prometheus.CounterVec
+	rejoins, abandoned, late          prometheus.Counter
 
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
-	received, foreign, ignored, labelled, unlabelled              *prometheus.Desc
-	findings, scrubs, failing, refused, lacking                   *prometheus.Desc
+	received, foreign, ignored, labelled, unlabelled                          *prometheus.Desc
+	findings, scrubs, failing, refused, lacking                               *prometheus.Desc
+	present, reportAge, reportSize, reportFold                                *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -29,11 +31,15 @@ func newMetrics(r *Rota) *metrics {
 	counter := func(name, help string, by string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, []string{by})
 	}
+	var descs []*prometheus.Desc
 	desc := func(name, help string, by ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, by, labels)
+		d := prometheus.NewDesc(name, help, by, labels)
+		descs = append(descs, d)
+		return d
 	}
-	return &metrics{
+	m := &metrics{
 		rota:     r,
+		events:   counter("rota_events_total", "Events that this member told people, by reason; those that could not be sent are among them.", "reason"),
 		verdicts: counter("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them.", "verdict"),
 		swaps:    counter("rota_table_swaps_total", "Changes of the table that this member sent, by outcome.", "outcome"),
 		renewals: counter("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome"),
@@ -46,10 +52,10 @@ func newMetrics(r *Rota) *metrics {
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.", ConstLabels: labels,
 		}),
-		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; unowned counts for the whole rota.", "state"),
-		epoch:         desc("rota_table_epoch", "Epoch of the last table seen."),
-		tableBytes:    desc("rota_table_bytes", "Size of the last table seen as text, of at most 983,040 bytes."),
-		members:       desc("rota_members", "Members in the last table seen."),
+		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; for the whole rota: unowned, and all.", "state"),
+		epoch:         desc("rota_table_epoch", "Epoch of the table; 0 where there is none."),
+		tableBytes:    desc("rota_table_bytes", "Size of the table as text, of at most 983,040 bytes; 0 where there is none."),
+		members:       desc("rota_members", "Members in the table; 0 where there is none."),
 		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
 		stuck:         desc("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
@@ -60,10 +66,28 @@ func newMetrics(r *Rota) *metrics {
 		lacking:       desc("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed; controllers that need it do not work on them.", "kind"),
 		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
 		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
-		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has any.", "what"),
+		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has the metric.", "what"),
+		present:       desc("rota_table_present", "1 where there is a table, 0 where there is none: it was deleted, or no member has made one yet."),
+		reportAge:     desc("rota_report_age_seconds", "Time since this member last told what it holds, or since it began to try."),
+		reportSize:    desc("rota_report_bytes", "Size of what it told; it is kept below 230 KiB."),
+		reportFold:    desc("rota_report_slots_per_digest", "How many slots are summed up in one figure of it; above 1 there are too many kinds and slots for a figure each."),
 		scrubs:        desc("rota_coverage_scrubs_total", "How often this member has compared what members hold with what there is."),
 		failing:       desc("rota_controller_failing", "1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
-		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped."),
+		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped. Not there before the first renewal."),
+	}
+	m.descs = descs
+	// What is not there before it happens for the first time would not count as an increase.
+	for _, reason := range Reasons() {
+		m.events.WithLabelValues(reason)
+	}
+	return m
+}
+
+// Reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
+func Reasons() []string {
+	return []string{
+		"Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
+		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",
 	}
 }
 
@@ -73,16 +97,25 @@ func (r *Rota) Collector() prometheus.Collector { return r.metrics }
 
 func (m *metrics) verdict(v gate.Verdict)   { m.verdicts.WithLabelValues(v.String()).Inc() }
 func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()).Inc() }
+func (m *metrics) told(reason string)       { m.events.WithLabelValues(reason).Inc() }
 func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }
 
 // Describe implements prometheus.Collector.
-func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned, m.late} {
+		c.Describe(out)
+	}
+	for _, d := range m.descs {
+		out <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.verdicts.Collect(out)
 	m.swaps.Collect(out)
 	m.renewals.Collect(out)
+	m.events.Collect(out)
 	m.rejoins.Collect(out)
 	m.abandoned.Collect(out)
 	m.late.Collect(out)
@@ -95,13 +128,26 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.slots, float64(s.Coming.Len()), "coming")
 	gauge(m.slots, float64(s.Going.Len()), "going")
 	gauge(m.slots, float64(s.Unowned.Len()), "unowned")
+	gauge(m.slots, float64(m.rota.cfg.Slots), "all")
 	gauge(m.epoch, float64(s.Epoch))
 	gauge(m.tableBytes, float64(m.rota.tableOf().Size(1)))
 	gauge(m.members, float64(s.Members))
 	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
-	gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+	if m.rota.hasRenewed() {
+		gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+	}
+	if s.TableGone {
+		gauge(m.present, 0)
+	} else if s.Epoch > 0 {
+		gauge(m.present, 1)
+	}
+	if at, bytes, fold := m.rota.published.get(); fold > 0 {
+		gauge(m.reportAge, (m.rota.now() - at).Seconds())
+		gauge(m.reportSize, float64(bytes))
+		gauge(m.reportFold, float64(fold))
+	}
 	for _, c := range m.rota.registered() {
 		v := 0.0
 		if _, failing := c.failing(); failing {
@@ -116,14 +162,16 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, n uint64, by ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), by...)
 	}
-	findings, scrubs := m.rota.scrubbed.get()
+	findings, scrubs, on := m.rota.scrubbed.get()
 	count(m.scrubs, scrubs)
-	byWhat := map[coverage.What]int{coverage.Unowned: 0, coverage.Doubled: 0, coverage.Differs: 0, coverage.Unread: 0, coverage.Silent: 0, coverage.Stalled: 0}
-	for _, f := range findings {
-		byWhat[f.What]++
-	}
-	for what, n := range byWhat {
-		out <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(n), what.String())
+	if on {
+		byWhat := map[coverage.What]int{}
+		for _, f := range findings {
+			byWhat[f.What]++
+		}
+		for _, what := range coverage.Whats() {
+			out <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(byWhat[what]), what.String())
+		}
 	}
 	for kind, t := range m.rota.share.Traffic() {
 		count(m.received, t.Received, kind.String())
@@ -171,12 +219,10 @@ func (m *metrics) collectRefused(out chan<- prometheus.Metric) {
 
 var _ prometheus.Collector = (*metrics)(nil)
 
-// tableOf returns the last table seen, or an empty one.
+// tableOf returns the table, or an empty one.
 func (r *Rota) tableOf() *table.Table {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.snapshot.Table == nil {
-		return &table.Table{}
+	if t := r.Table(); t != nil {
+		return t
 	}
-	return r.snapshot.Table
+	return &table.Table{}
 }

@@ -32,7 +32,7 @@ type Rota struct {
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
 	// reports is nil where there is no API server.
-	reports   *coverage.Reports
+	reports   reports
 	scrubbed  scrubbed
 	published published
 	gate      *gate.Gate
@@ -58,6 +58,8 @@ type Rota struct {
 	inner       map[any]string // the work queues that belong to queues
 	ran         bool
 	deadline    time.Duration
+	renewed     bool // there is a deadline
+	tableGone   bool // so the watch says
 	id          string
 	snapshot    member.Snapshot
 	joined      chan struct{} // closed once the table names this process for the first time
@@ -83,9 +85,11 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 		return nil, err
 	}
 	r.store, r.rest = kube, rest.CopyConfig(cfg)
-	if r.reports, err = coverage.NewReports(cfg, opts.Namespace, opts.Name); err != nil {
+	told, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
+	if err != nil {
 		return nil, err
 	}
+	r.reports = told
 	return r, nil
 }
 
@@ -176,10 +180,18 @@ func (r *Rota) report(what string, err error) {
 	r.log.Error(err, what, "member", r.ID())
 }
 
+// untilDeadline is negative after the deadline.
 func (r *Rota) untilDeadline() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.deadline - r.clock.late()
+}
+
+// hasRenewed says that there was a deadline, ever.
+func (r *Rota) hasRenewed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.renewed
 }
 
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }

@@ -19,6 +19,8 @@ type Status struct {
 	// Epoch is the last table's, Members the number of members in it. 0 before a table was seen.
 	Epoch   uint64
 	Members int
+	// TableGone says that there is no table: it was deleted, or no member has made one yet. Then no slot has an owner, and there are no members.
+	TableGone bool
 	// Owned are the slots of this member by the last table, Open those whose keys it admits.
 	Owned, Open slot.Set
 	// Coming are slots that move to this member, Going those that move away.
@@ -54,9 +56,14 @@ func (r *Rota) Status() Status {
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
-	s.Findings, s.Scrubs = r.scrubbed.get()
+	s.Findings, s.Scrubs, _ = r.scrubbed.get()
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}
+	}
+	if s.TableGone = r.tableIsGone(); s.TableGone {
+		s.Members, s.Owned, s.Coming = 0, slot.Set{}, slot.Set{}
+		s.Unowned = slot.SetOf(slot.Range{Last: slot.Slot(r.cfg.Slots - 1)})
+		return s
 	}
 	for _, run := range t.Runs {
 		switch {
@@ -69,9 +76,18 @@ func (r *Rota) Status() Status {
 	return s
 }
 
-// Table returns the last table seen, or nil. It must not be changed.
+// Table returns the last table seen, or nil where there is none, or none any more. It must not be changed.
 func (r *Rota) Table() *table.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.tableGone {
+		return nil
+	}
 	return r.snapshot.Table
+}
+
+func (r *Rota) tableIsGone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tableGone
 }

@@ -38,13 +38,23 @@ const (
 // StalledAfter is how long a key may wait for a worker before its slot counts as Stalled.
 const StalledAfter = 5 * time.Minute
 
+var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled"}
+
+// Whats returns all that can be wrong.
+func Whats() []What {
+	var out []What
+	for w := range whatNames[1:] {
+		out = append(out, What(w+1))
+	}
+	return out
+}
+
 // String returns the name as it stands in metrics.
 func (w What) String() string {
-	names := [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled"}
-	if int(w) >= len(names) {
-		return names[0]
+	if int(w) >= len(whatNames) {
+		return whatNames[0]
 	}
-	return names[w]
+	return whatNames[w]
 }
 
 // Finding is something that is wrong with a slot.

@@ -26,6 +26,9 @@ func (c *Client) ReadTable(ctx context.Context) (member.Snapshot, error) {
 	}
 	var s member.Snapshot
 	c.memory.Do(func(o *Objects) { s = o.Table() })
+	if s.Missing() {
+		s = member.Snapshot{} // as the real one: nothing tells when there was none
+	}
 	if err := c.hook(ctx, OpReadTable, true); err != nil {
 		return member.Snapshot{}, err
 	}

@@ -1,0 +1,258 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/store"
+)
+
+// lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.
+type lab struct {
+	t       *testing.T
+	memory  *store.Memory
+	reports *coverage.Memory
+	members []*labMember
+	objects *deliverytest.Memory // of the kind that is sharded
+	// series are the samples by series, and scrape: what is missing was not there.
+	series  map[string]map[int]float64
+	scrapes int
+}
+
+const scrapePeriod = 15 * time.Second
+
+var labKind = schema.GroupKind{Kind: "ConfigMap"}
+
+type labMember struct {
+	*Rota
+	pod        string
+	lab        *lab
+	controller *Controller
+	informer   cache.SharedIndexInformer
+	requests   *deliverytest.Faulty    // of the informer
+	fault      func(op store.Op) error // nil: none
+	scraped    bool
+	leave      context.CancelFunc
+	done       chan error
+}
+
+// inLab runs a test in a lab, and ends the members that are left.
+func inLab(t *testing.T, test func(l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), series: map[string]map[int]float64{}}
+		defer func() {
+			for _, m := range l.members {
+				m.fault = nil
+				m.leave()
+			}
+			for _, m := range l.members {
+				<-m.done
+			}
+		}()
+		test(l)
+	})
+}
+
+// start starts a member.
+func (l *lab) start(pod string, change ...func(*Options)) *labMember {
+	l.t.Helper()
+	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod, Build: "v1"}, Logger: funcr.New(func(string, string) {}, funcr.Options{})}
+	for _, f := range change {
+		f(&o)
+	}
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := &labMember{Rota: r, pod: pod, lab: l, scraped: true, done: make(chan error, 1)}
+	r.store = l.memory.Client(func(_ context.Context, op store.Op, after bool) error {
+		time.Sleep(time.Millisecond) // requests take time
+		if m.fault == nil || after {
+			return nil
+		}
+		return m.fault(op)
+	})
+	r.reports = l.reports
+	if err := r.Share().Shard(labKind); err != nil {
+		l.t.Fatal(err)
+	}
+	m.requests = deliverytest.NewFaulty(l.objects.ListWatch("", ""), false)
+	m.informer = r.Share().NewInformer(labKind, m.requests, &corev1.ConfigMap{}, 0, nil)
+	// client-go's own waits by a clock that it shares with what is not in the bubble.
+	if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
+		l.t.Fatal(err)
+	}
+	if m.controller, err = r.NewController("test", labKind, m.enqueue); err != nil {
+		l.t.Fatal(err)
+	}
+	m.controller.Started()
+	ctx, leave := context.WithCancel(l.t.Context())
+	m.leave = leave
+	inf, stop := context.WithCancel(l.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { m.informer.RunWithContext(inf) })
+	go func() {
+		err := r.Run(ctx)
+		stop()
+		running.Wait()
+		m.done <- err
+	}()
+	l.members = append(l.members, m)
+	return m
+}
+
+// enqueue has each key worked on at once.
+func (m *labMember) enqueue(keys []types.NamespacedName, _ Priority) {
+	for _, key := range keys {
+		if m.controller.Add(key) {
+			m.controller.Take(key)
+			m.controller.Done(key)
+		}
+	}
+}
+
+// stop has a member leave, and waits for it.
+func (m *labMember) stop() {
+	m.lab.t.Helper()
+	m.leave()
+	if err := <-m.done; err != nil {
+		m.lab.t.Error(err)
+	}
+	m.done <- nil
+	m.scraped = false
+}
+
+// crash is a process that ends without a word: nothing that it sends arrives, and nobody scrapes it.
+func (m *labMember) crash() {
+	m.cutOff()
+	m.scraped = false
+}
+
+// cutOff takes the API server away from the member.
+func (m *labMember) cutOff() { m.fault = func(store.Op) error { return store.ErrLost } }
+
+// wait lets time pass, and scrapes.
+func (l *lab) wait(d time.Duration) {
+	l.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(scrapePeriod)
+		synctest.Wait()
+		l.scrape()
+	}
+}
+
+func (l *lab) scrape() {
+	l.t.Helper()
+	for _, m := range l.members {
+		if !m.scraped {
+			continue
+		}
+		for name, value := range m.scrape() {
+			name = strings.Replace(name, "{", fmt.Sprintf("{pod=%q,", m.pod), 1)
+			if l.series[name] == nil {
+				l.series[name] = map[int]float64{}
+			}
+			l.series[name][l.scrapes] = value
+		}
+	}
+	l.scrapes++
+}
+
+// scrape returns all metrics of a member, by their names with labels.
+func (m *labMember) scrape() map[string]float64 {
+	m.lab.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(m.Collector()); err != nil {
+		m.lab.t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		m.lab.t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			var labels []string
+			for _, p := range s.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", p.GetName(), p.GetValue()))
+			}
+			out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = s.GetGauge().GetValue() + s.GetCounter().GetValue()
+		}
+	}
+	return out
+}
+
+// value returns one metric; labels are those beside rota, such as `state="open"`.
+func (m *labMember) value(name string, labels ...string) (v float64, there bool) {
+	m.lab.t.Helper()
+	all := []string{fmt.Sprintf("rota=%q", "operators/website")}
+	for _, label := range labels {
+		if label != "" {
+			all = append(all, label)
+		}
+	}
+	slices.Sort(all)
+	v, there = m.scrape()[name+"{"+strings.Join(all, ",")+"}"]
+	return v, there
+}
+
+// want fails where a metric is not as it should be.
+func (m *labMember) want(when, name, labels string, want float64) {
+	m.lab.t.Helper()
+	if v, there := m.value(name, labels); !there || v != want {
+		m.lab.t.Errorf("%s: %s: %s{%s} is %v, there: %t; want %v", when, m.pod, name, labels, v, there, want)
+	}
+}
+
+// absent fails where a metric is there.
+func (m *labMember) absent(when, name, labels string) {
+	m.lab.t.Helper()
+	if v, there := m.value(name, labels); there {
+		m.lab.t.Errorf("%s: %s: %s{%s} is %v, want it not to be there", when, m.pod, name, labels, v)
+	}
+}
+
+// events returns how often each reason was told.
+func (l *lab) events() map[string]int {
+	out := map[string]int{}
+	for _, n := range l.memory.Notes() {
+		out[n.Reason]++
+	}
+	return out
+}
+
+// text returns the series as Prometheus' own tests load them.
+func (l *lab) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "load %v\n", scrapePeriod)
+	for _, name := range slices.Sorted(maps.Keys(l.series)) {
+		fmt.Fprintf(&b, "  %s", name)
+		for n := range l.scrapes {
+			if v, there := l.series[name][n]; there {
+				fmt.Fprintf(&b, " %v", v)
+			} else {
+				b.WriteString(" _")
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

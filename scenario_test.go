@@ -1,0 +1,377 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts).
+var seriesDir = flag.String("series", "", "write the metrics of each scenario to this directory")
+
+var errForbidden = errors.New("configmaps is forbidden")
+
+// scenarios are what metrics, events and alerts have to tell. Each begins with the start of a rota. They check what the metrics say at the time.
+var scenarios = map[string]func(l *lab){
+	"healthy": func(l *lab) {
+		a := l.start("web-0")
+		for _, name := range []string{"rota_seconds_until_deadline", "rota_table_present"} {
+			a.absent("before the first renewal", name, "")
+		}
+		l.wait(2 * time.Minute)
+		b := l.start("web-1")
+		l.wait(5 * time.Minute)
+		for _, m := range []*labMember{a, b} {
+			m.want("at rest", "rota_members", "", 2)
+			m.want("at rest", "rota_table_present", "", 1)
+			m.want("at rest", "rota_slots", `state="all"`, 256)
+			m.want("at rest", "rota_slots", `state="owned"`, 128)
+			m.want("at rest", "rota_slots", `state="open"`, 128)
+			for _, state := range []string{"coming", "going", "unowned"} {
+				m.want("at rest", "rota_slots", `state="`+state+`"`, 0)
+			}
+			m.want("at rest", "rota_table_epoch", "", float64(a.Table().Epoch))
+			m.want("at rest", "rota_in_flight", "", 0)
+			m.want("at rest", "rota_parked_keys", "", 0)
+			m.want("at rest", "rota_stuck_reconciles", "", 0)
+			m.want("at rest", "rota_rejoins_total", "", 0)
+			m.want("at rest", "rota_controller_failing", `controller="test"`, 0)
+			m.want("at rest", "rota_deletions_abandoned_total", "", 0)
+			m.want("at rest", "rota_report_slots_per_digest", "", 1)
+			if v, _ := m.value("rota_seconds_until_deadline", ""); v < 5 || v > 10 {
+				l.t.Errorf("%s: %v s until the deadline, want a RenewDeadline less a RetryPeriod", m.pod, v)
+			}
+			if v, _ := m.value("rota_report_age_seconds", ""); v > 7.5 {
+				l.t.Errorf("%s: the report is %v s old", m.pod, v)
+			}
+			if v, _ := m.value("rota_report_bytes", ""); v < 10 || v > 1000 {
+				l.t.Errorf("%s: the report of nothing has %v bytes", m.pod, v)
+			}
+			if v, _ := m.value("rota_lease_renewals_total", `outcome="done"`); v < 100 {
+				l.t.Errorf("%s: %v renewals in minutes", m.pod, v)
+			}
+		}
+		duties := 0
+		for _, m := range []*labMember{a, b} {
+			if m.OwnsSlot(m.cfg.Slots.Of(slot.HashName("", scrubName))) {
+				duties++
+				m.want("with the duty", "rota_coverage_findings", `what="unowned"`, 0)
+			} else {
+				m.absent("without the duty", "rota_coverage_findings", `what="unowned"`)
+			}
+		}
+		if duties != 1 {
+			l.t.Errorf("%d members compare, want 1", duties)
+		}
+		if v, _ := a.value("rota_table_swaps_total", `outcome="done"`); v < 2 {
+			l.t.Errorf("a wrote %v tables, want those by which it joined and gave slots away", v)
+		}
+		// A rollout.
+		for _, pod := range []string{"web-2", "web-3"} {
+			old := l.members[len(l.members)-2]
+			l.start(pod, func(o *Options) { o.Identity.Build = "v2" })
+			l.wait(30 * time.Second)
+			old.stop()
+			l.wait(30 * time.Second)
+		}
+		l.wait(6 * time.Minute)
+		if v, _ := l.members[3].value("rota_events_total", `reason="Lapsed"`); v != 0 || l.events()["Leaving"] != 2 {
+			l.t.Errorf("%v lapses; events %v", v, l.events())
+		}
+	},
+	"one-crash": func(l *lab) {
+		a, b := l.start("web-0"), l.start("web-1")
+		l.wait(2 * time.Minute)
+		b.crash()
+		l.wait(5 * time.Minute)
+		a.want("after the crash", "rota_slots", `state="open"`, 256)
+		a.want("after the crash", "rota_members", "", 1)
+		a.want("after the crash", "rota_events_total", `reason="Expelled"`, 1)
+	},
+	"crash-loop": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		for range 5 {
+			b := l.start("web-1")
+			l.wait(time.Minute)
+			b.crash()
+			l.wait(time.Minute)
+		}
+		if v, _ := a.value("rota_events_total", `reason="Expelled"`); v < 4 {
+			l.t.Errorf("%v members expelled, want every crash", v)
+		}
+	},
+	"api-server-gone": func(l *lab) {
+		a, b := l.start("web-0"), l.start("web-1")
+		l.wait(2 * time.Minute)
+		a.cutOff()
+		b.cutOff()
+		l.reports.Refuse(store.ErrLost)
+		l.wait(15 * time.Minute)
+		for _, m := range []*labMember{a, b} {
+			if v, there := m.value("rota_seconds_until_deadline", ""); !there || v > -600 {
+				l.t.Errorf("%s: %v s until the deadline, want it minutes past", m.pod, v)
+			}
+			m.want("without API server", "rota_slots", `state="open"`, 0)
+			m.want("without API server", "rota_events_total", `reason="Lapsed"`, 1)
+			m.absent("without API server", "rota_coverage_findings", `what="unowned"`)
+			if v, _ := m.value("rota_lease_renewals_total", `outcome="unknown"`); v == 0 {
+				l.t.Errorf("%s: no renewal of unknown outcome", m.pod)
+			}
+		}
+		a.fault, b.fault = nil, nil
+		l.reports.Refuse(nil)
+		l.wait(2 * time.Minute)
+		a.want("after it", "rota_events_total", `reason="Resumed"`, 1)
+	},
+	"table-lost": func(l *lab) {
+		a, b := l.start("web-0"), l.start("web-1")
+		l.wait(2 * time.Minute)
+		for _, m := range []*labMember{a, b} { // who deleted it took the permission, too
+			m.fault = func(op store.Op) error {
+				if op == store.OpCreateTable {
+					return errForbidden
+				}
+				return nil
+			}
+		}
+		l.memory.Do((*store.Objects).RemoveTable)
+		l.wait(15 * time.Minute)
+		for _, m := range []*labMember{a, b} {
+			m.want("without table", "rota_table_present", "", 0)
+			m.want("without table", "rota_members", "", 0)
+			m.want("without table", "rota_table_epoch", "", 0)
+			m.want("without table", "rota_slots", `state="owned"`, 0)
+			m.want("without table", "rota_slots", `state="open"`, 0)
+			m.want("without table", "rota_slots", `state="unowned"`, 256)
+			m.want("without table", "rota_events_total", `reason="TableLost"`, 1)
+			if s := m.Status(); !s.TableGone || s.Members != 0 || s.Unowned.Len() != 256 || m.Table() != nil {
+				l.t.Errorf("%s: status %+v", m.pod, s)
+			}
+			m.fault = nil
+		}
+		if n := l.memory.Counts().Requests[store.OpReadTable]; n > 15*60*4*2 {
+			l.t.Errorf("%d reads of the table in 15 minutes without one", n)
+		}
+		l.wait(3 * time.Minute)
+		a.want("with a new table", "rota_table_present", "", 1)
+		a.want("with a new table", "rota_members", "", 2)
+		a.want("with a new table", "rota_slots", `state="unowned"`, 0)
+	},
+	"reports-refused": func(l *lab) {
+		l.start("web-0")
+		l.start("web-1")
+		l.wait(2 * time.Minute)
+		l.reports.Refuse(errForbidden)
+		l.wait(10 * time.Minute)
+		for _, m := range l.members {
+			if v, _ := m.value("rota_report_age_seconds", ""); v < 590 {
+				l.t.Errorf("%s: the report is %v s old, want 10 minutes", m.pod, v)
+			}
+		}
+		if found := findings(l, coverage.Silent); found != 2 || l.events()["Coverage"] != 2 {
+			l.t.Errorf("%d members are found to be silent, want 2; events %v", found, l.events())
+		}
+	},
+	"reports-unreadable": func(l *lab) {
+		l.start("web-0").reports = unreadable{l.reports}
+		l.start("web-1").reports = unreadable{l.reports}
+		l.wait(20 * time.Minute)
+	},
+	"stuck": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		controller, key := a.controller, types.NamespacedName{Namespace: "a", Name: "stuck"}
+		if _, ok := controller.Admit(l.t.Context(), key); !ok {
+			l.t.Fatal("not admitted")
+		}
+		l.wait(15 * time.Minute)
+		a.want("with a stuck reconcile", "rota_stuck_reconciles", "", 1)
+		a.want("with a stuck reconcile", "rota_in_flight", "", 1)
+		a.want("with a stuck reconcile", "rota_gate_verdicts_total", `verdict="admitted"`, 1)
+		a.want("with a stuck reconcile", "rota_events_total", `reason="SlotHeldBack"`, 0) // nothing is to move
+		controller.Done(key)
+		l.wait(time.Minute)
+		a.want("without", "rota_stuck_reconciles", "", 0)
+	},
+	"not-opened": func(l *lab) { // a defect: the member thinks that a slot is open
+		a, b := l.start("web-0"), l.start("web-1")
+		l.wait(2 * time.Minute)
+		lost := a.Table().Owned(b.ID())
+		first := lost.Slots()[0]
+		b.gate.Shut(slot.SetOf(slot.Range{First: first, Last: first}))
+		l.wait(10 * time.Minute)
+		b.want("with a slot shut", "rota_slots", `state="open"`, 127)
+		if found := findings(l, coverage.Unowned); found != 1 || l.events()["Coverage"] != 1 {
+			l.t.Errorf("%d slots that nobody works on are found, want 1; events %v", found, l.events())
+		}
+	},
+	"watch-refused": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		a.requests.RefuseWatches(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errForbidden))
+		l.wait(15 * time.Minute)
+		if v, _ := a.value("rota_delivery_failing_seconds", `kind="ConfigMap"`, `request="watch"`); v < 600 {
+			l.t.Errorf("watches have failed for %v s, want a quarter of an hour", v)
+		}
+	},
+	"failing": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		controller := a.controller
+		for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); {
+			for _, name := range []string{"a", "b", "c"} {
+				key := types.NamespacedName{Namespace: "a", Name: name}
+				controller.Take(key)
+				if _, ok := controller.Admit(l.t.Context(), key); !ok {
+					l.t.Fatal("not admitted")
+				}
+				controller.Ended(key, errForbidden)
+				controller.Done(key)
+			}
+			l.wait(scrapePeriod)
+		}
+		a.want("while all fails", "rota_controller_failing", `controller="test"`, 1)
+		a.want("while all fails", "rota_events_total", `reason="ReconcilesFail"`, 1)
+	},
+}
+
+// R14: an object that its owner does not hold is found within one and a half leases, whatever else is or is not going on.
+func TestR14LostObjectIsFoundInTime(t *testing.T) {
+	inLab(t, func(l *lab) {
+		for n := range 200 {
+			if _, err := l.objects.Create(t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("object-%d", n)}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		scrubbing := func(o *Options) { o.ScrubPeriod = time.Second }
+		a, b := l.start("web-0", scrubbing), l.start("web-1", scrubbing)
+		l.wait(2 * time.Minute)
+		objects := 0
+		for _, m := range []*labMember{a, b} {
+			objects += len(m.informer.GetStore().List())
+		}
+		if objects != 200 || findings(l, coverage.Differs) > 0 {
+			t.Fatalf("%d objects are held, want 200; %d differences", objects, findings(l, coverage.Differs))
+		}
+		lost := b.informer.GetStore().List()[0]
+		if err := b.informer.GetStore().Delete(lost); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for findings(l, coverage.Differs) == 0 && time.Since(begun) < time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begun); took > 3*a.cfg.LeaseDuration/2 {
+			t.Errorf("found after %v, with a lease of %v", took, a.cfg.LeaseDuration)
+		}
+		if err := b.informer.GetStore().Add(lost); err != nil {
+			t.Fatal(err)
+		}
+		l.wait(time.Minute)
+		if n := findings(l, coverage.Differs); n > 0 {
+			t.Errorf("%d differences are still found", n)
+		}
+	})
+}
+
+// unreadable reports are those of an API server that refuses to list them.
+type unreadable struct{ *coverage.Memory }
+
+func (unreadable) Read(context.Context) ([]*coverage.Report, error) { return nil, errForbidden }
+
+func findings(l *lab, what coverage.What) int {
+	n := 0
+	for _, m := range l.members {
+		for _, f := range m.Status().Findings {
+			if f.What == what {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestScenarios(t *testing.T) {
+	for name, scenario := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				scenario(l)
+				if *seriesDir == "" {
+					return
+				}
+				if err := os.WriteFile(filepath.Join(*seriesDir, name+".txt"), []byte(l.text()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// docs/operations.md names every metric and every reason of events, and no others.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	var metrics []string
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`"(rota_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		metrics = append(metrics, m[1])
+		if !strings.Contains(doc, "`"+m[1]+"`") && !strings.Contains(doc, "`"+m[1]+"{") {
+			t.Errorf("docs/operations.md does not say what %s is", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`rota_[a-z_]*[a-z]`).FindAllString(doc, -1) {
+		if !slices.Contains(metrics, m) {
+			t.Errorf("docs/operations.md speaks of %s, which no member has", m)
+		}
+	}
+	var reasons []string
+	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "member/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
+				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(reasons, m[1]) {
+					reasons = append(reasons, m[1])
+				}
+			}
+		}
+	}
+	slices.Sort(reasons)
+	if !slices.Equal(reasons, Reasons()) {
+		t.Errorf("the sources tell %v, Reasons returns %v", reasons, Reasons())
+	}
+	for _, reason := range Reasons() {
+		if !strings.Contains(doc, "| `"+reason+"` |") {
+			t.Errorf("docs/operations.md does not say what an event %s means", reason)
+		}
+	}
+}
