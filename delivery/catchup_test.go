@@ -1,0 +1,85 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/slot"
+)
+
+// A drain asks about kinds that have objects in its slots only, and drains that begin at the same moment ask once.
+func TestCatchUpAsksForWhatMatters(t *testing.T) {
+	const kinds, slots, full, few = 200, 256, 5, 10
+	share := delivery.New(delivery.Options{Slots: slots, Patience: 20 * time.Millisecond})
+	all := slot.SetOf(slot.Range{First: 0, Last: slots - 1})
+	share.Hold(all)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer func() { cancel(); running.Wait() }()
+	faults := make([]*deliverytest.Faulty, kinds)
+	servers := make([]*deliverytest.Memory, kinds)
+	for n := range kinds {
+		kind := schema.GroupKind{Group: "example.com", Kind: "Kind" + strconv.Itoa(n)}
+		if err := share.Shard(kind); err != nil {
+			t.Fatal(err)
+		}
+		servers[n] = deliverytest.NewMemory()
+		objects := few
+		if n < full {
+			objects = 10 * slots
+		}
+		for o := range objects {
+			if _, err := servers[n].Create(ctx, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%d-%d", n, o)}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		faults[n] = deliverytest.NewFaulty(servers[n].ListWatch("", ""), false)
+		inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, 0, cache.Indexers{})
+		running.Go(func() { inf.RunWithContext(ctx) })
+	}
+	if err := share.Warm(ctx, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range servers {
+		server.Tick() // no kind has seen the present version
+	}
+	asked := func() (sum int) {
+		for _, f := range faults {
+			sum += f.Asked()
+		}
+		return sum
+	}
+	populated := func(n slot.Slot) (of int) {
+		for _, slots := range share.Digest(slot.SetOf(slot.Range{First: n, Last: n})) {
+			of += min(1, slots[n].Objects)
+		}
+		return of
+	}
+	const n = slot.Slot(7)
+	before := asked()
+	var drains sync.WaitGroup
+	for range 10 {
+		drains.Go(func() {
+			if err := share.CatchUp(ctx, slot.SetOf(slot.Range{First: n, Last: n})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	drains.Wait()
+	got := asked() - before
+	t.Logf("%d of %d kinds have objects in the slot; 10 drains asked %d times", populated(n), kinds, got)
+	if limit := 6 * populated(n); got > limit || populated(n) < full {
+		t.Errorf("%d requests, want at most %d", got, limit)
+	}
+}
