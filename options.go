@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -84,7 +86,8 @@ type Options struct {
 // POD_UID and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host's name and
 // the process ID.
 type Identity struct {
-	// Pod names the replica and outlives a restart of its container.
+	// Pod names the replica and outlives a restart of its container. Lease names are made of it: lower case letters, digits, "-" and ".",
+	// as Pods have them.
 	Pod string
 	// PodUID is metadata.uid of the Pod, and Container the name of the container in it. With both, a restarted
 	// container takes over from its predecessor without waiting for its Lease.
@@ -168,10 +171,30 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("rota %s: ScrubPeriod %v: must not be negative", o.Name, o.ScrubPeriod)
 	}
 	o.Identity = o.Identity.withDefaults()
+	if err := o.validNames(); err != nil {
+		return o, fmt.Errorf("rota %s: %w", o.Name, err)
+	}
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.FromSlogHandler(slog.Default().Handler())
 	}
 	return o, nil
+}
+
+// validNames returns an error for names that the rota's objects cannot have, rather than one at each try to create them.
+func (o Options) validNames() error {
+	if reasons := validation.IsDNS1123Label(o.Name); len(reasons) > 0 {
+		return fmt.Errorf("Options.Name %q: its ConfigMap and the names of the Leases take a DNS label: %s", o.Name, strings.Join(reasons, "; "))
+	}
+	if reasons := validation.IsDNS1123Label(o.Namespace); len(reasons) > 0 {
+		return fmt.Errorf("Options.Namespace %q: no namespace has such a name: %s", o.Namespace, strings.Join(reasons, "; "))
+	}
+	lease := store.LeaseName(o.Name, newID(o.Identity.Pod))
+	if reasons := validation.IsDNS1123Subdomain(lease); len(reasons) > 0 {
+		return fmt.Errorf("Options.Identity.Pod %q (POD_NAME): no Lease can have the name %q: %s; give every replica a name as Pods have them, of at most %d characters",
+			o.Identity.Pod, lease, strings.Join(reasons, "; "),
+			validation.DNS1123SubdomainMaxLength-len(lease)+len(o.Identity.Pod))
+	}
+	return nil
 }
 
 // config returns the configuration of a new incarnation.

@@ -15,7 +15,7 @@ type Time struct {
 	Mono time.Duration
 	// Ahead is how much more time may have passed since that point, because the machine slept. It never falls.
 	Ahead time.Duration
-	// Wall is the wall clock in Unix seconds. It starts epochs (rule R16) and remembers crashes (rule R9);
+	// Wall is the wall clock in Unix seconds. It starts epochs (rule R16), and tells rollouts and crashes (rule R9);
 	// nothing that keeps two members apart depends on it.
 	Wall int64
 }

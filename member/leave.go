@@ -233,17 +233,47 @@ const (
 
 // onProbation says that a member's replica was expelled twice in ten minutes and has not been up for five since.
 func (m *Member) onProbation(t *table.Table, other table.Member) bool {
-	if m.now.Wall-other.Joined >= probation {
+	if m.apart(other.Joined) >= probation {
 		return false
 	}
 	return m.expels(t, other.Pod) >= 2
+}
+
+// apart is how many seconds another's wall clock is away from this member's, either way. Whoever wrote that time may have a clock that is
+// wrong: what lies ahead is as long over as what lies behind, so that such a clock cannot have it believed for longer.
+func (m *Member) apart(wall int64) int64 {
+	d := m.now.Wall - wall
+	return max(d, -d)
+}
+
+// lastJoined is the member that joined last, but for those that say that they will ten minutes from now or later: their clocks are wrong.
+func (m *Member) lastJoined(t *table.Table) (last table.Member) {
+	for _, other := range t.Members {
+		if other.Joined >= last.Joined && other.Joined-m.now.Wall < int64(rolloutTime.Seconds()) {
+			last = other
+		}
+	}
+	return last
+}
+
+// skewed is from how many seconds on people are told that wall clocks differ. News of a member that joins may come later than that by a
+// while.
+const skewed = 120
+
+// checkClock tells people where a member that joined just now has another wall clock than this one, which plans.
+func (m *Member) checkClock(other table.Member) {
+	if other.ID == m.cfg.Self.ID || m.now.Wall == 0 || m.apart(other.Joined) < skewed || m.rank() != 0 {
+		return
+	}
+	m.note("ClockSkew", true, "member %s joined %d s away from this member's wall clock: have their clocks synchronized; "+
+		"until then rollouts and crash loops may be taken for none", other.ID, m.apart(other.Joined))
 }
 
 // expels counts how often a replica was expelled lately.
 func (m *Member) expels(t *table.Table, pod string) int {
 	n := 0
 	for _, e := range t.Expels {
-		if e.Pod == pod && m.now.Wall-e.At < int64(crashMemory.Seconds()) {
+		if e.Pod == pod && m.apart(e.At) < int64(crashMemory.Seconds()) {
 			n++
 		}
 	}

@@ -261,12 +261,7 @@ func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) pla
 			in.Moving.Add(s)
 		}
 	})
-	latest := table.Member{}
-	for _, other := range t.Members {
-		if other.Joined >= latest.Joined {
-			latest = other
-		}
-	}
+	latest := m.lastJoined(t)
 	for _, other := range t.Members {
 		in.Members = append(in.Members, plan.Member{
 			ID: other.ID, Weight: other.Weight, Leaves: other.Leaving || other.ID == m.cfg.Self.ID && m.phase == leaving,
@@ -299,11 +294,7 @@ const rolloutTime = 10 * time.Minute
 
 // rollout says that a rollout runs: most slots will move once more soon.
 func (m *Member) rollout(t *table.Table) bool {
-	latest := int64(0)
-	for _, other := range t.Members {
-		latest = max(latest, other.Joined)
-	}
-	return mixed(t) && m.now.Wall-latest < int64(rolloutTime.Seconds())
+	return mixed(t) && m.apart(m.lastJoined(t).Joined) < int64(rolloutTime.Seconds())
 }
 
 // applyPlan writes expels and moves into the draft; it says whether there were any.
@@ -375,7 +366,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 func (m *Member) draftExpels(t *table.Table, d *draft, dead []string) {
 	d.edit()
 	d.next.Expels = slices.DeleteFunc(d.next.Expels, func(e table.Expel) bool {
-		return m.now.Wall-e.At >= int64(crashMemory.Seconds())
+		return m.apart(e.At) >= int64(crashMemory.Seconds())
 	})
 	for _, id := range dead {
 		gone, _ := t.Member(id)

@@ -98,6 +98,9 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		first, known := m.plan.seen[other.ID]
 		if !known {
 			first = m.now.Mono
+			if len(m.plan.seen) > 0 {
+				m.checkClock(other)
+			}
 		}
 		seen[other.ID] = first
 	}

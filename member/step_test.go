@@ -3,6 +3,7 @@ package member_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -345,5 +346,40 @@ func TestClauseNames(t *testing.T) {
 	}
 	if c, ok := member.ParseClause("OpenEpoch"); !ok || c != member.ClauseOpenEpoch {
 		t.Errorf("OpenEpoch: %v, %v", c, ok)
+	}
+}
+
+// Whoever joins with another wall clock is told of, once, by the member that plans; and its clock is not believed (rule R9).
+func TestR09ClocksThatDiffer(t *testing.T) {
+	for _, c := range []struct {
+		ahead int64
+		told  bool
+	}{{0, false}, {60, false}, {-60, false}, {3600, true}, {-3600, true}} {
+		told := 0
+		ids := strings.Split("bcdefghijklmnopqrstuvwxyz", "")
+		for _, id := range ids { // by their hashes some plan before this one
+			m := renewed(t, member.Config{})
+			joined := func(version string, epoch uint64, others ...table.Member) []member.Action {
+				tab := table.New(slot.DefaultCount, slot.KeyName, epoch)
+				tab.UID = "table"
+				for _, other := range append(others, table.Member{ID: "a", Joined: after(0).Wall}) {
+					other.Weight, other.MinFormat, other.MaxFormat = 1, 1, 1
+					tab.Put(other)
+				}
+				return m.Step(after(time.Second), member.TableSeen{Snapshot: member.Snapshot{UID: "table", Version: version, Table: tab}})
+			}
+			joined("5", 5)
+			other := table.Member{ID: id, Joined: after(0).Wall + c.ahead}
+			for _, actions := range [][]member.Action{joined("6", 6, other), joined("7", 7, other)} {
+				for _, a := range actions {
+					if n, ok := a.(member.Notify); ok && n.Reason == "ClockSkew" {
+						told++
+					}
+				}
+			}
+		}
+		if told > len(ids) || (told > 0) != c.told {
+			t.Errorf("%d s ahead: told %d times", c.ahead, told)
+		}
 	}
 }

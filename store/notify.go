@@ -39,6 +39,9 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	})
 }
 
+// maxInstance is how long a reporting instance may be.
+const maxInstance = 128
+
 func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
 	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: k.opts.Namespace, Name: k.opts.Name}
 	if cm, ok := k.recall(configMaps).(*corev1.ConfigMap); ok {
@@ -56,7 +59,7 @@ func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
 		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", k.opts.Name, now.UnixNano()), Namespace: k.opts.Namespace},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: Prefix + "/rota",
-		ReportingInstance:   k.opts.Instance,
+		ReportingInstance:   k.opts.Instance[:min(len(k.opts.Instance), maxInstance)],
 		Action:              n.Reason,
 		Reason:              n.Reason,
 		Regarding:           regarding,
