@@ -1,0 +1,66 @@
+// The replicas controller. README.md compares its two forms, stock and sharded.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/examples/replicas/controller"
+)
+
+func main() {
+	klog.InitFlags(nil)
+	kubeconfig := flag.String("kubeconfig", "", "path of a kubeconfig file (default: what a Pod has)")
+	workers := flag.Int("workers", 2, "sets that are worked on at once")
+	options := rota.Options{Name: "replicas", Logger: klog.Background()}
+	options.BindFlags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	cfg := must(clientcmd.BuildConfigFromFlags("", *kubeconfig))
+	cfg.QPS = -1 // the API server is fair by itself; the default is 5 requests per second
+	r := must(rota.New(cfg, options))
+	client := must(kubernetes.NewForConfig(r.WrapConfig(cfg)))
+	factory := informers.NewSharedInformerFactory(client, 0)
+	sets := must(rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
+		client.CoreV1().ConfigMaps(metav1.NamespaceAll)))
+	must(rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
+		client.CoreV1().Pods(metav1.NamespaceAll), rota.Children{Of: schema.GroupKind{Kind: "ConfigMap"}}))
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	queue := must(rota.NewQueue(r, "replicas", sets, workqueue.NewTypedRateLimitingQueue(limiter)))
+	c := must(controller.New(client, factory, queue))
+	c.Sync = queue.Admit(c.Sync)
+	queue.OnReset(c.Forget)
+	work := func(ctx context.Context) {
+		factory.StartWithContext(ctx)
+		defer factory.Shutdown()
+		c.Run(ctx, *workers)
+	}
+	check(r.Work(ctx, work))
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func check(err error) {
+	if err != nil {
+		klog.ErrorS(err, "The controller ends")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
