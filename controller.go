@@ -70,6 +70,8 @@ type Controller struct {
 	// the former, since there is no object left to be found, nor the latter soon.
 	owed   map[slot.Slot]map[types.NamespacedName]struct{}
 	resets resets
+	// dealt is when a deletion was last reconciled.
+	dealt time.Duration
 }
 
 // flight is a key that was admitted.
@@ -80,6 +82,8 @@ type flight struct {
 	// err is how it ended, once ended says that somebody told.
 	ended bool
 	err   error
+	// gone says that it was admitted as that of an object that is gone.
+	gone bool
 }
 
 // place says where a waiting key is: it may be in the queue again while a worker has it.
@@ -290,7 +294,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	}
 	c.mu.Lock()
 	c.move(s, key)
-	c.flying[key] = flight{slot: s, leave: leave, ctx: inner}
+	c.flying[key] = flight{slot: s, leave: leave, ctx: inner, gone: gone}
 	c.mu.Unlock()
 	ctx = withSlot(inner, s)
 	if c.where != nil {
@@ -385,6 +389,9 @@ func (c *Controller) Done(key types.NamespacedName) {
 	}
 	gone := resets && !c.rota.share.Exists(c.kind, key)
 	c.mu.Lock()
+	if f.gone && f.ctx.Err() == nil && !c.waiting[f.slot][key].queued {
+		c.dealt = c.rota.now()
+	}
 	c.settle(key)
 	c.resets.ended(f, key, gone)
 	c.mu.Unlock()
@@ -483,6 +490,26 @@ func (c *Controller) deletions(s slot.Slot) bool {
 		}
 	}
 	return c.awaitsDeletion(s)
+}
+
+// lastDeletion is when a deletion was last reconciled.
+func (c *Controller) lastDeletion() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dealt
+}
+
+// resume enqueues keys that the gate had parked and would admit now.
+func (c *Controller) resume(parked []gate.Key) {
+	var keys []types.NamespacedName
+	for _, key := range parked {
+		if key.Queue == c.name {
+			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	if len(keys) > 0 {
+		c.enqueue(keys, PriorityEvent)
+	}
 }
 
 // hurry enqueues the waiting keys of the slots whose objects are gone at once, whatever delay they wait for.

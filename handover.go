@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,9 +21,14 @@ const (
 	// meanwhile. A watch shows that it has caught up by its next event, or by a bookmark where the kind has no traffic,
 	// which can take longer than this: then a deletion is missed only if the watch of its kind lags by more.
 	catchUpPatience = 10 * time.Second
-	// deletionPatience bounds how long a drain waits for deletions that are tried again and again: a slot must not
+	// deletionPatience bounds how long a drain waits for deletions while none is dealt with: a slot must not
 	// be held back for ever by an object that is gone.
 	deletionPatience = 10 * time.Second
+	// reviewPeriod is the time between two looks at drains under way.
+	reviewPeriod = 100 * time.Millisecond
+	// cutAfter is what has to be in flight for this long when a leaver cuts short what keeps its slots from moving: what ends by itself
+	// soon need not be.
+	cutAfter = time.Second
 	// heldBackAfter is when people are told that a reconcile holds its slot back.
 	heldBackAfter = 5 * time.Second
 	// moveRate is how many objects per second of slots that were handed over are enqueued, per controller, beyond those
@@ -153,11 +159,11 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	defer i.mu.Unlock()
 	set := i.stillDraining(a)
 	controllers := i.registered()
-	until := i.now() + deletionPatience
+	begun := i.now()
 	pending := func(s slot.Slot) bool {
 		for _, c := range controllers {
 			if c.deletions(s) {
-				return i.now() < until
+				return i.now() < min(max(begun, c.lastDeletion())+deletionPatience, i.leaveBy(0.75))
 			}
 		}
 		return false
@@ -174,12 +180,41 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	for _, c := range controllers {
 		c.hurry(set)
 	}
-	time.AfterFunc(deletionPatience, func() {
-		for _, s := range set.Slots() {
-			i.gate.Recheck(s)
-		}
-	})
+	i.calls.Go(func() { i.review(set) })
 	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
+}
+
+// review looks after drains until they have ended. A leaver that has used half of its time cuts short what has been in flight for
+// long: the other half is for the handover. Whoever gets the slot repeats it.
+func (i *incarnation) review(set slot.Set) {
+	tick := time.NewTicker(reviewPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-i.ctx.Done():
+			return
+		}
+		if i.now() >= i.leaveBy(0.5) {
+			i.gate.Cut(set, cutAfter)
+		}
+		parked, left := i.gate.Review(set)
+		for _, c := range i.registered() {
+			c.resume(parked)
+		}
+		if !left {
+			return
+		}
+	}
+}
+
+// leaveBy is when a leaver has used a part of its time, as now tells; never for others.
+func (i *incarnation) leaveBy(part float64) time.Duration {
+	since := i.leaving.Load()
+	if since == 0 {
+		return math.MaxInt64
+	}
+	return time.Duration(since + int64(part*float64(i.opts.LeaveTimeout)))
 }
 
 func (i *incarnation) stillDraining(a member.Drain) slot.Set {
@@ -216,7 +251,7 @@ func (i *incarnation) heldBack(a member.Drain) {
 		}
 		found = true
 		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
-			"slot %d cannot move on: controller %s has been reconciling %s for %v; the other slots are not held back",
+			"slot %d cannot move on: controller %s has been reconciling %s for %v; other objects and slots are not held back",
 			f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))})
 	}
 	if found {

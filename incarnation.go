@@ -34,6 +34,9 @@ type incarnation struct {
 	// handed are the slots that their former owner handed over, as far as they were loaded here.
 	handed slot.Set
 
+	// leaving is since when it leaves, as now tells; 0: it does not.
+	leaving atomic.Int64
+
 	mu sync.Mutex
 	// draining are the rounds of drains that were not called off.
 	draining map[slot.Slot]uint64
@@ -79,6 +82,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 		case <-leave:
 			leave = nil
 			giveUp = time.After(i.opts.LeaveTimeout)
+			i.leaving.Store(int64(i.now()))
 			i.step(member.Leave{})
 		case err := <-i.denied:
 			if i.hasJoined() {

@@ -47,7 +47,7 @@ func newMetrics(r *Rota) *metrics {
 			Name: "rota_rejoins_total", Help: "How often this process was expelled and joined again.", ConstLabels: labels,
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_abandoned_total", Help: "Slots handed over while the reconcile of a deletion in them kept failing.", ConstLabels: labels,
+			Name: "rota_deletions_abandoned_total", Help: "Slots handed over although a deletion in them was not reconciled.", ConstLabels: labels,
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.", ConstLabels: labels,

@@ -71,6 +71,7 @@ type Options struct {
 	FenceDelay time.Duration
 	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not
 	// be handed over wait for the Lease. Keep it below terminationGracePeriodSeconds. Default 25 s.
+	// When half of it has passed, the contexts of reconciles end that keep a slot from being handed over.
 	LeaveTimeout time.Duration
 
 	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what members

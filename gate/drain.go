@@ -1,14 +1,36 @@
 package gate
 
 import (
+	"time"
+
 	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
-// Drain readies the slots for a transfer (rule R6): new keys are parked, except those whose object is gone, which are
-// still admitted (rule R15). idle is called once for each slot, when nothing is in flight in it and pending
-// says that no such key waits; from then on nothing is admitted in the slot until it is opened again. Shut, Open,
-// and a lapse end a drain without that call; another Drain of the slot replaces it.
+// moment is how long a drain may shut out keys at a time, or about so: it shuts the gate when all that is in flight is
+// expected to end within it, and opens it again where that takes more than twice as long.
+const moment = 250 * time.Millisecond
+
+// longMax bounds how many keys of a slot are remembered whose reconciles take longer than a moment.
+const longMax = 1024
+
+// drain is a drain under way. It is soft first: keys go on being admitted but those whose reconciles are known to take longer
+// than what is in flight anyway. So a reconcile that takes minutes holds up its own key alone. It is hard once everything in
+// flight is expected to end within a moment, and soft again if it does not.
+type drain struct {
+	pending func(slot.Slot) bool
+	idle    func(slot.Slot)
+	hard    bool
+	// since is when it became hard.
+	since time.Duration
+}
+
+// Drain readies the slots for a transfer (rule R6). While something is in flight that takes long, or pending says that a key
+// waits whose object is gone, other keys are admitted as before, unless their own reconciles are known to take longer;
+// otherwise new keys are parked, except those whose object is gone (rule R15), until nothing is in flight. idle
+// is called once for each slot, when nothing is in flight in it and pending says that no such key waits; from then on nothing is
+// admitted in the slot until it is opened again. Shut, Open, and a lapse end a drain without that call; another Drain of
+// the slot replaces it. Call Review now and then while drains are under way.
 //
 // A slot that is not open drains as well: it only waits for what is still in flight, and pending is not asked.
 //
@@ -38,16 +60,24 @@ func (g *Gate) Recheck(s slot.Slot) {
 	// pending takes the queue's lock, under which the queue may call the gate: it is asked without the gate's.
 	// Whatever changes meanwhile makes its answer void.
 	st.changes++
-	for st.drain != nil && (st.inFlight == 0 || mutant.On(mutant.InFlightIgnored)) {
-		d, changes := st.drain, st.changes
+	for st.drain != nil {
+		d, busy := st.drain, st.inFlight > 0 && !mutant.On(mutant.InFlightIgnored)
+		if busy && (d.hard || st.state != draining || g.horizon(st) > moment) {
+			break
+		}
 		if st.state == draining {
+			changes := st.changes
 			g.mu.Unlock()
 			waits := d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
 			g.mu.Lock()
 			if st.changes != changes {
 				continue
 			}
-			if waits {
+			if d.hard = !waits; waits {
+				break
+			}
+			if busy {
+				d.since = g.now()
 				break
 			}
 			st.state = idle
@@ -60,3 +90,109 @@ func (g *Gate) Recheck(s slot.Slot) {
 	}
 	g.mu.Unlock()
 }
+
+// Review looks at the drains of the slots as time passes, and returns the keys parked in them that may be admitted now: the
+// caller enqueues them again. Call it about every 100 ms until it says that none of the slots is draining any more.
+func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
+	var slots []slot.Slot
+	g.mu.Lock()
+	g.each(set, func(n slot.Slot, s *slotState) {
+		if s.drain == nil {
+			return
+		}
+		slots = append(slots, n)
+		if s.state != draining {
+			return
+		}
+		if s.drain.hard && g.now()-s.drain.since > 2*moment {
+			s.drain.hard = false
+		}
+		if s.drain.hard || g.now() >= g.deadline {
+			return
+		}
+		for key := range s.parked {
+			if g.fits(s, key) {
+				parked = append(parked, key)
+				delete(s.parked, key)
+			}
+		}
+	})
+	g.mu.Unlock()
+	for _, s := range slots {
+		g.Recheck(s)
+	}
+	return parked, len(slots) > 0
+}
+
+// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain. Its keys are
+// parked when they leave. Those whose object is gone are left alone: their slot's next owner would not know of them.
+func (g *Gate) Cut(set slot.Set, older time.Duration) {
+	g.mu.Lock()
+	var entries []*entry
+	g.each(set, func(_ slot.Slot, s *slotState) {
+		if s.drain == nil || s.state != draining {
+			return
+		}
+		for _, e := range s.entries(nil) {
+			if g.now()-e.since >= older && !e.gone {
+				entries = append(entries, e)
+			}
+		}
+	})
+	g.mu.Unlock()
+	cancel(entries, ErrHandover)
+}
+
+// horizon is how much longer what is in flight in a slot is expected to take: as long as the last time, or else as long again as it has
+// taken.
+func (g *Gate) horizon(st *slotState) time.Duration {
+	var longest time.Duration
+	now := g.now()
+	for e := st.first; e != nil; e = e.next {
+		lasted := now - e.since
+		left := lasted
+		if last := st.long[e.key]; last > lasted {
+			left = last - lasted
+		}
+		longest = max(longest, left)
+	}
+	return longest
+}
+
+// fits says that a soft drain admits a key: it is not in flight, and is expected to end before something that is. Where most
+// reconciles take long, those of unknown keys are expected to.
+func (g *Gate) fits(st *slotState, key Key) bool {
+	takes := st.long[key]
+	if takes == 0 && st.slow > 0 {
+		takes = st.lately
+	}
+	for e := st.first; e != nil; e = e.next {
+		if e.key == key && !e.hold {
+			return false
+		}
+	}
+	return takes == 0 || takes <= g.horizon(st)
+}
+
+// learn remembers how long a reconcile took.
+func (st *slotState) learn(key Key, took time.Duration) {
+	if took < moment {
+		delete(st.long, key)
+		st.slow = max(st.slow-1, -slowMax)
+		return
+	}
+	st.slow, st.lately = min(st.slow+1, slowMax), took
+	if st.long == nil {
+		st.long = map[Key]time.Duration{}
+	}
+	if _, known := st.long[key]; !known && len(st.long) >= longMax {
+		for other := range st.long {
+			delete(st.long, other)
+			break
+		}
+	}
+	st.long[key] = took
+}
+
+// slowMax is after how many reconciles of the other sort a slot's are taken for fast or slow.
+const slowMax = 8

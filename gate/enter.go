@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ type entry struct {
 	since           time.Duration
 	prev, next      *entry
 	left            atomic.Bool
+	// hold says that it is something without a key and without a context, gone that the key's object was gone.
+	hold, gone bool
 }
 
 type epochKey struct{}
@@ -40,7 +43,7 @@ func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 }
 
 // Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the
-// cache; such keys are admitted while the slot drains.
+// cache; such keys are admitted while the slot drains. Others are as long as the drain is soft: see Drain.
 //
 // If and only if the verdict is Admitted, there is a context, which carries the epoch and ends when the slot is lost or
 // the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do nothing).
@@ -52,16 +55,21 @@ func (g *Gate) Enter(ctx context.Context, s slot.Slot, key Key, gone bool) (cont
 		return nil, nil, verdict
 	}
 	st := &g.slots[s]
-	e := &entry{gate: g, key: key, slot: s, epoch: st.epoch, since: g.now()}
+	e := &entry{gate: g, key: key, slot: s, epoch: st.epoch, since: g.now(), gone: gone}
 	e.Context, e.cancel = context.WithCancelCause(ctx)
+	g.put(st, e)
+	g.mu.Unlock()
+	return e, e.leave, Admitted
+}
+
+// put counts an entry as in flight.
+func (g *Gate) put(st *slotState, e *entry) {
 	e.next = st.first
 	if st.first != nil {
 		st.first.prev = e
 	}
 	st.first = e
 	g.count(st, 1)
-	g.mu.Unlock()
-	return e, e.leave, Admitted
 }
 
 func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
@@ -73,28 +81,42 @@ func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
 		return Refused
 	}
 	late := g.now() >= g.deadline && !mutant.On(mutant.GateIgnoresDeadline) || st.state == lapsed
-	if !late && (st.state == open || st.state == draining && gone) {
+	if !late && (st.state == open || st.state == draining && (gone || !st.drain.hard && g.fits(st, key))) {
 		return Admitted
 	}
-	if st.parked == nil {
-		st.parked = map[Key]struct{}{}
-	}
-	st.parked[key] = struct{}{}
-	st.changes++
+	st.park(key)
 	if late {
 		return Expired
 	}
 	return Parked
 }
 
+func (st *slotState) park(key Key) {
+	if st.parked == nil {
+		st.parked = map[Key]struct{}{}
+	}
+	st.parked[key] = struct{}{}
+	st.changes++
+}
+
 func (e *entry) leave() {
 	if e.left.Swap(true) {
 		return
 	}
-	e.cancel(context.Canceled)
+	cut := false
+	if !e.hold {
+		cut = errors.Is(context.Cause(e), ErrHandover)
+		e.cancel(context.Canceled)
+	}
 	g := e.gate
 	g.mu.Lock()
 	st := &g.slots[e.slot]
+	if !e.hold && st.state != shut {
+		st.learn(e.key, g.now()-e.since)
+	}
+	if cut && st.state == draining {
+		st.park(e.key) // if the slot stays after all, it is reconciled again
+	}
 	if e.prev == nil {
 		st.first = e.next
 	} else {
@@ -122,13 +144,8 @@ func (g *Gate) count(st *slotState, n int) {
 // write of unknown outcome, or a wait for the fence (rules R6, R7). It works in every state and is never cancelled.
 func (g *Gate) Hold(s slot.Slot) (release func()) {
 	g.mu.Lock()
-	g.count(&g.slots[s], 1)
-	g.mu.Unlock()
-	var released atomic.Bool
-	return func() {
-		if released.Swap(true) {
-			return
-		}
-		g.release(s)
-	}
+	defer g.mu.Unlock()
+	e := &entry{gate: g, slot: s, since: g.now(), hold: true}
+	g.put(&g.slots[s], e)
+	return e.leave
 }

@@ -16,11 +16,14 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// CutShort says whether the context of an admitted key ended because its slot was lost or the Lease not renewed in time.
+// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait any longer for a reconcile.
+var ErrHandover = errors.New("this member leaves, and hands over the slot of this key")
+
+// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or the Lease not renewed in time.
 // Whoever owns the slot next begins anew with the key, so an error that comes of it tells nobody anything.
 func CutShort(ctx context.Context) bool {
 	cause := context.Cause(ctx)
-	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired)
+	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
 }
 
 // Key is what waits for admission.
@@ -74,7 +77,7 @@ const (
 // Gate admits keys. Create it with New; its methods may be called concurrently.
 //
 // Invariants:
-//  1. A key is admitted only if its slot is open, or draining and the key's object is gone (rules R5, R6).
+//  1. A key is admitted only if its slot is open, or draining and the key's object is gone or the drain soft (rules R5, R6).
 //  2. Nothing is admitted at or after the deadline, nor after it before the next Open of the slot (rules R2, R13).
 //  3. Between the call of a drain's idle and the next Open of the slot, nothing is admitted in it.
 type Gate struct {
@@ -89,18 +92,19 @@ type Gate struct {
 type slotState struct {
 	state state
 	epoch uint64
-	// inFlight counts the entries in first, and the holds.
+	// inFlight counts the entries in first, holds among them.
 	inFlight int
 	first    *entry
 	parked   map[Key]struct{}
-	drain    *drain
+	// drain is not nil while the state is draining.
+	drain *drain
+	// long are the keys whose last reconcile took longer than a moment, and how long that was; lately is the last of them, and slow
+	// above 0 where most take long.
+	long   map[Key]time.Duration
+	lately time.Duration
+	slow   int
 	// changes counts everything that may bear on whether the slot is idle.
 	changes uint64
-}
-
-type drain struct {
-	pending func(slot.Slot) bool
-	idle    func(slot.Slot)
 }
 
 // New returns a gate with every slot shut and a deadline of 0. now is monotonic and is called under the gate's lock.
@@ -138,7 +142,7 @@ func (g *Gate) Shut(set slot.Set) {
 	g.mu.Lock()
 	var lost []*entry
 	g.each(set, func(_ slot.Slot, s *slotState) {
-		s.state, s.parked, s.drain = shut, nil, nil
+		s.state, s.parked, s.drain, s.long = shut, nil, nil, nil
 		s.changes++
 		lost = s.entries(lost)
 	})
@@ -201,7 +205,9 @@ func (g *Gate) each(set slot.Set, do func(slot.Slot, *slotState)) {
 
 func (s *slotState) entries(into []*entry) []*entry {
 	for e := s.first; e != nil; e = e.next {
-		into = append(into, e)
+		if !e.hold {
+			into = append(into, e)
+		}
 	}
 	return into
 }

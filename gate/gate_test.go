@@ -200,16 +200,18 @@ func TestR6DrainParksNewKeysAndAdmitsGoneOnes(t *testing.T) {
 	if !cmp.Equal(idle, []slot.Slot{2}) {
 		t.Fatalf("idle: %v", idle)
 	}
-	enter(t, g, 1, "b", false, gate.Parked)
-	enter(t, g, 1, "b", false, gate.Parked)
 	_, leaveGone := enter(t, g, 1, "gone", true, gate.Admitted)
 	leaveA()
 	leaveGone()
 	if len(idle) != 1 {
 		t.Fatal("idle while a deletion is pending (R15)")
 	}
+	_, leaveB := enter(t, g, 1, "others go on while a deletion waits for a worker", false, gate.Admitted)
 	pending = false
 	g.Recheck(1)
+	enter(t, g, 1, "b", false, gate.Parked)
+	enter(t, g, 1, "b", false, gate.Parked)
+	leaveB()
 	g.Recheck(1)
 	if !cmp.Equal(idle, []slot.Slot{2, 1}) {
 		t.Fatalf("idle: %v", idle)

@@ -91,7 +91,7 @@ func (g *Gate) Stuck(older time.Duration) []Flight {
 	var out []Flight
 	for i := range g.slots {
 		for e := g.slots[i].first; e != nil; e = e.next {
-			if d := now - e.since; d >= older {
+			if d := now - e.since; d >= older && !e.hold {
 				out = append(out, Flight{Key: e.key, Slot: e.slot, For: d, Lost: e.Err() != nil})
 			}
 		}

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,8 @@ func TestR5R6Model(t *testing.T) {
 		g := gate.New(4, c.now)
 		m := model{map[slot.Slot]bool{}, map[slot.Slot]bool{}, map[slot.Slot]bool{}, map[slot.Slot]bool{}, map[slot.Slot]int{}, 0}
 		waiting := map[slot.Slot]bool{} // drains whose idle has not been called
+		hard := map[slot.Slot]bool{}    // those that admit deletions only; nothing takes long here
+		keys := 0
 		leaves := map[slot.Slot][]func(){}
 		pending := map[slot.Slot]bool{}
 		aSlot := rapid.Map(rapid.Uint16Range(0, 3), func(n uint16) slot.Slot { return slot.Slot(n) })
@@ -44,6 +47,9 @@ func TestR5R6Model(t *testing.T) {
 		expectIdle := map[slot.Slot]int{}
 		gotIdle := map[slot.Slot]int{}
 		settle := func(s slot.Slot) {
+			if waiting[s] && m.draining[s] && (m.inFlight[s] == 0 || !hard[s]) {
+				hard[s] = !pending[s]
+			}
 			if waiting[s] && m.inFlight[s] == 0 && (!m.draining[s] || !pending[s]) {
 				delete(waiting, s)
 				expectIdle[s]++
@@ -56,6 +62,11 @@ func TestR5R6Model(t *testing.T) {
 			"time":     func(t *rapid.T) { c.add(time.Duration(rapid.IntRange(0, 3).Draw(t, "d"))) },
 			"deadline": func(*rapid.T) { lapse(); m.deadline = c.now() + 10; g.SetDeadline(m.deadline) },
 			"expire":   func(*rapid.T) { lapse(); g.Expire() },
+			"review": func(t *rapid.T) {
+				s := aSlot.Draw(t, "slot")
+				settle(s)
+				g.Review(set(s))
+			},
 			"open": func(t *rapid.T) {
 				s := aSlot.Draw(t, "slot")
 				lapse()
@@ -75,7 +86,7 @@ func TestR5R6Model(t *testing.T) {
 				if m.open[s] {
 					m.open[s], m.draining[s] = false, true
 				}
-				waiting[s] = true
+				waiting[s], hard[s] = true, false
 				settle(s)
 				g.Drain(set(s), func(s slot.Slot) bool { return pending[s] }, func(s slot.Slot) { gotIdle[s]++ })
 			},
@@ -92,13 +103,14 @@ func TestR5R6Model(t *testing.T) {
 			},
 			"enter": func(t *rapid.T) {
 				s, gone := aSlot.Draw(t, "slot"), rapid.Bool().Draw(t, "gone")
-				_, leave, got := g.Enter(context.Background(), s, key("k"), gone)
+				keys++
+				_, leave, got := g.Enter(context.Background(), s, key(fmt.Sprint(keys)), gone)
 				late := c.now() >= m.deadline
 				want := gate.Refused
 				switch owned := m.open[s] || m.draining[s] || m.idle[s]; {
 				case m.lapsed[s], owned && late:
 					want = gate.Expired
-				case m.open[s], m.draining[s] && gone:
+				case m.open[s], m.draining[s] && (gone || !hard[s]):
 					want = gate.Admitted
 				case owned:
 					want = gate.Parked

@@ -66,7 +66,7 @@ type (
 		Round uint64
 	}
 
-	// Drain shuts the gate of the slots to new keys and waits for what is in flight. Answer: Drained, of the same
+	// Drain shuts the gate of the slots, at a moment at which nothing in flight takes long, and waits for what is. Answer: Drained, of the same
 	// Round; none after a later Open or Shut of the slots.
 	Drain struct {
 		Slots slot.Set

@@ -22,7 +22,7 @@ import (
 //	 └── neither owner nor next │                                       │            next is ready
 //	     (from any state)     sent ◀────Swap──── drained ◀───Drained─── draining ◀────────┘
 //
-// The gate of a slot is open in the state open alone; a key whose object is gone is admitted while draining.
+// The gate of a slot is open in the state open, and in the state draining as far as package gate lets keys in.
 type state uint8
 
 const (

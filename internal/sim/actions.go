@@ -237,6 +237,9 @@ func (n *Node) drain(a member.Drain) {
 		})
 		n.hurryPending(a.Slots)
 		n.run()
+		if !n.w.opts.Idle { // else a script says what happens
+			n.review(a.Slots)
+		}
 	}
 	if waiting, ok := n.held[Drain]; ok {
 		opened := maps.Clone(n.opened)
@@ -251,6 +254,31 @@ func (n *Node) drain(a member.Drain) {
 		return
 	}
 	do()
+}
+
+// reviewPeriod is the time between two looks at drains, cutAfter is when a leaver cuts short what has been in flight for cutOlder.
+const (
+	reviewPeriod = 100 * time.Millisecond
+	cutAfter     = 10 * time.Second
+	cutOlder     = time.Second
+)
+
+// review looks after drains as production does, until they have ended.
+func (n *Node) review(set slot.Set) {
+	n.w.after(reviewPeriod, func() {
+		n.local(func() {
+			if n.Leaving && n.mono() >= n.leavingSince+cutAfter {
+				n.gate.Cut(set, cutOlder)
+				n.cancelled()
+			}
+			parked, left := n.gate.Review(set)
+			n.tryAll(parked)
+			n.run()
+			if left {
+				n.review(set)
+			}
+		})
+	})
 }
 
 func (n *Node) notify(a member.Notify) {

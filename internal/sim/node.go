@@ -33,6 +33,7 @@ type Node struct {
 	Stopped *member.Stop
 	// Paused: nothing runs in the process; Leaving: it got SIGTERM.
 	Paused, Leaving bool
+	leavingSince    time.Duration // by its own clock
 
 	cfg    member.Config
 	member *member.Member
@@ -314,7 +315,7 @@ func (n *Node) end() {
 func (n *Node) Leave() {
 	if !n.Dead && !n.Leaving {
 		n.w.logf("%s gets SIGTERM", n.ID)
-		n.Leaving = true
+		n.Leaving, n.leavingSince = true, n.mono()
 		n.post(member.Leave{})
 	}
 }

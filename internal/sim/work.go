@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/gate"
@@ -98,7 +99,13 @@ func (n *Node) open(a member.Open) {
 			n.enqueue(s)
 		}
 	}
-	for _, k := range parked {
+	n.tryAll(parked)
+}
+
+// tryAll tries keys that the gate gave back.
+func (n *Node) tryAll(keys []gate.Key) {
+	slices.SortFunc(keys, func(a, b gate.Key) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	for _, k := range keys {
 		s, _ := strconv.Atoi(k.Namespace)
 		i, _ := strconv.Atoi(k.Name)
 		n.Try(slot.Slot(s), i)

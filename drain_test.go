@@ -1,0 +1,262 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
+)
+
+// pair are members that share objects: in each of some slots one whose reconcile takes long, and one whose does not.
+type pair struct {
+	t           *testing.T
+	r           [2]*Rota
+	c           [2]*Controller
+	run         [2]chan error
+	stop        [2]context.CancelFunc
+	long, peers []types.NamespacedName
+	served      []time.Time
+	worst       time.Duration
+}
+
+// newPair starts the first member only, and returns when it owns all slots.
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{t: t}
+	of := map[slot.Slot][]types.NamespacedName{}
+	memory := store.NewMemory()
+	for n := range p.r {
+		r := testRota(t)
+		r.cfg.Self.ID, r.cfg.Self.Pod = fmt.Sprintf("web-%d-abcde", n), fmt.Sprintf("web-%d", n)
+		r.store = memory.Client(nil)
+		kind := schema.GroupKind{Kind: "ConfigMap"}
+		c, err := r.NewController("test", kind, func([]types.NamespacedName, Priority) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Started()
+		p.r[n], p.c[n] = r, c
+	}
+	for i := 0; len(p.long) < 20; i++ {
+		key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint("object-", i)}
+		s := slotOf(p.r[0], key)
+		if of[s] = append(of[s], key); len(of[s]) == 2 {
+			p.long, p.peers = append(p.long, of[s][0]), append(p.peers, of[s][1])
+		}
+	}
+	p.served = make([]time.Time, len(p.peers))
+	begun := time.Now()
+	p.start(0)
+	for open := p.r[0].gate.OpenSet(); open.Len() < 256; open = p.r[0].gate.OpenSet() {
+		select {
+		case err := <-p.run[0]:
+			t.Fatalf("Run has ended: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if time.Since(begun) > 10*time.Minute {
+			t.Fatalf("%d slots are open after 10 minutes", open.Len())
+		}
+	}
+	for n := range p.served {
+		p.served[n] = time.Now()
+	}
+	return p
+}
+
+// start runs a member whose store has the objects once it has joined.
+func (p *pair) start(n int) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	p.stop[n], p.run[n] = cancel, make(chan error, 1)
+	go func() { p.run[n] <- newIncarnation(p.r[n]).run(ctx).Err }() // Run refuses informers that do not run
+	select {
+	case <-p.r[n].Joined():
+	case err := <-p.run[n]:
+		p.t.Fatalf("Run has ended: %v", err)
+	}
+	inf := p.r[n].Share().NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	for _, key := range slices.Concat(p.long, p.peers) {
+		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *pair) end() {
+	for n, stop := range p.stop {
+		if stop != nil {
+			stop()
+			<-p.run[n]
+		}
+	}
+}
+
+// work reconciles the other object of each slot ten times a second, wherever it is, and notes how long one had to wait.
+func (p *pair) work(d time.Duration, until func() bool) {
+	for begun := time.Now(); time.Since(begun) < d && !until(); {
+		for n, key := range p.peers {
+			for _, c := range p.c {
+				if _, ok := c.Admit(p.t.Context(), key); ok {
+					c.Done(key)
+					p.served[n] = time.Now()
+					break
+				}
+			}
+			p.worst = max(p.worst, time.Since(p.served[n]))
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+// R6: while slots in which reconciles of a minute run are handed over to one who joins, their other objects wait for less than a second.
+func TestR6LongReconcilesDoNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.end()
+		for _, key := range p.long {
+			ctx, ok := p.c[0].Admit(t.Context(), key)
+			if !ok {
+				t.Fatal("not admitted")
+			}
+			time.AfterFunc(time.Minute, func() {
+				if ctx.Err() != nil {
+					t.Errorf("the reconcile of %s was cut short: %v", key, context.Cause(ctx))
+				}
+				p.c[0].Done(key)
+			})
+		}
+		p.start(1)
+		open := func() int { set := p.r[1].gate.OpenSet(); return set.Len() }
+		p.work(50*time.Second, func() bool { return false })
+		if n := open(); n == 0 || n == 128 {
+			t.Errorf("%d slots have moved while others are held back, want some", n)
+		}
+		p.work(30*time.Second, func() bool { return false })
+		if n := open(); n != 128 {
+			t.Errorf("%d slots have moved in the end, want 128", n)
+		}
+		if p.worst > time.Second {
+			t.Errorf("an object waited for %v beside a long reconcile, want 1s at most", p.worst)
+		}
+	})
+}
+
+// R6, R9: a leaver cuts short what takes long, in time for its slots to be handed over.
+func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.end()
+		p.start(1)
+		p.work(10*time.Second, func() bool { return false })
+		cut := 0
+		for _, key := range p.long {
+			ctx, ok := p.c[0].Admit(t.Context(), key)
+			if !ok {
+				continue // it is with the other
+			}
+			go func() {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), gate.ErrHandover) || !gate.CutShort(ctx) {
+					t.Errorf("the reconcile of %s was ended because of %v", key, context.Cause(ctx))
+				}
+				cut++
+				p.c[0].Done(key)
+			}()
+		}
+		left := time.Now()
+		p.stop[0]()
+		p.stop[0] = nil
+		var err error
+		p.work(30*time.Second, func() bool {
+			select {
+			case err = <-p.run[0]:
+				return true
+			default:
+				return false
+			}
+		})
+		took := time.Since(left)
+		if err != nil || took < 12*time.Second || took > 16*time.Second {
+			t.Errorf("left after %v: %v; want it when half of LeaveTimeout has passed", took, err)
+		}
+		if open := p.r[1].gate.OpenSet(); cut == 0 || open.Len() != 256 {
+			t.Errorf("%d reconciles were cut short, the other has %d slots open, want some and 256", cut, open.Len())
+		}
+		if p.worst > time.Second {
+			t.Errorf("an object waited for %v, want 1s at most", p.worst)
+		}
+	})
+}
+
+// R15: a drain waits for deletions as long as some are dealt with, however many they are, and not for ever for one that keeps failing.
+func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fails bool
+		want  time.Duration
+	}{{"one worker", false, 30 * time.Second}, {"failing", true, deletionPatience}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, Priority) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var keys []types.NamespacedName
+				for n := 0; len(keys) < 30; n++ {
+					key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}
+					if len(keys) == 0 || slotOf(r, key) == slotOf(r, keys[0]) {
+						keys = append(keys, key)
+					}
+				}
+				var mine slot.Set
+				mine.Add(slotOf(r, keys[0]))
+				r.share.Hold(mine)
+				r.gate.SetDeadline(time.Hour)
+				r.gate.Open(mine, 7)
+				for _, key := range keys {
+					c.Add(key)
+				}
+				i := newIncarnation(r)
+				i.ctx, i.cancel = context.WithCancel(t.Context())
+				defer func() { i.cancel(); i.calls.Wait() }()
+				i.draining[mine.Slots()[0]] = 1
+				begun := time.Now()
+				i.beginDrain(member.Drain{Slots: mine, Round: 1})
+				go func() {
+					for len(keys) > 0 {
+						key := keys[0]
+						keys = keys[1:]
+						c.Take(key)
+						if _, ok := c.Admit(t.Context(), key); !ok {
+							return
+						}
+						<-time.After(time.Second)
+						if test.fails {
+							c.AddLater(key)
+							keys = append(keys, key)
+						}
+						c.Done(key)
+					}
+				}()
+				<-i.box.filled
+				if took := time.Since(begun); took < test.want || took > test.want+2*time.Second {
+					t.Errorf("the slot is given up after %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
