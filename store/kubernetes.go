@@ -56,6 +56,8 @@ type Kubernetes struct {
 	watches   clients
 	notes     sync.WaitGroup
 	noteSlots chan struct{}
+	closing   chan struct{} // closed by Close
+	closed    sync.Once
 
 	mu sync.Mutex
 	// last are the objects as last seen, by resource and name, so that a write keeps what others added to them.
@@ -102,12 +104,14 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	}
 	return &Kubernetes{
 		opts: opts, calls: calls, watches: watches,
-		noteSlots: make(chan struct{}, maxNotes), last: map[string]object{},
+		noteSlots: make(chan struct{}, maxNotes), closing: make(chan struct{}), last: map[string]object{},
 	}, nil
 }
 
-// Close waits for the events of Notify and closes idle connections. Watches end with their contexts.
+// Close waits for the attempts to send events of Notify that are under way, begins no further ones, and closes idle connections. Watches end with
+// their contexts.
 func (k *Kubernetes) Close() {
+	k.closed.Do(func() { close(k.closing) })
 	k.notes.Wait()
 	k.calls.closeIdle()
 	k.watches.closeIdle()

@@ -8,19 +8,27 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/member"
 )
 
 const (
-	// maxNotes limits the events under way at a time; more are dropped.
-	maxNotes = 8
+	// maxNotes limits the events that are under way, or wait to be sent again; more are dropped.
+	maxNotes = 64
 	// maxNote is the length, in bytes, that the API allows.
 	maxNote = 1024
+	// noteRetry is the time to the second attempt; it doubles up to noteRetryMost. What could not be sent for noteLife is dropped.
+	noteRetry     = 250 * time.Millisecond
+	noteRetryMost = 30 * time.Second
+	noteLife      = 30 * time.Minute
 )
 
 // Notify implements Store, with an event on the ConfigMap that `kubectl describe` and `kubectl events` show.
+//
+// What there is to tell is often that the API server does not answer. So it is sent again, with the time at which it happened, until the server
+// takes it, for half an hour at most.
 func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	select {
 	case k.noteSlots <- struct{}{}:
@@ -32,8 +40,7 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	ctx = context.WithoutCancel(ctx)
 	k.notes.Go(func() {
 		defer func() { <-k.noteSlots }()
-		want := PermissionError{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
-		if _, err := k.write(ctx, readTimeout, k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event), nil, want); err != nil {
+		if err := k.sendNote(ctx, event); err != nil {
 			k.opts.Report(err)
 		}
 	})
@@ -41,6 +48,26 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 
 // maxInstance is how long a reporting instance may be.
 const maxInstance = 128
+
+// sendNote sends an event until it is there, the server refuses it, it is too old, or the store is closed.
+func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error {
+	want := PermissionError{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
+	begun := time.Now()
+	for delay := noteRetry; ; delay = min(2*delay, noteRetryMost) {
+		_, err := k.write(ctx, readTimeout, k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event), nil, want)
+		switch {
+		case err == nil || apierrors.IsAlreadyExists(err): // an attempt whose answer was lost
+			return nil
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || time.Since(begun) > noteLife:
+			return err
+		}
+		select {
+		case <-time.After(delay):
+		case <-k.closing:
+			return err
+		}
+	}
+}
 
 func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
 	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: k.opts.Namespace, Name: k.opts.Name}

@@ -50,7 +50,8 @@ type Store interface {
 	// emission is Complete; there may be further ones, after a break. It blocks as WatchTable does.
 	WatchLeases(ctx context.Context, all bool, ids []string, emit func(Leases)) error
 
-	// Notify tells people, by a Kubernetes event on the table. It never blocks; what cannot be sent is lost.
+	// Notify tells people, by a Kubernetes event on the table. It never blocks. What cannot
+	// be sent is sent again for a while; beyond a number of such events new ones are lost.
 	Notify(ctx context.Context, n member.Notify)
 }
 
