@@ -2,6 +2,7 @@ package deliverytest
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -129,7 +130,7 @@ func (s suite) orphansWhileListed(t *testing.T) {
 			there := r.adopt(keys[2], listed, r.stamps(listed))
 			r.delete(keys[3])
 			came := r.adopt(coming.Key, "", nil)
-			same := r.adopt(keys[4], "", map[string]string{"edited": fmt.Sprint(early)})
+			same := r.adopt(keys[4], "", map[string]string{"edited": strconv.FormatBool(early)})
 			r.eventually(func() error {
 				if at := r.informer.LastSyncResourceVersion(); table.CompareVersions(at, same.Version) < 0 {
 					return fmt.Errorf("the stream is at %s, not at %s", at, same.Version)

@@ -194,7 +194,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	want, err := strconv.Atoi(set.Data[ReplicasKey])
 	if err != nil || want < 0 {
 		klog.FromContext(ctx).Info("The set does not say how many Pods it wants", "set", key, "replicas", set.Data[ReplicasKey])
-		return nil
+		return nil //nolint:nilerr // trying again would not help: there will be an event
 	}
 	settled := c.expectations.settled(key)
 	pods, err := c.claim(ctx, set)
