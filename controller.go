@@ -466,20 +466,36 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	return objects.Others
 }
 
-// trickle enqueues keys at moveRate, or what moveTime asks for, until all are or ctx ends.
+// trickle enqueues keys as fast as workers take them, until all are or ctx ends: no more than arrivals of them wait in the queue. So
+// they load the API server as much as the controller's workers can, and whatever waits behind them waits for a few.
 func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
-	const every = 100 * time.Millisecond
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
-	size := max(int(moveRate*every/time.Second), len(keys)/int(moveTime/every)+1)
-	for chunk := range slices.Chunk(keys, size) {
-		c.enqueue(chunk, PriorityOpened)
+	for waiting := keys[:0:0]; len(keys) > 0; {
+		waiting = slices.DeleteFunc(waiting, func(key types.NamespacedName) bool { return !c.queued(key) })
+		n := min(arrivals-len(waiting), len(keys))
+		if n > 0 {
+			c.enqueue(keys[:n], PriorityOpened)
+			waiting, keys = append(waiting, keys[:n]...), keys[n:]
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// queued says whether a key waits in the queue.
+func (c *Controller) queued(key types.NamespacedName) bool {
+	s, known := c.slotOf(key)
+	if !known {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.waiting[s][key]
+	return p.queued && p.since > 0
 }
 
 // deletions says whether a key of the slot waits whose object is gone (rule R15).

@@ -31,11 +31,12 @@ const (
 	cutAfter = time.Second
 	// heldBackAfter is when people are told that a reconcile holds its slot back.
 	heldBackAfter = 5 * time.Second
-	// moveRate is how many objects per second of slots that were handed over are enqueued, per controller, beyond those
-	// that changed lately. Nearly all of them have nothing to do: at full speed a move would load the API server with
-	// that for seconds, and make changes wait. It is exceeded where they would take longer than moveTime.
-	moveRate = 30
-	moveTime = 30 * time.Second
+	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, beyond those that changed lately.
+	// Nearly all of them have nothing to do, but their timers (RequeueAfter) were dropped by the move: they should come soon, and
+	// in queues without priorities changes have to wait behind them.
+	arrivals = 16
+	// arrivalPeriod is the time between two looks whether workers have taken some.
+	arrivalPeriod = 5 * time.Millisecond
 )
 
 // doSlots carries out the actions on slots. All of it takes effect at once but for what takes time: waiting for lists

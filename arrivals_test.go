@@ -1,0 +1,77 @@
+package rota
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// R8: the objects of slots that were handed over come as fast as workers take them, so that timers which the move dropped are
+// late by little, and few of them wait in the queue, so that a change does not wait for long in a queue without priorities.
+func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
+	for _, test := range []struct {
+		workers, objects int
+		takes, most      time.Duration
+	}{
+		{5, 1000, 10 * time.Millisecond, 4 * time.Second},
+		{1, 334, 2 * time.Millisecond, 2 * time.Second},
+		{1, 50, time.Second, 52 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("%d workers, %v each", test.workers, test.takes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				queue := make(chan types.NamespacedName, 2000)
+				var c *Controller
+				most := 0
+				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+					for _, key := range keys {
+						if c.Add(key) {
+							queue <- key
+						}
+					}
+					most = max(most, len(queue))
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := newIncarnation(r).all()
+				r.share.Hold(all)
+				r.gate.SetDeadline(time.Hour)
+				r.gate.Open(all, 7)
+				var keys []types.NamespacedName
+				for n := range test.objects {
+					keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)})
+				}
+				var workers sync.WaitGroup
+				for range test.workers {
+					workers.Go(func() {
+						for key := range queue {
+							c.Take(key)
+							if _, ok := c.Admit(t.Context(), key); !ok {
+								t.Errorf("%s is not admitted", key)
+							}
+							<-time.After(test.takes)
+							c.Done(key)
+						}
+					})
+				}
+				<-time.After(time.Millisecond) // at time 0 nothing counts as waiting
+				begun := time.Now()
+				c.trickle(t.Context(), keys)
+				close(queue)
+				workers.Wait()
+				if took := time.Since(begun); took > test.most {
+					t.Errorf("all were reconciled after %v, want %v", took, test.most)
+				}
+				if most > arrivals {
+					t.Errorf("%d waited in the queue at a time, want %d at most", most, arrivals)
+				}
+			})
+		})
+	}
+}
