@@ -86,7 +86,7 @@ func newMetrics(r *Rota) *metrics {
 // Reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
 func Reasons() []string {
 	return []string{
-		"Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
+		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",
 	}
 }

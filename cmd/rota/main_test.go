@@ -74,7 +74,7 @@ web-2-c  v7     0      0       0      missing  -     waiting for slots
 128 slots belong to nobody
 
 moving:
-  85-127  web-1-b -> web-0-a (ready, draining)
+  85-127  web-1-b -> web-0-a (ready, draining or waiting for its turn)
 `
 	if got := out.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

@@ -88,7 +88,7 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
 	case snapshot.UID == "":
-		return nil, errors.New("there is no ConfigMap of that name; no member has ever started")
+		return nil, errors.New("there is no ConfigMap of that name: no member has ever started, or it was deleted and the members have not made a new one yet")
 	default:
 		return snapshot.Table, nil
 	}
@@ -179,7 +179,7 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]member.Lease) e
 		}
 		stage := "warming"
 		if r.Ready {
-			stage = "ready, draining"
+			stage = "ready, draining or waiting for its turn"
 		}
 		fmt.Fprintf(w, "  %s  %s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
 	}
