@@ -97,7 +97,7 @@ var legend = []string{
 	"",
 	"late writes: accepted from a member that did not own the object, when the new owner worked; between: before it did; latest: after the slot was taken.",
 	"refused: by the fence. overlaps: reconciles of one object by two processes at once, none of which was stopped; paused: one was; awake: without that time.",
-	"slowest: the longest that a change waited for its reconcile while the API server could be reached; orphans waited longer than a lease and 5 s, in planned moves than a lease.",
+	"slowest: the longest that a change waited for its reconcile while the API server could be reached; orphans waited longer than a lease, FenceDelay and 4 s, in planned moves than a lease.",
 	"lost: objects not up to date at the end. missed: deletions that no reconcile saw although their slots were only handed over. epochs: that do not rise, or belong to two owners.",
 }
 

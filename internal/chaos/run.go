@@ -20,8 +20,6 @@ import (
 const (
 	// before and after are how long there is load before and after a fault.
 	before, after = 500 * time.Millisecond, time.Second
-	// grace is how much longer than a lease a change may wait for its reconcile.
-	grace = 5 * time.Second
 )
 
 // run is one fault on a stage.
@@ -57,7 +55,7 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	if err != nil {
 		return nil, fmt.Errorf("fault %s: %w", f.name, err)
 	}
-	bound := time.Duration(max(1, f.leases))*s.o.Lease + grace
+	bound := check.CrashBound(s.o.Lease, 0, 0) + time.Duration(max(1, f.leases)-1)*s.o.Lease
 	settling := 3 * bound
 	if f.planned {
 		bound = s.o.Lease

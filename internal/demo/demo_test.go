@@ -117,6 +117,7 @@ func TestReportText(t *testing.T) {
 	none, one := 0, 1
 	r := &Report{
 		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
+		TakenOverSeconds: 17.7, TakeOverBoundSeconds: 21.5,
 		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: Stall{0, 12.3, 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
@@ -132,6 +133,7 @@ func TestReportText(t *testing.T) {
 		"two replicas at once": func(r *Report) { r.Overlaps = 2 },
 		"did not own":          func(r *Report) { r.ForeignWrites = &one },
 		"owner":                func(r *Report) { r.UnownedAtEnd = 1 },
+		"the bound is 21.5 s":  func(r *Report) { r.TakenOverSeconds = 22 },
 		"2 Websites":           func(r *Report) { r.Reconciled = 8 },
 		"left behind":          func(r *Report) { r.DeletionsMissed = 1 },
 		"have to be":           func(r *Report) { r.ChildrenRight = 29 },

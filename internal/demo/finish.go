@@ -273,6 +273,8 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 		}
 		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
 		if run.victim != "" {
+			r.TakenOverSeconds = check.TakenOver(moves, run.victimsSlots, run.killed).Seconds()
+			r.TakeOverBoundSeconds = check.CrashBound(e.o.LeaseDuration, e.o.RenewDeadline, e.o.WriteTimeout).Seconds()
 			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, e.reopened(run, all).Seconds())
 		}
 		r.Phases = append(r.Phases, p)

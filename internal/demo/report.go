@@ -1,6 +1,10 @@
 package demo
 
-import "github.com/rota-dev/rota/delivery"
+import (
+	"fmt"
+
+	"github.com/rota-dev/rota/delivery"
+)
 
 // Report is what a run showed. Its JSON form is the output of `rota demo --output json`. What could not be measured
 // for want of an audit log is null.
@@ -25,8 +29,12 @@ type Report struct {
 	ForeignWrites *int `json:"foreign_writes"`
 	UnownedAtEnd  int  `json:"unowned_at_end"`
 	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
-	DeletionsMissed int     `json:"deletions_missed"`
-	Phases          []Phase `json:"phases"`
+	DeletionsMissed int `json:"deletions_missed"`
+	// TakenOverSeconds is how long after the kill the last of the killed replica's slots had a new owner that works on it;
+	// TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
+	TakenOverSeconds     float64 `json:"taken_over_seconds"`
+	TakeOverBoundSeconds float64 `json:"take_over_bound_seconds"`
+	Phases               []Phase `json:"phases"`
 }
 
 // Phase is what one phase showed.
@@ -77,6 +85,8 @@ func (r *Report) Failures() []string {
 		fail(*r.ForeignWrites > 0, count(*r.ForeignWrites, "write", "writes")+" by a replica that did not own the Website")
 	}
 	fail(r.UnownedAtEnd > 0, count(r.UnownedAtEnd, "slot", "slots")+" without owner at the end")
+	fail(r.TakenOverSeconds > r.TakeOverBoundSeconds,
+		fmt.Sprintf("the killed replica's slots had new owners after %.1f s, the bound is %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds))
 	fail(r.Reconciled != r.Objects, count(r.Objects-r.Reconciled, "Website", "Websites")+" not reconciled at the end")
 	fail(r.ChildrenRight != r.Children, count(r.Children-r.ChildrenRight, "child", "children")+" of Websites not as they have to be")
 	fail(r.ChildrenStray > 0, count(r.ChildrenStray, "child", "children")+" of no Website")

@@ -60,6 +60,11 @@ func (r *Report) WriteText(w io.Writer) error {
 			count(*r.ForeignWrites, "write", "writes")+" by a replica that did not own the Website")
 	}
 	verdict(r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have")+" no owner")
+	if r.TakeOverBoundSeconds > 0 {
+		verdict(r.TakenOverSeconds <= r.TakeOverBoundSeconds,
+			fmt.Sprintf("the killed replica's slots had new owners at work after %.1f s, of at most %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds),
+			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds))
+	}
 	verdict(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
 		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects))
 	verdict(r.ChildrenRight == r.Children && r.ChildrenStray == 0, fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
