@@ -61,7 +61,7 @@ func (m *Member) work() {
 	for _, id := range sortedKeys(m.buried) {
 		_, before := t.Member(id)
 		if _, after := d.next.Member(id); before && !after {
-			m.note("Expelled", true, "member %s did not renew its Lease; its slots get new owners", id)
+			m.note("Expelled", true, "member %s did not renew its Lease, or its container was restarted; its slots get new owners", id)
 		}
 	}
 	m.send(d.next, false)
