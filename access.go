@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// accessTimeout bounds how long a member asks what it may do. An API server that does not answer that is not waited for.
+	// accessTimeout bounds how long a member asks what it may do. An API server that does not answer that is not waited
+	// for.
 	accessTimeout = 10 * time.Second
-	// accessPatience is how long a permission may be missing at the start: an API server that has just started, or a Role that has just been
-	// made, takes a moment.
+	// accessPatience is how long a permission may be missing at the start: an API server that has just started, or a
+	// Role that has just been made, takes a moment.
 	accessPatience = 3 * time.Second
 )
 
-// access asks the API server whether this member may do all that it will have to: with the rota's own objects, and where it labels, with those of
-// sharded kinds. The error is a store.MissingError with all that is missing. Where the server does not answer the question, requests
-// that are refused later say so.
+// access asks the API server whether this member may do all that it will have to: with the rota's own objects, and
+// where it labels, with those of sharded kinds. The error is a store.MissingError with all that is missing. Where the
+// server does not answer the question, requests that are refused later say so.
 func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 	needs := store.Needs(r.opts.Namespace, store.Rules(r.opts.Name))
 	for _, k := range labels {
@@ -69,7 +70,8 @@ func (f *refusals) fresh(denied *store.PermissionError, now time.Duration) bool 
 	return !known || now-was > refusalQuiet
 }
 
-// refused tells that a permission is missing, once, by an event as well as in the log; false where err is about something else.
+// refused tells that a permission is missing, once, by an event as well as in the log; false where err is about
+// something else.
 func (r *Rota) refused(what string, err error) bool {
 	var denied *store.PermissionError
 	if !errors.As(err, &denied) {

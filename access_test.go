@@ -10,7 +10,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// A permission that goes missing while a member works is told once, not at each try, and again when it goes missing anew.
+// A permission that goes missing while a member works is told once, not at each try, and again when it goes missing
+// anew.
 func TestMissingPermissionsAreToldOnce(t *testing.T) {
 	r := testRota(t)
 	memory := store.NewMemory()

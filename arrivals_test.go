@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// R8: the objects of slots that were handed over come as fast as workers take them, so that timers which the move dropped are
-// late by little, and few of them wait in the queue, so that a change does not wait for long in a queue without priorities.
+// R8: the objects of slots that were handed over come as fast as workers take them, so that timers which the move
+// dropped are late by little, and few of them wait in the queue, so that a change does not wait for long in a queue
+// without priorities.
 func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 	for _, test := range []struct {
 		workers, objects int

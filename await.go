@@ -56,16 +56,16 @@ func (c *Controller) missing() string {
 	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the Queue that NewQueue returned", c.name)
 }
 
-// Started notes that the controller's workers run: the member joins once those of all controllers do, so that it takes no slots
-// that nobody would work on. Queue.Get calls it. Call it where workers have another queue, or where they start only after
-// the member has joined. It may be called more than once.
+// Started notes that the controller's workers run: the member joins once those of all controllers do, so that it takes
+// no slots that nobody would work on. Queue.Get calls it. Call it where workers have another queue, or where they start
+// only after the member has joined. It may be called more than once.
 func (c *Controller) Started() { c.begin.Do(func() { close(c.begun) }) }
 
 // Begun is closed when Started was called.
 func (c *Controller) Begun() <-chan struct{} { return c.begun }
 
-// Explain sets what tells people why the workers do not run yet, "" where it does not know. It is called concurrently and must
-// not block.
+// Explain sets what tells people why the workers do not run yet, "" where it does not know. It is called concurrently
+// and must not block.
 func (c *Controller) Explain(why func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,9 +85,9 @@ func (r *Rota) waitsFor() []string {
 	return out
 }
 
-// Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it waits for. It
-// is an error, too, for a minute after it showed that a controller is wired wrongly. ctrlrt adds it to the manager. The request is not
-// looked at.
+// Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it
+// waits for. It is an error, too, for a minute after it showed that a controller is wired wrongly. ctrlrt adds it to
+// the manager. The request is not looked at.
 func (r *Rota) Ready(*http.Request) error {
 	if r.hasJoined() {
 		return r.faults.err(r.now())
@@ -98,8 +98,8 @@ func (r *Rota) Ready(*http.Request) error {
 	return fmt.Errorf("rota %s: not joined yet", r.Name())
 }
 
-// awaitStart waits until informers and workers run: slots that opened before would look empty, and what is in them deleted, or
-// nobody would work on them. It returns false when ctx ends, and an error where the wiring can never work.
+// awaitStart waits until informers and workers run: slots that opened before would look empty, and what is in them
+// deleted, or nobody would work on them. It returns false when ctx ends, and an error where the wiring can never work.
 func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()

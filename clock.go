@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// clock tells a member the time: by the monotonic clock of the process, which stands still while the machine sleeps, and how far
-// that may have fallen behind for this reason (rule R2). Its methods may be called concurrently.
+// clock tells a member the time: by the monotonic clock of the process, which stands still while the machine sleeps,
+// and how far that may have fallen behind for this reason (rule R2). Its methods may be called concurrently.
 type clock struct {
 	start time.Time
 	// counting is a clock that goes on while the machine sleeps; ok is false where there is none.
@@ -23,7 +23,8 @@ type clock struct {
 	ahead time.Duration
 }
 
-// jump is the least by which a clock has to be ahead of the monotonic one to count: readings are not made at one moment.
+// jump is the least by which a clock has to be ahead of the monotonic one to count: readings are not made at one
+// moment.
 const jump = 10 * time.Millisecond
 
 // newClock returns a clock that starts now.
@@ -60,7 +61,8 @@ func (c *clock) now() member.Time {
 // late is the latest that it can be: deadlines are measured by it.
 func (c *clock) late() time.Duration { return c.now().Late() }
 
-// offsets are by how much the counting clock and the wall clock are ahead of the monotonic one, of which t was read just now.
+// offsets are by how much the counting clock and the wall clock are ahead of the monotonic one, of which t was read
+// just now.
 func (c *clock) offsets(t time.Time) [2]time.Duration {
 	mono := t.Sub(c.start)
 	offsets := [2]time.Duration{0, c.wall(t) - mono}

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not, set what
-// somebody set the wall clock forward by.
+// fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not, set
+// what somebody set the wall clock forward by.
 type fakeClock struct {
 	*clock
 	slept, set atomic.Int64
@@ -88,7 +88,8 @@ func TestCountingClock(t *testing.T) {
 	}
 }
 
-// A machine sleeps past the deadline: what is in flight is cut short soon after it wakes, though timers wait on, and no write is sent.
+// A machine sleeps past the deadline: what is in flight is cut short soon after it wakes, though timers wait on, and no
+// write is sent.
 func TestR02SleepCounts(t *testing.T) {
 	for phase := range 4 { // of the renewals, by which a deadline is looked at, too
 		synctest.Test(t, func(t *testing.T) { sleeps(t, time.Duration(phase)*500*time.Millisecond) })
@@ -128,7 +129,8 @@ func sleeps(t *testing.T, phase time.Duration) {
 	}
 }
 
-// slowAnswer answers a renewal just before the deadline, once, and lets the deadline pass between the Step and its first action.
+// slowAnswer answers a renewal just before the deadline, once, and lets the deadline pass between the Step and its
+// first action.
 type slowAnswer struct {
 	store.Store
 	rota  *Rota
@@ -145,8 +147,8 @@ func (s *slowAnswer) RenewLease(ctx context.Context, l member.Lease, timeout tim
 	return l, outcome, err
 }
 
-// A renewal is answered in time, and the process stands still before its gate hears of the new deadline: the member has to know
-// that the gate lapsed, or it takes its slots for open for ever.
+// A renewal is answered in time, and the process stands still before its gate hears of the new deadline: the member has
+// to know that the gate lapsed, or it takes its slots for open for ever.
 func TestR13DeadlinePassesBetweenStepAndAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)

@@ -61,13 +61,13 @@ type Controller struct {
 	// those that a worker took and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
-	// where are the slots of the keys that are waiting, in flight or owed, with slot.KeyUID: a key stays where its object
-	// was, though nothing else tells where that was any more. nil with other keys.
+	// where are the slots of the keys that are waiting, in flight or owed, with slot.KeyUID: a key stays where its
+	// object was, though nothing else tells where that was any more. nil with other keys.
 	where  map[types.NamespacedName]slot.Slot
 	wiring wiring
-	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added, because
-	// of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else would enqueue
-	// the former, since there is no object left to be found, nor the latter soon.
+	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added,
+	// because of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else
+	// would enqueue the former, since there is no object left to be found, nor the latter soon.
 	owed   map[slot.Slot]map[types.NamespacedName]struct{}
 	resets resets
 	// dealt is when a deletion was last reconciled.
@@ -93,12 +93,12 @@ type place struct {
 	since time.Duration
 }
 
-// NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process.
-// It must be called before Run and before any informer of the kind runs. The member joins once the controller's workers run: see
-// Started.
+// NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process. It
+// must be called before Run and before any informer of the kind runs. The member joins once the controller's workers
+// run: see Started.
 //
-// It is for adapters, such as ctrlrt; controllers of client-go take NewQueue. Run is refused where no informer of the kind
-// holds this member's share, unless ExpectKindLate was called.
+// It is for adapters, such as ctrlrt; controllers of client-go take NewQueue. Run is refused where no informer of the
+// kind holds this member's share, unless ExpectKindLate was called.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
 	r.mu.Lock()
 	ran := r.ran
@@ -182,15 +182,16 @@ func (c *Controller) Take(key types.NamespacedName) {
 		stranger = !p.queued
 		*p = place{taken: true}
 	})
-	// What waited in slots that were lost since is forgotten. Before that, everything in the queue came by Add, or by Enqueue.
+	// What waited in slots that were lost since is forgotten. Before that, everything in the queue came by Add, or by
+	// Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue that NewQueue returned, and not to "+
 			"the work queue that it wraps", "object", key.String())
 	}
 }
 
-// slotOf returns the slot of a key. With slot.KeyUID that is the slot of the object of that name, or else of the one that
-// was there before (rule R15).
+// slotOf returns the slot of a key. With slot.KeyUID that is the slot of the object of that name, or else of the one
+// that was there before (rule R15).
 func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) {
 	if c.where == nil {
 		return c.rota.share.Locate(c.kind, key)
@@ -261,8 +262,8 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 	c.waiting[s][key] = p
 }
 
-// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and
-// ends when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
+// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
+// when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
 // the key but Done.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
@@ -315,16 +316,16 @@ type (
 	}
 )
 
-// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID: a
-// namesake that was created since is none of its business, so that a reader has to say that there is no such object.
+// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID:
+// a namesake that was created since is none of its business, so that a reader has to say that there is no such object.
 func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
 	about, ok := ctx.Value(subjectKey{}).(subject)
 	return ok && about.gone && about.kind == kind && about.name == name
 }
 
-// Namesake says that obj, which was read with the context of a reconcile, has the name of the object that is reconciled and is
-// another one, in another slot: with slot.KeyUID it may be another member's, and a reader has to say that there is no such
-// object.
+// Namesake says that obj, which was read with the context of a reconcile, has the name of the object that is reconciled
+// and is another one, in another slot: with slot.KeyUID it may be another member's, and a reader has to say that there
+// is no such object.
 func (r *Rota) Namesake(ctx context.Context, kind schema.GroupKind, obj metav1.Object) bool {
 	about, ok := ctx.Value(subjectKey{}).(subject)
 	if !ok || about.kind != kind || about.name != (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}) {
@@ -335,14 +336,15 @@ func (r *Rota) Namesake(ctx context.Context, kind schema.GroupKind, obj metav1.O
 }
 
 const (
-	// liveTimeout bounds the question whether a name exists, liveDelay is the time until it is asked again where there was no
-	// answer.
+	// liveTimeout bounds the question whether a name exists, liveDelay is the time until it is asked again where there
+	// was no answer.
 	liveTimeout = 5 * time.Second
 	liveDelay   = time.Second
 )
 
 // mayBury says that the API server knows nothing of that name: a namesake of an object that was deleted may be another
-// member's, and nobody else may deal with it (rule R15). Where the API server does not answer the key is enqueued again.
+// member's, and nobody else may deal with it (rule R15). Where the API server does not answer the key is enqueued
+// again.
 func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.NamespacedName) bool {
 	limited, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -361,9 +363,9 @@ func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.Namespa
 	return !exists
 }
 
-// Done notes that a worker is done with the key. Call it after whatever the reconcile wanted repeated was added, so that
-// a slot on its way is not given up before a deletion has been dealt with, and before the queue's own Done, which lets
-// another worker have the key.
+// Done notes that a worker is done with the key. Call it after whatever the reconcile wanted repeated was added, so
+// that a slot on its way is not given up before a deletion has been dealt with, and before the queue's own Done, which
+// lets another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	f, ok := c.flying[key]
@@ -398,8 +400,8 @@ func (c *Controller) Done(key types.NamespacedName) {
 	f.leave()
 }
 
-// bypassed notes that a worker was done with a key of this member's without having asked the gate. Where some are asked for, it may
-// have given this one up. Where none ever was, it works on objects that may be another member's.
+// bypassed notes that a worker was done with a key of this member's without having asked the gate. Where some are asked
+// for, it may have given this one up. Where none ever was, it works on objects that may be another member's.
 func (c *Controller) bypassed(key types.NamespacedName) {
 	if c.wiring.admitted.Load() {
 		c.rota.log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.name, "object", key.String())
@@ -409,8 +411,8 @@ func (c *Controller) bypassed(key types.NamespacedName) {
 		"Admit of its queue returns", "object", key.String())
 }
 
-// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. Where it has opened
-// meanwhile the key is enqueued at once.
+// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. Where it has
+// opened meanwhile the key is enqueued at once.
 func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 	if !c.rota.share.Exists(c.kind, key) && c.want(s, key) {
 		c.enqueue([]types.NamespacedName{key}, PriorityEvent)
@@ -466,8 +468,9 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	return objects.Others
 }
 
-// trickle enqueues keys as fast as workers take them, until all are or ctx ends: no more than arrivals of them wait in the queue. So
-// they load the API server as much as the controller's workers can, and whatever waits behind them waits for a few.
+// trickle enqueues keys as fast as workers take them, until all are or ctx ends: no more than arrivals of them wait in
+// the queue. So they load the API server as much as the controller's workers can, and whatever waits behind them waits
+// for a few.
 func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()

@@ -20,8 +20,8 @@ import (
 const (
 	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
 	scrubName = "rota.dev/scrub"
-	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the API
-	// server about as much, but no more than one look in scrubLatest is without them.
+	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the
+	// API server about as much, but no more than one look in scrubLatest is without them.
 	scrubShare  = 1000
 	scrubLatest = 10 * time.Minute
 	// scrubFirst is the time to the first list of a member that has got that duty.
@@ -96,8 +96,8 @@ func (i *incarnation) setup() map[string]string {
 	return map[string]string{coverage.SettingLease: i.cfg.LeaseDuration.String(), coverage.SettingFence: i.cfg.FenceDelay.String()}
 }
 
-// What is wrong shows in two looks, with a report of the member between them (coverage.Tracker). A report that has not changed is published again every
-// half of a lease, so that this takes less than one and a half.
+// What is wrong shows in two looks, with a report of the member between them (coverage.Tracker). A report that has not
+// changed is published again every half of a lease, so that this takes less than one and a half.
 func reportPeriod(lease time.Duration) time.Duration  { return lease / 4 }
 func renewalPeriod(lease time.Duration) time.Duration { return lease / 2 }
 func lookPeriod(lease time.Duration) time.Duration    { return lease * 7 / 20 }
@@ -122,8 +122,8 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 	return p.since, p.bytes, p.fold
 }
 
-// publish publishes the report when it changed, every reportPeriod at most, and otherwise every renewalPeriod, until the incarnation ends; then it
-// withdraws it.
+// publish publishes the report when it changed, every reportPeriod at most, and otherwise every renewalPeriod, until
+// the incarnation ends; then it withdraws it.
 func (i *incarnation) publish() {
 	tick := time.NewTicker(reportPeriod(i.cfg.LeaseDuration))
 	defer tick.Stop()
@@ -175,8 +175,8 @@ func (i *incarnation) publish() {
 	}
 }
 
-// scrub compares what members hold with the table, and now and then with what there is, as long as this member has that duty, and
-// tells what is wrong.
+// scrub compares what members hold with the table, and now and then with what there is, as long as this member has that
+// duty, and tells what is wrong.
 func (i *incarnation) scrub() {
 	duty := i.cfg.Slots.Of(slot.HashName("", scrubName))
 	// There is enough to be listed when members come and go.

@@ -121,7 +121,8 @@ func (p *pair) work(d time.Duration, until func() bool) {
 	}
 }
 
-// R6: while slots in which reconciles of a minute run are handed over to one who joins, their other objects wait for less than a second.
+// R6: while slots in which reconciles of a minute run are handed over to one who joins, their other objects wait for
+// less than a second.
 func TestR6LongReconcilesDoNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -201,7 +202,8 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 	})
 }
 
-// R15: a drain waits for deletions as long as some are dealt with, however many they are, and not for ever for one that keeps failing.
+// R15: a drain waits for deletions as long as some are dealt with, however many they are, and not for ever for one that
+// keeps failing.
 func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -6,8 +6,9 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// drained reports a slot in which nothing is in flight any more. Where the versions of what was written there are not all known, deletions among them, that has to wait: its
-// next owner would not know how new its informers have to be (rule R8). It does not block.
+// drained reports a slot in which nothing is in flight any more. Where the versions of what was written there are not
+// all known, deletions among them, that has to wait: its next owner would not know how new its informers have to be
+// (rule R8). It does not block.
 func (i *incarnation) drained(round uint64, s slot.Slot) {
 	if i.share.Unsettled(s) {
 		i.settling.idle(round, s)

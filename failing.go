@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// failingAfter is how long all reconciles of a controller fail before people are told. Backends fail for shorter times.
+	// failingAfter is how long all reconciles of a controller fail before people are told. Backends fail for shorter
+	// times.
 	failingAfter = time.Minute
 	// failingObjects is how many objects these are at least, or all that this member has: few of many may be broken
 	// themselves.
@@ -101,8 +102,8 @@ func (o *outcomes) turn(failing bool) bool {
 // errAgain stands for what a queue was not told.
 var errAgain = errors.New("the key was added again with a back-off")
 
-// Ended notes how the reconcile of a key that was admitted ended; nil is success. Call it before Done. Without it, a key that
-// is added to a Queue by AddRateLimited before its Done failed, and every other one succeeded.
+// Ended notes how the reconcile of a key that was admitted ended; nil is success. Call it before Done. Without it, a
+// key that is added to a Queue by AddRateLimited before its Done failed, and every other one succeeded.
 func (c *Controller) Ended(key types.NamespacedName, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +139,8 @@ func (c *Controller) failing() (Failing, bool) {
 }
 
 // Failing returns the controllers whose reconciles have all failed on this member for at least a minute, those of three
-// objects or of all that it has. A member stays one, and ready, however many fail: what they need may be broken for all.
+// objects or of all that it has. A member stays one, and ready, however many fail: what they need may be broken for
+// all.
 func (r *Rota) Failing() []Failing {
 	var out []Failing
 	for _, c := range r.registered() {

@@ -31,8 +31,8 @@ func newFinder(cfg *rest.Config) (*finder, error) {
 	return &finder{client.RESTClient()}, nil
 }
 
-// mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError where it serves
-// none. Where the server does not answer it asks again until ctx ends.
+// mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError where
+// it serves none. Where the server does not answer it asks again until ctx ends.
 func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	for {
 		m, err := f.look(ctx, kind)

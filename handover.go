@@ -26,14 +26,14 @@ const (
 	deletionPatience = 10 * time.Second
 	// reviewPeriod is the time between two looks at drains under way.
 	reviewPeriod = 100 * time.Millisecond
-	// cutAfter is what has to be in flight for this long when a leaver cuts short what keeps its slots from moving: what ends by itself
-	// soon need not be.
+	// cutAfter is what has to be in flight for this long when a leaver cuts short what keeps its slots from moving:
+	// what ends by itself soon need not be.
 	cutAfter = time.Second
 	// heldBackAfter is when people are told that a reconcile holds its slot back.
 	heldBackAfter = 5 * time.Second
-	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, beyond those that changed lately.
-	// Nearly all of them have nothing to do, but their timers (RequeueAfter) were dropped by the move: they should come soon, and
-	// in queues without priorities changes have to wait behind them.
+	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, beyond those
+	// that changed lately. Nearly all of them have nothing to do, but their timers (RequeueAfter) were dropped by the
+	// move: they should come soon, and in queues without priorities changes have to wait behind them.
 	arrivals = 16
 	// arrivalPeriod is the time between two looks whether workers have taken some.
 	arrivalPeriod = 5 * time.Millisecond
@@ -185,8 +185,8 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 }
 
-// review looks after drains until they have ended. A leaver that has used half of its time cuts short what has been in flight for
-// long: the other half is for the handover. Whoever gets the slot repeats it.
+// review looks after drains until they have ended. A leaver that has used half of its time cuts short what has been in
+// flight for long: the other half is for the handover. Whoever gets the slot repeats it.
 func (i *incarnation) review(set slot.Set) {
 	tick := time.NewTicker(reviewPeriod)
 	defer tick.Stop()

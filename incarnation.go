@@ -42,8 +42,8 @@ type incarnation struct {
 	draining map[slot.Slot]uint64
 }
 
-// lookEvery is how often the deadline is looked at, whatever is due: timers stand still while a machine sleeps, and wait on once it
-// is awake.
+// lookEvery is how often the deadline is looked at, whatever is due: timers stand still while a machine sleeps, and
+// wait on once it is awake.
 const lookEvery = 250 * time.Millisecond
 
 func newIncarnation(r *Rota) *incarnation {
@@ -135,8 +135,8 @@ func (i *incarnation) step(e member.Event) {
 	i.look()
 }
 
-// look has the gate look at its deadline, which may have passed between a Step and its actions, or while the machine slept: then
-// the gate has lapsed, and the member does not know (rule R13).
+// look has the gate look at its deadline, which may have passed between a Step and its actions, or while the machine
+// slept: then the gate has lapsed, and the member does not know (rule R13).
 func (i *incarnation) look() {
 	if i.gate.Expire() {
 		i.act(member.Lapsed{})

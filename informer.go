@@ -24,24 +24,25 @@ type InformerFactory[N any] interface {
 	InformerFor(example runtime.Object, newFunc N) cache.SharedIndexInformer
 }
 
-// Children has ShareInformer deliver a kind by its objects' controlling owners, which are of the kind Of, rather than by their own
-// keys: parent and child meet in one member.
+// Children has ShareInformer deliver a kind by its objects' controlling owners, which are of the kind Of, rather than
+// by their own keys: parent and child meet in one member.
 type Children struct {
 	// Of is the kind of the owners. It should be sharded itself.
 	Of schema.GroupKind
 	// ClusterScoped says that the owners are not namespaced.
 	ClusterScoped bool
-	// WithoutOrphans leaves out what has no controlling owner. By default every member is sent these objects, since its reconciles
-	// may adopt them; then no label tells the API server which objects a member needs, so that with delivery.SlotLabel and
-	// delivery.ShardSelector it sends all of the kind, of which the member keeps its share and the orphans. If any Children of a
-	// kind want orphans, all get them.
+	// WithoutOrphans leaves out what has no controlling owner. By default every member is sent these objects, since its
+	// reconciles may adopt them; then no label tells the API server which objects a member needs, so that with
+	// delivery.SlotLabel and delivery.ShardSelector it sends all of the kind, of which the member keeps its share and
+	// the orphans. If any Children of a kind want orphans, all get them.
 	WithoutOrphans bool
 }
 
 // ShareInformer makes the factory's informer of a kind one that holds this member's share, and returns it. Listers and
 // informers that the factory gives out later are that one. It must be called before the factory is asked for the kind;
-// example is an empty object of it. The kind is sharded by its objects' own keys from then on, or with Children by those of their
-// controlling owners, of which there may be several kinds. The informer must run before the member joins.
+// example is an empty object of it. The kind is sharded by its objects' own keys from then on, or with Children by
+// those of their controlling owners, of which there may be several kinds. The informer must run before the member
+// joins.
 //
 // The factory's resync period and transform hold for it. Its namespace and tweaks of list options do not: client says
 // what is listed.

@@ -29,15 +29,15 @@ const (
 )
 
 // labels are the labellers of this process, one for each kind and label. That of a kind works where the slot of its
-// name is, a duty with the rules of a slot: one member at a time, handed over, taken from the dead. What has to be put right
-// because it came to the wrong member is put right by any.
+// name is, a duty with the rules of a slot: one member at a time, handed over, taken from the dead. What has to be put
+// right because it came to the wrong member is put right by any.
 type labels struct {
 	mu sync.Mutex
 	of []*kindLabels
 }
 
-// kindLabels puts one label on the objects of one kind. It does so in a version of the kind that the API server serves, and in
-// another when that is gone.
+// kindLabels puts one label on the objects of one kind. It does so in a version of the kind that the API server serves,
+// and in another when that is gone.
 type kindLabels struct {
 	rota  *Rota
 	find  *finder
@@ -91,9 +91,8 @@ func add(a, b labeller.Stats) labeller.Stats {
 	return a
 }
 
-// label starts the labellers, which work until end is called. Where a permission is missing, of these or any other that this member needs,
-// nothing is started. A kind
-// that is not served yet gets its labeller once it is.
+// label starts the labellers, which work until end is called. Where a permission is missing, of these or any other that
+// this member needs, nothing is started. A kind that is not served yet gets its labeller once it is.
 func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	if r.rest == nil {
 		return func() {}, nil
@@ -179,8 +178,8 @@ func (s *served) run(ctx context.Context) (lost bool, err error) {
 	return <-gone, err
 }
 
-// retire takes leave of a version that is not served any more, for another if there is one, and tells. It returns the resource in
-// the version that is served.
+// retire takes leave of a version that is not served any more, for another if there is one, and tells. It returns the
+// resource in the version that is served.
 func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResource) {
 	k.mu.Lock()
 	old := k.now.resource

@@ -21,7 +21,8 @@ import (
 
 var websiteKind = schema.GroupKind{Group: "web.example.com", Kind: "Website"}
 
-// sites is an API server that serves Websites in one version, or in none. Each of them is without label until it is patched.
+// sites is an API server that serves Websites in one version, or in none. Each of them is without label until it is
+// patched.
 type sites struct {
 	*httptest.Server
 

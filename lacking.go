@@ -11,9 +11,11 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// A slot may be open although a kind cannot be listed: delivery.Share.Lacks. The controllers that need the kind do not work on it until it can.
+// A slot may be open although a kind cannot be listed: delivery.Share.Lacks. The controllers that need the kind do not
+// work on it until it can.
 
-// await remembers a key that a worker took and that is not admitted before the kinds are complete that its controller needs.
+// await remembers a key that a worker took and that is not admitted before the kinds are complete that its controller
+// needs.
 func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	c.place(s, key, func(p *place) { p.taken = false })
 	c.mu.Lock()

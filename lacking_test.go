@@ -19,8 +19,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// R8: of two controllers, the one whose children cannot be listed when slots come does not work on them until they can, and
-// reconciles everything then. The other one is not held up.
+// R8: of two controllers, the one whose children cannot be listed when slots come does not work on them until they can,
+// and reconciles everything then. The other one is not held up.
 func TestR8ControllersOfAKindThatCannotBeListed(t *testing.T) {
 	r := testRota(t)
 	parents, others, children := schema.GroupKind{Group: "x", Kind: "Parent"}, schema.GroupKind{Group: "x", Kind: "Other"}, schema.GroupKind{Kind: "ConfigMap"}

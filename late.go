@@ -33,8 +33,8 @@ func (r *Rota) timedOut(req *http.Request, timeout time.Duration) {
 	r.log.Error(nil, "A write was not done in time; whether it took effect is unknown", "member", r.ID(), "cause", lateText(req, timeout))
 }
 
-// explained returns the answer of an API server, or of a proxy, that gave a write up, with a message that says what to do. It stays what it was for
-// programs: a timeout, with status 504.
+// explained returns the answer of an API server, or of a proxy, that gave a write up, with a message that says what to
+// do. It stays what it was for programs: a timeout, with status 504.
 func explained(resp *http.Response, req *http.Request, timeout time.Duration) *http.Response {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	_ = resp.Body.Close()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A write that a slow webhook holds up fails by an error that says how to give it more time, stays a timeout for programs, is counted, and is
-// logged, now and then.
+// A write that a slow webhook holds up fails by an error that says how to give it more time, stays a timeout for
+// programs, is counted, and is logged, now and then.
 func TestLateWritesSayWhatToDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  roundTripper

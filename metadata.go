@@ -23,7 +23,8 @@ var (
 	errNoObject = errors.New("no Kubernetes object")
 )
 
-// metadataOf reads kind and metadata of an encoded object, and nothing else. The media type is that of the Content-Type header.
+// metadataOf reads kind and metadata of an encoded object, and nothing else. The media type is that of the Content-Type
+// header.
 func metadataOf(contentType string, body []byte) (*metav1.PartialObjectMetadata, error) {
 	switch encodingOf(contentType) {
 	case "json":
@@ -81,7 +82,8 @@ func encodingOf(contentType string) string {
 	}
 }
 
-// metadataOfJSON stops reading once it has what it wants: API servers and clients write kind and metadata first, or near.
+// metadataOfJSON stops reading once it has what it wants: API servers and clients write kind and metadata first, or
+// near.
 func metadataOfJSON(body []byte) (*metav1.PartialObjectMetadata, error) {
 	about := &metav1.PartialObjectMetadata{}
 	wanted := map[string]any{"apiVersion": &about.APIVersion, "kind": &about.Kind, "metadata": &about.ObjectMeta}
@@ -112,7 +114,8 @@ func isStatus(about *metav1.PartialObjectMetadata) bool {
 	return about.GroupVersionKind() == schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 }
 
-// readUpTo reads a body of at most limit bytes; whole says that this was all. What it read has to be given back with rest.
+// readUpTo reads a body of at most limit bytes; whole says that this was all. What it read has to be given back with
+// rest.
 func readUpTo(body io.Reader, limit int64) (read []byte, rest io.Reader, whole bool) {
 	read, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {

@@ -193,8 +193,8 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectRefused shows a number for each kind and request, so that an alert has something to compare when all is well. Where several
-// informers of a kind fail it is that of the one that has failed for longest.
+// collectRefused shows a number for each kind and request, so that an alert has something to compare when all is well.
+// Where several informers of a kind fail it is that of the one that has failed for longest.
 func (m *metrics) collectRefused(out chan<- prometheus.Metric) {
 	type series struct{ kind, request string }
 	lasting := map[series]time.Duration{}

@@ -17,7 +17,8 @@ import (
 	"github.com/rota-dev/rota/delivery/deliverytest"
 )
 
-// metricOf returns the value of the metric's series with all of these labels, given as name, value, …; false where there is none.
+// metricOf returns the value of the metric's series with all of these labels, given as name, value, …; false where
+// there is none.
 func metricOf(t *testing.T, r *Rota, name string, labels ...string) (float64, bool) {
 	t.Helper()
 	registry := prometheus.NewRegistry()

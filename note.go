@@ -15,12 +15,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// answerLimit is how many bytes of an answer are read for the version of what was written. etcd takes requests of 1.5 MiB.
+// answerLimit is how many bytes of an answer are read for the version of what was written. etcd takes requests of 1.5
+// MiB.
 const answerLimit = 16 << 20
 
-// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write. The slots in which the object
-// counts are worked on by their next owner when its informers show that version (rule R8): the object's own slot and that of its controlling owner, as far as these kinds
-// are sharded, and for a kind that every member caches whole, the slot that ctx works in. Clients that went through WrapConfig note by themselves what
+// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write.
+// The slots in which the object counts are worked on by their next owner when its informers show that version (rule
+// R8): the object's own slot and that of its controlling owner, as far as these kinds are sharded, and for a kind that
+// every member caches whole, the slot that ctx works in. Clients that went through WrapConfig note by themselves what
 // they write and delete; this is for those that did not.
 func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}

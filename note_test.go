@@ -26,7 +26,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// office is a member with a primary kind, Secret, of which a/s is open, and ConfigMaps that are owned by Secrets or cached whole.
+// office is a member with a primary kind, Secret, of which a/s is open, and ConfigMaps that are owned by Secrets or
+// cached whole.
 type office struct {
 	*Rota
 	slot   slot.Slot
@@ -228,8 +229,9 @@ func TestR08StrayWritesAreNoted(t *testing.T) {
 	}
 }
 
-// R2, R6: such a write is held to the slot of its object: it keeps the slot from moving on, and it is not sent once the slot is drained, has lapsed, or was lost by a
-// reconcile that is still running. Objects of slots that have nothing to do with this member are others' business.
+// R2, R6: such a write is held to the slot of its object: it keeps the slot from moving on, and it is not sent once the
+// slot is drained, has lapsed, or was lost by a reconcile that is still running. Objects of slots that have nothing to
+// do with this member are others' business.
 func TestR06StrayWritesKeepToTheirSlot(t *testing.T) {
 	secret := "/api/v1/namespaces/a/secrets/s"
 	for name, test := range map[string]struct {

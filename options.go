@@ -37,22 +37,22 @@ type Options struct {
 	// Slots is the number of slots, a power of two up to 4096. Default 256. It bounds the number of members that
 	// can work. It cannot be changed while the table exists.
 	Slots slot.Count
-	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with delivery.ShardSelector. It cannot be
-	// changed while the table exists.
+	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with delivery.ShardSelector. It cannot
+	// be changed while the table exists.
 	Key slot.Key
-	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it: it can be
-	// changed by a rollout, except that delivery.ShardSelector needs slot.KeyUID and delivery.SlotLabel one of the other
-	// keys.
+	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it:
+	// it can be changed by a rollout, except that delivery.ShardSelector needs slot.KeyUID and delivery.SlotLabel one
+	// of the other keys.
 	//
 	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
 	// that labeller.Rules lists, and objects come to members once they are labelled.
 	Delivery delivery.Kind
-	// Label has the members label objects, and children, although Delivery is delivery.Filter: roll it out before a change to
-	// delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector, so that they have their labels when the first
-	// member looks for them.
+	// Label has the members label objects, and children, although Delivery is delivery.Filter: roll it out before a
+	// change to delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector, so that they have their labels when
+	// the first member looks for them.
 	Label bool
-	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them. Default:
-	// all.
+	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them.
+	// Default: all.
 	LabelNamespaces []string
 	// Weight scales this member's fair share. Default 1.
 	Weight int
@@ -74,12 +74,13 @@ type Options struct {
 	// When half of it has passed, the contexts of reconciles end that keep a slot from being handed over.
 	LeaveTimeout time.Duration
 
-	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what members
-	// hold (rule R14). Default: a thousand times what a list takes, at most 10 minutes. Slots without an owner, and with
-	// several, are looked for every 7/20 of LeaseDuration whatever it is, and lists are made no more often.
+	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what
+	// members hold (rule R14). Default: a thousand times what a list takes, at most 10 minutes. Slots without an owner,
+	// and with several, are looked for every 7/20 of LeaseDuration whatever it is, and lists are made no more often.
 	ScrubPeriod time.Duration
 
-	// Logger is told what people should know. Default: slog.Default, as it is when New is called. logr.Discard is taken for the default.
+	// Logger is told what people should know. Default: slog.Default, as it is when New is called. logr.Discard is taken
+	// for the default.
 	Logger logr.Logger
 }
 
@@ -87,8 +88,8 @@ type Options struct {
 // POD_UID and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host's name and
 // the process ID.
 type Identity struct {
-	// Pod names the replica and outlives a restart of its container. Lease names are made of it: lower case letters, digits, "-" and ".",
-	// as Pods have them.
+	// Pod names the replica and outlives a restart of its container. Lease names are made of it: lower case letters,
+	// digits, "-" and ".", as Pods have them.
 	Pod string
 	// PodUID is metadata.uid of the Pod, and Container the name of the container in it. With both, a restarted
 	// container takes over from its predecessor without waiting for its Lease.
@@ -181,7 +182,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// validNames returns an error for names that the rota's objects cannot have, rather than one at each try to create them.
+// validNames returns an error for names that the rota's objects cannot have, rather than one at each try to create
+// them.
 func (o Options) validNames() error {
 	if reasons := validation.IsDNS1123Label(o.Name); len(reasons) > 0 {
 		return fmt.Errorf("Options.Name %q: its ConfigMap and the names of the Leases take a DNS label: %s", o.Name, strings.Join(reasons, "; "))

@@ -14,7 +14,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// R13, R15: the reconcile of a deletion that a lapse cut short returns when the slot is open here again: it is enqueued then.
+// R13, R15: the reconcile of a deletion that a lapse cut short returns when the slot is open here again: it is enqueued
+// then.
 func TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened(t *testing.T) {
 	r := testRota(t)
 	var got []types.NamespacedName

@@ -30,8 +30,8 @@ type ObjectName interface {
 	~string | ~struct{ Namespace, Name string }
 }
 
-// Items says which object an item of a work queue is about, and which item is about an object. Both are called concurrently and
-// must not block.
+// Items says which object an item of a work queue is about, and which item is about an object. Both are called
+// concurrently and must not block.
 type Items[T comparable] struct {
 	Name func(T) (types.NamespacedName, error)
 	Item func(types.NamespacedName) T
@@ -126,9 +126,9 @@ func namesAsItems[T ObjectName]() Items[T] {
 	}
 }
 
-// WrapQueue returns inner as the queue of a controller made by NewController. Name returns the object that an item is about.
-// The controller's Enqueue has to add keys to the returned queue. It is for adapters, such as ctrlrt, whose queues have priorities:
-// a controller of client-go takes NewQueue or NewQueueOf, where nothing can be forgotten.
+// WrapQueue returns inner as the queue of a controller made by NewController. Name returns the object that an item is
+// about. The controller's Enqueue has to add keys to the returned queue. It is for adapters, such as ctrlrt, whose
+// queues have priorities: a controller of client-go takes NewQueue or NewQueueOf, where nothing can be forgotten.
 func WrapQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInterface[T], name func(T) types.NamespacedName) *Queue[T] {
 	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: func(item T) (types.NamespacedName, error) { return name(item), nil }}
 }

@@ -28,15 +28,15 @@ type heard struct {
 	shown bool
 }
 
-// OnReset has f called before the first reconcile of each object since its slot was opened on this member, also where the
-// slot was this member's before: after a lapse, for instance. Handlers hear nothing of a slot while it is shut, so whatever
-// was counted from events about the object is void by then. Controllers that expect to see the events of their own
-// writes before they go on (expectations, as in Kubernetes' own controllers) have to forget here what they expect.
+// OnReset has f called before the first reconcile of each object since its slot was opened on this member, also where
+// the slot was this member's before: after a lapse, for instance. Handlers hear nothing of a slot while it is shut, so
+// whatever was counted from events about the object is void by then. Controllers that expect to see the events of their
+// own writes before they go on (expectations, as in Kubernetes' own controllers) have to forget here what they expect.
 //
-// When f is called, no reconcile of the object runs, informers show all that this member and the slot's former owner wrote,
-// and handlers have heard of it. f runs in the worker's goroutine, for different keys concurrently; it may block, which
-// holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot is lost. The object need
-// not exist any more.
+// When f is called, no reconcile of the object runs, informers show all that this member and the slot's former owner
+// wrote, and handlers have heard of it. f runs in the worker's goroutine, for different keys concurrently; it may
+// block, which holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot is
+// lost. The object need not exist any more.
 //
 // There is one such function for a controller: the last one counts. Call OnReset before Run.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {

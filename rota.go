@@ -126,14 +126,14 @@ func (r *Rota) ID() string {
 // Share returns the informers over this member's share, for wiring caches.
 func (r *Rota) Share() *delivery.Share { return r.share }
 
-// SlotOf returns the slot of an object by its kind, which must be sharded by its own key, and name. With slot.KeyUID a name does
-// not tell: ok is false where this member neither has the object nor saw its deletion lately.
+// SlotOf returns the slot of an object by its kind, which must be sharded by its own key, and name. With slot.KeyUID a
+// name does not tell: ok is false where this member neither has the object nor saw its deletion lately.
 func (r *Rota) SlotOf(kind schema.GroupKind, name types.NamespacedName) (n slot.Slot, ok bool) {
 	return r.share.Locate(kind, name)
 }
 
-// Owns says whether this member owns the object of that kind and name and has its slot activated: its caches are complete
-// for it. With slot.KeyUID the object has to be in the cache.
+// Owns says whether this member owns the object of that kind and name and has its slot activated: its caches are
+// complete for it. With slot.KeyUID the object has to be in the cache.
 func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	locate := r.share.Locate
 	if r.cfg.Key == slot.KeyUID {
@@ -196,14 +196,14 @@ func (r *Rota) hasRenewed() bool {
 
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
-// Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that
-// is done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
-// may be called once. It joins when the informers of all queues made by NewQueue, and all those of ShareInformer, run, and the
-// workers of all controllers (Controller.Started): until then Ready says what it waits for.
+// Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that is
+// done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
+// may be called once. It joins when the informers of all queues made by NewQueue, and all those of ShareInformer, run,
+// and the workers of all controllers (Controller.Started): until then Ready says what it waits for.
 //
-// An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is missing, options do not fit
-// the table, or this member was expelled with work in flight. An expelled member with nothing in flight joins
-// again by itself.
+// An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is
+// missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
+// nothing in flight joins again by itself.
 func (r *Rota) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.ran {

@@ -27,7 +27,8 @@ var seriesDir = flag.String("series", "", "write the metrics of each scenario to
 
 var errForbidden = errors.New("configmaps is forbidden")
 
-// scenarios are what metrics, events and alerts have to tell. Each begins with the start of a rota. They check what the metrics say at the time.
+// scenarios are what metrics, events and alerts have to tell. Each begins with the start of a rota. They check what the
+// metrics say at the time.
 var scenarios = map[string]func(l *lab){
 	"healthy": func(l *lab) {
 		a := l.start("web-0")
@@ -252,7 +253,8 @@ var scenarios = map[string]func(l *lab){
 	},
 }
 
-// R14: an object that its owner does not hold is found within one and a half leases, whatever else is or is not going on.
+// R14: an object that its owner does not hold is found within one and a half leases, whatever else is or is not going
+// on.
 func TestR14LostObjectIsFoundInTime(t *testing.T) {
 	inLab(t, func(l *lab) {
 		for n := range 200 {

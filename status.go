@@ -19,7 +19,8 @@ type Status struct {
 	// Epoch is the last table's, Members the number of members in it. 0 before a table was seen.
 	Epoch   uint64
 	Members int
-	// TableGone says that there is no table: it was deleted, or no member has made one yet. Then no slot has an owner, and there are no members.
+	// TableGone says that there is no table: it was deleted, or no member has made one yet. Then no slot has an owner,
+	// and there are no members.
 	TableGone bool
 	// Owned are the slots of this member by the last table, Open those whose keys it admits.
 	Owned, Open slot.Set
@@ -31,13 +32,13 @@ type Status struct {
 	InFlight int
 	// Traffic is, by sharded kind, what came from the API server since this process started.
 	Traffic map[schema.GroupKind]delivery.Traffic
-	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only with
-	// delivery.ShardSelector, and not before there was traffic.
+	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only
+	// with delivery.ShardSelector, and not before there was traffic.
 	Ignored map[schema.GroupKind]bool
 	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
 	Refused []delivery.Failure
-	// Findings are what was wrong when this member last compared what members hold with what there is, Scrubs how often it has:
-	// only the member with that duty does (rule R14).
+	// Findings are what was wrong when this member last compared what members hold with what there is, Scrubs how often
+	// it has: only the member with that duty does (rule R14).
 	Findings []coverage.Finding
 	Scrubs   uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.

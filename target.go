@@ -28,7 +28,8 @@ func (t target) group() schema.GroupResource {
 
 var apiVersion = regexp.MustCompile(`^v[1-9]`)
 
-// targetOf reads a request's path, whatever a proxy has put before the API server's own; false where it is not about a resource.
+// targetOf reads a request's path, whatever a proxy has put before the API server's own; false where it is not about a
+// resource.
 func targetOf(req *http.Request) (target, bool) {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	var t target

@@ -14,7 +14,8 @@ import (
 const (
 	// startPeriod is how often informers are looked for that nobody tells of.
 	startPeriod = 20 * time.Millisecond
-	// faultPeriod is how often a fault is told again while it recurs, and how long after the last time Ready forgets it.
+	// faultPeriod is how often a fault is told again while it recurs, and how long after the last time Ready forgets
+	// it.
 	faultPeriod = time.Minute
 )
 
@@ -28,8 +29,8 @@ type wiring struct {
 // waits for the kind to be installed, and sees to it that there are some then. Call it before Run.
 func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
 
-// awaitWiring waits until informers of the kinds of controllers run that were made by NewController. It returns false when ctx ends,
-// and an error after startPatience, or where no client was wrapped.
+// awaitWiring waits until informers of the kinds of controllers run that were made by NewController. It returns false
+// when ctx ends, and an error after startPatience, or where no client was wrapped.
 func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 	late := time.NewTimer(startPatience)
 	defer late.Stop()

@@ -92,7 +92,8 @@ func runs(q *Queue[string], informer cache.SharedIndexInformer) func(context.Con
 	}
 }
 
-// What can never work is refused when Run wants to join, in words that name the controller, the kind and what is missing.
+// What can never work is refused when Run wants to join, in words that name the controller, the kind and what is
+// missing.
 func TestRunRefusesWrongWiring(t *testing.T) {
 	for _, test := range []struct {
 		name  string

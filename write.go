@@ -25,17 +25,21 @@ var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 // at different rates.
 const unknownMargin = time.Second
 
-// WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers write; ctrlrt does for the manager's.
+// WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers
+// write; ctrlrt does for the manager's.
 //
-// Each write with the context of a reconcile, or one made of it, is refused once the reconcile has ended, its slot is lost, or the deadline of
-// the member's Lease has passed; it carries a server-side timeout within that deadline; and, if it was sent and its outcome is unknown, it keeps its slot from
-// moving on until it can no longer take effect (rules R2 and R6). A write with another context is treated likewise where the object that it changes lies in a slot
-// that this member has, or still works in although it lost it; otherwise it goes through, as one of a controller that is not sharded. Who made it is logged, once for
-// each place in the program.
+// Each write with the context of a reconcile, or one made of it, is refused once the reconcile has ended, its slot is
+// lost, or the deadline of the member's Lease has passed; it carries a server-side timeout within that deadline; and,
+// if it was sent and its outcome is unknown, it keeps its slot from moving on until it can no longer take effect (rules
+// R2 and R6). A write with another context is treated likewise where the object that it changes lies in a slot that
+// this member has, or still works in although it lost it; otherwise it goes through, as one of a controller that is not
+// sharded. Who made it is logged, once for each place in the program.
 //
-// What is written and deleted is noted from the answers, so that the slot's next owner waits until its informers show it (rule R8).
+// What is written and deleted is noted from the answers, so that the slot's next owner waits until its informers show
+// it (rule R8).
 //
-// The reads of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left alone.
+// The reads of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left
+// alone.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(r.WrapTransport)
@@ -66,7 +70,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	note := w.rota.noting(req, !inFlight)
 	var release func()
 	if inFlight {
-		// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go before it.
+		// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go
+		// before it.
 		release = w.rota.gate.Hold(by.slot)
 		if by.ctx.Err() != nil {
 			release()
@@ -136,7 +141,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// join has a write without a reconcile count as in flight in the slots that it changes something in. There is no release where these are none of this member's.
+// join has a write without a reconcile count as in flight in the slots that it changes something in. There is no
+// release where these are none of this member's.
 func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) {
 	slots := note.slots()
 	if note != nil && (note.owned || len(slots) > 0) && r.hasJoined() {
@@ -196,8 +202,8 @@ func isWrite(req *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	default:
-		// Reviews are questions in the form of a create, and all that these groups have. The names of objects and namespaces
-		// have no slashes.
+		// Reviews are questions in the form of a create, and all that these groups have. The names of objects and
+		// namespaces have no slashes.
 		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") && !strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
 	}
 }

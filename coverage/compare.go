@@ -29,7 +29,8 @@ const (
 	Differs
 	// Unread says that the member that has the slot open says nothing of the kind.
 	Unread
-	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write Leases.
+	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write
+	// Leases.
 	Silent
 	// Stalled says that a key of the slot has been waiting for a worker for longer than StalledAfter.
 	Stalled
@@ -60,14 +61,14 @@ func (w What) String() string {
 // Finding is something that is wrong with a slot.
 type Finding struct {
 	Slot slot.Slot
-	// Last is that of the slots, from Slot on, that the finding is about; 0: it is about one. Members with very many kinds and slots sum
-	// up several slots in one figure.
+	// Last is that of the slots, from Slot on, that the finding is about; 0: it is about one. Members with very many
+	// kinds and slots sum up several slots in one figure.
 	Last slot.Slot
 	What What
 	// Epoch is that of the slot in the table, the highest one where there are several.
 	Epoch uint64
-	// Members are those that have the slot open, in order, with a space between; for Unowned and Silent its owner by the table, if
-	// it has one.
+	// Members are those that have the slot open, in order, with a space between; for Unowned and Silent its owner by
+	// the table, if it has one.
 	Members string
 	// Kind, Exist and Held are for Differs and Unread: what exists and what the member holds.
 	Kind        schema.GroupKind
@@ -129,8 +130,8 @@ func (f Finding) String() string {
 	}
 }
 
-// Compare returns what is wrong at this moment, by slot; see Tracker for what of it counts. Reports of members that the table does not name
-// are left out. census has the kinds that are to be looked at.
+// Compare returns what is wrong at this moment, by slot; see Tracker for what of it counts. Reports of members that the
+// table does not name are left out. census has the kinds that are to be looked at.
 func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	var out []Finding
 	live := map[string]*Report{}

@@ -19,11 +19,11 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// Reports are the reports of a rota in a Kubernetes API server: each in the annotations of a Lease that is owned by its member's, and holds
-// nothing else. Methods may be called concurrently.
+// Reports are the reports of a rota in a Kubernetes API server: each in the annotations of a Lease that is owned by its
+// member's, and holds nothing else. Methods may be called concurrently.
 //
-// They are no ConfigMaps because their names are not known beforehand, so that RBAC could not limit a member to them: it would have to be
-// allowed to read and change every ConfigMap of the namespace. Leases it has to change anyway.
+// They are no ConfigMaps because their names are not known beforehand, so that RBAC could not limit a member to them:
+// it would have to be allowed to read and change every ConfigMap of the namespace. Leases it has to change anyway.
 type Reports struct {
 	client coordinationclient.LeaseInterface
 	rota   string

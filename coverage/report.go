@@ -21,20 +21,23 @@ type Digests map[schema.GroupKind]map[slot.Slot]delivery.Digest
 type Report struct {
 	// Member is its ID.
 	Member string
-	// Serial rises with every report that the member publishes: a higher one was made after the lower one could be read.
+	// Serial rises with every report that the member publishes: a higher one was made after the lower one could be
+	// read.
 	Serial uint64
 	// Open are the slots whose keys it admits.
 	Open slot.Set
-	// Fold is how many neighbouring slots one digest sums up, a power of two: it stands under the first of them, and is about those
-	// that are open. 0 and 1: each slot has its own. Encode folds what would be too large.
+	// Fold is how many neighbouring slots one digest sums up, a power of two: it stands under the first of them, and is
+	// about those that are open. 0 and 1: each slot has its own. Encode folds what would be too large.
 	Fold int
 	// Digests are those of open slots. A kind of which it has no objects is in it nevertheless.
 	Digests Digests
-	// Owners are, of kinds that are sharded by their controlling owners, the kinds of these, and whether they are namespaced.
+	// Owners are, of kinds that are sharded by their controlling owners, the kinds of these, and whether they are
+	// namespaced.
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
 	// Setup says how the member is set up, by the names of settings: see Setting….
 	Setup map[string]string
-	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, where that is more than 1 s.
+	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, where that is more
+	// than 1 s.
 	Waiting map[slot.Slot]time.Duration
 }
 
@@ -56,8 +59,8 @@ const (
 )
 
 const (
-	// maxObjects is the size in bytes from which on digests are folded. An object's annotations hold 256 KiB, of which the other fields take
-	// less than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
+	// maxObjects is the size in bytes from which on digests are folded. An object's annotations hold 256 KiB, of which
+	// the other fields take less than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
 	maxObjects = 128 << 10
 	// maxReport is the size above which a report is refused. Only the names of thousands of kinds come to that.
 	maxReport = 250 << 10
@@ -80,8 +83,8 @@ const (
 //	waiting: |
 //	  7 12                            slot, seconds
 //
-// With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The error says that there are more kinds
-// than annotations can name.
+// With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The
+// error says that there are more kinds than annotations can name.
 func (r *Report) Encode() (map[string]string, error) {
 	fold, lines := max(1, r.Fold), 0
 	for _, digests := range r.Digests {

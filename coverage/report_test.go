@@ -85,8 +85,8 @@ func TestBadReports(t *testing.T) {
 	}
 }
 
-// A member with hundreds of kinds and thousands of slots sums up several slots in one figure: its report never outgrows an object's annotations, and what it
-// lacks is still found.
+// A member with hundreds of kinds and thousands of slots sums up several slots in one figure: its report never outgrows
+// an object's annotations, and what it lacks is still found.
 func TestReportsOfAnySizeFit(t *testing.T) {
 	const limit = 256 << 10 // of annotations
 	for _, c := range []struct{ slots, kinds, fold int }{{256, 5, 1}, {256, 20, 1}, {256, 60, 4}, {256, 170, 16}, {4096, 11, 16}, {4096, 60, 64}} {

@@ -9,11 +9,11 @@ import (
 
 // Bounds say how long something may be wrong before it counts.
 type Bounds struct {
-	// Recovery is how long a slot may be without a member that works on it: the time from a crash to the next owner, a lease and the
-	// fence delay. A member may be without report for as long.
+	// Recovery is how long a slot may be without a member that works on it: the time from a crash to the next owner, a
+	// lease and the fence delay. A member may be without report for as long.
 	Recovery time.Duration
-	// Stale is how long a member may leave its report as it is; later its report counts for nothing. Members renew theirs every half of a
-	// lease.
+	// Stale is how long a member may leave its report as it is; later its report counts for nothing. Members renew
+	// theirs every half of a lease.
 	Stale time.Duration
 }
 
@@ -22,7 +22,8 @@ func BoundsOf(lease, fenceDelay time.Duration) Bounds {
 	return Bounds{Recovery: lease + fenceDelay, Stale: 2 * lease}
 }
 
-// BoundsBy returns the bounds by what the members say of their durations, the longest of them; those of the defaults where nobody says anything.
+// BoundsBy returns the bounds by what the members say of their durations, the longest of them; those of the defaults
+// where nobody says anything.
 func BoundsBy(reports []*Report) Bounds {
 	var lease, fence time.Duration
 	for _, r := range reports {
@@ -72,7 +73,8 @@ type sight struct {
 // NewTracker returns a tracker that has not looked yet.
 func NewTracker(b Bounds) *Tracker { return &Tracker{bounds: b} }
 
-// Look compares what there is at a moment, a monotonic time, and returns the findings that count. census may be nil: then what the last one showed stands.
+// Look compares what there is at a moment, a monotonic time, and returns the findings that count. census may be nil:
+// then what the last one showed stands.
 func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, census Digests) []Finding {
 	if k.reports == nil {
 		k.first = at
@@ -96,8 +98,9 @@ func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, cens
 	return append(counts, k.differing...)
 }
 
-// Undecided says that another census would decide now about what the last one showed: the members that it is about have reported anew
-// since. It says so once: what the second census shows for the first time waits until the next one is due.
+// Undecided says that another census would decide now about what the last one showed: the members that it is about have
+// reported anew since. It says so once: what the second census shows for the first time waits until the next one is
+// due.
 func (k *Tracker) Undecided(reports []*Report) bool {
 	serials := map[string]uint64{}
 	for _, r := range reports {
@@ -116,8 +119,8 @@ func (k *Tracker) Undecided(reports []*Report) bool {
 	return k.again && newer
 }
 
-// Settled says that a further look would not tell more about the time of the first one: every member has reported anew since, or counts as
-// silent, and what was wrong then is over or counts.
+// Settled says that a further look would not tell more about the time of the first one: every member has reported anew
+// since, or counts as silent, and what was wrong then is over or counts.
 func (k *Tracker) Settled() bool {
 	for _, r := range k.reports {
 		if r.at <= k.first && k.last-r.at <= k.bounds.Stale {

@@ -48,8 +48,8 @@ func TestWhatCounts(t *testing.T) {
 	const doubled = "slot 2: several members work on it: a b"
 	const silent = "member b does not report what it holds, so that nobody can check it: it may lack the permission to write Leases"
 	for name, looks := range map[string][]look{
-		// b took the slots over at the expel, waited for the fence, opened them 2.6 s later and published that 3.4 s after. Both looks saw what it had
-		// published before.
+		// b took the slots over at the expel, waited for the fence, opened them 2.6 s later and published that 3.4 s
+		// after. Both looks saw what it had published before.
 		"opened since the report": {
 			{0, 6, []*coverage.Report{a(1), closed(1)}, ""},
 			{5, 6, []*coverage.Report{a(1), closed(2)}, ""},
@@ -106,8 +106,8 @@ func TestWhatCounts(t *testing.T) {
 	}
 }
 
-// What differs has to differ in the same way in newer reports: an object that came between a report and a list is no finding, one that
-// nobody holds is, though others come and go in its slot.
+// What differs has to differ in the same way in newer reports: an object that came between a report and a list is no
+// finding, one that nobody holds is, though others come and go in its slot.
 func TestDifferencesThatCount(t *testing.T) {
 	tracker := coverage.NewTracker(coverage.BoundsOf(15*time.Second, 2500*time.Millisecond))
 	steps := []struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-// Reconcilers of every member read from a cache that was added to the manager, though it does not say that it needs no leader.
+// Reconcilers of every member read from a cache that was added to the manager, though it does not say that it needs no
+// leader.
 func TestAddedCachesRunOnEveryMember(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)

@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// asker is the sharded controller to which a context belongs: that of its reconciles, and of the handlers of its sources. It reads
-// the shares of what it reconciles. What runs outside of sharded controllers has no asker and sees whole kinds.
+// asker is the sharded controller to which a context belongs: that of its reconciles, and of the handlers of its
+// sources. It reads the shares of what it reconciles. What runs outside of sharded controllers has no asker and sees
+// whole kinds.
 type asker struct {
 	controller string
 	owned      map[schema.GroupKind]bool

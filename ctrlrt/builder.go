@@ -75,8 +75,8 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 	return b
 }
 
-// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them: in the cache of
-// Manager.Whole where another sharded controller is for that kind.
+// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them: in
+// the cache of Manager.Whole where another sharded controller is for that kind.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	b.whole = append(b.whole, object)
 	b.inner.Watches(object, h, opts...)
@@ -122,8 +122,8 @@ func (b *Builder) Named(name string) *Builder {
 	return b
 }
 
-// OnReset has f called before the first reconcile of each object since its slot was opened on this member: handlers hear
-// nothing of a slot while it is shut, so that expectations and other counts of events are void then. See
+// OnReset has f called before the first reconcile of each object since its slot was opened on this member: handlers
+// hear nothing of a slot while it is shut, so that expectations and other counts of events are void then. See
 // rota.Controller.OnReset for what holds while f runs. It runs in the worker's goroutine, for different requests
 // concurrently, and may block.
 func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Builder {

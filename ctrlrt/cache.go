@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses informers of the kinds of
-// which it has a share only.
+// wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses informers of the
+// kinds of which it has a share only.
 type wholeCache struct {
 	cache.Cache
 	reader client.Reader

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// writingClient is the manager's client. It puts the labels on objects by which they are delivered. What it writes is noted by the transport below it.
+// writingClient is the manager's client. It puts the labels on objects by which they are delivered. What it writes is
+// noted by the transport below it.
 type writingClient struct {
 	client.Client
 	mgr *Manager
@@ -20,9 +21,9 @@ type writingClient struct {
 
 var _ client.Client = (*writingClient)(nil)
 
-// Live is an option of Get and List of the manager's client: it has the API server answer, consistently, whatever caches
-// hold. With it a reconciler finds the objects that are in no member's share: those of an owned kind that have no owner yet,
-// to be adopted, and those of other members.
+// Live is an option of Get and List of the manager's client: it has the API server answer, consistently, whatever
+// caches hold. With it a reconciler finds the objects that are in no member's share: those of an owned kind that have
+// no owner yet, to be adopted, and those of other members.
 var Live live
 
 type live struct{}
@@ -33,8 +34,8 @@ func (live) ApplyToGet(*client.GetOptions) {}
 // ApplyToList implements client.ListOption.
 func (live) ApplyToList(*client.ListOptions) {}
 
-// Share is an option of List of the manager's client and cache: it answers with this member's share, outside of sharded controllers,
-// too, where the whole is the answer without it.
+// Share is an option of List of the manager's client and cache: it answers with this member's share, outside of sharded
+// controllers, too, where the whole is the answer without it.
 var Share share
 
 type share struct{}
@@ -98,8 +99,8 @@ func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...c
 	return c.Client.Update(ctx, obj, opts...)
 }
 
-// Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one strips is put
-// right by the labeller. For an apply patch see Apply.
+// Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one
+// strips is put right by the labeller. For an apply patch see Apply.
 func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if patch.Type() != types.ApplyPatchType {
 		_ = c.stamp(obj)
@@ -120,8 +121,9 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	return nil
 }
 
-// Apply implements client.Writer. The labels are applied with the rest, by the user's manager: an object that is created has them
-// without a second write, and loses them when it is applied without Rota. What Get tells of that manager's fields leaves them out.
+// Apply implements client.Writer. The labels are applied with the rest, by the user's manager: an object that is
+// created has them without a second write, and loses them when it is applied without Rota. What Get tells of that
+// manager's fields leaves them out.
 func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if err := unstamped(c.stampApplied(obj), func() error { return c.Client.Apply(ctx, obj, opts...) }); err != nil {
 		return err

@@ -27,8 +27,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// R14: nothing is found while all is well, be it that a member joins and another one leaves; an object that its owner has lost, and
-// a slot that two members say they work on, are found.
+// R14: nothing is found while all is well, be it that a member joins and another one leaves; an object that its owner
+// has lost, and a slot that two members say they work on, are found.
 func TestR14Coverage(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	for i := range 60 {
@@ -179,8 +179,8 @@ func isReport(r *http.Request) bool {
 	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && strings.Contains(string(text), store.LabelCoverage)
 }
 
-// R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it told what it
-// holds tells it again.
+// R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it
+// told what it holds tells it again.
 func TestR14ReportsAfterARefusal(t *testing.T) {
 	t.Parallel()
 	namespace := controlplane.Namespace(t)

@@ -25,8 +25,8 @@ type cached struct{ cache.Cache }
 // GetCache is how a manager knows what holds a cache.
 func (c cached) GetCache() cache.Cache { return c.Cache }
 
-// Add adds a runnable, as always. Caches, and clusters and all else that has one, run on every member, and start before any
-// controller does: reconcilers of every member read from them. controller-runtime itself would start a cache with
+// Add adds a runnable, as always. Caches, and clusters and all else that has one, run on every member, and start before
+// any controller does: reconcilers of every member read from them. controller-runtime itself would start a cache with
 // Options.ByObject on the leader only.
 //
 // What needs a leader is refused by Start where the manager has no leader election: it would run on every replica.
@@ -105,8 +105,8 @@ func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	return construct(m.inner.GetConfig(), o)
 }
 
-// addChildren adds, where kinds are sharded in both ways, a cache that holds the objects of these kinds by their owners: the
-// manager's own holds them by their own keys.
+// addChildren adds, where kinds are sharded in both ways, a cache that holds the objects of these kinds by their
+// owners: the manager's own holds them by their own keys.
 func (m *Manager) addChildren(ctx context.Context) error {
 	both := m.kinds.both()
 	if len(both) == 0 {
@@ -127,9 +127,10 @@ func (m *Manager) addChildren(ctx context.Context) error {
 	return m.inner.Add(cached{children})
 }
 
-// Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client that reads
-// from that: for controllers that are not sharded, and for webhooks, that need a kind of which the manager's own cache has a
-// share. Build them with the manager returned. Every call returns the same; the cache costs nothing before it is read from.
+// Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client
+// that reads from that: for controllers that are not sharded, and for webhooks, that need a kind of which the manager's
+// own cache has a share. Build them with the manager returned. Every call returns the same; the cache costs nothing
+// before it is read from.
 func (m *Manager) Whole() (manager.Manager, error) {
 	m.wholeOnce.Do(func() { m.whole, m.wholeErr = m.newWhole() })
 	if m.wholeErr != nil {

@@ -71,7 +71,8 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 			return ctrlrt.NewControllerManagedBy(mgr).For(cm()).Owns(account()).Complete(keepChild(mgr, "a", cm, account))
 		})
 	}
-	// right says what is missing until all families have the value, and members list what is in their share and no more.
+	// right says what is missing until all families have the value, and members list what is in their share and no
+	// more.
 	right := func(value string, members ...*replica) func() string {
 		return func() string {
 			if problem := settled(members...)(); problem != "" {

@@ -25,7 +25,8 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-// views records how many labelled ConfigMaps each reader of a member saw last, and which ones controllers were woken for.
+// views records how many labelled ConfigMaps each reader of a member saw last, and which ones controllers were woken
+// for.
 type views struct {
 	mu    sync.Mutex
 	lists map[string]int
@@ -52,7 +53,8 @@ func (v *views) see(reader, name, value string) {
 	v.seen[reader][name] = value
 }
 
-// ConfigMaps are sharded by one controller and needed whole: by KeepWhole, or since the sharded controller of Secrets watches them.
+// ConfigMaps are sharded by one controller and needed whole: by KeepWhole, or since the sharded controller of Secrets
+// watches them.
 func TestAShardedKindThatIsNeededWhole(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds knows which kinds are sharded by their own keys, which by their owners', and of which all objects are needed. A kind may be
-// sharded in both ways at once, by different controllers. The manager's own cache holds a share of a kind or all of it. A kind
-// that is sharded by its own keys and needed whole, by another sharded controller that Watches it or because of KeepWhole, is
-// in the cache of Manager.Whole besides.
+// kinds knows which kinds are sharded by their own keys, which by their owners', and of which all objects are needed. A
+// kind may be sharded in both ways at once, by different controllers. The manager's own cache holds a share of a kind
+// or all of it. A kind that is sharded by its own keys and needed whole, by another sharded controller that Watches it
+// or because of KeepWhole, is in the cache of Manager.Whole besides.
 type kinds struct {
 	mu      sync.Mutex
 	sharded map[schema.GroupKind]string   // by which controller
@@ -46,8 +46,8 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 	return nil
 }
 
-// own notes that a sharded controller owns objects of a kind, and returns whether that shards it: not where somebody needs
-// all of its objects.
+// own notes that a sharded controller owns objects of a kind, and returns whether that shards it: not where somebody
+// needs all of its objects.
 func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,8 +63,8 @@ func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	return true, nil
 }
 
-// watch notes that a sharded controller needs the events of all objects of a kind. disown says that the kind is not sharded by its
-// owners any more, which the caller has to see to.
+// watch notes that a sharded controller needs the events of all objects of a kind. disown says that the kind is not
+// sharded by its owners any more, which the caller has to see to.
 func (k *kinds) watch(kind schema.GroupKind, controller string) (disown bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,8 +84,8 @@ func (k *kinds) keep(kind schema.GroupKind) (disown bool) {
 	return k.disown(kind)
 }
 
-// disown ends the sharding of a kind by its owners, except where it is sharded by its own keys, too: then it is in a cache of
-// its own. k.mu is held.
+// disown ends the sharding of a kind by its owners, except where it is sharded by its own keys, too: then it is in a
+// cache of its own. k.mu is held.
 func (k *kinds) disown(kind schema.GroupKind) bool {
 	_, owned := k.owned[kind]
 	if _, sharded := k.sharded[kind]; sharded || !owned {
@@ -95,8 +95,8 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 	return true
 }
 
-// use notes that somebody gets an informer of all objects of a kind. It returns whether that has to come from the cache of
-// Manager.Whole.
+// use notes that somebody gets an informer of all objects of a kind. It returns whether that has to come from the cache
+// of Manager.Whole.
 func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

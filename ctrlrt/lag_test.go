@@ -59,8 +59,8 @@ func (n *nursery) failed(err error) error {
 	return err
 }
 
-// brood is what a member knows of a parent's children beyond what its cache shows: those that it made and those that it deleted, as
-// Kubernetes' own controllers count them. It holds while the member has the slot.
+// brood is what a member knows of a parent's children beyond what its cache shows: those that it made and those that it
+// deleted, as Kubernetes' own controllers count them. It holds while the member has the slot.
 type brood struct {
 	epoch         uint64
 	made, deleted map[types.UID]bool
@@ -300,8 +300,8 @@ func childrenOf(all []*corev1.Secret, parent types.NamespacedName) []*corev1.Sec
 	})
 }
 
-// withClientGo is a member of client-go alone: children are cached by their owners, or whole by every member. It writes without the context of
-// its reconciles, as Kubernetes' own controllers do.
+// withClientGo is a member of client-go alone: children are cached by their owners, or whole by every member. It writes
+// without the context of its reconciles, as Kubernetes' own controllers do.
 func withClientGo(owned bool) laggard {
 	return func(t *testing.T, namespace, pod string, lag time.Duration, n *nursery) func() {
 		t.Helper()
@@ -402,8 +402,8 @@ func work(ctx context.Context, factory informers.SharedInformerFactory, queue *r
 	workers.Wait()
 }
 
-// Children are made and deleted by number while slots move, and watches lag by more than that takes: nobody deletes a child that another has deleted, and
-// nobody makes one that is there.
+// Children are made and deleted by number while slots move, and watches lag by more than that takes: nobody deletes a
+// child that another has deleted, and nobody makes one that is there.
 func TestR8ChildrenUnderLaggingWatches(t *testing.T) {
 	for name, start := range map[string]laggard{"controller-runtime": withManager, "client-go": withClientGo(true), "client-go, whole": withClientGo(false)} {
 		for _, lag := range []time.Duration{300 * time.Millisecond, 2 * time.Second} {

@@ -31,7 +31,8 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers are those of the sharded controllers, leaderless the names of what needs a leader although there is no election.
+	// workers are those of the sharded controllers, leaderless the names of what needs a leader although there is no
+	// election.
 	workers    []*worker
 	leaderless []string
 	// options are those of the user, with a Scheme.
@@ -115,8 +116,8 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err := inner.Add(starter{m.ready, m.stopping}); err != nil {
 		return nil, err
 	}
-	// A rollout must not go on before the new member has joined. One without slots is ready, so that a rollout cannot wait for
-	// slots that only a leaver can give up.
+	// A rollout must not go on before the new member has joined. One without slots is ready, so that a rollout cannot
+	// wait for slots that only a leaver can give up.
 	if err := inner.AddReadyzCheck("rota", r.Ready); err != nil {
 		return nil, err
 	}
@@ -172,10 +173,11 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 	}
 }
 
-// Reconciling is a readiness check to be added by those who want it: it fails while the reconciles of a sharded controller all fail
-// on this member and none has ever succeeded since its start (rota.Rota.Failing). So a rollout stops at a build, or at permissions,
-// with which nothing can be reconciled. It is no check of NewManager's own, since a member whose backend is down for all would
-// be taken out of the Services of its webhooks for it, and a rollout would wait for the backend.
+// Reconciling is a readiness check to be added by those who want it: it fails while the reconciles of a sharded
+// controller all fail on this member and none has ever succeeded since its start (rota.Rota.Failing). So a rollout
+// stops at a build, or at permissions, with which nothing can be reconciled. It is no check of NewManager's own, since
+// a member whose backend is down for all would be taken out of the Services of its webhooks for it, and a rollout would
+// wait for the backend.
 func (m *Manager) Reconciling(*http.Request) error {
 	return neverWorked(m.rota.Failing())
 }
@@ -192,13 +194,13 @@ func neverWorked(failing []rota.Failing) error {
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
 
-// KeepWhole has every member cache all objects of a kind of which it would cache a share: for unsharded controllers, webhooks and
-// informers of this manager that need them, and for reconcilers that read objects of other members. It must be called before
-// the manager starts. Kinds that a sharded controller Watches are kept whole by themselves.
+// KeepWhole has every member cache all objects of a kind of which it would cache a share: for unsharded controllers,
+// webhooks and informers of this manager that need them, and for reconcilers that read objects of other members. It
+// must be called before the manager starts. Kinds that a sharded controller Watches are kept whole by themselves.
 //
-// A kind that sharded controllers merely own is not sharded then. One that a sharded controller is for stays sharded, so that its
-// objects are reconciled by their members, and every member holds all of them in a second cache, that of Whole: Get of other
-// members' objects is answered from there, and List returns all objects, to that controller, too.
+// A kind that sharded controllers merely own is not sharded then. One that a sharded controller is for stays sharded,
+// so that its objects are reconciled by their members, and every member holds all of them in a second cache, that of
+// Whole: Get of other members' objects is answered from there, and List returns all objects, to that controller, too.
 func (m *Manager) KeepWhole(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, m.GetScheme())
 	if err != nil {
@@ -214,8 +216,8 @@ func (m *Manager) keepWhole(kind schema.GroupKind) error {
 	return m.rota.Share().Disown(kind)
 }
 
-// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused, and List is answered
-// whole outside of sharded controllers (but see Share).
+// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused, and List
+// is answered whole outside of sharded controllers (but see Share).
 func (m *Manager) GetCache() cache.Cache {
 	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
 }
@@ -223,9 +225,10 @@ func (m *Manager) GetCache() cache.Cache {
 // GetFieldIndexer returns what adds indexes to the manager's caches.
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 
-// Start starts the manager, joins the rota once the workers of all sharded controllers run, and works until ctx ends. Then it leaves
-// the rota first, while everything still works, and only then stops controllers and caches (rule R9). Give the Pod
-// a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's GracefulShutdownTimeout.
+// Start starts the manager, joins the rota once the workers of all sharded controllers run, and works until ctx ends.
+// Then it leaves the rota first, while everything still works, and only then stops controllers and caches (rule R9).
+// Give the Pod a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's
+// GracefulShutdownTimeout.
 func (m *Manager) Start(ctx context.Context) error {
 	if m.shown {
 		defer metrics.Registry.Unregister(m.rota.Collector()) // for one that takes its place in this process
@@ -269,8 +272,8 @@ func (m *Manager) Start(ctx context.Context) error {
 		stop()
 		return errors.Join(err, <-managed)
 	case <-m.stopping:
-		// By itself: it lost its leader election, or something in it failed. Hand over at once, rather than when all has
-		// ended: nobody works here any more.
+		// By itself: it lost its leader election, or something in it failed. Hand over at once, rather than when all
+		// has ended: nobody works here any more.
 		leave()
 		err := <-member
 		stop()

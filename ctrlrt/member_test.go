@@ -174,8 +174,8 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	return out
 }
 
-// startMember starts a member named pod of the namespace's rota, with the controllers that build makes. It sees that namespace
-// alone, or with LabelNamespaces set, all.
+// startMember starts a member named pod of the namespace's rota, with the controllers that build makes. It sees that
+// namespace alone, or with LabelNamespaces set, all.
 func startMember(t *testing.T, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
 	t.Helper()
 	return startMemberVia(t, controlplane.For(t).Config(), namespace, pod, o, build)
@@ -214,7 +214,8 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	return out
 }
 
-// testLogger returns a logger of the test's. A manager that stops leaves a goroutine behind that may log when the test has ended.
+// testLogger returns a logger of the test's. A manager that stops leaves a goroutine behind that may log when the test
+// has ended.
 func testLogger(t *testing.T, name string) logr.Logger {
 	t.Helper()
 	var mu sync.Mutex

@@ -22,8 +22,8 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-// stripper is a proxy before the API server that drops shard selectors while told to: to a client the same as a server without the
-// feature gate, or as the other one of two servers.
+// stripper is a proxy before the API server that drops shard selectors while told to: to a client the same as a server
+// without the feature gate, or as the other one of two servers.
 type stripper struct {
 	*httptest.Server
 	on atomic.Bool

@@ -21,12 +21,14 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say NotFound.
-// Whose an object of an owned kind is, only the object tells. That place is the API server, or the cache of Manager.Whole where
-// it has the kind. A List by a sharded controller has the objects of this member's share; one by anybody else has all.
+// reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say
+// NotFound. Whose an object of an owned kind is, only the object tells. That place is the API server, or the cache of
+// Manager.Whole where it has the kind. A List by a sharded controller has the objects of this member's share; one by
+// anybody else has all.
 //
-// A kind may be in several caches, of which none is as new as another. A reconciler has to read from the one whose events it
-// gets: if it looked for a child that was deleted in another one, and found it, nothing would ever tell it again.
+// A kind may be in several caches, of which none is as new as another. A reconciler has to read from the one whose
+// events it gets: if it looked for a child that was deleted in another one, and found it, nothing would ever tell it
+// again.
 type reader struct {
 	client.Reader
 	// children holds the objects of kinds that are sharded in both ways by their owners; nil: there are no such kinds.
@@ -43,8 +45,8 @@ type reader struct {
 	lists  places
 }
 
-// caches returns, of a kind that is sharded in both ways, the cache to read from first and the other one; byOwner says that
-// the first is that of children. ok is false for other kinds.
+// caches returns, of a kind that is sharded in both ways, the cache to read from first and the other one; byOwner says
+// that the first is that of children. ok is false for other kinds.
 func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, second client.Reader, byOwner, ok bool) {
 	children := r.children.Load()
 	if children == nil || !r.kinds.isBoth(kind) {
@@ -66,8 +68,8 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 	return ok && r.rota.OwnsSlot(n)
 }
 
-// elsewhere returns where the objects of a sharded kind are that are not this member's. only says that who asks has to read all
-// objects there: it gets its events from there, or none.
+// elsewhere returns where the objects of a sharded kind are that are not this member's. only says that who asks has to
+// read all objects there: it gets its events from there, or none.
 func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from client.Reader, only bool, err error) {
 	if !r.kinds.inWhole(kind) {
 		return r.live, false, nil
@@ -167,8 +169,8 @@ func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list clien
 	return err
 }
 
-// listShare lists the objects of this member's share. Of a kind that is sharded in both ways it returns those that are in it by
-// either, each once.
+// listShare lists the objects of this member's share. Of a kind that is sharded in both ways it returns those that are
+// in it by either, each once.
 func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
 	first, second, byOwner, both := r.caches(ctx, kind)
 	if !both {
@@ -201,8 +203,8 @@ func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.Ob
 		if err != nil {
 			return err
 		}
-		// The first knows better about what is open to this member by it: what it does not have is gone. It may have more, of
-		// slots on their way.
+		// The first knows better about what is open to this member by it: what it does not have is gone. It may have
+		// more, of slots on their way.
 		if !r.mine(kind, about, byOwner) && !has[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] {
 			items = append(items, item)
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// unservedPatience is how long a member waits for a kind to be served before it joins without the controller that needs it. A kind
-// whose definition is not installed keeps its controller from starting for as long as CacheSyncTimeout.
+// unservedPatience is how long a member waits for a kind to be served before it joins without the controller that needs
+// it. A kind whose definition is not installed keeps its controller from starting for as long as CacheSyncTimeout.
 const unservedPatience = 10 * time.Second
 
 // sources are the kinds that a controller asks its cache for and has not got yet. Its workers start when it has all.
@@ -74,9 +74,9 @@ func (s *sources) unserved() []schema.GroupVersionKind {
 	return slices.Collect(maps.Keys(s.pending))
 }
 
-// excuse has the member join without the controllers whose kinds are not served: the others are not held up. What else keeps a
-// controller's workers from starting, a missing permission for instance, keeps the member from joining, since it would take
-// slots from members that work.
+// excuse has the member join without the controllers whose kinds are not served: the others are not held up. What else
+// keeps a controller's workers from starting, a missing permission for instance, keeps the member from joining, since
+// it would take slots from members that work.
 func (m *Manager) excuse(ctx context.Context) {
 	timer := time.NewTimer(unservedPatience)
 	defer timer.Stop()

@@ -21,7 +21,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// stamp puts the labels on an object by which it is delivered, so that it arrives without a second write. undo takes them back; nil: there are none.
+// stamp puts the labels on an object by which it is delivered, so that it arrives without a second write. undo takes
+// them back; nil: there are none.
 func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
@@ -36,7 +37,8 @@ func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	return func() { obj.SetLabels(before) }
 }
 
-// stampApplied is stamp for an apply configuration: those of client-go's form, which embed the metadata's, and unstructured ones.
+// stampApplied is stamp for an apply configuration: those of client-go's form, which embed the metadata's, and
+// unstructured ones.
 func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func()) {
 	about := aboutApplied(obj)
 	if about == nil {
@@ -81,8 +83,9 @@ func labelsOf(obj runtime.ApplyConfiguration) *map[string]string {
 	return &about.Labels
 }
 
-// unstamped runs an apply that carries labels of ours, and after a conflict again without: it may be about one of them, which is none of
-// the user's business, and the labeller puts the value right. What a conflict is about does not show: controller-runtime drops it.
+// unstamped runs an apply that carries labels of ours, and after a conflict again without: it may be about one of them,
+// which is none of the user's business, and the labeller puts the value right. What a conflict is about does not show:
+// controller-runtime drops it.
 func unstamped(undo func(), apply func() error) error {
 	err := apply()
 	if undo == nil || !apierrors.IsConflict(err) {
@@ -92,8 +95,8 @@ func unstamped(undo func(), apply func() error) error {
 	return apply()
 }
 
-// hideStamps takes our labels out of what an object says of the fields that users' managers applied. They were put into what those
-// applied, and who extracts that, to compare it with what it should be, would find a difference each time.
+// hideStamps takes our labels out of what an object says of the fields that users' managers applied. They were put into
+// what those applied, and who extracts that, to compare it with what it should be, would find a difference each time.
 func hideStamps(obj metav1.Object) {
 	entries := obj.GetManagedFields()
 	hidden := false
@@ -154,8 +157,8 @@ func set(obj metav1.Object, stamps map[string]string) {
 	obj.SetLabels(labels)
 }
 
-// complete labels an object whose labels do not follow from what was applied: its controlling owner was set by another manager, say. It
-// returns what became of it; nil: it had them, or the labeller has to do it.
+// complete labels an object whose labels do not follow from what was applied: its controlling owner was set by another
+// manager, say. It returns what became of it; nil: it had them, or the labeller has to do it.
 func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
 	missing := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
 	maps.DeleteFunc(missing, func(label, value string) bool { return obj.GetLabels()[label] == value })

@@ -30,8 +30,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// Every write of the manager's client leaves an object with the labels by which it is delivered, without a second write. The
-// managers are not started, so that nobody else labels.
+// Every write of the manager's client leaves an object with the labels by which it is delivered, without a second
+// write. The managers are not started, so that nobody else labels.
 func TestClientLabelsWhatItWrites(t *testing.T) {
 	for _, test := range []struct {
 		o             rota.Options
@@ -185,8 +185,8 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	})
 }
 
-// What is applied carries the labels from the first write on, is not written again because of them, and loses them when it is applied
-// without Rota.
+// What is applied carries the labels from the first write on, is not written again because of them, and loses them when
+// it is applied without Rota.
 func TestLabelsAreApplied(t *testing.T) {
 	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
 	namespace, writes := controlplane.Namespace(t), atomic.Int64{}

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// uncached reads from the API server what the manager's cache would hold if it held all objects: in its namespaces, by its
-// selectors, with its transform. So an answer does not depend on which member owns an object.
+// uncached reads from the API server what the manager's cache would hold if it held all objects: in its namespaces, by
+// its selectors, with its transform. So an answer does not depend on which member owns an object.
 type uncached struct {
 	client.Reader
 	scheme  *runtime.Scheme
@@ -144,7 +144,8 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// selected says whether the cache's selectors select an object. What an object's fields are called only the API server knows.
+// selected says whether the cache's selectors select an object. What an object's fields are called only the API server
+// knows.
 func (u *uncached) selected(ctx context.Context, gvk schema.GroupVersionKind, config cache.Config, obj client.Object) (bool, error) {
 	if config.LabelSelector != nil && !config.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
 		return false, nil

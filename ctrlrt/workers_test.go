@@ -25,8 +25,8 @@ type transport func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// b may not list what its controller Watches, so that its workers never start: it takes no slots from a, which works, says why,
-// and joins once it may.
+// b may not list what its controller Watches, so that its workers never start: it takes no slots from a, which works,
+// says why, and joins once it may.
 func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 	t.Parallel()
 	namespace := controlplane.Namespace(t)

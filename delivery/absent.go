@@ -59,7 +59,8 @@ func (s *source) answeredList(err error) (absent bool) {
 // s.mu is held.
 func (s *source) vacant() bool { return s.absent && (s.pump == nil || s.pump.over) }
 
-// served calls a wait, and ends it with nil once the source is vacant, or need not be waited for because it cannot list.
+// served calls a wait, and ends it with nil once the source is vacant, or need not be waited for because it cannot
+// list.
 func (s *source) served(ctx context.Context, f func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

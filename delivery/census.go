@@ -13,9 +13,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the informers
-// select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not served are empty.
-// The informers, by their ListerWatchers, say what there is: an object that their user's selectors leave out is not in it.
+// Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the
+// informers select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not
+// served are empty. The informers, by their ListerWatchers, say what there is: an object that their user's selectors
+// leave out is not in it.
 func (s *Share) Census(ctx context.Context) (map[schema.GroupKind]map[slot.Slot]Digest, error) {
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}

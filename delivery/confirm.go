@@ -205,7 +205,8 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 	return !newer || p.send(watch.Event{Type: watch.Modified, Object: obj})
 }
 
-// lookUp reads an object by its name, at a version or a later one; nil: it does not exist, or does not match the user's selectors.
+// lookUp reads an object by its name, at a version or a later one; nil: it does not exist, or does not match the user's
+// selectors.
 func (s *source) lookUp(ctx context.Context, key cache.ObjectName, atLeast string) (runtime.Object, string, error) {
 	set := fields.Set{"metadata.name": key.Name}
 	if key.Namespace != "" {

@@ -217,8 +217,8 @@ func (s *source) growAbsent(ctx context.Context, t task) {
 	})
 }
 
-// same says whether the store has this very version of an object. Of an owned kind the stream tells: the store may have it for a
-// moment only, from the farewells of one that went to a slot of the list, of which the second is under way.
+// same says whether the store has this very version of an object. Of an owned kind the stream tells: the store may have
+// it for a moment only, from the farewells of one that went to a slot of the list, of which the second is under way.
 func (s *source) same(key string, obj runtime.Object) bool {
 	if s.inf.owned() {
 		s.mu.Lock()

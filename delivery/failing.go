@@ -55,8 +55,8 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
-// Failing returns the requests of informers of sharded kinds that fail, by kind. What the informers show may be old as long as
-// one of its lists or watches fails.
+// Failing returns the requests of informers of sharded kinds that fail, by kind. What the informers show may be old as
+// long as one of its lists or watches fails.
 func (s *Share) Failing() []Failure {
 	var out []Failure
 	for _, inf := range s.active() {
@@ -78,7 +78,8 @@ func (s *Share) Failing() []Failure {
 }
 
 const (
-	// ailingAfter is how long a request may fail before people are told of errors that are ordinary while an API server restarts.
+	// ailingAfter is how long a request may fail before people are told of errors that are ordinary while an API server
+	// restarts.
 	ailingAfter = 5 * time.Second
 	// ailingAgain is the time until they are told again.
 	ailingAgain = time.Minute
@@ -132,13 +133,14 @@ func (s *source) succeeds(r Request) {
 	}
 }
 
-// ordinary says that a failure is no reason to tell anybody yet, nor to list: the API server is not there, or busy. client-go's reflector
-// waits for it in silence as well.
+// ordinary says that a failure is no reason to tell anybody yet, nor to list: the API server is not there, or busy.
+// client-go's reflector waits for it in silence as well.
 func ordinary(err error) bool {
 	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 }
 
-// unanswered says that an error says nothing about the position of a watch: nobody answered, or somebody in front of the API server.
+// unanswered says that an error says nothing about the position of a watch: nobody answered, or somebody in front of
+// the API server.
 func unanswered(err error) bool {
 	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
 		return true
@@ -159,8 +161,8 @@ func (i *informer) tell(ctx context.Context, err error) {
 	handler(ctx, i.reflector, err)
 }
 
-// SetWatchErrorHandler implements cache.SharedInformer. The handler hears of the watches that this package opens, too: these errors come
-// with a reflector that bears the name and the type of the real one, and no more.
+// SetWatchErrorHandler implements cache.SharedInformer. The handler hears of the watches that this package opens, too:
+// these errors come with a reflector that bears the name and the type of the real one, and no more.
 func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
 }

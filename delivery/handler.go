@@ -39,9 +39,9 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 	h.user.OnAdd(obj, isInInitialList)
 }
 
-// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot, and
-// an object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion, except where orphans are
-// delivered.
+// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot, and an
+// object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion, except where
+// orphans are delivered.
 func (h *handler) OnUpdate(old, obj any) {
 	i := h.informer
 	if i.source.sharded() {

@@ -27,8 +27,8 @@ func (s *Share) Hold(set slot.Set) {
 	}
 }
 
-// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded: the list that Load asks
-// for is then the one that brings them, and not a second one.
+// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded: the list that
+// Load asks for is then the one that brings them, and not a second one.
 func (s *Share) HoldAnew(set slot.Set) {
 	for _, inf := range s.active() {
 		inf.source.renew(set)
@@ -48,12 +48,13 @@ func (s *Share) takeAnew(set slot.Set) slot.Set {
 	return rest
 }
 
-// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold
-// was called. Failing lists are tried again until ctx ends; a kind that was listed before and has failed since is not waited for, see Lacks. It returns
-// ErrReleased where slots are not held any more.
+// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold was
+// called. Failing lists are tried again until ctx ends; a kind that was listed before and has failed since is not
+// waited for, see Lacks. It returns ErrReleased where slots are not held any more.
 func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set, false) }
 
-// settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's, whatever it lacks.
+// settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's,
+// whatever it lacks.
 func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 	for _, inf := range s.active() {
 		all := inf.withOrphans(set)
@@ -93,10 +94,11 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 	return nil
 }
 
-// Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded
-// they are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed anew; with other causes a consistent list that begins now
-// decides, also for slots warmed before, which must not be open. held says that the slots were this member's all along, so that the stores are
-// as good as ever. No kind is waited for that cannot be listed: see Lacks. Errors are those of Warm.
+// Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded they
+// are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed
+// anew; with other causes a consistent list that begins now decides, also for slots warmed before, which must not be
+// open. held says that the slots were this member's all along, so that the stores are as good as ever. No kind is
+// waited for that cannot be listed: see Lacks. Errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
 		return s.settled(ctx, set, true)
@@ -191,10 +193,10 @@ func (s *Share) Release(set slot.Set) {
 	}
 }
 
-// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have
-// been told. An old owner that waits for the versions of its successor's warm lists knows of every deletion
-// that those lists do not show any more. On a kind without traffic it takes about two seconds, since the API server has to
-// be asked for a bookmark.
+// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have been
+// told. An old owner that waits for the versions of its successor's warm lists knows of every deletion that those lists
+// do not show any more. On a kind without traffic it takes about two seconds, since the API server has to be asked for
+// a bookmark.
 func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
 	for _, inf := range s.active() {
 		version, named := versions[inf.versionKey()]
@@ -216,8 +218,8 @@ func (s *Share) reachOne(ctx context.Context, inf *informer, version string, rea
 	return nil
 }
 
-// reach returns when the stream and the handlers have passed a version. read says that it was read a moment ago: a consistent read makes the API server's
-// watch cache learn of the present version, without which no bookmark shows it.
+// reach returns when the stream and the handlers have passed a version. read says that it was read a moment ago: a
+// consistent read makes the API server's watch cache learn of the present version, without which no bookmark shows it.
 func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
 	for ; ; read = false {
 		soon, cancel := context.WithTimeout(ctx, patience)

@@ -59,8 +59,8 @@ func (s *Share) Delivery() Kind {
 	return s.delivery
 }
 
-// Owners returns the kinds of the owners by which a kind is sharded, and whether they are namespaced; nil where it is sharded by its
-// own key, even if it is owned as well. It must not be changed.
+// Owners returns the kinds of the owners by which a kind is sharded, and whether they are namespaced; nil where it is
+// sharded by its own key, even if it is owned as well. It must not be changed.
 func (s *Share) Owners(kind schema.GroupKind) map[schema.GroupKind]bool {
 	r := s.role(kind)
 	if r.primary {
@@ -69,7 +69,8 @@ func (s *Share) Owners(kind schema.GroupKind) map[schema.GroupKind]bool {
 	return r.owners
 }
 
-// OwnerSlotOf returns the slot of an object by its controlling owner, where its kind is owned, be it primary as well or not.
+// OwnerSlotOf returns the slot of an object by its controlling owner, where its kind is owned, be it primary as well or
+// not.
 func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
 	r := s.role(kind)
 	if r.owners == nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// A kind that cannot be listed must not keep the slots of all others from opening. So a slot opens without it, and whoever needs the kind does
-// not work on that slot until the list has succeeded (rule R8): Lacks tells. Controllers need the kind that they reconcile, and those
-// that are declared as owned by it.
+// A kind that cannot be listed must not keep the slots of all others from opening. So a slot opens without it, and
+// whoever needs the kind does not work on that slot until the list has succeeded (rule R8): Lacks tells. Controllers
+// need the kind that they reconcile, and those that are declared as owned by it.
 //
 // A kind is excused once its lists have failed for Options.Excuse, not while they are merely slow. A member whose
-// informer has never listed the kind does not take slots from one that is alive: it may be the only one that lacks the permission.
+// informer has never listed the kind does not take slots from one that is alive: it may be the only one that lacks the
+// permission.
 
 // defaultExcuse is Options.Excuse where that is 0.
 const defaultExcuse = 5 * time.Second
@@ -33,7 +34,8 @@ func (s *source) excused() bool {
 // complete says that the store holds slot n, or that there is nothing to be held. s.mu is held.
 func (s *source) complete(n slot.Slot) bool { return s.ready[n] >= max(s.want[n], 1) || s.vacant() }
 
-// goWithout notes slots that are to be opened without the kind: handlers believe nothing of them until they are listed. s.mu is held.
+// goWithout notes slots that are to be opened without the kind: handlers believe nothing of them until they are listed.
+// s.mu is held.
 func (s *source) goWithout(set slot.Set) {
 	set = set.Minus(s.without)
 	if set.Empty() {
@@ -48,7 +50,8 @@ func (s *source) goWithout(set slot.Set) {
 		"kind", s.inf.kind.String(), "since", a.since.Format(time.RFC3339), "slots", set.String())
 }
 
-// noneLeft forgets what was opened without the kind where that turns out to be not served: there is nothing of it. s.mu is held.
+// noneLeft forgets what was opened without the kind where that turns out to be not served: there is nothing of it. s.mu
+// is held.
 func (s *source) noneLeft() {
 	if !s.without.Empty() && s.vacant() {
 		s.without = slot.Set{}
@@ -56,8 +59,8 @@ func (s *source) noneLeft() {
 	}
 }
 
-// Lacks says that the slot was opened although a kind cannot be listed that is needed to work on objects of a primary kind in it. Nothing of that
-// kind in the slot may be reconciled.
+// Lacks says that the slot was opened although a kind cannot be listed that is needed to work on objects of a primary
+// kind in it. Nothing of that kind in the slot may be reconciled.
 func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
 	lacking := s.lacking.Load()
 	if lacking == nil {
@@ -107,8 +110,8 @@ func (s *Share) recount() {
 	s.lacking.Store(&lacking)
 }
 
-// completes tells the share's user that slots need not go without the informer's kind any more. late are those that have been listed since
-// they were opened: what Open could not return of them.
+// completes tells the share's user that slots need not go without the informer's kind any more. late are those that
+// have been listed since they were opened: what Open could not return of them.
 func (s *Share) completes(inf *informer, late slot.Set) {
 	s.recount()
 	found := openings{}

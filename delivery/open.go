@@ -16,8 +16,8 @@ import (
 type Opened struct {
 	// Deleted were deleted since their slot was warmed; some may exist again.
 	Deleted []types.NamespacedName
-	// Changed were written since their slot was warmed, the last ones first; then the owners of objects that were written
-	// or deleted since, which need not exist themselves.
+	// Changed were written since their slot was warmed, the last ones first; then the owners of objects that were
+	// written or deleted since, which need not exist themselves.
 	Changed []types.NamespacedName
 	// Recent were written shortly before, the last ones first: the former owner may not have reconciled that.
 	Recent []types.NamespacedName
@@ -32,8 +32,8 @@ func (o Opened) All() []types.NamespacedName {
 }
 
 // Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
-// kinds in the slots, and every object of them deleted since they were warmed. It does not block. Of kinds that cannot be listed (see Lacks)
-// Options.Completed tells later.
+// kinds in the slots, and every object of them deleted since they were warmed. It does not block. Of kinds that cannot
+// be listed (see Lacks) Options.Completed tells later.
 func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	s.mu.Lock()
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))

@@ -9,20 +9,22 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Orphans, objects of an owned kind without a controlling owner, belong to nobody, and whoever reconciles an owner may adopt them:
-// which of the members that is only a selector in the owner tells. So orphans are whole, children are shared. To the stream
-// orphans are a slot of their own, beyond those of the rota, that each informer holds while it holds any:
+// Orphans, objects of an owned kind without a controlling owner, belong to nobody, and whoever reconciles an owner may
+// adopt them: which of the members that is only a selector in the owner tells. So orphans are whole, children are
+// shared. To the stream orphans are a slot of their own, beyond those of the rota, that each informer holds while it
+// holds any:
 //
-//   - an object that is adopted goes from that slot to its owner's, and one that is orphaned comes back, as one that gets
-//     another owner does. Handlers hear of either as an update, as those of a stock informer do, wherever they hear of one of the two
-//     slots: for controllers that count what they made, an addition would be one more.
-//   - a list of slots that are gained shows the orphans, too, at its version: what left a gained slot for the orphans before
-//     must not be out of sight until the stream has caught up. Those that it does not show are left alone, since the stream tells
-//     what became of them.
-//   - they have no label that a selector could ask for, and selectors know no "or": the kind is delivered as with Filter.
+//   - an object that is adopted goes from that slot to its owner's, and one that is orphaned comes back, as one that
+//     gets another owner does. Handlers hear of either as an update, as those of a stock informer do, wherever they
+//     hear of one of the two slots: for controllers that count what they made, an addition would be one more.
+//   - a list of slots that are gained shows the orphans, too, at its version: what left a gained slot for the orphans
+//     before must not be out of sight until the stream has caught up. Those that it does not show are left alone, since
+//     the stream tells what became of them.
+//   - they have no label that a selector could ask for, and selectors know no "or": the kind is delivered as with
+//     Filter.
 
-// AddOrphans has the informers of an owned kind hold orphans as well, on every member. Own must have been called for the kind, and
-// no informer of it run; there must be fewer than slot.MaxCount slots.
+// AddOrphans has the informers of an owned kind hold orphans as well, on every member. Own must have been called for
+// the kind, and no informer of it run; there must be fewer than slot.MaxCount slots.
 func (s *Share) AddOrphans(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,18 +18,20 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// The API server answers most deletions without the version that they have, and answers get lost. Whoever owns the slot next has to
-// see what came of such a write, too. So a deletion is remembered until the informers have shown it, since they note every version that they
-// see; and what is left when the slot is handed over is proved by a version that was read, consistently, after the write.
+// The API server answers most deletions without the version that they have, and answers get lost. Whoever owns the slot
+// next has to see what came of such a write, too. So a deletion is remembered until the informers have shown it, since
+// they note every version that they see; and what is left when the slot is handed over is proved by a version that was
+// read, consistently, after the write.
 
 const (
-	// settlePatience is how long Settle waits for the informers: a version that they have seen is reached by others sooner than one that
-	// was read, which is that of the whole store, and on a quiet kind takes a list.
+	// settlePatience is how long Settle waits for the informers: a version that they have seen is reached by others
+	// sooner than one that was read, which is that of the whole store, and on a quiet kind takes a list.
 	settlePatience = 100 * time.Millisecond
 	settlePeriod   = 2 * time.Millisecond
 	// settleTimeout bounds the reads of Settle. The slots are shut meanwhile.
 	settleTimeout = time.Second
-	// owedSweep is from how many deletions on those are looked for that the informers have shown, owedMax how many are told apart.
+	// owedSweep is from how many deletions on those are looked for that the informers have shown, owedMax how many are
+	// told apart.
 	owedSweep = 16
 	owedMax   = 1024
 )
@@ -46,7 +48,8 @@ type owed struct {
 	blind uint64
 }
 
-// Deleted notes that the object was deleted, or that there is none, as the API server answered. obj is what it answered with; nil: it was a Status.
+// Deleted notes that the object was deleted, or that there is none, as the API server answered. obj is what it answered
+// with; nil: it was a Status.
 func (w *Write) Deleted(obj metav1.Object) {
 	if w == nil {
 		return
@@ -85,8 +88,9 @@ func (w *Write) deleted() {
 	}
 }
 
-// Lost notes that nobody knows which version the write has, or whether it was made: its answer was lost, could not be read, or says nothing. It is
-// called when the request has been given up; that it may still be admitted is for the caller to wait for.
+// Lost notes that nobody knows which version the write has, or whether it was made: its answer was lost, could not be
+// read, or says nothing. It is called when the request has been given up; that it may still be admitted is for the
+// caller to wait for.
 func (w *Write) Lost() {
 	if w == nil {
 		return
@@ -98,7 +102,8 @@ func (w *Write) Lost() {
 	}
 }
 
-// anywhere returns where the object counts, or else the slots that the write was made for, as far as this member has them.
+// anywhere returns where the object counts, or else the slots that the write was made for, as far as this member has
+// them.
 func (w *Write) anywhere() []place {
 	places := w.places
 	if len(places) == 0 {
@@ -134,8 +139,8 @@ func (i *informer) shows(name cache.ObjectName, uid types.UID) bool {
 	return about == nil || about.GetUID() != uid
 }
 
-// settleShown forgets the deletions that all informers have shown: their versions count among those that they saw. Informers of whole kinds note
-// none, so that theirs is noted. s.mu is held.
+// settleShown forgets the deletions that all informers have shown: their versions count among those that they saw.
+// Informers of whole kinds note none, so that theirs is noted. s.mu is held.
 func (s *Share) settleShown(p place, o *owed) {
 	views := s.views(p)
 	for name, uid := range o.gone {
@@ -170,8 +175,9 @@ func (s *Share) Unsettled(n slot.Slot) bool {
 	return false
 }
 
-// Settle has Versions tell of everything that this member wrote in the slots, deletions included. It is called when nothing is in flight there any more,
-// and returns within settlePatience and settleTimeout: where the API server does not answer meanwhile, the slots' next owner lists.
+// Settle has Versions tell of everything that this member wrote in the slots, deletions included. It is called when
+// nothing is in flight there any more, and returns within settlePatience and settleTimeout: where the API server does
+// not answer meanwhile, the slots' next owner lists.
 func (s *Share) Settle(ctx context.Context, set slot.Set) {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience+settleTimeout)
 	defer cancel()
@@ -259,7 +265,8 @@ func (s *Share) prove(p proof, version string) {
 	}
 }
 
-// proof reads the version that a kind has now; "" where nobody can be behind: it is not served, or no informer of it runs.
+// proof reads the version that a kind has now; "" where nobody can be behind: it is not served, or no informer of it
+// runs.
 func (s *Share) proof(ctx context.Context, key string) (string, error) {
 	s.mu.Lock()
 	views := s.views(place{key: key})

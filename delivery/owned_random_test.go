@@ -80,8 +80,8 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
 
 // generation is a random test of children. At every checkpoint
 //
-//   - the store has exactly the children of the Sites in slots held, once their labels are right; with a label that went wrong while
-//     it was in the store, a child stays there;
+//   - the store has exactly the children of the Sites in slots held, once their labels are right; with a label that
+//     went wrong while it was in the store, a child stays there;
 //   - the last reconciles of these Sites saw their children as they are;
 //   - no deletion was heard of a child that existed and had not changed its owner;
 //   - nothing was heard of a child that is older than what was heard of it before, nor of one that was gone.
@@ -95,8 +95,8 @@ type generation struct {
 	held, open slot.Set
 	gone       int // how often there may be a 410 Gone still
 	life       map[types.UID][]step
-	// kept are the children that the store had at the last checkpoint and whose owners have not changed since, in slots that were
-	// not lost.
+	// kept are the children that the store had at the last checkpoint and whose owners have not changed since, in slots
+	// that were not lost.
 	kept map[string]bool
 
 	mislabelled sync.Mutex

@@ -22,15 +22,16 @@ const (
 	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
 	// again: after a restore of etcd it would say so for ever.
 	tooLargeMax = 6
-	// fruitlessMax is how many watches in a row may end early, or go unanswered by the API server itself, before the kind is listed
-	// again.
+	// fruitlessMax is how many watches in a row may end early, or go unanswered by the API server itself, before the
+	// kind is listed again.
 	fruitlessMax = 5
 	// steadyAfter is how long a watch must stay open to count as one that works.
 	steadyAfter = time.Second
 	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
 	// before the end.
 	nudgeSeconds = 3
-	// nudgePeriod is the time within which nobody asks for a bookmark again: the one that was asked for has not been sent yet.
+	// nudgePeriod is the time within which nobody asks for a bookmark again: the one that was asked for has not been
+	// sent yet.
 	nudgePeriod = 900 * time.Millisecond
 )
 
@@ -50,7 +51,8 @@ type pump struct {
 	steady   <-chan time.Time // the upstream watch works, though nothing may have come
 	backoff  time.Duration
 	tooLarge int
-	// fruitless counts the watches that failed in a row. suspect is why the position may not lead on; a list tells, see probe.
+	// fruitless counts the watches that failed in a row. suspect is why the position may not lead on; a list tells, see
+	// probe.
 	fruitless int
 	suspect   error
 	probed    chan error
@@ -202,16 +204,16 @@ func (p *pump) reopen() {
 	}
 }
 
-// widen has the upstream bring the events of the slots from the position on. Whatever the upstream does meanwhile, the position
-// does not advance past an event of theirs.
+// widen has the upstream bring the events of the slots from the position on. Whatever the upstream does meanwhile, the
+// position does not advance past an event of theirs.
 func (p *pump) widen(set slot.Set) {
 	if set = set.Minus(p.asked); !set.Empty() {
 		p.reopen()
 	}
 }
 
-// open opens the upstream watch at the position, in the background. It asks for the slots wanted, and for those that the
-// stream carries still: they may be wanted again before the driver has seen that they were not.
+// open opens the upstream watch at the position, in the background. It asks for the slots wanted, and for those that
+// the stream carries still: they may be wanted again before the driver has seen that they were not.
 func (p *pump) open() {
 	o := p.options
 	o.ResourceVersion = p.source.at()
@@ -272,11 +274,12 @@ func (p *pump) connected(o opened) bool {
 //   - The position is unknown (410), or has been in the server's future too often: the kind is listed again.
 //   - The API server is not there, or busy: the watch is opened again, at the same position.
 //   - Nobody answered, or somebody in front of it: the same, up to fruitlessMax times.
-//   - Everything else, such as an event that cannot be decoded or a permission that was taken away: the watch may fail at this
-//     position for ever, so the kind is listed again.
+//   - Everything else, such as an event that cannot be decoded or a permission that was taken away: the watch may fail
+//     at this position for ever, so the kind is listed again.
 //
-// In the last two cases the list waits until the API server answers a small one: see probe. This is what client-go's reflector does,
-// except that one lists at once where nobody answers, and waits up to a minute after a list that failed.
+// In the last two cases the list waits until the API server answers a small one: see probe. This is what client-go's
+// reflector does, except that one lists at once where nobody answers, and waits up to a minute after a list that
+// failed.
 func (p *pump) failed(err error) bool {
 	p.disconnect()
 	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -343,8 +346,9 @@ func (p *pump) again() {
 	}()
 }
 
-// answered handles the answer to the small list that precedes that of the whole. As long as the API server refuses lists the stream goes on
-// as it is: client-go's reflector, once it has begun to list, carries nothing out and waits up to a minute between its tries.
+// answered handles the answer to the small list that precedes that of the whole. As long as the API server refuses
+// lists the stream goes on as it is: client-go's reflector, once it has begun to list, carries nothing out and waits up
+// to a minute between its tries.
 func (p *pump) answered(err error) bool {
 	if err == nil {
 		return p.gone(p.suspect)

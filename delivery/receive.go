@@ -107,8 +107,8 @@ func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
 	return p.sendAll(p.source.doubtful(e, n, about))
 }
 
-// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state of
-// an object than one that went elsewhere meanwhile.
+// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state
+// of an object than one that went elsewhere meanwhile.
 func (p *pump) hold(e watch.Event) {
 	s := p.source
 	if !s.inf.owned() {

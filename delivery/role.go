@@ -32,8 +32,8 @@ type subject struct {
 	name types.NamespacedName
 }
 
-// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of NewInformer of
-// the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
+// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of
+// NewInformer of the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
 //
 // A kind may be primary and owned at once: an object of it then has two slots, and each role an informer of its own,
 // NewInformer's for the primary one and NewOwnedInformer's for the other.
@@ -53,9 +53,9 @@ func (s *Share) Shard(kind schema.GroupKind) error {
 }
 
 // Own declares a kind as owned: the objects whose controlling owner is of the owner's kind are sharded by that owner's
-// key; others are not delivered, except for orphans after AddOrphans. The owner's kind should be primary; namespaced says whether it is namespaced. Several
-// kinds of owners may be declared for a kind. It returns false, and nothing changes, where an informer runs already whose
-// objects would be others.
+// key; others are not delivered, except for orphans after AddOrphans. The owner's kind should be primary; namespaced
+// says whether it is namespaced. Several kinds of owners may be declared for a kind. It returns false, and nothing
+// changes, where an informer runs already whose objects would be others.
 func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *Share) runs(kind schema.GroupKind, which func(*informer) bool) bool {
 	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running && which(i) })
 }
 
-// Idle returns the primary and owned kinds of which no informer runs, or where a kind is both, not one of each: slots that are
-// warmed now would look empty of them.
+// Idle returns the primary and owned kinds of which no informer runs, or where a kind is both, not one of each: slots
+// that are warmed now would look empty of them.
 func (s *Share) Idle() []schema.GroupKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +158,8 @@ func (r role) parts() []role {
 	return out
 }
 
-// SlotOf returns the slot of an object of a primary kind, or of one that is only owned; false where it has none: the kind is not
-// sharded, or the object of an owned kind has no controlling owner of the kinds declared.
+// SlotOf returns the slot of an object of a primary kind, or of one that is only owned; false where it has none: the
+// kind is not sharded, or the object of an owned kind has no controlling owner of the kinds declared.
 func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
 	for _, part := range s.role(kind).parts() {
 		n, _, ok := s.slotBy(kind, part, obj)
@@ -168,8 +168,8 @@ func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, boo
 	return 0, false
 }
 
-// Slots returns the slots of an object, without repetition: that of SlotOf first, and where the kind is primary and owned that
-// of its controlling owner.
+// Slots returns the slots of an object, without repetition: that of SlotOf first, and where the kind is primary and
+// owned that of its controlling owner.
 func (s *Share) Slots(kind schema.GroupKind, obj metav1.Object) []slot.Slot {
 	var out []slot.Slot
 	for _, part := range s.role(kind).parts() {
@@ -189,7 +189,8 @@ func (s *Share) slotBy(kind schema.GroupKind, r role, obj metav1.Object) (slot.S
 	return s.slots.Of(hash), about, true
 }
 
-// hashBy returns the hash that decides an object's slot by its kind's role, and what has to be reconciled because of it.
+// hashBy returns the hash that decides an object's slot by its kind's role, and what has to be reconciled because of
+// it.
 func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64, subject, bool) {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	uid := obj.GetUID()
@@ -215,8 +216,8 @@ func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64
 	return s.key.Hash(name.Namespace, name.Name, string(uid)), subject{kind, name}, true
 }
 
-// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown. That of an orphan is none of
-// the rota's, and nothing has to be reconciled because of it: see orphanSlot.
+// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown. That of an orphan is
+// none of the rota's, and nothing has to be reconciled because of it: see orphanSlot.
 func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		if gone.Obj == nil {

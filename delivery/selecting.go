@@ -16,8 +16,8 @@ type Selectors struct{ Label, Field string }
 type selectorsKey struct{}
 
 // SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. One that
-// overwrites those of the options, as that of controller-runtime's cache does where its user gave some, can be put right
-// below it: see JoinSelectors.
+// overwrites those of the options, as that of controller-runtime's cache does where its user gave some, can be put
+// right below it: see JoinSelectors.
 func SelectorsFrom(ctx context.Context) Selectors {
 	s, _ := ctx.Value(selectorsKey{}).(Selectors)
 	return s
@@ -30,7 +30,8 @@ func WithSelectors(ctx context.Context, s Selectors) context.Context {
 
 type kindKey struct{}
 
-// KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false where no informer of a Share does.
+// KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false where no
+// informer of a Share does.
 func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
 	kind, ok = ctx.Value(kindKey{}).(schema.GroupKind)
 	return kind, ok

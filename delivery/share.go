@@ -26,7 +26,8 @@ type Options struct {
 	Key slot.Key
 	// Kind is how objects are delivered; KindUnknown is Filter. It must go with the key.
 	Kind Kind
-	// Label says that objects should carry labels as with SlotLabel although they are delivered in another way: see Stamp.
+	// Label says that objects should carry labels as with SlotLabel although they are delivered in another way: see
+	// Stamp.
 	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
@@ -35,13 +36,14 @@ type Options struct {
 	Patience time.Duration
 	// Excuse is how long the lists of a kind must have failed before slots open without it: see Lacks. 0 is 5 s.
 	Excuse time.Duration
-	// Completed is called when a kind that slots were opened without has been listed, with what Open would have returned because of it, by
-	// primary kind; Lacks says by then that the slots may be worked on. It must not block. nil: nobody is told.
+	// Completed is called when a kind that slots were opened without has been listed, with what Open would have
+	// returned because of it, by primary kind; Lacks says by then that the slots may be worked on. It must not block.
+	// nil: nobody is told.
 	Completed func(map[schema.GroupKind]Opened)
-	// Mislabelled is called, for kinds selected by a label, for objects that came although their label is wrong, and for those
-	// that are in a store but have lost it, again and again until it is right: whoever writes labels should make it what
-	// Share.Stamp says, of the object as it is by then. It is called
-	// concurrently and must neither block, since deliveries wait for it, nor change or keep the object. nil: nobody is told.
+	// Mislabelled is called, for kinds selected by a label, for objects that came although their label is wrong, and
+	// for those that are in a store but have lost it, again and again until it is right: whoever writes labels should
+	// make it what Share.Stamp says, of the object as it is by then. It is called concurrently and must neither block,
+	// since deliveries wait for it, nor change or keep the object. nil: nobody is told.
 	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
 }
 
@@ -112,9 +114,9 @@ func New(o Options) *Share {
 }
 
 // NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer does, of which controller-runtime's
-// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: that of a primary kind, or
-// else of an owned one; where neither Shard nor Own was called for the kind, it behaves as a stock one. example must be a
-// pointer to a struct with metadata.
+// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: that of a primary
+// kind, or else of an owned one; where neither Shard nor Own was called for the kind, it behaves as a stock one.
+// example must be a pointer to a struct with metadata.
 //
 // The informer's handlers hear only of open slots. Its LastSyncResourceVersion is the position in the stream.
 func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
@@ -126,8 +128,9 @@ func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, examp
 	return s.add(newInformer(s, kind, lw, example, resync, indexers))
 }
 
-// NewOwnedInformer is NewInformer, but of the objects that Own declared, by their owners, where the kind is primary as well.
-// For a kind that is only owned there is no difference. Where Own was not called before it runs, it behaves as a stock one.
+// NewOwnedInformer is NewInformer, but of the objects that Own declared, by their owners, where the kind is primary as
+// well. For a kind that is only owned there is no difference. Where Own was not called before it runs, it behaves as a
+// stock one.
 func (s *Share) NewOwnedInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
 	resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
@@ -159,8 +162,8 @@ func (s *Share) Of(i cache.SharedIndexInformer) (kind schema.GroupKind, started 
 	return schema.GroupKind{}, nil, false
 }
 
-// Informers says whether this share made informers of the kind, by its primary role where it has one, that have not stopped, and
-// whether one of them runs.
+// Informers says whether this share made informers of the kind, by its primary role where it has one, that have not
+// stopped, and whether one of them runs.
 func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
 	informers := s.of(kind)
 	s.mu.Lock()
@@ -202,8 +205,8 @@ func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	return false
 }
 
-// Size returns how many objects of the kind this member has, in the informer that holds most. For a kind that is primary
-// and owned it asks those of the primary role.
+// Size returns how many objects of the kind this member has, in the informer that holds most. For a kind that is
+// primary and owned it asks those of the primary role.
 func (s *Share) Size(kind schema.GroupKind) int {
 	most := 0
 	for _, inf := range s.of(kind) {

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// sharedPatience is how long Load waits for informers of whole kinds, sharedPeriod the time between two looks. There is
-	// nothing to be listed for them; the API server sends what was written within milliseconds.
+	// sharedPatience is how long Load waits for informers of whole kinds, sharedPeriod the time between two looks.
+	// There is nothing to be listed for them; the API server sends what was written within milliseconds.
 	sharedPatience = 2 * time.Second
 	sharedPeriod   = 2 * time.Millisecond
 )
 
-// reachShared waits until the stores of whole kinds show the versions, as long as sharedPatience. An informer that does not
-// select the object that was written, of another namespace for instance, never shows its version.
+// reachShared waits until the stores of whole kinds show the versions, as long as sharedPatience. An informer that does
+// not select the object that was written, of another namespace for instance, never shows its version.
 func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 	ctx, cancel := context.WithTimeout(ctx, sharedPatience)
 	defer cancel()

@@ -22,8 +22,8 @@ var errStopped = errors.New("informer stopped")
 // the slots held, and brings the store in step with the slots that the share wants (drive).
 //
 // For every slot: got is the ticket of the list that brought it into the stream, ready the same once a barrier has
-// shown that the store holds it. A ticket is the number of the latest request for a fresh list at the time at which that list
-// began. 0: the stream does not carry the slot.
+// shown that the store holds it. A ticket is the number of the latest request for a fresh list at the time at which
+// that list began. 0: the stream does not carry the slot.
 type source struct {
 	inf      *informer
 	upstream cache.ListerWatcherWithContext
@@ -59,7 +59,8 @@ type source struct {
 	ticket           uint64
 	// first are slots that the store has held since its first list: nothing false was ever told about them.
 	first slot.Set
-	// without are slots that were opened although the kind could not be listed, late those of which handlers believe nothing since.
+	// without are slots that were opened although the kind could not be listed, late those of which handlers believe
+	// nothing since.
 	without, late slot.Set
 	// warming slots' events are buffered while they are listed.
 	warming slot.Set
@@ -81,8 +82,8 @@ type source struct {
 	// ahead are objects that look-ups ahead of the position have shown to be gone. nil once position passed all.
 	ahead    map[cache.ObjectName]farewell
 	aheadMax string
-	// left are the versions by which objects of an owned kind had gone out of the store, where the stream or the buffer may yet tell of
-	// older states. nil once position passed all and no slots are warming.
+	// left are the versions by which objects of an owned kind had gone out of the store, where the stream or the buffer
+	// may yet tell of older states. nil once position passed all and no slots are warming.
 	left    map[identity]string
 	leftMax string
 	sent    sent

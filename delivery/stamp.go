@@ -7,12 +7,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Stamp returns the label that an object of the kind should carry under this share's kind of delivery, and its value. Whoever
-// creates or changes objects writes it with them; where it is missing or wrong, somebody has to put it right.
+// Stamp returns the label that an object of the kind should carry under this share's kind of delivery, and its value.
+// Whoever creates or changes objects writes it with them; where it is missing or wrong, somebody has to put it right.
 //
-// Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel
-// and ShardSelector if they have a controlling owner of a kind declared; it changes when that owner does. ok is false for all
-// others: nothing selects them by a label, and one that they have does no harm.
+// Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel and
+// ShardSelector if they have a controlling owner of a kind declared; it changes when that owner does. ok is false for
+// all others: nothing selects them by a label, and one that they have does no harm.
 //
 // An object of a kind that is primary and owned may have to carry two labels, of which this is the first: see Stamps.
 func (s *Share) Stamp(kind schema.GroupKind, obj metav1.Object) (label, value string, ok bool) {

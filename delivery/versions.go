@@ -25,8 +25,9 @@ func (i *informer) versionKey() string {
 	return i.share.versionKey(i.kind, i.role)
 }
 
-// Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions included
-// (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version. Kinds without any are left out. A kind that is primary and owned has two keys.
+// Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions
+// included (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version. Kinds
+// without any are left out. A kind that is primary and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
 	out := table.Versions{}
 	add := func(key, version string) {

@@ -13,16 +13,16 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Write is a request of this member that changes an object. What comes of it is noted for the slots in which the object counts, and
-// for those their next owner waits until its informers show it (rule R8). Share.Write makes one before the request is sent; one
-// of its methods Answered, Deleted and Lost is called when its outcome is known, while the slots cannot move yet. All of them may be called
-// for nil, which is a write that nobody waits for.
+// Write is a request of this member that changes an object. What comes of it is noted for the slots in which the object
+// counts, and for those their next owner waits until its informers show it (rule R8). Share.Write makes one before the
+// request is sent; one of its methods Answered, Deleted and Lost is called when its outcome is known, while the slots
+// cannot move yet. All of them may be called for nil, which is a write that nobody waits for.
 type Write struct {
 	share *Share
 	kind  schema.GroupKind
 	name  cache.ObjectName
-	// places are where the object counts, by what was known of it before the request was sent. by are the slots that work because of it
-	// where nothing else tells.
+	// places are where the object counts, by what was known of it before the request was sent. by are the slots that
+	// work because of it where nothing else tells.
 	places []place
 	by     []place
 	// uid is that of the object of the name in the stores; "": there was none.
@@ -35,9 +35,10 @@ type place struct {
 	slot slot.Slot
 }
 
-// Write returns what is known of a request that is about to be sent, to change an object of that name. body is the object that it carries, if it does;
-// by are the slots on whose behalf it is sent, if any. Objects of sharded kinds count in their own slots. Objects of a kind that is cached whole count in
-// the slots by, and in that of their controlling owner where the owner's kind is primary. It returns nil for a kind of which no informer of this share
+// Write returns what is known of a request that is about to be sent, to change an object of that name. body is the
+// object that it carries, if it does; by are the slots on whose behalf it is sent, if any. Objects of sharded kinds
+// count in their own slots. Objects of a kind that is cached whole count in the slots by, and in that of their
+// controlling owner where the owner's kind is primary. It returns nil for a kind of which no informer of this share
 // runs and that is not declared: no cache of this member's could be behind.
 func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
 	s.mu.Lock()
@@ -120,7 +121,8 @@ func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []place {
 	return out
 }
 
-// ownerSlot returns the slot of the primary object that an object of a kind that is not sharded belongs to. s.mu is held.
+// ownerSlot returns the slot of the primary object that an object of a kind that is not sharded belongs to. s.mu is
+// held.
 func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	if ref == nil {
@@ -156,8 +158,8 @@ func distinct(places []place) []place {
 	return out
 }
 
-// Slots returns the slots of sharded objects that the request is known to change something in: its object's own, and those of its controlling
-// owner before and after. It has none before an object has a name, or an owner, that tells.
+// Slots returns the slots of sharded objects that the request is known to change something in: its object's own, and
+// those of its controlling owner before and after. It has none before an object has a name, or an owner, that tells.
 func (w *Write) Slots() []slot.Slot {
 	if w == nil {
 		return nil
@@ -171,7 +173,8 @@ func (w *Write) Slots() []slot.Slot {
 	return out
 }
 
-// Answered notes the object with which the API server answered: it has the version that this write gave it. Where it has none, that is Lost.
+// Answered notes the object with which the API server answered: it has the version that this write gave it. Where it
+// has none, that is Lost.
 func (w *Write) Answered(obj metav1.Object) {
 	switch {
 	case w == nil:
@@ -187,14 +190,16 @@ func (w *Write) Answered(obj metav1.Object) {
 	}
 }
 
-// note notes the version of an answer, for the slots that the object was in, too: one that lost its owner is to be seen to have. s.mu is held.
+// note notes the version of an answer, for the slots that the object was in, too: one that lost its owner is to be seen
+// to have. s.mu is held.
 func (w *Write) note(obj metav1.Object) {
 	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
 		w.share.note(p.key, p.slot, obj.GetResourceVersion())
 	}
 }
 
-// Version notes the version that this write gave its object, where the answer is about something of the object's. Where that has none, it is Lost.
+// Version notes the version that this write gave its object, where the answer is about something of the object's. Where
+// that has none, it is Lost.
 func (w *Write) Version(version string) {
 	if w == nil {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was noted
-// (Share.Write), and their handlers have heard of all that the stores hold. For kinds that are not sharded it waits
-// two seconds at most. It is an error when ctx ends before.
+// ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was
+// noted (Share.Write), and their handlers have heard of all that the stores hold. For kinds that are not sharded it
+// waits two seconds at most. It is an error when ctx ends before.
 func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	var set slot.Set
 	set.Add(n)

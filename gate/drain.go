@@ -14,9 +14,9 @@ const moment = 250 * time.Millisecond
 // longMax bounds how many keys of a slot are remembered whose reconciles take longer than a moment.
 const longMax = 1024
 
-// drain is a drain under way. It is soft first: keys go on being admitted but those whose reconciles are known to take longer
-// than what is in flight anyway. So a reconcile that takes minutes holds up its own key alone. It is hard once everything in
-// flight is expected to end within a moment, and soft again if it does not.
+// drain is a drain under way. It is soft first: keys go on being admitted but those whose reconciles are known to take
+// longer than what is in flight anyway. So a reconcile that takes minutes holds up its own key alone. It is hard once
+// everything in flight is expected to end within a moment, and soft again if it does not.
 type drain struct {
 	pending func(slot.Slot) bool
 	idle    func(slot.Slot)
@@ -25,12 +25,12 @@ type drain struct {
 	since time.Duration
 }
 
-// Drain readies the slots for a transfer (rule R6). While something is in flight that takes long, or pending says that a key
-// waits whose object is gone, other keys are admitted as before, unless their own reconciles are known to take longer;
-// otherwise new keys are parked, except those whose object is gone (rule R15), until nothing is in flight. idle
-// is called once for each slot, when nothing is in flight in it and pending says that no such key waits; from then on nothing is
-// admitted in the slot until it is opened again. Shut, Open, and a lapse end a drain without that call; another Drain of
-// the slot replaces it. Call Review now and then while drains are under way.
+// Drain readies the slots for a transfer (rule R6). While something is in flight that takes long, or pending says that
+// a key waits whose object is gone, other keys are admitted as before, unless their own reconciles are known to take
+// longer; otherwise new keys are parked, except those whose object is gone (rule R15), until nothing is in flight. idle
+// is called once for each slot, when nothing is in flight in it and pending says that no such key waits; from then on
+// nothing is admitted in the slot until it is opened again. Shut, Open, and a lapse end a drain without that call;
+// another Drain of the slot replaces it. Call Review now and then while drains are under way.
 //
 // A slot that is not open drains as well: it only waits for what is still in flight, and pending is not asked.
 //
@@ -91,8 +91,8 @@ func (g *Gate) Recheck(s slot.Slot) {
 	g.mu.Unlock()
 }
 
-// Review looks at the drains of the slots as time passes, and returns the keys parked in them that may be admitted now: the
-// caller enqueues them again. Call it about every 100 ms until it says that none of the slots is draining any more.
+// Review looks at the drains of the slots as time passes, and returns the keys parked in them that may be admitted now:
+// the caller enqueues them again. Call it about every 100 ms until it says that none of the slots is draining any more.
 func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -124,8 +124,9 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	return parked, len(slots) > 0
 }
 
-// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain. Its keys are
-// parked when they leave. Those whose object is gone are left alone: their slot's next owner would not know of them.
+// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain.
+// Its keys are parked when they leave. Those whose object is gone are left alone: their slot's next owner would not
+// know of them.
 func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	g.mu.Lock()
 	var entries []*entry
@@ -143,8 +144,8 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	cancel(entries, ErrHandover)
 }
 
-// horizon is how much longer what is in flight in a slot is expected to take: as long as the last time, or else as long again as it has
-// taken.
+// horizon is how much longer what is in flight in a slot is expected to take: as long as the last time, or else as long
+// again as it has taken.
 func (g *Gate) horizon(st *slotState) time.Duration {
 	var longest time.Duration
 	now := g.now()
@@ -159,8 +160,8 @@ func (g *Gate) horizon(st *slotState) time.Duration {
 	return longest
 }
 
-// fits says that a soft drain admits a key: it is not in flight, and is expected to end before something that is. Where most
-// reconciles take long, those of unknown keys are expected to.
+// fits says that a soft drain admits a key: it is not in flight, and is expected to end before something that is. Where
+// most reconciles take long, those of unknown keys are expected to.
 func (g *Gate) fits(st *slotState, key Key) bool {
 	takes := st.long[key]
 	if takes == 0 && st.slow > 0 {

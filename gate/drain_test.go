@@ -153,8 +153,8 @@ func TestR6CutsWhatTakesLong(t *testing.T) {
 	}
 }
 
-// R6: one in 20 objects of a slot takes a minute; the others wait about a moment when the slot moves, and it moves when the
-// longest that is in flight has ended.
+// R6: one in 20 objects of a slot takes a minute; the others wait about a moment when the slot moves, and it moves when
+// the longest that is in flight has ended.
 func TestR6DrainUnderLoad(t *testing.T) {
 	const step, objects, workers = 10 * time.Millisecond, 40, 10
 	for seed := range uint64(20) {

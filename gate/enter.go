@@ -46,7 +46,8 @@ func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 // cache; such keys are admitted while the slot drains. Others are as long as the drain is soft: see Drain.
 //
 // If and only if the verdict is Admitted, there is a context, which carries the epoch and ends when the slot is lost or
-// the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do nothing).
+// the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do
+// nothing).
 func (g *Gate) Enter(ctx context.Context, s slot.Slot, key Key, gone bool) (context.Context, func(), Verdict) {
 	g.mu.Lock()
 	verdict := g.judge(s, key, gone)

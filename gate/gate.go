@@ -16,11 +16,13 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait any longer for a reconcile.
+// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait any longer for a
+// reconcile.
 var ErrHandover = errors.New("this member leaves, and hands over the slot of this key")
 
-// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or the Lease not renewed in time.
-// Whoever owns the slot next begins anew with the key, so an error that comes of it tells nobody anything.
+// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or the Lease
+// not renewed in time. Whoever owns the slot next begins anew with the key, so an error that comes of it tells nobody
+// anything.
 func CutShort(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
@@ -98,8 +100,8 @@ type slotState struct {
 	parked   map[Key]struct{}
 	// drain is not nil while the state is draining.
 	drain *drain
-	// long are the keys whose last reconcile took longer than a moment, and how long that was; lately is the last of them, and slow
-	// above 0 where most take long.
+	// long are the keys whose last reconcile took longer than a moment, and how long that was; lately is the last of
+	// them, and slow above 0 where most take long.
 	long   map[Key]time.Duration
 	lately time.Duration
 	slow   int
@@ -162,8 +164,9 @@ func (g *Gate) SetDeadline(at time.Duration) {
 
 // Expire cancels everything in flight with ErrExpired if the deadline has passed, and ends drains.
 //
-// It says whether the deadline took slots out of service that were neither opened nor shut since. Time passes between a decision and
-// SetDeadline or Open, so that whoever decided may not know: tell it, or it takes these slots for open for ever.
+// It says whether the deadline took slots out of service that were neither opened nor shut since. Time passes between a
+// decision and SetDeadline or Open, so that whoever decided may not know: tell it, or it takes these slots for open for
+// ever.
 func (g *Gate) Expire() (lapsed bool) {
 	g.mu.Lock()
 	lost := g.lapse()

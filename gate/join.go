@@ -7,7 +7,8 @@ import (
 )
 
 // Join is Hold for a write of which nobody knows which key it belongs to, if to any. The verdict is
-//   - Admitted where the slot is open, or draining: the write counts as in flight until release is called (more calls do nothing);
+//   - Admitted where the slot is open, or draining: the write counts as in flight until release is called (more calls
+//     do nothing);
 //   - Parked where the slot has been drained, and may be on its way to another member;
 //   - Expired from the deadline on;
 //   - Refused where the slot was lost while something is in flight that began before: the write may be part of that;

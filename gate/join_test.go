@@ -7,7 +7,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// R6: a write of which nobody knows the key keeps a slot from moving on, and comes too late once the slot has been drained.
+// R6: a write of which nobody knows the key keeps a slot from moving on, and comes too late once the slot has been
+// drained.
 func TestR6JoinKeepsTheSlot(t *testing.T) {
 	g, c := started(t)
 	release, verdict := g.Join(1)

@@ -54,8 +54,8 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 	}
 }
 
-// round is a list and what follows from it, until the list has to begin anew: because the watch lost its place, which is
-// the error, or because objects given up are due.
+// round is a list and what follows from it, until the list has to begin anew: because the watch lost its place, which
+// is the error, or because objects given up are due.
 func (f *follower) round(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	f.found, f.incomplete = make(chan target, 2*batchSize), make(chan struct{}, 1)

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// minWatch is the shortest time after which the server is asked to end a watch, as reflectors do; the longest is twice that.
+// minWatch is the shortest time after which the server is asked to end a watch, as reflectors do; the longest is twice
+// that.
 const minWatch = 5 * time.Minute
 
 // stream follows the scope from a version on until the server does not know the version any more (the error is 410), or

@@ -7,9 +7,10 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Action is something to do. The caller carries out the actions of one Step in order. Those on the gate (Open,
-// Shut, Deadline) take effect before Step is called again; where the deadline passed meanwhile, so that the gate has lapsed
-// (gate.Gate.Expire), the next event is Lapsed. The others run on their own and are answered by the event that each names.
+// Action is something to do. The caller carries out the actions of one Step in order. Those on the gate (Open, Shut,
+// Deadline) take effect before Step is called again; where the deadline passed meanwhile, so that the gate has lapsed
+// (gate.Gate.Expire), the next event is Lapsed. The others run on their own and are answered by the event that each
+// names.
 type Action interface{ isAction() }
 
 type (
@@ -66,8 +67,8 @@ type (
 		Round uint64
 	}
 
-	// Drain shuts the gate of the slots, at a moment at which nothing in flight takes long, and waits for what is. Answer: Drained, of the same
-	// Round; none after a later Open or Shut of the slots.
+	// Drain shuts the gate of the slots, at a moment at which nothing in flight takes long, and waits for what is.
+	// Answer: Drained, of the same Round; none after a later Open or Shut of the slots.
 	Drain struct {
 		Slots slot.Set
 		Round uint64

@@ -47,9 +47,11 @@ const (
 	ClauseEpochAbove
 	// ClauseLeasesSince (R16): a table is adopted by what Leases tell since it was made.
 	ClauseLeasesSince
-	// ClauseFollows (R16): nothing is written on top of a version of the table that is not known to follow from those before.
+	// ClauseFollows (R16): nothing is written on top of a version of the table that is not known to follow from those
+	// before.
 	ClauseFollows
-	// ClauseClearedFirst (R16): the members of a copy of another table are taken out of it fenceDelay before it is adopted.
+	// ClauseClearedFirst (R16): the members of a copy of another table are taken out of it fenceDelay before it is
+	// adopted.
 	ClauseClearedFirst
 	// ClauseLapseTold (R13): a member believes its gate that the deadline has passed.
 	ClauseLapseTold

@@ -41,7 +41,8 @@ type Config struct {
 	// RolloutDelay takes JoinDelay's place where the joiner's build is new to the rota, since then a member is
 	// likely to leave soon, whose slots it can have in one move. Default 10 s.
 	RolloutDelay time.Duration
-	// MaxTable is how many bytes of text a table may take. What would make it larger is left out. Default 15/16 of table.MaxSize.
+	// MaxTable is how many bytes of text a table may take. What would make it larger is left out. Default 15/16 of
+	// table.MaxSize.
 	MaxTable int
 	// Seed is for jitter.
 	Seed uint64

@@ -10,8 +10,8 @@ import (
 
 // Time is the time of an event, by the member's own clocks.
 type Time struct {
-	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while the machine
-	// sleeps.
+	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while
+	// the machine sleeps.
 	Mono time.Duration
 	// Ahead is how much more time may have passed since that point, because the machine slept. It never falls.
 	Ahead time.Duration
@@ -154,8 +154,9 @@ type (
 		Round uint64
 	}
 
-	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions, so that a
-	// Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before any other event.
+	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions,
+	// so that a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before
+	// any other event.
 	Lapsed struct{}
 
 	// Leave asks the member to leave (SIGTERM).

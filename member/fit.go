@@ -7,9 +7,11 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// leftOut is what a draft does without, since with it the table would be invalid or too large. Nothing but that suffers (rule R4).
+// leftOut is what a draft does without, since with it the table would be invalid or too large. Nothing but that suffers
+// (rule R4).
 type leftOut struct {
-	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to reach.
+	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to
+	// reach.
 	noVersions bool
 	// moves is how many slots at most are planned to move, if limited.
 	limited bool
@@ -26,8 +28,8 @@ func (d *draft) mayMove() bool {
 	return !d.limited || d.moves >= 0
 }
 
-// fitting makes the next table, which is valid and not too large: with everything in it, or else without what can be left out. It returns
-// nil where nothing helps.
+// fitting makes the next table, which is valid and not too large: with everything in it, or else without what can be
+// left out. It returns nil where nothing helps.
 func (m *Member) fitting(t *table.Table) *draft {
 	var cause error
 	for _, out := range []leftOut{

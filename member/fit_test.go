@@ -38,7 +38,8 @@ func handOver(t *testing.T, o sim.Options) (notes []table.Note, told []string) {
 	return notes, told
 }
 
-// A version that is no number, as those of some aggregated API servers, does not keep a slot from moving: its next owner lists the kind.
+// A version that is no number, as those of some aggregated API servers, does not keep a slot from moving: its next
+// owner lists the kind.
 func TestR08OpaqueVersionsAreListed(t *testing.T) {
 	notes, told := handOver(t, sim.Options{Slots: 8, Leaves: func() table.Versions {
 		return table.Versions{"NetworkPolicy.projectcalico.org": "16354/", "Website": "17"}
@@ -60,7 +61,8 @@ func TestR08UnreadableKindsAreListed(t *testing.T) {
 	}
 }
 
-// Many kinds make large notes. Where those are too large slots move without them, and are listed; the table stays within its size.
+// Many kinds make large notes. Where those are too large slots move without them, and are listed; the table stays
+// within its size.
 func TestR04TablesStayWithinTheirSize(t *testing.T) {
 	many := table.Versions{}
 	for i := range 200 {

@@ -18,8 +18,9 @@ type lease struct {
 	next     time.Duration
 	// failed: the last renewal was not answered by a success.
 	failed bool
-	// said is what the last successful renewal said of the gate, and saidAt when it first said "open"; open: the table was
-	// read since, consistently, so that nobody who looked for open gates before can have made another (rules R5, R16).
+	// said is what the last successful renewal said of the gate, and saidAt when it first said "open"; open: the table
+	// was read since, consistently, so that nobody who looked for open gates before can have made another (rules R5,
+	// R16).
 	said, open bool
 	saidAt     time.Duration
 }

@@ -101,7 +101,8 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	return false
 }
 
-// inDoubt says that a swap that was sent may still happen: nobody knows how it ended, and no later version of the table was seen.
+// inDoubt says that a swap that was sent may still happen: nobody knows how it ended, and no later version of the table
+// was seen.
 func (m *Member) inDoubt() bool {
 	return m.swap.unknown != "" && table.CompareVersions(m.snap.Version, m.swap.unknown) <= 0
 }
@@ -239,14 +240,16 @@ func (m *Member) onProbation(t *table.Table, other table.Member) bool {
 	return m.expels(t, other.Pod) >= 2
 }
 
-// apart is how many seconds another's wall clock is away from this member's, either way. Whoever wrote that time may have a clock that is
-// wrong: what lies ahead is as long over as what lies behind, so that such a clock cannot have it believed for longer.
+// apart is how many seconds another's wall clock is away from this member's, either way. Whoever wrote that time may
+// have a clock that is wrong: what lies ahead is as long over as what lies behind, so that such a clock cannot have it
+// believed for longer.
 func (m *Member) apart(wall int64) int64 {
 	d := m.now.Wall - wall
 	return max(d, -d)
 }
 
-// lastJoined is the member that joined last, but for those that say that they will ten minutes from now or later: their clocks are wrong.
+// lastJoined is the member that joined last, but for those that say that they will ten minutes from now or later: their
+// clocks are wrong.
 func (m *Member) lastJoined(t *table.Table) (last table.Member) {
 	for _, other := range t.Members {
 		if other.Joined >= last.Joined && other.Joined-m.now.Wall < int64(rolloutTime.Seconds()) {
@@ -256,8 +259,8 @@ func (m *Member) lastJoined(t *table.Table) (last table.Member) {
 	return last
 }
 
-// skewed is from how many seconds on people are told that wall clocks differ. News of a member that joins may come later than that by a
-// while.
+// skewed is from how many seconds on people are told that wall clocks differ. News of a member that joins may come
+// later than that by a while.
 const skewed = 120
 
 // checkClock tells people where a member that joined just now has another wall clock than this one, which plans.

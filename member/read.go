@@ -57,7 +57,8 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	if !mutant.On(mutant.OpenByOldTable) && (m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0) {
-		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there were.
+		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there
+		// were.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
 			m.stop(m.stale(m.snap, s.Table.Epoch), false)
 		}
@@ -149,8 +150,8 @@ func (m *Member) precedes(s Snapshot) bool {
 	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID && table.CompareVersions(s.Version, m.snap.Version) < 0
 }
 
-// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until that is known the
-// Leases must stay, even those of the dead: they may be all that tells of it (rule R16).
+// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until
+// that is known the Leases must stay, even those of the dead: they may be all that tells of it (rule R16).
 func (m *Member) hides(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID] && m.has(ClauseToldEpoch)
 }

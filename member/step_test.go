@@ -157,7 +157,8 @@ func TestShortTimes(t *testing.T) {
 	}
 }
 
-// A read that was begun before the table was seen, and did not find it, proves nothing: the table came meanwhile (rule R16).
+// A read that was begun before the table was seen, and did not find it, proves nothing: the table came meanwhile (rule
+// R16).
 func TestR16ReadBegunBeforeTheTableWasThere(t *testing.T) {
 	m := renewed(t, member.Config{})
 	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Listed: true})
@@ -170,7 +171,8 @@ func TestR16ReadBegunBeforeTheTableWasThere(t *testing.T) {
 	}
 }
 
-// An earlier version of the same epoch, brought by a watch that lags, is no sign of an old copy: somebody annotated the ConfigMap.
+// An earlier version of the same epoch, brought by a watch that lags, is no sign of an old copy: somebody annotated the
+// ConfigMap.
 func TestR16EarlierVersionOfTheSameEpoch(t *testing.T) {
 	m := renewed(t, member.Config{})
 	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
@@ -180,7 +182,8 @@ func TestR16EarlierVersionOfTheSameEpoch(t *testing.T) {
 	}
 }
 
-// A table of a lower epoch than Leases tell is an old copy if it was read since they told, not if the read began before (rule R16).
+// A table of a lower epoch than Leases tell is an old copy if it was read since they told, not if the read began before
+// (rule R16).
 func TestR16ReadBegunBeforeLeasesTold(t *testing.T) {
 	m := renewed(t, member.Config{})
 	watch, ok := find[member.WatchLeases](m.Step(after(10*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Listed: true}))
@@ -281,7 +284,8 @@ func TestR03LosersWaitLonger(t *testing.T) {
 	}
 }
 
-// Slots are loaded and opened by their epochs, with the versions that their former owner left, and by whether they are still held.
+// Slots are loaded and opened by their epochs, with the versions that their former owner left, and by whether they are
+// still held.
 func TestR08LoadsAreGrouped(t *testing.T) {
 	m := renewed(t, member.Config{})
 	s := at("5", 30)
@@ -311,8 +315,8 @@ func TestR08LoadsAreGrouped(t *testing.T) {
 	}
 }
 
-// A table that was read ahead of the watch is not doubted for a retry period, so that not all Leases are listed whenever a watch
-// lags for a moment; one with which the watch began anew is doubted at once (rule R16).
+// A table that was read ahead of the watch is not doubted for a retry period, so that not all Leases are listed
+// whenever a watch lags for a moment; one with which the watch began anew is doubted at once (rule R16).
 func TestR16WhenLeasesAreAsked(t *testing.T) {
 	m := renewed(t, member.Config{})
 	table7 := func(version string) member.Snapshot {
@@ -349,7 +353,8 @@ func TestClauseNames(t *testing.T) {
 	}
 }
 
-// Whoever joins with another wall clock is told of, once, by the member that plans; and its clock is not believed (rule R9).
+// Whoever joins with another wall clock is told of, once, by the member that plans; and its clock is not believed (rule
+// R9).
 func TestR09ClocksThatDiffer(t *testing.T) {
 	for _, c := range []struct {
 		ahead int64

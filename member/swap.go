@@ -18,7 +18,8 @@ type swap struct {
 	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
 	refused string
 	retryAt time.Duration
-	// unknown is the version on which the last swap of unknown outcome was conditional: it may happen as long as that is the latest.
+	// unknown is the version on which the last swap of unknown outcome was conditional: it may happen as long as that
+	// is the latest.
 	unknown string
 	// conflicts counts those in a row.
 	conflicts int
@@ -142,8 +143,8 @@ func (d *draft) edit() *table.Table {
 	return d.next
 }
 
-// supersede writes a table that differs by its epoch alone. A swap that was sent on the same version, and whose outcome is unknown, may
-// happen still: this one makes sure that it does not, or finds that it did.
+// supersede writes a table that differs by its epoch alone. A swap that was sent on the same version, and whose outcome
+// is unknown, may happen still: this one makes sure that it does not, or finds that it did.
 func (d *draft) supersede() {
 	d.edit()
 	d.due = true
@@ -181,7 +182,8 @@ func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration)
 	return m.due(*clock + delay)
 }
 
-// draft makes the next table out of everything that this member has to say, and of what its duties ask for, but for what is left out.
+// draft makes the next table out of everything that this member has to say, and of what its duties ask for, but for
+// what is left out.
 func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	d := &draft{next: t, leftOut: out}
 	switch {

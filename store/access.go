@@ -38,8 +38,8 @@ func Needs(namespace string, rules []rbacv1.PolicyRule) []PermissionError {
 	return out
 }
 
-// Denied asks the API server which of the permissions the user of cfg lacks. An error says that it did not answer that question:
-// nothing is known then. client may be nil.
+// Denied asks the API server which of the permissions the user of cfg lacks. An error says that it did not answer that
+// question: nothing is known then. client may be nil.
 func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []PermissionError) ([]*PermissionError, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
@@ -115,8 +115,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s lacks %d permissions; to add them, kubectl apply:\n%s", user, len(e.Missing), e.Manifests())
 }
 
-// Manifests returns a Role, or where permissions are needed in the whole cluster a ClusterRole, of what is missing, with its binding, as
-// YAML. Their names end in -added, so that they replace none that exist.
+// Manifests returns a Role, or where permissions are needed in the whole cluster a ClusterRole, of what is missing,
+// with its binding, as YAML. Their names end in -added, so that they replace none that exist.
 func (e *MissingError) Manifests() string {
 	var namespaces []string
 	for _, m := range e.Missing {

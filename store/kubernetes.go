@@ -108,8 +108,8 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	}, nil
 }
 
-// Close waits for the attempts to send events of Notify that are under way, begins no further ones, and closes idle connections. Watches end with
-// their contexts.
+// Close waits for the attempts to send events of Notify that are under way, begins no further ones, and closes idle
+// connections. Watches end with their contexts.
 func (k *Kubernetes) Close() {
 	k.closed.Do(func() { close(k.closing) })
 	k.notes.Wait()

@@ -10,8 +10,8 @@ const (
 	// LabelRota is the label, on both, whose value is the rota's name.
 	LabelRota = Prefix + "/rota"
 
-	// LabelCoverage is the label, on the Leases in which members say what they hold, whose value is the rota's name. These are not
-	// the members' own, which have LabelRota.
+	// LabelCoverage is the label, on the Leases in which members say what they hold, whose value is the rota's name.
+	// These are not the members' own, which have LabelRota.
 	LabelCoverage = Prefix + "/coverage"
 	// AnnotationReport begins the names of the annotations in which they say it.
 	AnnotationReport = Prefix + "/report-"
@@ -31,9 +31,10 @@ const (
 	GateShut = "shut"
 )
 
-// Labels on the objects of sharded kinds. Their value is the slot of a key in a rota with the most slots that there can be: the
-// top 12 bits of the key's hash, in decimal. It depends neither on members nor on the number of slots, so that all rotas with
-// the same key share the label; each key has one of its own, so that rotas with different keys leave each other's alone.
+// Labels on the objects of sharded kinds. Their value is the slot of a key in a rota with the most slots that there can
+// be: the top 12 bits of the key's hash, in decimal. It depends neither on members nor on the number of slots, so that
+// all rotas with the same key share the label; each key has one of its own, so that rotas with different keys leave
+// each other's alone.
 const (
 	// LabelHash is about the object's own key Name.
 	LabelHash = Prefix + "/hash"

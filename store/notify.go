@@ -19,7 +19,8 @@ const (
 	maxNotes = 64
 	// maxNote is the length, in bytes, that the API allows.
 	maxNote = 1024
-	// noteRetry is the time to the second attempt; it doubles up to noteRetryMost. What could not be sent for noteLife is dropped.
+	// noteRetry is the time to the second attempt; it doubles up to noteRetryMost. What could not be sent for noteLife
+	// is dropped.
 	noteRetry     = 250 * time.Millisecond
 	noteRetryMost = 30 * time.Second
 	noteLife      = 30 * time.Minute
@@ -27,8 +28,8 @@ const (
 
 // Notify implements Store, with an event on the ConfigMap that `kubectl describe` and `kubectl events` show.
 //
-// What there is to tell is often that the API server does not answer. So it is sent again, with the time at which it happened, until the server
-// takes it, for half an hour at most.
+// What there is to tell is often that the API server does not answer. So it is sent again, with the time at which it
+// happened, until the server takes it, for half an hour at most.
 func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	select {
 	case k.noteSlots <- struct{}{}:

@@ -19,7 +19,8 @@ func TestPermissionErrorNamesTheKindOfRole(t *testing.T) {
 	}
 }
 
-// What is missing is told at once, in manifests that add it: verbs together, Roles apart from ClusterRoles, accounts as RBAC names them.
+// What is missing is told at once, in manifests that add it: verbs together, Roles apart from ClusterRoles, accounts as
+// RBAC names them.
 func TestMissingErrorHasManifests(t *testing.T) {
 	user := "system:serviceaccount:ops:web"
 	err := &store.MissingError{Rota: "web", Missing: []*store.PermissionError{

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// The largest table there can be fits into a ConfigMap: every slot moves by itself, and its notes have all the room that members give
-// them (a quarter of 15/16 of it).
+// The largest table there can be fits into a ConfigMap: every slot moves by itself, and its notes have all the room
+// that members give them (a quarter of 15/16 of it).
 func TestLargestTableFits(t *testing.T) {
 	for _, members := range []int{50, 300, 1000} {
 		tab := table.New(slot.MaxCount, slot.KeyName, 1_763_712_000_000)

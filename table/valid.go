@@ -9,7 +9,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// MaxEpoch is the highest epoch of a table. Epochs begin at the wall clock, in milliseconds: none comes near it but by hand.
+// MaxEpoch is the highest epoch of a table. Epochs begin at the wall clock, in milliseconds: none comes near it but by
+// hand.
 const MaxEpoch = 1 << 62
 
 // Valid returns an error that names the first broken invariant, or nil (rule R4).

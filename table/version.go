@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// List stands in a note in the place of a version that is no decimal number, as those of some aggregated API servers: nobody can tell
-// whether it was reached, so the new owner lists the objects of that kind. It is above every version.
+// List stands in a note in the place of a version that is no decimal number, as those of some aggregated API servers:
+// nobody can tell whether it was reached, so the new owner lists the objects of that kind. It is above every version.
 const List = "list"
 
 // CompareVersions compares two resourceVersions as Kubernetes defines it since 1.35: as decimal numbers of any
@@ -29,8 +29,8 @@ func CompareVersions(a, b string) int {
 	}
 }
 
-// Readable returns the versions as they can stand in a note: what is no decimal number becomes List. ok is false where a kind cannot
-// stand there; then nothing is known of it.
+// Readable returns the versions as they can stand in a note: what is no decimal number becomes List. ok is false where
+// a kind cannot stand there; then nothing is known of it.
 func (v Versions) Readable() (out Versions, ok bool) {
 	for kind, version := range v {
 		if !isWord(kind) || strings.Contains(kind, "=") {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// warningAge is how far back `rota status` looks: as long as an API server keeps events by default. maxWarnings is how many it
-	// prints.
+	// warningAge is how far back `rota status` looks: as long as an API server keeps events by default. maxWarnings is
+	// how many it prints.
 	warningAge  = time.Hour
 	maxWarnings = 10
 )
 
-// readWarnings returns the events that members made to warn people. A process that waits before it joins, and a member whose
-// reconciles all fail, show nowhere else outside of their own.
+// readWarnings returns the events that members made to warn people. A process that waits before it joins, and a member
+// whose reconciles all fail, show nowhere else outside of their own.
 func readWarnings(ctx context.Context, cfg *rest.Config, namespace, name string) ([]corev1.Event, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

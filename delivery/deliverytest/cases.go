@@ -60,8 +60,8 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.wantDigest(1)
 }
 
-// Slots that come from nobody are listed once: the list that brings them is the one that decides (rule R8). Those that were warmed
-// are listed again.
+// Slots that come from nobody are listed once: the list that brings them is the one that decides (rule R8). Those that
+// were warmed are listed again.
 func (s suite) listsWhatNobodyHadOnce(t *testing.T) {
 	r := s.rig(t)
 	r.fill(3, 1, 2)
@@ -323,8 +323,8 @@ func (s suite) versions(t *testing.T) {
 	}
 }
 
-// Who starts counting anew waits until handlers have heard of all that was written here, deletions included; what others wrote does not
-// count.
+// Who starts counting anew waits until handlers have heard of all that was written here, deletions included; what
+// others wrote does not count.
 func (s suite) showsWritten(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)

@@ -62,8 +62,8 @@ func (s suite) watchRefused(t *testing.T) {
 	r.wantLevel(only(1, 2))
 }
 
-// Nobody answers, or something in front of the API server does in its place. The position still holds when it is back, unless lists are answered
-// and watches are not.
+// Nobody answers, or something in front of the API server does in its place. The position still holds when it is back,
+// unless lists are answered and watches are not.
 func (s suite) watchUnanswered(t *testing.T) {
 	err := error(apierrors.NewServiceUnavailable("injected"))
 	if s.watchList {
@@ -92,7 +92,8 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r.wantLevel(only(1))
 }
 
-// An event that cannot be decoded comes again whenever the watch is opened at its position; the object was put right since.
+// An event that cannot be decoded comes again whenever the watch is opened at its position; the object was put right
+// since.
 func (s suite) eventCannotBeDecoded(t *testing.T) {
 	r := s.rig(t)
 	mine := r.fill(2, 1)

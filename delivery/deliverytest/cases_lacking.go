@@ -78,7 +78,8 @@ func (s suite) cannotBeListed(t *testing.T) {
 	}
 }
 
-// A kind is waited for that is merely slow, and one that this member has never listed: whoever has the slots may be able to.
+// A kind is waited for that is merely slow, and one that this member has never listed: whoever has the slots may be
+// able to.
 func (s suite) merelySlow(t *testing.T) {
 	r := s.rig(t)
 	r.fill(2, 1)

@@ -76,7 +76,8 @@ func (s suite) orphansAreWhole(t *testing.T) {
 	})
 }
 
-// A list of slots gained shows what became of their children, which the stream has not told yet; and it hides nothing that is here.
+// A list of slots gained shows what became of their children, which the stream has not told yet; and it hides nothing
+// that is here.
 func (s suite) orphansWhileBehind(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.orphanRig(t, key)

@@ -26,7 +26,8 @@ func (r *rig) storeHas(want ...Object) error {
 	return nil
 }
 
-// writers are pairs of members of a kind, with a way to make objects in a slot: for the primary role and for the owned one.
+// writers are pairs of members of a kind, with a way to make objects in a slot: for the primary role and for the owned
+// one.
 func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, create func(slot.Slot) Object)) {
 	t.Run("Primary", func(t *testing.T) {
 		old, next := s.rig(t), s.rig(t)
@@ -72,8 +73,8 @@ func (r *rig) handOver(next *rig, n slot.Slot) {
 	r.must(next.share.Load(next.ctx, only(n), table.CauseHanded, r.share.Versions(only(n)), false))
 }
 
-// A member deletes objects while no watch tells of it, its own or another's: their slot's next owner does not have them any more when it loads. Those
-// that no informer has seen yet are among them, and one that was created again.
+// A member deletes objects while no watch tells of it, its own or another's: their slot's next owner does not have them
+// any more when it loads. Those that no informer has seen yet are among them, and one that was created again.
 func (s suite) deletionsAreCarried(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, seen := create(1), create(1)

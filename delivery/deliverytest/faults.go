@@ -112,7 +112,8 @@ func (f *Faulty) RefuseWatches(err error) {
 	}
 }
 
-// Poison has the next event, and every one of the same version, be one that cannot be decoded, as client-go tells of it. It ends the watch.
+// Poison has the next event, and every one of the same version, be one that cannot be decoded, as client-go tells of
+// it. It ends the watch.
 func (f *Faulty) Poison() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -40,8 +40,8 @@ import (
 const (
 	rotaNamespace  = "rota-chaos"
 	sitesNamespace = "rota-chaos-sites"
-	// podUser is how the user of a member with a token for a Pod is called, followed by ACCOUNT/POD. The ServiceAccount has the name of
-	// the rota: a fence is for the members of one.
+	// podUser is how the user of a member with a token for a Pod is called, followed by ACCOUNT/POD. The ServiceAccount
+	// has the name of the rota: a fence is for the members of one.
 	podUser = "system:serviceaccount:" + rotaNamespace + ":"
 	// requestLimit bounds a request of the campaign itself.
 	requestLimit = 10 * time.Second

@@ -14,14 +14,15 @@ type Report struct {
 	Slots   int `json:"slots"`
 	// Delivery is how the objects of their slots reached the members.
 	Delivery delivery.Kind `json:"delivery"`
-	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed time.
+	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
+	// time.
 	LabelWritesBefore *int `json:"label_writes_before"`
 	// Reconciled are the Websites whose status shows their latest generation, after the load has ended.
 	Reconciled int `json:"reconciled"`
 	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
 	Overlaps int `json:"overlaps"`
-	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are as
-	// they have to be, after the load has ended. ChildrenStray are those that belong to no Website.
+	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that
+	// are as they have to be, after the load has ended. ChildrenStray are those that belong to no Website.
 	Children      int `json:"children"`
 	ChildrenRight int `json:"children_right"`
 	ChildrenStray int `json:"children_stray"`
@@ -30,8 +31,8 @@ type Report struct {
 	UnownedAtEnd  int  `json:"unowned_at_end"`
 	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
 	DeletionsMissed int `json:"deletions_missed"`
-	// TakenOverSeconds is how long after the kill the last of the killed replica's slots had a new owner that works on it;
-	// TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
+	// TakenOverSeconds is how long after the kill the last of the killed replica's slots had a new owner that works on
+	// it; TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
 	TakenOverSeconds     float64 `json:"taken_over_seconds"`
 	TakeOverBoundSeconds float64 `json:"take_over_bound_seconds"`
 	Phases               []Phase `json:"phases"`
@@ -47,13 +48,13 @@ type Phase struct {
 	MovedObjects int `json:"moved_objects"`
 	// ObjectWrites are writes made only in order to move objects.
 	ObjectWrites *int `json:"object_writes"`
-	// LabelWrites are the writes of nothing but the label that follows from an object's key: one in the life of an object that
-	// the load created.
+	// LabelWrites are the writes of nothing but the label that follows from an object's key: one in the life of an
+	// object that the load created.
 	LabelWrites *int `json:"label_writes"`
 	TableWrites int  `json:"table_writes"`
 	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
-	// request selects. Those of labellers, which look through the metadata of all objects of a kind when they begin, are among
-	// them.
+	// request selects. Those of labellers, which look through the metadata of all objects of a kind when they begin,
+	// are among them.
 	ListedObjects *int `json:"listed_objects"`
 	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
 	// ForeignObjects are those among them that they had not asked for.

@@ -109,8 +109,8 @@ func (w *world) may(k kind) bool {
 
 func (w *world) use(k kind) { w.changeServer().used[k]++ }
 
-// enabled lists what may happen. Those in which a request goes astray are left to variants. If something must happen before
-// time passes, advance is not among them.
+// enabled lists what may happen. Those in which a request goes astray are left to variants. If something must happen
+// before time passes, advance is not among them.
 func (w *world) enabled(into []act) []act {
 	acts := into[:0]
 	urgent := false

@@ -58,13 +58,15 @@ type box struct {
 	gate     []gateSlot
 	deadline int // of the gate; 0: it has passed, or there was none
 
-	// gun are slots for which a reconcile looked at its context, and then its process was paused: when it goes on, it writes.
+	// gun are slots for which a reconcile looked at its context, and then its process was paused: when it goes on, it
+	// writes.
 	gun uint8
 	// horizon is, per slot, until when a write may commit; 0: none. left is the same of the process's predecessors.
 	horizon, left []int
 }
 
-// answer is one on its way. That a request went astray its sender learns at any time within wait ticks, whatever else comes.
+// answer is one on its way. That a request went astray its sender learns at any time within wait ticks, whatever else
+// comes.
 type answer struct {
 	has     bool
 	outcome member.Outcome
@@ -96,7 +98,8 @@ func (y way) lags() uint8 {
 	return [...]uint8{lagAnswers, lagAnswers, lagAnswers, lagAnswers, lagTable, lagLeases}[y]
 }
 
-// came notes that something has come, unless nobody knows when it does; took that the first of its way was taken, or the n-th.
+// came notes that something has come, unless nobody knows when it does; took that the first of its way was taken, or
+// the n-th.
 func (b *box) came(x *space, y way, a answer) {
 	if !x.Free && a.wait == 0 {
 		b.queue = append(b.queue, y)
@@ -259,8 +262,8 @@ func (b *box) lapse() {
 	}
 }
 
-// lapseEarly is a lapse although the deadline has not passed: where time goes by between a Step and its actions, a gate lapses by the
-// former deadline, and is told of the next one after that.
+// lapseEarly is a lapse although the deadline has not passed: where time goes by between a Step and its actions, a gate
+// lapses by the former deadline, and is told of the next one after that.
 func (b *box) lapseEarly() {
 	for s := range b.gate {
 		if b.working(s) {

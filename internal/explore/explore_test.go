@@ -69,8 +69,8 @@ func TestClone(t *testing.T) {
 	})
 }
 
-// Only the order of versions, epochs and serials matters, and that of the times that are renamed: what follows from a state with
-// other numbers is the same.
+// Only the order of versions, epochs and serials matters, and that of the times that are renamed: what follows from a
+// state with other numbers is the same.
 func TestNumbers(t *testing.T) {
 	other := visit(func(class uint8, v int) int {
 		switch class {

@@ -14,7 +14,8 @@ type Scope struct {
 	Name, About string
 	// Pods and Slots are how many there are.
 	Pods, Slots int
-	// Deadline, Settle and Join are Config.RenewDeadline, SettleDelay and JoinDelay in ticks, Deadline 3 if 0. A lease has 4.
+	// Deadline, Settle and Join are Config.RenewDeadline, SettleDelay and JoinDelay in ticks, Deadline 3 if 0. A lease
+	// has 4.
 	Deadline, Settle, Join int
 	// Lazy: warming, loading and draining may take for ever. Otherwise they are over before time passes.
 	Lazy bool
@@ -23,14 +24,16 @@ type Scope struct {
 	Free bool
 	// Running is how many pods have joined and settled before the search begins.
 	Running int
-	// From, if not empty, says where the search begins instead: one more pod is started or, if all run, the last one leaves,
-	// and it goes on fairly until a slot drains ("drain"); or the last pod crashes, and until a slot waits for its fence ("fence");
-	// or the table is deleted, unseen by the last pod, and until the first has waited for a lease ("trouble").
+	// From, if not empty, says where the search begins instead: one more pod is started or, if all run, the last one
+	// leaves, and it goes on fairly until a slot drains ("drain"); or the last pod crashes, and until a slot waits for
+	// its fence ("fence"); or the table is deleted, unseen by the last pod, and until the first has waited for a lease
+	// ("trouble").
 	From string
 	// Faults is how many faults may happen in all; Limits how many actions of each bounded kind.
 	Faults uint8
 	Limits Limits
-	// Within, if above 0, is how many ticks it may take, from any state on, until all is well if nothing goes wrong any more.
+	// Within, if above 0, is how many ticks it may take, from any state on, until all is well if nothing goes wrong any
+	// more.
 	Within int
 	// Long: not for a test run.
 	Long bool

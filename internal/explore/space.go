@@ -23,8 +23,8 @@ const (
 	writeTimeout = 1
 )
 
-// state is a whole world, as the numbers of its parts: those occur in many worlds, and are held once. Two states are equal
-// exactly if the worlds are.
+// state is a whole world, as the numbers of its parts: those occur in many worlds, and are held once. Two states are
+// equal exactly if the worlds are.
 type state struct {
 	members [maxPods]uint32
 	boxes   [maxPods]uint32

@@ -32,8 +32,8 @@ type reading struct {
 	Requests   map[string]int `json:"requests"`
 	Received   map[string]int `json:"received"` // objects of sharded kinds, in lists and events
 	PeakHeap   uint64         `json:"peak_heap"`
-	// Working says that a stock replica is the leader. Members, Open, Coming, Going and Unowned are a member's Status, the
-	// latter four in slots; Settled says that all slots it owns are open, and that there are some.
+	// Working says that a stock replica is the leader. Members, Open, Coming, Going and Unowned are a member's Status,
+	// the latter four in slots; Settled says that all slots it owns are open, and that there are some.
 	Working bool `json:"working"`
 	Members int  `json:"members"`
 	Open    int  `json:"open"`

@@ -4,8 +4,8 @@
 // package is left in a program. With the tag the environment variable ROTA_MUTANT says which one bug is there. Never
 // ship a program that was built with it.
 //
-// The place that a bug is in asks On once, and reads like the bug. Clauses of the protocol (member.Clause) are mutants, too,
-// by their names, without a place of their own: member.New leaves the chosen one out.
+// The place that a bug is in asks On once, and reads like the bug. Clauses of the protocol (member.Clause) are mutants,
+// too, by their names, without a place of their own: member.New leaves the chosen one out.
 package mutant
 
 // Variable is the environment variable that names the mutant. Without the build tag it means nothing.

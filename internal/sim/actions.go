@@ -157,8 +157,8 @@ func (n *Node) expire() {
 	n.cancelled()
 }
 
-// renew creates or renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal that is late
-// never goes over a later one.
+// renew creates or renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal
+// that is late never goes over a later one.
 func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
 	start := n.late()
 	n.send(request{
@@ -256,7 +256,8 @@ func (n *Node) drain(a member.Drain) {
 	do()
 }
 
-// reviewPeriod is the time between two looks at drains, cutAfter is when a leaver cuts short what has been in flight for cutOlder.
+// reviewPeriod is the time between two looks at drains, cutAfter is when a leaver cuts short what has been in flight
+// for cutOlder.
 const (
 	reviewPeriod = 100 * time.Millisecond
 	cutAfter     = 10 * time.Second

@@ -11,7 +11,8 @@ import (
 
 // Checked after every step:
 //
-//   - every version of the table is Valid, and not too large, and its epoch rises, whatever object it stands in, except by hand (R4)
+//   - every version of the table is Valid, and not too large, and its epoch rises, whatever object it stands in, except
+//     by hand (R4)
 //   - a slot leaves a live owner by that owner's own hand only (R6), a member the table when its Lease is gone (R7)
 //   - a slot's gate is open in one member at most; paused members count until their deadline (R5, R6)
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
@@ -19,7 +20,8 @@ import (
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
-//   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded (R8)
+//   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
+//     (R8)
 //   - what is drained has no deletion left that is known (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
 //   - a member knows that its gate has lapsed, as soon as it was told (R13)
@@ -29,8 +31,8 @@ import (
 //
 // In deep worlds also:
 //
-//   - a slot opens in a member that has listed it, or followed it since it was listed, and that sees each object of it at least
-//     as others saw it when they reconciled it, and wrote it and were told so (R8)
+//   - a slot opens in a member that has listed it, or followed it since it was listed, and that sees each object of it
+//     at least as others saw it when they reconciled it, and wrote it and were told so (R8)
 //
 // and once faults have ended:
 //
@@ -243,8 +245,8 @@ func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.late() < n
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
 func (w *World) fenced(n *Node) bool { return !w.names(n, true, w.named) }
 
-// deceived says that the API server lets the node's writes pass because of a table that no member wrote: within the fence's lag no other one
-// named it.
+// deceived says that the API server lets the node's writes pass because of a table that no member wrote: within the
+// fence's lag no other one named it.
 func (w *World) deceived(n *Node) bool { return !w.names(n, !w.forged, w.member) }
 
 // names says that the table names the node, if the present one counts, or did within the fence's lag, as noted in last.
@@ -300,8 +302,8 @@ func (n *Node) checkLoad(a member.Load) {
 	}
 }
 
-// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have them
-// until Release, whether the gate is open or not.
+// beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have
+// them until Release, whether the gate is open or not.
 func (n *Node) beginLoad(a member.Load) {
 	n.loaded = n.loaded.Minus(a.Slots)
 	for _, s := range a.Slots.Slots() {

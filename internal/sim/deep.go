@@ -12,8 +12,9 @@ import (
 // DeepFrom is the first seed of a deep life. Those below live as they always did, so that what they found stays found.
 const DeepFrom = 10_000
 
-// deepen makes a deep world of the life of a seed: two API servers, objects and their users, clocks that differ by more, members
-// of several table formats, and processes that are started again when they end by themselves. It returns the number of members.
+// deepen makes a deep world of the life of a seed: two API servers, objects and their users, clocks that differ by
+// more, members of several table formats, and processes that are started again when they end by themselves. It returns
+// the number of members.
 func (c *Chaos) deepen() int {
 	c.opts.Deep, c.deep, c.paced = true, true, c.opts.Seed >= PacedFrom
 	members := 1 + c.rng.IntN(5)

@@ -38,7 +38,8 @@ const (
 	FaultServerLag
 	// FaultWatchStall: a member's watches bring nothing for a while, then everything.
 	FaultWatchStall
-	// FaultWatchBreak: a member's watches break, and go on from their position or list anew, perhaps at the other server.
+	// FaultWatchBreak: a member's watches break, and go on from their position or list anew, perhaps at the other
+	// server.
 	FaultWatchBreak
 	// FaultCompaction: positions of before are gone (410) for watches that break and for lists that go on.
 	FaultCompaction
@@ -70,11 +71,13 @@ const (
 	FaultRestore
 	// FaultOverwrite: an old copy is put over the table, and half a minute later the table is deleted.
 	FaultOverwrite
-	// FaultForeignTable: a table that the members cannot read takes the table's place, and is deleted half a minute later.
+	// FaultForeignTable: a table that the members cannot read takes the table's place, and is deleted half a minute
+	// later.
 	FaultForeignTable
 	// FaultSleep, in paced lives: a member's machine sleeps, and its monotonic clock stands still.
 	FaultSleep
-	// FaultCrowd, in paced lives: the goroutine that steps a member waits for the processor before each Step and each action.
+	// FaultCrowd, in paced lives: the goroutine that steps a member waits for the processor before each Step and each
+	// action.
 	FaultCrowd
 	// Faults is one more than the last kind.
 	Faults

@@ -6,9 +6,9 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// PacedFrom is the first seed of a paced life: a deep one in which time passes between an event and its Step, between a Step and its
-// actions, and from one action to the next, while gates and workers go on; and in which machines sleep. Those below live as
-// they always did.
+// PacedFrom is the first seed of a paced life: a deep one in which time passes between an event and its Step, between a
+// Step and its actions, and from one action to the next, while gates and workers go on; and in which machines sleep.
+// Those below live as they always did.
 const PacedFrom = 1_000_000
 
 // paced says whether the node's next event, or action, takes its time first: run goes on when that is over.
@@ -48,7 +48,8 @@ const wakeWithin = 500 * time.Millisecond
 // HaltBefore stops the process before the next such action, after the Step that asks for it, until Resume.
 func (n *Node) HaltBefore(such func(member.Action) bool) { n.halt = such }
 
-// Sleep suspends the node's machine for d, or until Resume if d is 0: nothing runs, and its monotonic clock stands still.
+// Sleep suspends the node's machine for d, or until Resume if d is 0: nothing runs, and its monotonic clock stands
+// still.
 func (n *Node) Sleep(d time.Duration) {
 	if n.Dead || n.Paused {
 		return

@@ -15,7 +15,8 @@ import (
 // website is the kind of the objects.
 var website = schema.GroupKind{Group: "example.com", Kind: "Website"}
 
-// scrubs compares now and then what members hold with the table and the objects there are (rule R14), by package coverage.
+// scrubs compares now and then what members hold with the table and the objects there are (rule R14), by package
+// coverage.
 func (w *World) scrubs() {
 	var cfg member.Config
 	cfg.SetDefaults()

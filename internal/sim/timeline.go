@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/store"
 )
 
-// Timeline is what people want to see of a life: who owned the slots, whose gates were open, what was in flight, how the processes
-// fared. Options.Timeline gets one filled; Draw draws it.
+// Timeline is what people want to see of a life: who owned the slots, whose gates were open, what was in flight, how
+// the processes fared. Options.Timeline gets one filled; Draw draws it.
 type Timeline struct {
 	slots  int
 	end    time.Duration

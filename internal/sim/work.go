@@ -48,7 +48,8 @@ type flight struct {
 	// stuck: it does not look at its context. table is the UID of the table by which it began, then.
 	stuck bool
 	table string
-	// seen is the version of the object that it began with, awaits the writes whose answers it waits for. In deep worlds.
+	// seen is the version of the object that it began with, awaits the writes whose answers it waits for. In deep
+	// worlds.
 	seen   uint64
 	awaits int
 }

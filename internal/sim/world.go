@@ -93,8 +93,8 @@ type Violation struct {
 // String tells it in a line.
 func (v Violation) String() string { return v.Rule + ": " + v.Message }
 
-// spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that nobody enqueues
-// when their slot opens.
+// spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that
+// nobody enqueues when their slot opens.
 type spoiled struct{ oldLists, forgotten bool }
 
 // epochStart is the wall clock at the beginning, in Unix seconds.
@@ -199,9 +199,9 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
-	// Of deep worlds: Compacted are watches and lists that met a 410, OldLists those of any version that were old, Split writes
-	// before which the process stopped, Reconciled changes by users that were, Excused violations that clocks beyond the
-	// bound explain, or a fence that goes by an old copy of the table.
+	// Of deep worlds: Compacted are watches and lists that met a 410, OldLists those of any version that were old,
+	// Split writes before which the process stopped, Reconciled changes by users that were, Excused violations that
+	// clocks beyond the bound explain, or a fence that goes by an old copy of the table.
 	Compacted, OldLists, Split, Reconciled, Excused int
 	// Of paced worlds: Sleeps of machines, Untold lapses of gates that a member was told of.
 	Sleeps, Untold int

@@ -1,4 +1,5 @@
-// Package alerts evaluates docs/alerts.yaml, with Prometheus' own engine, over the metrics of members that go through what the alerts are about.
+// Package alerts evaluates docs/alerts.yaml, with Prometheus' own engine, over the metrics of members that go through
+// what the alerts are about.
 package alerts
 
 import (

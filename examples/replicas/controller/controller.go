@@ -1,9 +1,10 @@
-// Package controller keeps as many Pods as each set asks for. A set is a ConfigMap with the label replicas.example.com/set: "true" and a
-// number in data["replicas"]; its Pods carry the label replicas.example.com/of with the set's name.
+// Package controller keeps as many Pods as each set asks for. A set is a ConfigMap with the label
+// replicas.example.com/set: "true" and a number in data["replicas"]; its Pods carry the label replicas.example.com/of
+// with the set's name.
 //
-// It works as Kubernetes' own ReplicaSet controller does: it adopts Pods that match and belong to nobody, releases those that do not match any
-// more, names new ones by generateName, and counts what it has made and deleted until its informer has shown that (expectations). It is
-// plain client-go, and nothing in it knows of Rota.
+// It works as Kubernetes' own ReplicaSet controller does: it adopts Pods that match and belong to nobody, releases
+// those that do not match any more, names new ones by generateName, and counts what it has made and deleted until its
+// informer has shown that (expectations). It is plain client-go, and nothing in it knows of Rota.
 package controller
 
 import (
@@ -207,7 +208,8 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	return c.delete(ctx, key, pods, len(pods)-want)
 }
 
-// claim returns the Pods of a set, having adopted those that match and are nobody's, and released those that do not match.
+// claim returns the Pods of a set, having adopted those that match and are nobody's, and released those that do not
+// match.
 func (c *Controller) claim(ctx context.Context, set *corev1.ConfigMap) ([]*corev1.Pod, error) {
 	all, err := c.pods.Pods(set.Namespace).List(labels.Everything())
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // expectationsTimeout is how long a set waits for what it did to be seen.
 const expectationsTimeout = 5 * time.Minute
 
-// expectations are what the controller did for each set and its informer has not shown yet. Until it has, counting Pods makes no sense.
+// expectations are what the controller did for each set and its informer has not shown yet. Until it has, counting Pods
+// makes no sense.
 type expectations struct {
 	mu   sync.Mutex
 	sets map[string]*expected

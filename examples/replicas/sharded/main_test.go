@@ -31,7 +31,8 @@ import (
 const (
 	// asReplica makes the test binary run main, or with the value "stock" the same controller without Rota, alone.
 	asReplica = "REPLICAS_REPLICA"
-	// lagsVariable says by how much watches lag, as in 300ms,2s, and roundsVariable how often all phases are gone through.
+	// lagsVariable says by how much watches lag, as in 300ms,2s, and roundsVariable how often all phases are gone
+	// through.
 	lagsVariable   = "REPLICAS_LAGS"
 	roundsVariable = "REPLICAS_ROUNDS"
 )
@@ -127,7 +128,8 @@ type world struct {
 
 	mu   sync.Mutex
 	sets map[string]*set
-	// surplus and missing are Pods that there were above what a set wanted, before and after its last change, and below.
+	// surplus and missing are Pods that there were above what a set wanted, before and after its last change, and
+	// below.
 	surplus, missing int
 	changes          int
 }
@@ -238,7 +240,8 @@ func (w *world) make(name string, want int) {
 	w.must(err)
 }
 
-// change changes a set that is as it should be: how many Pods it wants, a stray Pod that it has to adopt, or one that stops to match.
+// change changes a set that is as it should be: how many Pods it wants, a stray Pod that it has to adopt, or one that
+// stops to match.
 func (w *world) change() {
 	w.t.Helper()
 	name := fmt.Sprintf("set-%02d", w.random.IntN(sets))
@@ -322,8 +325,8 @@ func (w *world) settled() {
 	}
 }
 
-// TestSurplusAndMissing goes through all that happens to members while watches lag, and compares what the sets have meanwhile with
-// what they have under the same controller alone, without Rota.
+// TestSurplusAndMissing goes through all that happens to members while watches lag, and compares what the sets have
+// meanwhile with what they have under the same controller alone, without Rota.
 func TestSurplusAndMissing(t *testing.T) {
 	plane := controlplane.For(t)
 	lags := os.Getenv(lagsVariable)
