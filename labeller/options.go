@@ -53,7 +53,8 @@ type Options struct {
 	// ScanDelay is the time from the end of the first list, when the labeller begins, to its first scan. Default: none.
 	// Where the labelling moves from one to another, it keeps each from looking at everything anew.
 	ScanDelay time.Duration
-	// ScanRate limits a scan, in objects per second: each costs the API server the sending of its metadata. Default 5000.
+	// ScanRate limits a scan, in objects per second: each costs the API server the sending of its metadata. Default
+	// 5000.
 	ScanRate float32
 	// NotServed is told when the API server does not serve a resource any more, or yet: a version may have been
 	// removed, and another may be served. The labeller goes on asking. It is called concurrently, also several times
