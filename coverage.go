@@ -20,8 +20,8 @@ import (
 const (
 	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
 	scrubName = "rota.dev/scrub"
-	// scrubShare: of the time, the member with that duty spends one part in so many on lists of what there is, and the
-	// API server about as much, but no more than one look in scrubLatest is without them.
+	// scrubShare: lists of all objects take at most 1/1000 of the time of the member with that duty, and about as much
+	// of the API server's. They are made every scrubLatest at least.
 	scrubShare  = 1000
 	scrubLatest = 10 * time.Minute
 	// scrubFirst is the time to the first list of a member that has got that duty.

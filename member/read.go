@@ -68,7 +68,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		s.Err = m.refuse(s.Table)
 	}
 	if s.Err != nil {
-		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: mend the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
+		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: repair the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
 		return
 	}
 	if s.adopted() && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {

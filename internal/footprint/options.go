@@ -25,7 +25,7 @@ type Options struct {
 	// Lease is the LeaseDuration of the rotas; 0 is its default.
 	Lease time.Duration
 	// Quiet is for how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue their
-	// objects at a rate of at least 30 per second.
+	// objects as fast as workers take them.
 	Quiet time.Duration
 	// Only restricts what is measured to the cases whose names match; nil: all. See Cases.
 	Only *regexp.Regexp
