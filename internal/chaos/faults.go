@@ -19,11 +19,13 @@ type fault struct {
 	name, what string
 	// late says that without a fence it may bring late writes.
 	late bool
-	// fresh has members work that have just begun, so that what the fault before did to their watches does not count: those of the table
-	// are tried again after up to 3 s, and client-go's informers wait up to 30 s before they list, less once they have not for two minutes.
+	// fresh has members work that have just begun, so that what the fault before did to their watches does not count:
+	// those of the table are tried again after up to 3 s, and client-go's informers wait up to 30 s before they list,
+	// less once they have not for two minutes.
 	fresh bool
-	// leases is how many leases a change may wait for its reconcile, and 5 s; default 1. planned says that slots are only handed over: it may
-	// wait for one lease then, all in all, which is less than a crash takes.
+	// leases is how many leases a change may wait for its reconcile, beside FenceDelay and 4 s (check.CrashBound);
+	// default 1. planned says that slots are only handed over: it may wait for one lease then, all in all, which is
+	// less than a crash takes.
 	leases  int
 	planned bool
 	// limit marks faults that show what is not promised; they run only where they are named.
@@ -130,8 +132,8 @@ func one(leases float64, f proxy.Faults) func(context.Context, *run) error {
 	}
 }
 
-// everybody has a fault between all members and the API server for some leases. Where it is unusable meanwhile, it counts as
-// reachable when that is over.
+// everybody has a fault between all members and the API server for some leases. Where it is unusable meanwhile, it
+// counts as reachable when that is over.
 func everybody(leases float64, f proxy.Faults, unusable bool) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		r.each(f)
@@ -200,8 +202,8 @@ var heldWrites = []fault{
 	}},
 }
 
-// hold keeps a write of the member that works on the hot Website, has it lose the object, and releases the write when another member
-// has written to it.
+// hold keeps a write of the member that works on the hot Website, has it lose the object, and releases the write when
+// another member has written to it.
 func (r *run) hold(ctx context.Context, lose func(*member, string) error) error {
 	m, err := r.victim(ctx)
 	if err != nil {
