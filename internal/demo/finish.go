@@ -273,13 +273,28 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 		}
 		e.view.log("%s: %d changes to Websites on the move measured", run.name, p.canaries)
 		if run.victim != "" {
-			r.TakenOverSeconds = check.TakenOver(moves, run.victimsSlots, run.killed).Seconds()
+			r.TakenOverSeconds = check.TakenOver(moves, run.victimsSlots, run.killed, e.worked(run, all)).Seconds()
 			r.TakeOverBoundSeconds = check.CrashBound(e.o.LeaseDuration, e.o.RenewDeadline, e.o.WriteTimeout).Seconds()
 			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, e.reopened(run, all).Seconds())
 		}
 		r.Phases = append(r.Phases, p)
 	}
 	return nil
+}
+
+// worked returns when a new owner was first seen to reconcile an object of each of the killed replica's slots.
+func (e *engine) worked(run *phaseRun, all []journal.Reconcile) map[slot.Slot]time.Duration {
+	first := map[slot.Slot]time.Duration{}
+	for _, r := range all {
+		if r.UID == "" || r.Pod == run.victim || r.Start <= run.killed {
+			continue
+		}
+		s := e.slotOf(check.Site{NamespacedName: r.Key, UID: r.UID})
+		if at, ok := first[s]; run.victimsSlots.Has(s) && (!ok || r.Start < at) {
+			first[s] = r.Start
+		}
+	}
+	return first
 }
 
 // reopened returns how long after the kill the last of the new owners began to work on the killed replica's slots.

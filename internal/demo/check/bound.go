@@ -19,15 +19,18 @@ func CrashBound(lease, renewDeadline, writeTimeout time.Duration) time.Duration 
 	return cfg.LeaseDuration + cfg.FenceDelay + crashSlack
 }
 
-// TakenOver returns how long after a kill the last of the slots had a new owner that was active. Slots that never had
-// one are left out.
-func TakenOver(moves []Move, slots slot.Set, killed time.Duration) time.Duration {
+// TakenOver returns how long after a kill the last of the slots had a new owner that works. worked is when a new owner
+// was first seen to reconcile an object of a slot; slots that are not in it have nothing to be worked on, and are left
+// out. That a slot is active stands in the table up to SettleDelay later than it is so, and the first reconcile may
+// have waited in the queue: the earlier of the two counts.
+func TakenOver(moves []Move, slots slot.Set, killed time.Duration, worked map[slot.Slot]time.Duration) time.Duration {
 	var last time.Duration
 	seen := slot.Set{}
 	for _, m := range moves { // in the order in which they ended
-		if m.Active > killed && slots.Has(m.Slot) && !seen.Has(m.Slot) {
+		first, ok := worked[m.Slot]
+		if ok && m.Active > killed && slots.Has(m.Slot) && !seen.Has(m.Slot) {
 			seen.Add(m.Slot)
-			last = m.Active - killed
+			last = max(last, min(first, m.Active)-killed)
 		}
 	}
 	return last

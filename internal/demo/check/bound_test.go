@@ -27,10 +27,17 @@ func TestTakenOver(t *testing.T) {
 		{Slot: 2, From: "dead", To: "b", Active: 28},
 		{Slot: 1, From: "a", To: "c", Active: 60}, // it moved on
 	}
-	if got := TakenOver(moves, slots, 10); got != 18 {
-		t.Errorf("taken over after %d, want 18", got)
-	}
-	if got := TakenOver(nil, slots, 10); got != 0 {
-		t.Errorf("nothing moved: %d", got)
+	for name, c := range map[string]struct {
+		worked map[slot.Slot]time.Duration
+		want   time.Duration
+	}{
+		"a queue before the first reconcile": {map[slot.Slot]time.Duration{1: 26, 2: 99}, 18},
+		"the table lags":                     {map[slot.Slot]time.Duration{1: 25, 2: 24}, 15},
+		"nothing to be worked on":            {nil, 0},
+		"in one of them":                     {map[slot.Slot]time.Duration{2: 20}, 10},
+	} {
+		if got := TakenOver(moves, slots, 10, c.worked); got != c.want {
+			t.Errorf("%s: taken over after %d, want %d", name, got, c.want)
+		}
 	}
 }
