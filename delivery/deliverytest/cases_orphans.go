@@ -116,22 +116,20 @@ func (s suite) orphansWhileListed(t *testing.T) {
 		coming := r.child(listed)
 		r.run(r.informer)
 		r.own(only(1))
-		for _, early := range []bool{true, false} {
-			// early: the list is answered before what happens meanwhile, and comes late.
+		for _, again := range []bool{false, true} {
+			// The list is answered before what happens meanwhile, and comes late.
 			r.forget()
 			held, release := r.faults.HoldLists()
 			done := make(chan error, 1)
+			r.share.HoldAnew(only(2))
 			go func() { done <- r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) }()
-			if early {
-				r.share.Hold(only(2))
-			}
 			<-held
 			here := r.adopt(keys[0], mine, r.stamps(mine))
 			r.adopt(keys[1], theirs, r.stamps(theirs))
 			there := r.adopt(keys[2], listed, r.stamps(listed))
 			r.delete(keys[3])
 			came := r.adopt(coming.Key, "", nil)
-			same := r.adopt(keys[4], "", map[string]string{"edited": strconv.FormatBool(early)})
+			same := r.adopt(keys[4], "", map[string]string{"edited": strconv.FormatBool(again)})
 			r.eventually(func() error {
 				if at := r.informer.LastSyncResourceVersion(); table.CompareVersions(at, same.Version) < 0 {
 					return fmt.Errorf("the stream is at %s, not at %s", at, same.Version)
