@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,8 +65,9 @@ func (s *source) vacant() bool { return s.absent && (s.pump == nil || s.pump.ove
 func (s *source) served(ctx context.Context, f func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	begun := time.Now()
 	go func() {
-		if s.wait(inner, func() bool { return s.vacant() || s.excused() }) == nil {
+		if s.wait(inner, func() bool { return s.vacant() || s.excused(begun) }) == nil {
 			cancel(errVacant)
 		}
 	}()

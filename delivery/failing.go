@@ -85,10 +85,10 @@ const (
 	ailingAgain = time.Minute
 )
 
-// ailing is how a kind of request has failed lately. err is nil while it succeeds.
+// ailing is how a kind of request has failed lately. err is nil while it succeeds; last is when it failed last.
 type ailing struct {
-	err         error
-	since, told time.Time
+	err               error
+	since, last, told time.Time
 }
 
 // failing notes that a request failed, and logs it: at once, or where that is ordinary once it has lasted.
@@ -103,13 +103,16 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 		*a = ailing{since: now}
 	}
 	if a.err == nil && r == RequestList {
-		time.AfterFunc(s.inf.share.excuse, func() { // whoever waits for the kind need not from then on
+		time.AfterFunc(s.inf.share.excuse, func() { // whoever has seen it fail need not wait any longer
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.changed()
 		})
 	}
-	a.err = err
+	a.err, a.last = err, now
+	if r == RequestList {
+		s.changed() // it may be excused by now
+	}
 	tell := a.told.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.told) >= ailingAgain
 	if tell {
 		a.told = now

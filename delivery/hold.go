@@ -56,6 +56,7 @@ func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled
 // settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's,
 // whatever it lacks.
 func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
+	begun := time.Now()
 	for _, inf := range s.active() {
 		all := inf.withOrphans(set)
 		slots := all.Slots()
@@ -72,7 +73,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 					released = true
 					return true
 				case src.complete(n):
-				case src.excused() && (final || src.gen > 0):
+				case src.excused(begun) && (final || src.gen > 0):
 					missing.Add(n)
 				default:
 					return false

@@ -25,10 +25,12 @@ const defaultExcuse = 5 * time.Second
 // never is the number of a barrier that does not come: handlers believe nothing before it: see informer.arrived.
 const never = math.MaxUint64
 
-// excused says that slots need not wait for the kind. s.mu is held.
-func (s *source) excused() bool {
+// excused says that whoever began to wait for the kind need not: its lists have failed for long, and have since then. That
+// one failed long ago, and was not needed any more, says nothing; nor does an API server that is busy or not there. s.mu
+// is held.
+func (s *source) excused(begun time.Time) bool {
 	a := s.ailing[RequestList]
-	return a.err != nil && !notServed(a.err) && time.Since(a.since) >= s.inf.share.excuse
+	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.last.Before(begun) && time.Since(a.since) >= s.inf.share.excuse
 }
 
 // complete says that the store holds slot n, or that there is nothing to be held. s.mu is held.
