@@ -32,7 +32,7 @@ type office struct {
 	*Rota
 	slot   slot.Slot
 	server *deliverytest.Memory
-	ctx    context.Context //nolint:containedctx // of a reconcile of a/s
+	ctx    context.Context // of a reconcile of a/s
 	log    *strings.Builder
 }
 

@@ -377,7 +377,7 @@ func withClientGo(owned bool) laggard {
 }
 
 // work runs informers and workers until ctx ends.
-func work(ctx context.Context, factory informers.SharedInformerFactory, queue *rota.Queue[toolscache.ObjectName], sync_ func(context.Context, toolscache.ObjectName) error) {
+func work(ctx context.Context, factory informers.SharedInformerFactory, queue *rota.Queue[toolscache.ObjectName], syncOne func(context.Context, toolscache.ObjectName) error) {
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	var workers sync.WaitGroup
@@ -388,7 +388,7 @@ func work(ctx context.Context, factory informers.SharedInformerFactory, queue *r
 				if shutdown {
 					return
 				}
-				if err := sync_(ctx, item); err != nil {
+				if err := syncOne(ctx, item); err != nil {
 					queue.AddRateLimited(item)
 				} else {
 					queue.Forget(item)

@@ -79,7 +79,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 	drains.Wait()
 	got := asked() - before
 	t.Logf("%d of %d kinds have objects in the slot; 10 drains asked %d times", populated(n), kinds, got)
-	if limit := 6 * populated(n); got > limit || populated(n) < full {
+	if limit := 20 * populated(n); got > limit || populated(n) < full {
 		t.Errorf("%d requests, want at most %d", got, limit)
 	}
 }

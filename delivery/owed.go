@@ -271,17 +271,18 @@ func (s *Share) proof(ctx context.Context, key string) (string, error) {
 	s.mu.Lock()
 	views := s.views(place{key: key})
 	s.mu.Unlock()
-	for _, inf := range views {
-		version, err := inf.source.readVersion(ctx)
-		if inf.source.answered(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("informer of %s: %w", inf.kind, err)
-		}
-		return version, nil
+	if len(views) == 0 {
+		return "", nil
 	}
-	return "", nil
+	inf := views[0]
+	version, err := inf.source.readVersion(ctx)
+	if inf.source.answered(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("informer of %s: %w", inf.kind, err)
+	}
+	return version, nil
 }
 
 // forgetOwed forgets what is owed to slots that are others' now. s.mu is held.

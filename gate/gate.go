@@ -207,8 +207,8 @@ func (g *Gate) each(set slot.Set, do func(slot.Slot, *slotState)) {
 	}
 }
 
-func (s *slotState) entries(into []*entry) []*entry {
-	for e := s.first; e != nil; e = e.next {
+func (st *slotState) entries(into []*entry) []*entry {
+	for e := st.first; e != nil; e = e.next {
 		if !e.hold {
 			into = append(into, e)
 		}

@@ -53,10 +53,10 @@ func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, cre
 	})
 }
 
-// bury deletes an object as a client of the member does whose API server answers with a Status.
-func (r *rig) bury(key types.NamespacedName, n slot.Slot) Object {
+// bury deletes an object of slot 1 as a client of the member does whose API server answers with a Status.
+func (r *rig) bury(key types.NamespacedName) Object {
 	r.t.Helper()
-	w := r.share.Write(r.kind.GroupKind, key, nil, n)
+	w := r.share.Write(r.kind.GroupKind, key, nil, 1)
 	obj := r.delete(key)
 	w.Deleted(nil)
 	return obj
@@ -86,12 +86,12 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
 		defer resume()
 		defer resumeNext()
-		old.bury(seen.Key, 1)
+		old.bury(seen.Key)
 		unseen := create(1)
 		old.share.Write(old.kind.GroupKind, unseen.Key, nil, 1).Answered(&metav1.ObjectMeta{
 			Namespace: unseen.Key.Namespace, Name: unseen.Key.Name, UID: unseen.UID, ResourceVersion: unseen.Version,
 		})
-		old.bury(unseen.Key, 1)
+		old.bury(unseen.Key)
 		if !old.share.Unsettled(1) {
 			t.Error("nothing is unsettled")
 		}
@@ -129,8 +129,8 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 		old.run(old.informer)
 		old.own(only(1))
 		old.eventually(func() error { return old.storeHas(first, last) })
-		old.bury(first.Key, 1)
-		gone := old.bury(last.Key, 1)
+		old.bury(first.Key)
+		gone := old.bury(last.Key)
 		old.eventually(func() error { return old.storeHas() })
 		asked := old.faults.Asked()
 		old.share.Settle(old.ctx, only(1))
@@ -156,7 +156,7 @@ func (s suite) deletionsWithoutProof(t *testing.T) {
 		defer resume()
 		resumeOld := old.faults.Pause()
 		defer resumeOld()
-		old.bury(gone.Key, 1)
+		old.bury(gone.Key)
 		_, release := old.faults.HoldLists()
 		defer release()
 		old.handOver(next, 1)

@@ -245,8 +245,12 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	f.mu.Lock()
 	f.watches[w] = struct{}{}
 	f.opened++
+	refused := f.refuse != nil || f.unwatch != nil
 	f.mu.Unlock()
 	go w.run()
+	if refused { // since it was asked for
+		w.end(nil)
+	}
 	return w, nil
 }
 
