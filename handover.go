@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -95,14 +97,40 @@ func (i *incarnation) silence(set slot.Set) {
 
 // opened enqueues what slots brought whose gate was opened.
 func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
-	opened := i.share.Open(set)
-	for _, c := range i.registered() {
-		rest := c.opened(set, opened[c.kind], parked)
-		if !slowly {
-			c.enqueue(rest, PriorityOpened)
-			continue
+	i.share.Unmute(set)
+	if set.Empty() && len(parked) == 0 {
+		return
+	}
+	// This goroutine renews the Lease; the slots may have hundreds of thousands of objects.
+	done := make(chan struct{})
+	i.mu.Lock()
+	i.gathering[done] = struct{}{}
+	i.mu.Unlock()
+	i.calls.Go(func() {
+		opened := i.share.Gather(set)
+		for _, c := range i.registered() {
+			rest := c.opened(set, opened[c.kind], parked)
+			if !slowly {
+				c.enqueue(rest, PriorityOpened)
+				continue
+			}
+			i.calls.Go(func() { c.trickle(i.ctx, rest) })
 		}
-		i.calls.Go(func() { c.trickle(i.ctx, rest) })
+		i.mu.Lock()
+		delete(i.gathering, done)
+		i.mu.Unlock()
+		close(done)
+	})
+}
+
+// gathered returns when everything is enqueued that slots brought which were opened before the call: a drain has to know of the deletions
+// among that (rule R15).
+func (i *incarnation) gathered() {
+	i.mu.Lock()
+	pending := slices.Collect(maps.Keys(i.gathering))
+	i.mu.Unlock()
+	for _, done := range pending {
+		<-done
 	}
 }
 
@@ -140,6 +168,7 @@ func (i *incarnation) drain(a member.Drain) {
 	i.mu.Unlock()
 	i.calls.Go(func() {
 		i.catchUp(a.Slots)
+		i.gathered()
 		i.beginDrain(a)
 	})
 }

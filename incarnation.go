@@ -40,6 +40,8 @@ type incarnation struct {
 	mu sync.Mutex
 	// draining are the rounds of drains that were not called off.
 	draining map[slot.Slot]uint64
+	// gathering are closed when what opened slots brought is enqueued.
+	gathering map[chan struct{}]struct{}
 }
 
 // lookEvery is how often the deadline is looked at, whatever is due: timers stand still while a machine sleeps, and
@@ -53,7 +55,7 @@ func newIncarnation(r *Rota) *incarnation {
 	r.mu.Unlock()
 	return &incarnation{
 		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
-		draining: map[slot.Slot]uint64{},
+		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
 }
 

@@ -29,6 +29,9 @@ func (h *handler) hears(n slot.Slot) bool {
 // OnAdd implements cache.ResourceEventHandler.
 func (h *handler) OnAdd(obj any, isInInitialList bool) {
 	if h.user == nil {
+		if n, _, ok := h.informer.slotOf(obj); ok {
+			h.informer.touched(n)
+		}
 		return
 	}
 	if h.informer.source.sharded() {
@@ -44,6 +47,10 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 // orphans are delivered.
 func (h *handler) OnUpdate(old, obj any) {
 	i := h.informer
+	if h.user == nil && !i.mobile() {
+		return // nothing that the recorder has to know
+	}
+	h.touch(old, obj)
 	if i.source.sharded() {
 		n, _, ok := i.slotOf(obj)
 		if i.mobile() {
@@ -86,15 +93,24 @@ func (h *handler) OnDelete(obj any) {
 		return
 	}
 	if mark == markLost {
+		if h.user == nil {
+			i.touchedAll()
+		}
 		return
 	}
 	n, about, ok := i.slotOf(obj)
 	if !ok {
+		if h.user == nil {
+			i.touchedAll()
+		}
 		return
 	}
 	in, missing := missingOf(mark)
 	if missing {
 		n = in
+	}
+	if h.user == nil {
+		i.touched(n)
 	}
 	if h.user == nil && (unknown || missing) {
 		// Nobody knows the deletion's version, except that a list did not show the object any more.

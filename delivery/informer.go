@@ -50,6 +50,7 @@ type informer struct {
 	missed   map[slot.Slot]map[subject]struct{} // what deletions were about that handlers could not hear of
 	passed   chan struct{}                      // closed and replaced when any handler passes a barrier
 	recorder *handler
+	sums     sums
 	// watchError is the user's; nil: client-go's. It is called with reflector, see SetWatchErrorHandler.
 	watchError cache.WatchErrorHandlerWithContext
 	reflector  *cache.Reflector

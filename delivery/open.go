@@ -35,10 +35,22 @@ func (o Opened) All() []types.NamespacedName {
 // kinds in the slots, and every object of them deleted since they were warmed. It does not block. Of kinds that cannot
 // be listed (see Lacks) Options.Completed tells later.
 func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
+	s.Unmute(set)
+	return s.Gather(set)
+}
+
+// Unmute is the first half of Open: handlers hear of the slots from now on. Its cost does not depend on the number of objects.
+func (s *Share) Unmute(set slot.Set) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
 	s.open.Store(&open)
-	s.mu.Unlock()
+}
+
+// Gather is the second half of Open: it returns what handlers could not hear of before Unmute. It goes through all objects of the slots,
+// and may be called on any goroutine, once for each call of Unmute. What has happened to the slots meanwhile does not matter: a deletion that
+// it returns is not returned again.
+func (s *Share) Gather(set slot.Set) map[schema.GroupKind]Opened {
 	found := openings{}
 	for _, inf := range s.active() {
 		inf.source.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -265,6 +266,13 @@ func (r *rig) wantStore(set slot.Set) {
 	r.eventually(func() error {
 		if diff := cmp.Diff(r.truth(set), store(r.informer)); diff != "" {
 			return fmt.Errorf("store (-want +got):\n%s", diff)
+		}
+		want := map[slot.Slot]delivery.Digest{}
+		for _, obj := range r.informer.GetStore().List() {
+			r.share.Count(r.kind.GroupKind, obj.(metav1.Object), want)
+		}
+		if diff := cmp.Diff(want, r.share.Digest(set)[r.kind.GroupKind]); diff != "" {
+			return fmt.Errorf("digests (-store +told):\n%s", diff)
 		}
 		return nil
 	})
