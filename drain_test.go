@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,7 +163,7 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 		defer p.end()
 		p.start(1)
 		p.work(10*time.Second, func() bool { return false })
-		cut := 0
+		var cut atomic.Int64
 		for _, key := range p.long {
 			ctx, ok := p.c[0].Admit(t.Context(), key)
 			if !ok {
@@ -173,7 +174,7 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 				if !errors.Is(context.Cause(ctx), gate.ErrHandover) || !gate.CutShort(ctx) {
 					t.Errorf("the reconcile of %s was ended because of %v", key, context.Cause(ctx))
 				}
-				cut++
+				cut.Add(1)
 				p.c[0].Done(key)
 			}()
 		}
@@ -193,8 +194,8 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 		if err != nil || took < 12*time.Second || took > 16*time.Second {
 			t.Errorf("left after %v: %v; want it when half of LeaveTimeout has passed", took, err)
 		}
-		if open := p.r[1].gate.OpenSet(); cut == 0 || open.Len() != 256 {
-			t.Errorf("%d reconciles were cut short, the other has %d slots open, want some and 256", cut, open.Len())
+		if open := p.r[1].gate.OpenSet(); cut.Load() == 0 || open.Len() != 256 {
+			t.Errorf("%d reconciles were cut short, the other has %d slots open, want some and 256", cut.Load(), open.Len())
 		}
 		if p.worst > time.Second {
 			t.Errorf("an object waited for %v, want 1s at most", p.worst)

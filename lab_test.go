@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,8 +47,8 @@ type labMember struct {
 	lab        *lab
 	controller *Controller
 	informer   cache.SharedIndexInformer
-	requests   *deliverytest.Faulty    // of the informer
-	fault      func(op store.Op) error // nil: none
+	requests   *deliverytest.Faulty                    // of the informer
+	fault      atomic.Pointer[func(op store.Op) error] // nil: none
 	scraped    bool
 	leave      context.CancelFunc
 	done       chan error
@@ -60,7 +61,7 @@ func inLab(t *testing.T, test func(l *lab)) {
 		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), series: map[string]map[int]float64{}}
 		defer func() {
 			for _, m := range l.members {
-				m.fault = nil
+				m.fault.Store(nil)
 				m.leave()
 			}
 			for _, m := range l.members {
@@ -85,10 +86,11 @@ func (l *lab) start(pod string, change ...func(*Options)) *labMember {
 	m := &labMember{Rota: r, pod: pod, lab: l, scraped: true, done: make(chan error, 1)}
 	r.store = l.memory.Client(func(_ context.Context, op store.Op, after bool) error {
 		time.Sleep(time.Millisecond) // requests take time
-		if m.fault == nil || after {
+		fault := m.fault.Load()
+		if fault == nil || after {
 			return nil
 		}
-		return m.fault(op)
+		return (*fault)(op)
 	})
 	r.reports = l.reports
 	if err := r.Share().Shard(labKind); err != nil {
@@ -147,7 +149,10 @@ func (m *labMember) crash() {
 }
 
 // cutOff takes the API server away from the member.
-func (m *labMember) cutOff() { m.fault = func(store.Op) error { return store.ErrLost } }
+func (m *labMember) cutOff() { m.fail(func(store.Op) error { return store.ErrLost }) }
+
+// fail has the member's requests to the store answered by a function.
+func (m *labMember) fail(fault func(op store.Op) error) { m.fault.Store(&fault) }
 
 // wait lets time pass, and scrapes.
 func (l *lab) wait(d time.Duration) {

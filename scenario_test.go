@@ -136,7 +136,8 @@ var scenarios = map[string]func(l *lab){
 				l.t.Errorf("%s: no renewal of unknown outcome", m.pod)
 			}
 		}
-		a.fault, b.fault = nil, nil
+		a.fault.Store(nil)
+		b.fault.Store(nil)
 		l.reports.Refuse(nil)
 		l.wait(2 * time.Minute)
 		a.want("after it", "rota_events_total", `reason="Resumed"`, 1)
@@ -145,12 +146,12 @@ var scenarios = map[string]func(l *lab){
 		a, b := l.start("web-0"), l.start("web-1")
 		l.wait(2 * time.Minute)
 		for _, m := range []*labMember{a, b} { // who deleted it took the permission, too
-			m.fault = func(op store.Op) error {
+			m.fail(func(op store.Op) error {
 				if op == store.OpCreateTable {
 					return errForbidden
 				}
 				return nil
-			}
+			})
 		}
 		l.memory.Do((*store.Objects).RemoveTable)
 		l.wait(15 * time.Minute)
@@ -165,7 +166,7 @@ var scenarios = map[string]func(l *lab){
 			if s := m.Status(); !s.TableGone || s.Members != 0 || s.Unowned.Len() != 256 || m.Table() != nil {
 				l.t.Errorf("%s: status %+v", m.pod, s)
 			}
-			m.fault = nil
+			m.fault.Store(nil)
 		}
 		if n := l.memory.Counts().Requests[store.OpReadTable]; n > 15*60*4*2 {
 			l.t.Errorf("%d reads of the table in 15 minutes without one", n)
