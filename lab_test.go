@@ -27,11 +27,12 @@ import (
 
 // lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.
 type lab struct {
-	t       *testing.T
-	memory  *store.Memory
-	reports *coverage.Memory
-	members []*labMember
-	objects *deliverytest.Memory // of the kind that is sharded
+	t          *testing.T
+	memory     *store.Memory
+	reports    *coverage.Memory
+	unreadable bool // members that start cannot read reports
+	members    []*labMember
+	objects    *deliverytest.Memory // of the kind that is sharded
 	// series are the samples by series, and scrape: what is missing was not there.
 	series  map[string]map[int]float64
 	scrapes int
@@ -93,6 +94,9 @@ func (l *lab) start(pod string, change ...func(*Options)) *labMember {
 		return (*fault)(op)
 	})
 	r.reports = l.reports
+	if l.unreadable {
+		r.reports = unreadable{l.reports}
+	}
 	if err := r.Share().Shard(labKind); err != nil {
 		l.t.Fatal(err)
 	}

@@ -192,8 +192,9 @@ var scenarios = map[string]func(l *lab){
 		}
 	},
 	"reports-unreadable": func(l *lab) {
-		l.start("web-0").reports = unreadable{l.reports}
-		l.start("web-1").reports = unreadable{l.reports}
+		l.unreadable = true
+		l.start("web-0")
+		l.start("web-1")
 		l.wait(20 * time.Minute)
 	},
 	"stuck": func(l *lab) {
