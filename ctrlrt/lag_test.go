@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -317,13 +318,19 @@ func withClientGo(owned bool) laggard {
 				t.Fatal(err)
 			}
 		}
-		if owned && !r.Share().Own(secretKind, configMapKind, true) {
-			t.Fatal("not owned")
-		}
 		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{}, api.CoreV1().ConfigMaps(namespace))
 		must(err)
-		children, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(namespace))
-		must(err)
+		var children toolscache.SharedIndexInformer
+		if owned {
+			children, err = rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(namespace),
+				rota.Children{Of: configMapKind, WithoutOrphans: true})
+			must(err)
+		} else {
+			children = factory.InformerFor(&corev1.Secret{}, func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
+				lw := toolscache.NewListWatchFromClient(api.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
+				return r.Share().NewInformer(secretKind, lw, &corev1.Secret{}, resync, toolscache.Indexers{})
+			})
+		}
 		queue, err := rota.NewQueue(r, "lag", parents, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))
 		must(err)
 		add := func(obj any) {
