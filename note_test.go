@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota/delivery/deliverytest"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -185,7 +186,7 @@ func TestR08WritesAreNoted(t *testing.T) {
 			for owned, want := range map[bool]string{true: test.owned, false: test.whole} {
 				o := newOffice(t, owned)
 				there := o.server.Put(configMap("mine", "", "s"))
-				await(t, func() bool { return o.share.Exists(configMaps, there.Key) })
+				eventually(t, func() bool { return o.share.Exists(configMaps, there.Key) })
 				before := o.version(o.slot)
 				if _, err := test.send(o.ctx, t, o.Rota); !errors.Is(err, test.fail) {
 					t.Fatal(err)
@@ -202,14 +203,17 @@ func TestR08WritesAreNoted(t *testing.T) {
 	}
 }
 
-// await polls until it holds.
-func await(t *testing.T, holds func() bool) {
+// eventually polls until it holds.
+func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); {
-		if time.Now().After(end) {
-			t.Fatal("in vain")
+	err := await.Until(t.Context(), time.Millisecond, 30*time.Second, func() string {
+		if holds() {
+			return ""
 		}
-		<-time.After(time.Millisecond)
+		return "in vain"
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
