@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/labeller"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 const (
@@ -218,7 +218,7 @@ func (k *kindLabels) locate(ctx context.Context) error {
 			value, ok := r.share.Stamps(k.kind, obj)[k.label]
 			return value, ok
 		},
-		ScanDelay: scanDelay, Grace: r.grace(k.label),
+		ScanDelay: scanDelay, Grace: r.grace(k.kind, k.label),
 		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
 		NotServed: func(schema.GroupVersionResource) {
 			select {
@@ -260,8 +260,8 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // grace is how long what lacks a label waits for its author's own write: only children are labelled by their authors.
-func (r *Rota) grace(label string) time.Duration {
-	if label == store.LabelHash || label == store.LabelNamespaceHash {
+func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
+	if label == delivery.HashLabel(r.cfg.Key, kind) {
 		return 0
 	}
 	return stampGrace

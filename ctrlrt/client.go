@@ -69,9 +69,10 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
-	hideStamps(obj)
+	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
+	c.hideStamps(gvk.GroupKind(), obj)
 	// Whether caches or the API server answered: kinds may be read past caches.
-	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && c.mgr.rota.Namesake(ctx, gvk.GroupKind(), obj) {
+	if c.mgr.rota.Namesake(ctx, gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
 		reflect.ValueOf(obj).Elem().Set(empty.Elem())
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
@@ -109,9 +110,10 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	if err := unstamped(c.stamp(obj), func() error { return c.Client.Patch(ctx, obj, patch, opts...) }); err != nil {
 		return err
 	}
-	hideStamps(obj)
+	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
+	c.hideStamps(gvk.GroupKind(), obj)
 	o := client.PatchOptions{}
-	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil && len(o.ApplyOptions(opts).DryRun) == 0 {
+	if len(o.ApplyOptions(opts).DryRun) == 0 {
 		labelled := c.complete(ctx, gvk, obj)
 		if labelled != nil {
 			obj.SetLabels(labelled.Labels)

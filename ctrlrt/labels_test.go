@@ -15,7 +15,6 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Labels that somebody strips, edits or copies from other objects, of parents and of children, all the time and while a member
@@ -52,7 +51,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 				if got := kid.Data["value"]; got != want {
 					return fmt.Sprintf("%s has value %q, want %q", kid.Name, got, want)
 				}
-				if a, b := parent.Labels[store.LabelHash], kid.Labels[store.LabelOwnerHash]; a != value(i) || b != value(i) {
+				if a, b := parent.Labels[delivery.HashLabel(slot.KeyName, secretKind)], kid.Labels[delivery.OwnerLabel(slot.KeyName, configMapKind)]; a != value(i) || b != value(i) {
 					return fmt.Sprintf("labels of %s and its child are %q and %q, want %q", parent.Name, a, b, value(i))
 				}
 			}
@@ -68,9 +67,9 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			i := rng.IntN(objects)
 			wrong := []string{"null", `"` + value(rng.IntN(objects)) + `"`, fmt.Sprintf(`"%d"`, rng.IntN(slot.MaxCount)), `"x"`}[rng.IntN(4)]
 			var obj client.Object = secret(i)
-			label := store.LabelHash
+			label := delivery.HashLabel(slot.KeyName, secretKind)
 			if n%2 == 1 {
-				obj, label = child(i), store.LabelOwnerHash
+				obj, label = child(i), delivery.OwnerLabel(slot.KeyName, configMapKind)
 			}
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, wrong)
 			if err := c.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {

@@ -97,9 +97,11 @@ func unstamped(undo func(), apply func() error) error {
 
 // hideStamps takes our labels out of what an object says of the fields that users' managers applied. They were put into
 // what those applied, and who extracts that, to compare it with what it should be, would find a difference each time.
-func hideStamps(obj metav1.Object) {
+// Labels of ours that they applied themselves, as one does who copies a parent's to its children, are theirs.
+func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 	entries := obj.GetManagedFields()
 	hidden := false
+	var ours []string
 	for i, e := range entries {
 		if e.Operation != metav1.ManagedFieldsOperationApply || e.FieldsV1 == nil {
 			continue
@@ -108,7 +110,12 @@ func hideStamps(obj metav1.Object) {
 		if !strings.Contains(text, stampField) {
 			continue
 		}
-		if text = withoutStamps(text); text == "" {
+		if ours == nil {
+			if ours = c.mgr.rota.Share().Labels(kind); len(ours) == 0 {
+				return
+			}
+		}
+		if text = withoutStamps(text, ours); text == "" {
 			continue
 		}
 		if !hidden {
@@ -121,19 +128,19 @@ func hideStamps(obj metav1.Object) {
 	}
 }
 
-// stampField is how our labels begin in the text of managed fields.
+// stampField is how our labels, and others of the project, begin in the text of managed fields.
 const stampField = `"f:` + store.Prefix + `/`
 
-// withoutStamps returns the text of managed fields without our labels; "": it cannot be read.
-func withoutStamps(text string) string {
+// withoutStamps returns the text of managed fields without some labels; "": it cannot be read.
+func withoutStamps(text string, stamps []string) string {
 	var root, about, labels map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &root) != nil || json.Unmarshal(root["f:metadata"], &about) != nil ||
 		json.Unmarshal(about["f:labels"], &labels) != nil {
 		return ""
 	}
-	maps.DeleteFunc(labels, func(field string, _ json.RawMessage) bool {
-		return strings.HasPrefix(field, strings.TrimPrefix(stampField, `"`))
-	})
+	for _, label := range stamps {
+		delete(labels, "f:"+label)
+	}
 	put := func(into map[string]json.RawMessage, field string, fields map[string]json.RawMessage) {
 		if into[field], _ = json.Marshal(fields); len(fields) == 0 {
 			delete(into, field)

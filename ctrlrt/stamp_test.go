@@ -38,9 +38,12 @@ func TestClientLabelsWhatItWrites(t *testing.T) {
 		parent, child string // labels
 	}{
 		{rota.Options{}, "", ""},
-		{rota.Options{Delivery: delivery.SlotLabel}, store.LabelHash, store.LabelOwnerHash},
-		{rota.Options{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace}, store.LabelNamespaceHash, store.LabelOwnerNamespaceHash},
-		{rota.Options{Delivery: delivery.ShardSelector}, "", store.LabelOwnerUIDHash},
+		{rota.Options{Delivery: delivery.SlotLabel}, delivery.HashLabel(slot.KeyName, secretKind), delivery.OwnerLabel(slot.KeyName, configMapKind)},
+		{
+			rota.Options{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
+			delivery.HashLabel(slot.KeyNamespace, secretKind), delivery.OwnerLabel(slot.KeyNamespace, configMapKind),
+		},
+		{rota.Options{Delivery: delivery.ShardSelector}, "", delivery.OwnerLabel(slot.KeyUID, configMapKind)},
 	} {
 		t.Run(test.o.Delivery.String()+test.o.Key.String(), func(t *testing.T) { testStamps(t, test.o, test.parent, test.child) })
 	}
@@ -88,8 +91,8 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 				t.Errorf("label %s is %q, want %q", label, got, value)
 			}
 		}
-		for _, label := range []string{store.LabelHash, store.LabelNamespaceHash, store.LabelOwnerHash, store.LabelOwnerNamespaceHash, store.LabelOwnerUIDHash} {
-			if got := obj.GetLabels()[label]; want[label] == "" && got != "" {
+		for label, got := range obj.GetLabels() {
+			if strings.HasPrefix(label, store.Prefix) && want[label] == "" {
 				t.Errorf("label %s is %q, want none", label, got)
 			}
 		}

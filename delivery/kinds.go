@@ -14,8 +14,17 @@ import (
 
 // Fits returns an error where the kind of delivery does not go with the key.
 func (k Kind) Fits(key slot.Key) error {
-	_, err := newScope(k, key, slot.DefaultCount)
-	return err
+	switch {
+	case k > ShardSelector:
+		return fmt.Errorf("delivery kind %d: must be %s, %s or %s", k, Filter, SlotLabel, ShardSelector)
+	case k == SlotLabel && key == slot.KeyUID:
+		return fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
+			"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
+	case k == ShardSelector && key != slot.KeyUID:
+		return fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel", key, slot.KeyUID)
+	default:
+		return nil
+	}
 }
 
 // Kinds returns the kinds that are declared as primary or owned, in order.
@@ -84,7 +93,7 @@ func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot
 func (s *Share) Labels(kind schema.GroupKind) []string {
 	var out []string
 	for _, part := range s.role(kind).parts() {
-		if label := s.labelBy(part); label != "" {
+		if label := s.labelBy(kind, part); label != "" {
 			out = append(out, label)
 		}
 	}

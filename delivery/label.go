@@ -6,41 +6,51 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
 )
 
-// LabelHash is HashLabel of key Name.
-const LabelHash = store.LabelHash
-
-// HashLabel returns the label by which SlotLabel selects the objects of primary kinds; "" for key UID, which has none. Its
-// value is LabelValue of the hash of the object's key. Every key has a label of its own: rotas with different keys on one kind
-// would rewrite each other's for ever.
-func HashLabel(key slot.Key) string {
+// HashLabel returns the label by which SlotLabel selects the objects of a primary kind; "" for key UID, which has none.
+// Its value is LabelValue of the hash of the object's key.
+//
+// Every key and every kind has a label of its own. So rotas with different keys on one kind leave each other's labels
+// alone, and labels that an operator copies from an object to others, as from parents to children, mean nothing there.
+func HashLabel(key slot.Key, kind schema.GroupKind) string {
 	switch key {
 	case slot.KeyName:
-		return store.LabelHash
+		return labelOf("hash", kind)
 	case slot.KeyNamespace:
-		return store.LabelNamespaceHash
+		return labelOf("namespace-hash", kind)
 	default:
 		return ""
 	}
 }
 
-// OwnerLabel returns the label by which SlotLabel and ShardSelector select the objects of owned kinds. Its value is
+// OwnerLabel returns the label by which SlotLabel and ShardSelector select the objects of an owned kind. Its value is
 // LabelValue of the hash of the key of the object's controlling owner.
-func OwnerLabel(key slot.Key) string {
+func OwnerLabel(key slot.Key, kind schema.GroupKind) string {
 	switch key {
 	case slot.KeyName:
-		return store.LabelOwnerHash
+		return labelOf("owner-hash", kind)
 	case slot.KeyNamespace:
-		return store.LabelOwnerNamespaceHash
+		return labelOf("owner-namespace-hash", kind)
 	case slot.KeyUID:
-		return store.LabelOwnerUIDHash
+		return labelOf("owner-uid-hash", kind)
 	default:
 		return ""
 	}
+}
+
+// labelOf returns the label for something about the objects of a kind: what, the kind, and six hexadecimal digits that
+// tell kinds of one name in several groups apart, and those whose names are cut.
+func labelOf(what string, kind schema.GroupKind) string {
+	const longest = 63 // of the part behind the domain
+	lower := strings.ToLower(kind.Kind)
+	digits := fmt.Sprintf("-%06x", slot.HashName(kind.Group, lower)>>40)
+	name := what + "-" + lower
+	return store.Prefix + "/" + name[:min(len(name), longest-len(digits))] + digits
 }
 
 const (
@@ -50,8 +60,9 @@ const (
 	maxValues = 1024
 )
 
-// LabelValue returns the value of HashLabel and OwnerLabel for the hash of a key: its top 12 bits in decimal, 0 to 4095. It does not
-// depend on the number of slots, so that it is written once in an object's life and all rotas with the same key share it.
+// LabelValue returns the value of HashLabel and OwnerLabel for the hash of a key: its top 12 bits in decimal, 0 to 4095.
+// It depends neither on members nor on the number of slots, so that it is written once in an object's life and all rotas
+// with the same key share it.
 func LabelValue(hash uint64) string { return slot.Count(labelValues).Of(hash).String() }
 
 // JoinSelectors returns the label selector of the objects that match all of the selectors. Empty ones match everything.

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -62,43 +60,21 @@ func (filterScope) narrow(*metav1.ListOptions, slot.Set) slot.Set { return every
 func (filterScope) right(metav1.Object) bool                      { return true }
 func (filterScope) leaves() bool                                  { return false }
 
-// newScope returns the scope of primary kinds.
-func newScope(kind Kind, key slot.Key, slots slot.Count) (scope, error) {
-	switch kind {
-	case KindUnknown, Filter:
-		return filterScope{}, nil
-	case SlotLabel:
-		if key == slot.KeyUID {
-			return nil, fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
-				"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
-		}
-		return labelScope{label: HashLabel(key), slots: slots, hash: func(obj metav1.Object) (uint64, bool) {
-			return key.Hash(obj.GetNamespace(), obj.GetName(), ""), true
-		}}, nil
-	case ShardSelector:
-		if key != slot.KeyUID {
-			return nil, fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel", key, slot.KeyUID)
-		}
-		return shardScope{slots: slots}, nil
-	default:
-		return nil, fmt.Errorf("delivery kind %d: must be %s, %s or %s", kind, Filter, SlotLabel, ShardSelector)
-	}
-}
-
 // scopeOf returns the scope of a part of a kind's role. Objects of owned kinds are selected by a label with every kind of
 // delivery that selects: the API server hashes nothing of an owner.
 func (s *Share) scopeOf(kind schema.GroupKind, part role) scope {
-	if part.owners == nil {
-		return s.scope
-	}
-	label := s.labelBy(part)
-	if label == "" || s.delivery != SlotLabel && s.delivery != ShardSelector { // labels may be written before they are asked for
+	label := s.labelBy(kind, part)
+	switch {
+	case s.delivery == ShardSelector && part.owners == nil:
+		return shardScope{slots: s.slots}
+	case label != "" && (s.delivery == SlotLabel || s.delivery == ShardSelector):
+		return labelScope{label: label, slots: s.slots, hash: func(obj metav1.Object) (uint64, bool) {
+			hash, _, ok := s.hashBy(kind, part, obj)
+			return hash, ok
+		}}
+	default: // labels may be written before they are asked for
 		return filterScope{}
 	}
-	return labelScope{label: label, slots: s.slots, hash: func(obj metav1.Object) (uint64, bool) {
-		hash, _, ok := s.hashBy(kind, part, obj)
-		return hash, ok
-	}}
 }
 
 // bridge returns a superset of at most n ranges: it fills the smallest gaps.

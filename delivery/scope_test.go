@@ -32,12 +32,15 @@ func drawSlots(t *rapid.T) (slot.Count, slot.Set) {
 	return count, set
 }
 
+// aLabel is what the tests select by.
+const aLabel = "rota.dev/hash"
+
 // The selector selects exactly the slots that it says it does, and those are at least the slots wanted.
 func TestLabelSelector(t *testing.T) { rapid.Check(t, labelSelector) }
 
 func labelSelector(t *rapid.T) {
 	count, set := drawSlots(t)
-	l := labelScope{label: LabelHash, slots: count}
+	l := labelScope{label: aLabel, slots: count}
 	text, asked := l.selector(set)
 	if len(text) > 6*maxValues+100 {
 		t.Errorf("a selector of %d bytes", len(text))
@@ -54,7 +57,7 @@ func labelSelector(t *rapid.T) {
 	}
 	for range 200 {
 		hash := rand.Uint64()
-		if got, want := selector.Matches(labels.Set{LabelHash: LabelValue(hash)}), asked.Has(count.Of(hash)); got != want {
+		if got, want := selector.Matches(labels.Set{aLabel: LabelValue(hash)}), asked.Has(count.Of(hash)); got != want {
 			t.Fatalf("%q: value %s of slot %v: selected %v, want %v", text, LabelValue(hash), count.Of(hash), got, want)
 		}
 	}
@@ -78,7 +81,7 @@ func TestLabelSelectorTexts(t *testing.T) {
 		{4096, []slot.Range{{First: 1, Last: 5}, {First: 7, Last: 9}}, "rota.dev/hash>0,rota.dev/hash<10,rota.dev/hash notin (6)"},
 	} {
 		set := slot.SetOf(c.ranges...)
-		if got, _ := (labelScope{label: LabelHash, slots: c.slots}).selector(set); got != c.want {
+		if got, _ := (labelScope{label: aLabel, slots: c.slots}).selector(set); got != c.want {
 			t.Errorf("%v of %d: %q, want %q", set, c.slots, got, c.want)
 		}
 	}
@@ -86,9 +89,9 @@ func TestLabelSelectorTexts(t *testing.T) {
 
 func TestLabelRight(t *testing.T) {
 	hash := uint64(7)<<52 | 1
-	l := labelScope{label: LabelHash, slots: 256, hash: func(metav1.Object) (uint64, bool) { return hash, true }}
+	l := labelScope{label: aLabel, slots: 256, hash: func(metav1.Object) (uint64, bool) { return hash, true }}
 	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false, "4103": false} {
-		obj := &metav1.ObjectMeta{Labels: map[string]string{LabelHash: value}}
+		obj := &metav1.ObjectMeta{Labels: map[string]string{aLabel: value}}
 		if got := l.right(obj); got != want {
 			t.Errorf("%q is right: %v, want %v", value, got, want)
 		}

@@ -54,7 +54,6 @@ type Share struct {
 	key      slot.Key
 	delivery Kind
 	label    bool
-	scope    scope
 	log      logr.Logger
 	patience time.Duration
 
@@ -99,12 +98,11 @@ func New(o Options) *Share {
 	if err := o.Slots.Validate(); err != nil {
 		panic(err)
 	}
-	scope, err := newScope(o.Kind, o.Key, o.Slots)
-	if err != nil {
+	if err := o.Kind.Fits(o.Key); err != nil {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, scope: scope, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{}, reading: make(chan struct{}, readers),
 	}

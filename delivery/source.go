@@ -117,7 +117,7 @@ func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	return &source{
 		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind}, listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
-		waiters: map[*waiter]struct{}{}, scope: inf.share.scope, suspects: make(chan struct{}, 1), doubts: map[cache.ObjectName]*doubt{},
+		waiters: map[*waiter]struct{}{}, scope: filterScope{}, suspects: make(chan struct{}, 1), doubts: map[cache.ObjectName]*doubt{},
 		got: make([]uint64, n), ready: make([]uint64, n), want: make([]uint64, n), saw: make([]string, n), ticket: 1,
 	}
 }

@@ -40,7 +40,7 @@ func (s *Share) Stamps(kind schema.GroupKind, obj metav1.Object) map[string]stri
 
 // stampBy returns the label of one part of the kind's role.
 func (s *Share) stampBy(kind schema.GroupKind, part role, obj metav1.Object) (label, value string, ok bool) {
-	if label = s.labelBy(part); label == "" {
+	if label = s.labelBy(kind, part); label == "" {
 		return "", "", false
 	}
 	if part.primary && obj.GetName() == "" && (s.key == slot.KeyName || obj.GetNamespace() == "") {
@@ -53,13 +53,13 @@ func (s *Share) stampBy(kind schema.GroupKind, part role, obj metav1.Object) (la
 	return label, LabelValue(hash), true
 }
 
-// labelBy returns the label by which the objects of a role are selected; "": none.
-func (s *Share) labelBy(part role) string {
+// labelBy returns the label by which the objects of a kind are selected in a role; "": none.
+func (s *Share) labelBy(kind schema.GroupKind, part role) string {
 	switch {
 	case (s.delivery == SlotLabel || s.label) && part.primary:
-		return HashLabel(s.key)
+		return HashLabel(s.key, kind)
 	case (s.delivery == SlotLabel || s.delivery == ShardSelector || s.label) && part.owners != nil && !part.orphans:
-		return OwnerLabel(s.key)
+		return OwnerLabel(s.key, kind)
 	default:
 		return ""
 	}

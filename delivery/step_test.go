@@ -218,7 +218,7 @@ func gaining(t *testing.T, kind Kind) (st *steps, state func(n slot.Slot, uid ty
 	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, n), "c", version)
 		obj.UID = uid
-		obj.Labels = map[string]string{OwnerLabel(slot.KeyName): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
+		obj.Labels = map[string]string{OwnerLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"}): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
 		return obj
 	}
 	st = newSteps(t, o, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", state(6, "first", "101")))

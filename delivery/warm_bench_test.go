@@ -86,7 +86,7 @@ func fill(b *testing.B, client dynamic.ResourceInterface, f form, namespace stri
 			for i := range 250 {
 				u := unstructuredOf(f.resource.Group, f.kind)
 				u.SetName(fmt.Sprintf("o-%d-%d", worker, i))
-				u.SetLabels(map[string]string{delivery.LabelHash: delivery.LabelValue(slot.HashName(namespace, u.GetName()))})
+				u.SetLabels(map[string]string{delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: f.resource.Group, Kind: f.kind}): delivery.LabelValue(slot.HashName(namespace, u.GetName()))})
 				_ = unstructured.SetNestedField(u.Object, strings.Repeat("x", 2048), "data", "text")
 				if _, err := client.Create(b.Context(), u, metav1.CreateOptions{}); err != nil {
 					b.Error(err)

@@ -110,7 +110,7 @@ func (c cluster) get(r schema.GroupVersionResource, ns, name string) *metav1.Par
 func (c cluster) comes(what string, r schema.GroupVersionResource, ns, name string) time.Duration {
 	c.t.Helper()
 	return eventually(c.t, what, func() bool {
-		return c.get(r, ns, name).Labels[labeller.Label] == labeller.Value(slot.KeyName, ns, name)
+		return c.get(r, ns, name).Labels[label] == labeller.Value(slot.KeyName, ns, name)
 	})
 }
 
@@ -123,8 +123,8 @@ func TestAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.create(a, "old", map[string]string{"app": "x"})
 	c.create(b, "old", nil)
-	c.create(b, "malformed", map[string]string{labeller.Label: "04095"})
-	c.create(b, "copied", map[string]string{labeller.Label: labeller.Value(slot.KeyName, a, "old")})
+	c.create(b, "malformed", map[string]string{label: "04095"})
+	c.create(b, "copied", map[string]string{label: labeller.Value(slot.KeyName, a, "old")})
 	resources := []schema.GroupVersionResource{configMaps, domains}
 	l := start(t, user(t, "labels-all", labeller.Rules(resources...)), labeller.Options{Resources: resources})
 
@@ -178,7 +178,7 @@ func checkFields(t *testing.T, c cluster, ns string) {
 	}
 	for _, entry := range cm.ManagedFields {
 		fields := entry.FieldsV1.GetRawString()
-		has := strings.Contains(fields, labeller.Label)
+		has := strings.Contains(fields, label)
 		if ours := entry.Manager == "rota-labeller"; ours != has {
 			t.Errorf("manager %s: %s", entry.Manager, fields)
 		} else if want := `{"f:metadata":{"f:labels":{"f:rota.dev/hash":{}}}}`; ours && fields != want {
@@ -225,7 +225,7 @@ func TestLatency(t *testing.T) {
 		select {
 		case e := <-w.ResultChan():
 			obj, ok := e.Object.(*metav1.PartialObjectMetadata)
-			if !ok || e.Type != watch.Modified || obj.Labels[labeller.Label] == "" {
+			if !ok || e.Type != watch.Modified || obj.Labels[label] == "" {
 				continue
 			}
 			mu.Lock()
@@ -260,7 +260,7 @@ func TestRefusesWithoutPermission(t *testing.T) {
 		}},
 		{"local", nil, []string{"team-a"}, []string{"local may not watch domains.labeller.rota.dev in namespace team-a; add this to the rules of its Role there"}},
 	} {
-		l, err := labeller.New(user(t, c.name, c.rules), labeller.Options{Resources: []schema.GroupVersionResource{domains}, Namespaces: c.namespaces})
+		l, err := labeller.New(user(t, c.name, c.rules), labeller.Options{Label: label, Resources: []schema.GroupVersionResource{domains}, Namespaces: c.namespaces})
 		if err != nil {
 			t.Fatal(err)
 		}

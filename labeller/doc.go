@@ -1,5 +1,5 @@
-// Package labeller puts the label rota.dev/hash on every object of given kinds, so that the API server itself can tell
-// the objects of one share from those of another.
+// Package labeller puts a label with the hash of its key on every object of given kinds, so that the API server itself
+// can tell the objects of one share from those of another.
 //
 // Use it for kinds that are delivered by that label; nothing else needs it. It takes one write per object, once in
 // the object's life. The value follows from the object's namespace and name alone. So it does not matter who writes it,
@@ -10,15 +10,15 @@
 //
 // In each resource, as long as the labeller is permitted:
 //
-//	list  !rota.dev/hash             what is missing, by pages          ─┐
-//	watch rota.dev/hash notin (0…)   what becomes missing or malformed  ─┼▶ patches
-//	scan  everything, slowly         what else is wrong                 ─┘
+//	list  !LABEL             what is missing, by pages          ─┐
+//	watch LABEL notin (0…)   what becomes missing or malformed  ─┼▶ patches
+//	scan  all, slowly        what else is wrong                 ─┘
 //
 // The watch begins where the list began, and beside it: objects created while a long backlog is worked off do not
 // wait for its end. After 410 Gone the list begins anew. Nothing is kept of an object beyond the page or the batch that
 // it came in.
 //
-// Options.Value makes it another label: that of children, whose value follows from their controlling owner, say.
+// Options.Value makes it another value: for children one that follows from their controlling owner, say.
 //
 // The two selectors differ because of what they cost the API server for an object that is as it should be, measured by
 // TestSelectorCost (Kubernetes 1.36, 10,000 ConfigMaps): 0.2 µs for the short one, 5 µs for the long one. A list looks
@@ -37,7 +37,7 @@
 //
 // # Limits
 //
-// All who label a kind must use the same key: the label is one, and they would rewrite each other's for ever. The
-// same goes for controllers that copy an object's labels to another and put them back, as that of EndpointSlices does with
-// a Service's: do not shard such kinds by label.
+// All who write one label on one kind must agree about its value, or they would rewrite each other's for ever. The same
+// goes for a kind whose labels another controller keeps as it wants them, as that of EndpointSlices does with those of
+// EndpointSlices: do not shard such kinds by label.
 package labeller

@@ -24,7 +24,8 @@ func Example() {
 			return err
 		}
 		l, err := labeller.New(cfg, labeller.Options{
-			Resources: []schema.GroupVersionResource{{Group: "example.com", Version: "v1", Resource: "websites"}},
+			Resources: []schema.GroupVersionResource{{Group: "web.example.com", Version: "v1", Resource: "websites"}},
+			Label:     "rota.dev/hash-website-b2c498", // delivery.HashLabel returns it
 			Report:    func(err error) { log.Print(err) },
 		})
 		if err != nil {

@@ -3,9 +3,9 @@ package labeller
 import utilnet "k8s.io/apimachinery/pkg/util/net"
 
 // The selectors, for the tests that measure them.
-const Missing = "!" + Label
+func Missing(label string) string { return (&Labeller{opts: Options{Label: label}}).missing() }
 
-func Malformed() string { return Label + values() }
+func Malformed(label string) string { return (&Labeller{opts: Options{Label: label}}).malformed() }
 
 // MaxFixes is the length of Fix's queue.
 const MaxFixes = maxFixes

@@ -103,7 +103,7 @@ func TestExpiredWatch(t *testing.T) {
 			f.put("one", nil)
 			status(w, http.StatusGone, "")
 		case 2:
-			f.put("two", map[string]string{labeller.Label: "x"})
+			f.put("two", map[string]string{label: "x"})
 			w.Header().Set("Content-Type", "application/json")
 			json.NewEncoder(w).Encode(map[string]any{"type": "ERROR", "object": statusOf(http.StatusGone, "")})
 		default:
@@ -151,7 +151,7 @@ func TestProxyRefusesLongURLs(t *testing.T) {
 	start(t, f.config(), labeller.Options{ScanPeriod: 100 * time.Millisecond})
 	eventually(t, "watches", func() bool { return f.watches() == 1 })
 	f.put("new", nil)
-	f.put("malformed", map[string]string{labeller.Label: "x"})
+	f.put("malformed", map[string]string{label: "x"})
 	eventually(t, "labelled", f.labelled)
 	if n := len(f.asked("watch rota.dev/hash notin")); n != 1 {
 		t.Errorf("the long selector was tried %d times", n)

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
-
-	"github.com/rota-dev/rota/labeller"
 )
 
 // fake is an API server with the ConfigMaps of the namespace "ns": it lists and watches metadata, and patches labels.
@@ -68,7 +66,7 @@ func (f *fake) putLocked(name string, set map[string]string) {
 func (f *fake) label(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.objects[name][labeller.Label]
+	return f.objects[name][label]
 }
 
 // asked returns the requests up to now that begin with the prefix.

@@ -13,15 +13,15 @@ import (
 
 func TestFix(t *testing.T) {
 	f := newFake(t)
-	f.put("one", map[string]string{labeller.Label: "7", "app": "x"})
+	f.put("one", map[string]string{label: "7", "app": "x"})
 	denied := func(context.Context) (context.Context, func(), bool) { return nil, nil, false }
 	l := start(t, f.config(), labeller.Options{Permit: denied})
-	one := &metav1.ObjectMeta{Namespace: "ns", Name: "one", Labels: map[string]string{labeller.Label: "7"}}
+	one := &metav1.ObjectMeta{Namespace: "ns", Name: "one", Labels: map[string]string{label: "7"}}
 	if !l.Fix(configMaps, one) {
 		t.Fatal("the queue is full")
 	}
 	eventually(t, "rewritten", f.labelled)
-	one.Labels[labeller.Label] = right("one")
+	one.Labels[label] = right("one")
 	l.Fix(configMaps, one)
 	l.Fix(configMaps, &metav1.ObjectMeta{Namespace: "ns", Name: "gone"})
 	eventually(t, "the other is gone", func() bool { return l.Stats().Gone == 1 })
@@ -31,7 +31,7 @@ func TestFix(t *testing.T) {
 }
 
 func TestFixQueueIsBoundedAndWithoutDuplicates(t *testing.T) {
-	l, err := labeller.New(newFake(t).config(), labeller.Options{Resources: append(labeller.Options{}.Resources, configMaps)})
+	l, err := labeller.New(newFake(t).config(), labeller.Options{Label: label, Resources: append(labeller.Options{}.Resources, configMaps)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestGrace(t *testing.T) {
 	begun := time.Now()
 	f.put("stamped", map[string]string{})
 	f.put("bare", map[string]string{})
-	f.put("stamped", map[string]string{labeller.Label: labeller.Value(slot.KeyName, "ns", "stamped")})
+	f.put("stamped", map[string]string{label: labeller.Value(slot.KeyName, "ns", "stamped")})
 	eventually(t, "bare is labelled", func() bool { return f.label("bare") != "" })
 	if took := time.Since(begun); took < grace {
 		t.Errorf("bare was labelled after %v, before its author had %v", took, grace)

@@ -47,7 +47,7 @@ func heap(t *testing.T, n int) float64 {
 		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 		for i := from; i < min(from+500, n); i++ {
 			name := fmt.Sprintf("object-%d", i)
-			obj := partial(name, map[string]string{labeller.Label: right(name), "app": "x"}, i)
+			obj := partial(name, map[string]string{label: right(name), "app": "x"}, i)
 			obj.UID = "4a1f1c5e-0000-0000-0000-000000000000"
 			list.Items = append(list.Items, obj)
 		}
@@ -62,7 +62,7 @@ func heap(t *testing.T, n int) float64 {
 		return true
 	})
 	// Not started by start: what it leaves to the end of the test would count.
-	l, err := labeller.New(f.config(), labeller.Options{Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
+	l, err := labeller.New(f.config(), labeller.Options{Label: label, Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,17 +6,12 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
-
-// Label is the label that every object of a kind carries that is sharded by name. Its value is what Value returns: it depends neither
-// on the members nor on the number of slots, so that it is written once in an object's life and serves all rotas.
-const Label = store.LabelHash
 
 // FieldManager is the manager of the label in metadata.managedFields, and of nothing else.
 const FieldManager = "rota-labeller"
 
-// Value returns the label's value for an object: the top 12 bits of its key's hash, a decimal number from 0 to 4095.
+// Value returns the value of an object's label where Options.Value is not set: the top 12 bits of its key's hash, a decimal number from 0 to 4095.
 // namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.
 func Value(key slot.Key, namespace, name string) string {
 	return slot.Count(slot.MaxCount).Of(key.Hash(namespace, name, "")).String()

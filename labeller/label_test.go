@@ -37,16 +37,16 @@ func TestValue(t *testing.T) {
 }
 
 func TestSelectors(t *testing.T) {
-	short, err := labels.Parse(labeller.Missing)
+	short, err := labels.Parse(labeller.Missing(label))
 	if err != nil {
 		t.Fatal(err)
 	}
-	long, err := labels.Parse(labeller.Malformed())
+	long, err := labels.Parse(labeller.Malformed(label))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for value, wrong := range map[string]bool{"0": false, "7": false, "4095": false, "4096": true, "007": true, "x": true, "": true} {
-		set := labels.Set{labeller.Label: value}
+		set := labels.Set{label: value}
 		if long.Matches(set) != wrong || short.Matches(set) {
 			t.Errorf("value %q: %v, %v", value, long.Matches(set), short.Matches(set))
 		}
@@ -65,7 +65,9 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		{labeller.Options{}, "Resources is empty"},
 		{labeller.Options{Resources: []schema.GroupVersionResource{{Resource: "pods"}}}, "give its version"},
 		{labeller.Options{Resources: good, Key: slot.KeyUID}, "Name and Namespace only"},
-		{labeller.Options{Resources: good, QPS: -1}, "negative"},
+		{labeller.Options{Resources: good}, "Options.Label is empty"},
+		{labeller.Options{Resources: good, Label: "rota.dev/a/b"}, "no name of a label"},
+		{labeller.Options{Resources: good, Label: label, QPS: -1}, "negative"},
 	} {
 		if _, err := labeller.New(&rest.Config{Host: "http://localhost"}, c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.opts, err, c.want)

@@ -22,7 +22,7 @@ func (f *fake) wrong() int {
 	defer f.mu.Unlock()
 	n := 0
 	for name, set := range f.objects {
-		if set[labeller.Label] != right(name) {
+		if set[label] != right(name) {
 			n++
 		}
 	}
@@ -46,13 +46,13 @@ func (f *fake) handle(intercept func(verb string, w http.ResponseWriter, r *http
 func TestBacklogThenWatch(t *testing.T) {
 	f := newFake(t)
 	f.fill(1200) // three pages
-	f.put("malformed", map[string]string{labeller.Label: "x"})
-	f.put("copied", map[string]string{labeller.Label: right("c0000")})
+	f.put("malformed", map[string]string{label: "x"})
+	f.put("copied", map[string]string{label: right("c0000")})
 	l := start(t, f.config(), labeller.Options{QPS: 1e5})
 	eventually(t, "the backlog and what a scan finds is labelled", f.labelled)
 	f.put("new", map[string]string{"app": "x"})
 	eventually(t, "a new object is labelled", f.labelled)
-	f.put("new", map[string]string{labeller.Label: "004"})
+	f.put("new", map[string]string{label: "004"})
 	eventually(t, "a malformed label is put right", f.labelled)
 	eventually(t, "all is counted", func() bool { return l.Stats().Patched >= 1204 })
 	if got := l.Stats(); got.Patched > 1210 || got.Failures != 0 || got.Scanned < 1202 {

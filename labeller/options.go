@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Permit asks whether a batch of patches may be sent now. If ok, there is a context for the batch, derived from ctx,
@@ -23,7 +24,7 @@ import (
 // where the API server does not answer; so whoever waits for leave waits no longer.
 type Permit func(ctx context.Context) (batch context.Context, leave func(), ok bool)
 
-// Options are the options of New. Resources is required.
+// Options are the options of New. Resources and Label are required.
 type Options struct {
 	// Resources are what is labelled, cluster-scoped ones included.
 	Resources []schema.GroupVersionResource
@@ -32,7 +33,7 @@ type Options struct {
 	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. It must be the same for all who label a
 	// resource. It is not looked at where Value is set.
 	Key slot.Key
-	// Label is the label to write. Default: that of objects sharded by their own Key.
+	// Label is the label to write: for objects sharded by their own Key, delivery.HashLabel of key and kind.
 	Label string
 	// Value returns the label's value for an object, of which it gets the metadata, or false for one that needs none:
 	// its label is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
@@ -81,10 +82,10 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("labeller: key %v: the label serves the keys Name and Namespace only; deliver by another way or choose one of these", o.Key)
 	}
 	if o.Label == "" {
-		o.Label = Label
-		if o.Key == slot.KeyNamespace {
-			o.Label = store.LabelNamespaceHash
-		}
+		return o, errors.New("labeller: Options.Label is empty: name the label to write, as delivery.HashLabel does")
+	}
+	if problems := validation.IsQualifiedName(o.Label); len(problems) > 0 {
+		return o, fmt.Errorf("labeller: Options.Label %q is no name of a label: %s", o.Label, strings.Join(problems, "; "))
 	}
 	if o.Value == nil {
 		key := o.Key

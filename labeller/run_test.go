@@ -12,12 +12,18 @@ import (
 	"github.com/rota-dev/rota/labeller"
 )
 
+// label is what the tests' labellers write.
+const label = "rota.dev/hash"
+
 // start runs a labeller to the end of the test, which fails if anything of it is left then.
 func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labeller {
 	t.Helper()
 	before := goleak.IgnoreCurrent() // the shared control plane may be running
 	if opts.Report == nil {
 		opts.Report = func(err error) { t.Logf("reported: %.300v", err) }
+	}
+	if opts.Label == "" {
+		opts.Label = label
 	}
 	if opts.Resources == nil {
 		opts.Resources = append(opts.Resources, configMaps)

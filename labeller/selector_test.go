@@ -48,7 +48,7 @@ func TestSelectorCost(t *testing.T) {
 
 	client := metadata.NewForConfigOrDie(config).Resource(configMaps).Namespace(ns)
 	best := map[string]time.Duration{}
-	for _, selector := range []string{"none=such", labeller.Missing, labeller.Malformed()} {
+	for _, selector := range []string{"none=such", labeller.Missing(label), labeller.Malformed(label)} {
 		for _, limit := range []int64{0, 500} {
 			took := make([]time.Duration, 0, 7)
 			for range cap(took) {
@@ -67,10 +67,10 @@ func TestSelectorCost(t *testing.T) {
 				len(url.QueryEscape(selector)), slices.Min(took).Round(10*time.Microsecond), middle(took).Round(10*time.Microsecond))
 		}
 	}
-	per := (best[labeller.Malformed()] - best[labeller.Missing]) / time.Duration(n)
+	per := (best[labeller.Malformed(label)] - best[labeller.Missing(label)]) / time.Duration(n)
 	t.Logf("notin costs %v more per object than !", per)
 
-	w, err := client.Watch(t.Context(), metav1.ListOptions{LabelSelector: labeller.Malformed()})
+	w, err := client.Watch(t.Context(), metav1.ListOptions{LabelSelector: labeller.Malformed(label)})
 	if err != nil {
 		t.Fatalf("watch with the long selector: %v", err)
 	}
@@ -92,7 +92,7 @@ func fill(t *testing.T, client kubernetes.Interface, ns string, n int) {
 			for i := range work {
 				name := fmt.Sprintf("c%d", i)
 				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-					Name: name, Labels: map[string]string{labeller.Label: labeller.Value(slot.KeyName, ns, name)},
+					Name: name, Labels: map[string]string{label: labeller.Value(slot.KeyName, ns, name)},
 				}}
 				if _, err := client.CoreV1().ConfigMaps(ns).Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
 					t.Error(err)

@@ -31,23 +31,6 @@ const (
 	GateShut = "shut"
 )
 
-// Labels on the objects of sharded kinds. Their value is the slot of a key in a rota with the most slots that there can
-// be: the top 12 bits of the key's hash, in decimal. It depends neither on members nor on the number of slots, so that
-// all rotas with the same key share the label; each key has one of its own, so that rotas with different keys leave
-// each other's alone.
-const (
-	// LabelHash is about the object's own key Name.
-	LabelHash = Prefix + "/hash"
-	// LabelNamespaceHash is about the object's own key Namespace.
-	LabelNamespaceHash = Prefix + "/namespace-hash"
-	// LabelOwnerHash is about the key Name of the object's controlling owner.
-	LabelOwnerHash = Prefix + "/owner-hash"
-	// LabelOwnerNamespaceHash is about the key Namespace of the object's controlling owner.
-	LabelOwnerNamespaceHash = Prefix + "/owner-namespace-hash"
-	// LabelOwnerUIDHash is about the key UID of the object's controlling owner.
-	LabelOwnerUIDHash = Prefix + "/owner-uid-hash"
-)
-
 // LeaseName returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
 // namespace meet.
 func LeaseName(rota, id string) string { return rota + "." + id }

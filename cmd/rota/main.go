@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newFence(), newVersion())
+	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newLabels(), newFence(), newVersion())
 	return root
 }
 

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -26,6 +29,9 @@ func TestBadUse(t *testing.T) {
 		"verify":                    "name of one rota",
 		"verify a --every 0s":       "--every 0s",
 		"verify a --kubeconfig /no": "/no",
+		"labels":                    "requires at least 1 arg",
+		"labels Pod services":       "\"services\" is no kind",
+		"labels Pod .apps":          "\".apps\" is no kind",
 		"no-such-thing":             "no-such-thing",
 	} {
 		cmd := newCommand()
@@ -43,6 +49,25 @@ func TestVersion(t *testing.T) {
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "go1") {
 		t.Errorf("%v: %q", err, out.String())
+	}
+}
+
+func TestPrintLabels(t *testing.T) {
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"labels", "Deployment.apps", "Pod"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Pod"}} {
+		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
+			for _, label := range []string{delivery.HashLabel(key, kind), delivery.OwnerLabel(key, kind)} {
+				if !strings.Contains(out.String(), label) {
+					t.Errorf("%s by %s: no %s in\n%s", kind, key, label, out.String())
+				}
+			}
+		}
 	}
 }
 

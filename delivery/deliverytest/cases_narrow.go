@@ -205,7 +205,7 @@ func (s suite) labelsGoWrong(t *testing.T) {
 	}
 	r.run(r.informer)
 	r.own(only(1, 2))
-	set := func(value string) map[string]string { return map[string]string{delivery.LabelHash: value} }
+	set := func(value string) map[string]string { return map[string]string{r.hashLabel(): value} }
 	far := strconv.Itoa(7 * 512)
 	inside := strconv.Itoa(2*512 + 1)
 	r.relabel(0, objs, set(""))
@@ -300,7 +300,7 @@ func (s suite) lookUpAhead(t *testing.T) {
 	objs := []Object{r.create(r.key(1)), r.create(r.key(1))}
 	r.run(r.informer)
 	r.own(only(1))
-	objs[0] = r.relabel(0, objs, map[string]string{delivery.LabelHash: ""})
+	objs[0] = r.relabel(0, objs, map[string]string{r.hashLabel(): ""})
 	r.wantStore(only(1))
 	resume := r.faults.Pause()
 	r.relabel(0, objs, r.labels(objs[0].Key))

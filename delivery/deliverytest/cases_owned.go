@@ -167,7 +167,7 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 	}
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
-		name := delivery.OwnerLabel(key)
+		name := delivery.OwnerLabel(key, r.kind.GroupKind)
 		mine, second, theirs := r.parentIn(1), r.parentIn(2), r.parentIn(5)
 		var objs []Object
 		for range 6 {
@@ -343,7 +343,7 @@ func (s suite) ownedLookUpDuringAList(t *testing.T) {
 		r.run(r.informer)
 		r.own(only(1))
 		r.holds(objs[0])
-		objs[0] = r.relabel(0, objs, map[string]string{delivery.OwnerLabel(key): ""})
+		objs[0] = r.relabel(0, objs, map[string]string{delivery.OwnerLabel(key, r.kind.GroupKind): ""})
 		r.holds(objs[0])
 		r.forget()
 		held, release := r.faults.HoldLists()

@@ -30,10 +30,13 @@ func (r *rig) slot(obj Object) slot.Slot {
 func (r *rig) labels(key types.NamespacedName) map[string]string {
 	out := map[string]string{label: r.label}
 	if r.delivery == delivery.SlotLabel {
-		out[delivery.HashLabel(r.hashed)] = delivery.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
+		out[r.hashLabel()] = delivery.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
 	}
 	return out
 }
+
+// hashLabel is the label by which objects are delivered with SlotLabel.
+func (r *rig) hashLabel() string { return delivery.HashLabel(r.hashed, r.kind.GroupKind) }
 
 // place returns a name whose first object lies in a slot.
 func (r *rig) place(n slot.Slot) types.NamespacedName {

@@ -265,7 +265,7 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 		w.mu.Lock()
 		w.strays[(*live)[i].UID] = true
 		w.mu.Unlock()
-		obj, err = w.kind.Client.Relabel(w.ctx, key, map[string]string{delivery.LabelHash: values[rng.IntN(3)]})
+		obj, err = w.kind.Client.Relabel(w.ctx, key, map[string]string{w.hashLabel(): values[rng.IntN(3)]})
 	case dice < 7:
 		obj, err = w.kind.Client.Update(w.ctx, (*live)[i].Key)
 	default:

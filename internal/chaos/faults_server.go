@@ -214,5 +214,5 @@ func doOf(list []fault, name string) func(context.Context, *run) error {
 // spoiled is a patch that takes an object's label, or gives it a wrong one, or none that there can be.
 func spoiled(random *rand.Rand) []byte {
 	value := []string{"null", strconv.Quote(strconv.Itoa(random.IntN(slot.MaxCount))), `"wrong"`}[random.IntN(3)]
-	return []byte(strings.ReplaceAll(`{"metadata":{"labels":{"`+store.LabelHash+`":VALUE}}}`, "VALUE", value))
+	return []byte(strings.ReplaceAll(`{"metadata":{"labels":{"`+websiteLabel+`":VALUE}}}`, "VALUE", value))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,6 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/proxy"
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -40,9 +40,12 @@ type form struct {
 	key  slot.Key
 }
 
-// unlabelled selects the objects without the label by which they are delivered.
+// websiteLabel is the label by which Websites are delivered.
+var websiteLabel = delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: websites.Group, Kind: "Website"})
+
+// unlabelled selects the Websites without the label by which they are delivered.
 var unlabelled = func() labels.Selector {
-	missing, err := labels.NewRequirement(store.LabelHash, selection.DoesNotExist, nil)
+	missing, err := labels.NewRequirement(websiteLabel, selection.DoesNotExist, nil)
 	if err != nil {
 		panic(err)
 	}

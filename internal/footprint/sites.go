@@ -56,7 +56,9 @@ func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
 func (c *cluster) create(ctx context.Context, n int) error {
 	err := parallel(ctx, c.sites, n, func(i int) error {
 		obj := site(sitesNamespace, siteName(i))
-		stamp(obj)
+		if err := stamp(c.client.Scheme(), obj); err != nil {
+			return err
+		}
 		return c.client.Create(ctx, obj)
 	})
 	c.sites = n

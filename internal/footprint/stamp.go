@@ -12,6 +12,7 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rota-dev/rota/delivery"
@@ -21,19 +22,25 @@ import (
 // stamp gives an object the labels of all deliveries, so that every form finds the same objects, and none has any to
 // write. An operator with Rota stamps what it creates by itself; what was there before it gets its labels from the labeller,
 // once, at a rate that would take longer than all else here.
-func stamp(obj client.Object) {
+func stamp(scheme *runtime.Scheme, obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return err
+	}
+	kind := gvk.GroupKind()
 	labels := obj.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil {
-		labels[delivery.HashLabel(slot.KeyName)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), ""))
+		labels[delivery.HashLabel(slot.KeyName, kind)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), ""))
 	} else {
-		labels[delivery.OwnerLabel(slot.KeyName)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""))
-		labels[delivery.OwnerLabel(slot.KeyUID)] = delivery.LabelValue(slot.KeyUID.Hash("", "", string(owner.UID)))
+		labels[delivery.OwnerLabel(slot.KeyName, kind)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""))
+		labels[delivery.OwnerLabel(slot.KeyUID, kind)] = delivery.LabelValue(slot.KeyUID.Hash("", "", string(owner.UID)))
 	}
 	obj.SetLabels(labels)
+	return nil
 }
 
 // stampingClient is a manager's client whose new objects are stamped.
@@ -44,7 +51,9 @@ func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 	}
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			stamp(obj)
+			if err := stamp(c.Scheme(), obj); err != nil {
+				return err
+			}
 			return c.Create(ctx, obj, opts...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
@@ -67,7 +76,9 @@ func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfigu
 	for _, o := range applied.OwnerReferences {
 		d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
 	}
-	stamp(d)
+	if err := stamp(c.Scheme(), d); err != nil {
+		return err
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": d.Labels}})
 	if err != nil {
 		return err

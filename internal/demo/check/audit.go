@@ -14,8 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -37,8 +39,13 @@ const fenced = "the fence of rota"
 
 const websites = "websites"
 
-// children are the resources of which Websites own objects.
-var children = []string{"configmaps", "deployments", "services"}
+// kinds are those of Websites and of what Websites own, by resource.
+var kinds = map[string]schema.GroupKind{
+	websites:      {Group: webv1.GroupVersion.Group, Kind: "Website"},
+	"configmaps":  {Kind: "ConfigMap"},
+	"deployments": {Group: "apps", Kind: "Deployment"},
+	"services":    {Kind: "Service"},
+}
 
 // Write is an accepted write of a Website or of an object that a Website owns.
 type Write struct {
@@ -167,7 +174,7 @@ func worthReading(line []byte) bool {
 	if bytes.Contains(line, []byte(`"verb":"get"`)) {
 		return false
 	}
-	for _, resource := range append([]string{websites}, children...) {
+	for resource := range kinds {
 		if bytes.Contains(line, []byte(`"resource":"`+resource+`"`)) {
 			return true
 		}
@@ -236,7 +243,7 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 }
 
 func (l *Log) addList(e *auditEvent, who string) error {
-	if ref := &e.ObjectRef; ref.Name != "" || ref.Resource != websites && !slices.Contains(children, ref.Resource) {
+	if ref := &e.ObjectRef; ref.Name != "" || kinds[ref.Resource] == (schema.GroupKind{}) {
 		return nil
 	}
 	uri, err := url.ParseRequestURI(e.RequestURI)

@@ -29,9 +29,13 @@ func (w World) SlotOf(s Site) slot.Slot { return w.Slots.Of(w.hash(s)) }
 
 // label returns the label by which Websites, or else their children, may be delivered, and what its value has to be.
 func (w World) label(resource string, s Site) (name, value string) {
-	name = delivery.OwnerLabel(w.Key)
-	if resource == websites {
-		name = delivery.HashLabel(w.Key)
+	switch kind, ok := kinds[resource]; {
+	case !ok:
+		return "", ""
+	case resource == websites:
+		name = delivery.HashLabel(w.Key, kind)
+	default:
+		name = delivery.OwnerLabel(w.Key, kind)
 	}
 	return name, delivery.LabelValue(w.hash(s))
 }

@@ -49,11 +49,13 @@ func service(version, spec, more string) string {
 		version, more, spec)
 }
 
-func labels(value string) string { return fmt.Sprintf(`,"labels":{"rota.dev/hash":%q}`, value) }
+func labels(value string) string {
+	return fmt.Sprintf(`,"labels":{"rota.dev/hash-website-b2c498":%q}`, value)
+}
 
 // asLabeller makes an audit line that of a patch of labels, of which the response is metadata.
 func asLabeller(line string) string {
-	return strings.NewReplacer(`"responseObject":{`, `"requestObject":{"metadata":{"labels":{"rota.dev/hash":"x"}}},"responseObject":{"kind":"PartialObjectMetadata",`).Replace(line)
+	return strings.NewReplacer(`"responseObject":{`, `"requestObject":{"metadata":{"labels":{"rota.dev/hash-website-b2c498":"x"}}},"responseObject":{"kind":"PartialObjectMetadata",`).Replace(line)
 }
 
 // logOf reads audit lines and gives them the history of history().
@@ -241,12 +243,12 @@ func TestListedBy(t *testing.T) {
 		resource, query string
 		want            int
 	}{
-		"by the label":             {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash<2048"), lower(slot.KeyName)},
-		"the other half":           {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash>2047"), 1000 - lower(slot.KeyName)},
-		"by the owner's":           {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/owner-hash<2048"), lower(slot.KeyName)},
-		"by another label":         {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/hash<2048"), 0},
-		"what lacks it":            {world, "websites", "labelSelector=" + url.QueryEscape("!rota.dev/hash"), 0},
-		"by the owner's UID":       {byUID, "services", "labelSelector=" + url.QueryEscape("rota.dev/owner-uid-hash<2048"), lower(slot.KeyUID)},
+		"by the label":             {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash-website-b2c498<2048"), lower(slot.KeyName)},
+		"the other half":           {world, "websites", "labelSelector=" + url.QueryEscape("rota.dev/hash-website-b2c498>2047"), 1000 - lower(slot.KeyName)},
+		"by the owner's":           {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/owner-hash-deployment-1e8b58<2048"), lower(slot.KeyName)},
+		"by another label":         {world, "deployments", "labelSelector=" + url.QueryEscape("rota.dev/hash-website-b2c498<2048"), 0},
+		"what lacks it":            {world, "websites", "labelSelector=" + url.QueryEscape("!rota.dev/hash-website-b2c498"), 0},
+		"by the owner's UID":       {byUID, "services", "labelSelector=" + url.QueryEscape("rota.dev/owner-uid-hash-service-bd76e8<2048"), lower(slot.KeyUID)},
 		"by the UID":               {byUID, "websites", "shardSelector=" + url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"), lower(slot.KeyUID)},
 		"by two ranges of the UID": {byUID, "websites", "shardSelector=" + url.QueryEscape("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000') || shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')"), 1000},
 		"one":                      {world, "websites", "limit=1", 1},
@@ -269,7 +271,7 @@ func TestLabelled(t *testing.T) {
 		asLabeller(line("patch", "websites", "one", "member:b", "200", 2, site("u", "11", 1, 0, labels(oneLabel)))),
 		asLabeller(line("patch", "websites", "one", "member:a", "200", 2.1, site("u", "11", 1, 0, labels(oneLabel)))), // too late
 		line("update", "websites", "one", "member:a", "200", 3, site("u", "12", 1, 1, labels(oneLabel))),
-		line("create", "services", "one", "member:a", "201", 3, service("13", "x", `,"labels":{"rota.dev/owner-hash":"3999"}`)),
+		line("create", "services", "one", "member:a", "201", 3, service("13", "x", `,"labels":{"rota.dev/owner-hash-service-bd76e8":"3999"}`)),
 	)
 	if n := l.Labelled(world, epoch, epoch.Add(time.Minute)); n != 1 {
 		t.Errorf("%d writes of labels, want 1", n)
@@ -280,7 +282,7 @@ func TestLabelled(t *testing.T) {
 		adopted := logOf(t,
 			line("create", "services", "one", "admin", "201", 1, service("10", "x", "")),
 			other.Replace(line("update", "services", "one", "admin", "200", 2, service("11", "x", ""))),
-			asLabeller(other.Replace(line("patch", "services", "one", "member:b", "200", 3, service("12", "x", `,"labels":{"rota.dev/owner-hash":"`+value+`"}`)))),
+			asLabeller(other.Replace(line("patch", "services", "one", "member:b", "200", 3, service("12", "x", `,"labels":{"rota.dev/owner-hash-service-bd76e8":"`+value+`"}`)))),
 		)
 		if foreign, moves := adopted.Foreign(world), adopted.MoveWrites(world, epoch, epoch.Add(time.Minute)); len(foreign) != want || len(moves) != want {
 			t.Errorf("label %s: %d foreign writes and %d to move, want %d", value, len(foreign), len(moves), want)

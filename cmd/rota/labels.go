@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+func newLabels() *cobra.Command {
+	return &cobra.Command{
+		Use:   "labels KIND.GROUP...",
+		Short: "Print the names of the labels by which objects of kinds are delivered",
+		Example: `  rota labels Website.web.example.com Deployment.apps ConfigMap
+  kubectl get websites -A -L rota.dev/hash-website-b2c498`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return labels(cmd.OutOrStdout(), args) },
+	}
+}
+
+// labels prints what each kind may have: by its own key where it is primary, by its owners' where it is owned.
+func labels(w io.Writer, kinds []string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "KIND\tKEY\tPRIMARY\tOWNED")
+	for _, text := range kinds {
+		kind := schema.ParseGroupKind(text)
+		if first, _ := utf8.DecodeRuneInString(kind.Kind); !unicode.IsUpper(first) {
+			return fmt.Errorf("%q is no kind: say Deployment.apps, not deployments.apps, and ConfigMap where there is no group", text)
+		}
+		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
+			primary := delivery.HashLabel(key, kind)
+			if primary == "" {
+				primary = "-"
+			}
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", kind, key, primary, delivery.OwnerLabel(key, kind))
+		}
+	}
+	return t.Flush()
+}
