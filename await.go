@@ -82,7 +82,7 @@ func (r *Rota) waitsFor() []string {
 			out = append(out, p.what())
 		}
 	}
-	return out
+	return append(out, r.unlike.texts()...)
 }
 
 // Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it

@@ -68,16 +68,8 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 
 // holdings says what this member holds, as of now (rule R14).
 func (i *incarnation) holdings() *coverage.Report {
-	open := i.gate.OpenSet()
-	r := &coverage.Report{
-		Member: i.id, Open: open, Digests: i.share.Digest(open),
-		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: i.setup(),
-	}
-	for kind := range r.Digests {
-		if owners := i.share.Owners(kind); owners != nil {
-			r.Owners[kind] = owners
-		}
-	}
+	r := i.outline()
+	open := r.Open
 	since := map[slot.Slot]time.Duration{}
 	for _, c := range i.registered() {
 		c.oldest(since)
@@ -91,9 +83,33 @@ func (i *incarnation) holdings() *coverage.Report {
 	return r
 }
 
+// outline is holdings without what waits for workers.
+func (r *Rota) outline() *coverage.Report {
+	open := r.gate.OpenSet()
+	out := &coverage.Report{
+		Member: r.cfg.Self.ID, Open: open, Digests: r.share.Digest(open),
+		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: r.setup(),
+	}
+	for kind := range out.Digests {
+		if owners := r.share.Owners(kind); owners != nil {
+			out.Owners[kind] = owners
+		}
+	}
+	return out
+}
+
 // setup says how this member is set up.
-func (i *incarnation) setup() map[string]string {
-	return map[string]string{coverage.SettingLease: i.cfg.LeaseDuration.String(), coverage.SettingFence: i.cfg.FenceDelay.String()}
+func (r *Rota) setup() map[string]string {
+	out := map[string]string{
+		coverage.SettingLease: r.cfg.LeaseDuration.String(), coverage.SettingDeadline: r.cfg.RenewDeadline.String(),
+		coverage.SettingRetry: r.cfg.RetryPeriod.String(), coverage.SettingWrite: r.cfg.WriteTimeout.String(),
+		coverage.SettingFence: r.cfg.FenceDelay.String(), coverage.SettingDelivery: r.share.Delivery().String(),
+		coverage.SettingLabel: strconv.FormatBool(r.opts.Label),
+	}
+	if workload := r.opts.Identity.Workload; workload != "" {
+		out[coverage.SettingWorkload] = workload
+	}
+	return out
 }
 
 // What is wrong shows in two looks, with a report of the member between them (coverage.Tracker). A report that has not
@@ -265,7 +281,11 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 			continue
 		}
 		if fresh++; fresh <= scrubNotices {
-			i.notify(member.Notify{Reason: "Coverage", Warning: true, Message: f.String()})
+			notice := member.Notify{Reason: "Coverage", Warning: true, Message: f.String()}
+			if f.What == coverage.Mixed {
+				notice.Reason = "SetupDiffers"
+			}
+			i.notify(notice)
 		}
 	}
 	if fresh > scrubNotices {

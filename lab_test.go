@@ -33,6 +33,7 @@ type lab struct {
 	unreadable bool // members that start cannot read reports
 	members    []*labMember
 	objects    *deliverytest.Memory // of the kind that is sharded
+	gadgets    *deliverytest.Memory // of another kind
 	// series are the samples by series, and scrape: what is missing was not there.
 	series  map[string]map[int]float64
 	scrapes int
@@ -40,7 +41,10 @@ type lab struct {
 
 const scrapePeriod = 15 * time.Second
 
-var labKind = schema.GroupKind{Kind: "ConfigMap"}
+var (
+	labKind    = schema.GroupKind{Kind: "ConfigMap"}
+	gadgetKind = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+)
 
 type labMember struct {
 	*Rota
@@ -51,6 +55,7 @@ type labMember struct {
 	requests   *deliverytest.Faulty                    // of the informer
 	fault      atomic.Pointer[func(op store.Op) error] // nil: none
 	scraped    bool
+	crashed    atomic.Bool
 	leave      context.CancelFunc
 	done       chan error
 }
@@ -59,7 +64,7 @@ type labMember struct {
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), series: map[string]map[int]float64{}}
+		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}}
 		defer func() {
 			for _, m := range l.members {
 				m.fault.Store(nil)
@@ -75,6 +80,12 @@ func inLab(t *testing.T, test func(l *lab)) {
 
 // start starts a member.
 func (l *lab) start(pod string, change ...func(*Options)) *labMember {
+	l.t.Helper()
+	return l.startOf(pod, []schema.GroupKind{labKind}, change...)
+}
+
+// startOf starts a member that shards these kinds. Its controller, informer and requests are those of the last one.
+func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Options)) *labMember {
 	l.t.Helper()
 	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod, Build: "v1"}, Logger: funcr.New(func(string, string) {}, funcr.Options{})}
 	for _, f := range change {
@@ -93,28 +104,49 @@ func (l *lab) start(pod string, change ...func(*Options)) *labMember {
 		}
 		return (*fault)(op)
 	})
-	r.reports = l.reports
+	r.reports = labReports{l.reports, &m.crashed}
 	if l.unreadable {
 		r.reports = unreadable{l.reports}
 	}
-	if err := r.Share().Shard(labKind); err != nil {
-		l.t.Fatal(err)
-	}
-	m.requests = deliverytest.NewFaulty(l.objects.ListWatch("", ""), false)
-	m.informer = r.Share().NewInformer(labKind, m.requests, &corev1.ConfigMap{}, 0, nil)
-	// client-go's own waits by a clock that it shares with what is not in the bubble.
-	if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
-		l.t.Fatal(err)
-	}
-	if m.controller, err = r.NewController("test", labKind, m.enqueue); err != nil {
-		l.t.Fatal(err)
-	}
-	m.controller.Started()
-	ctx, leave := context.WithCancel(l.t.Context())
-	m.leave = leave
 	inf, stop := context.WithCancel(l.t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { m.informer.RunWithContext(inf) })
+	for _, kind := range kinds {
+		objects := l.objects
+		if kind == gadgetKind {
+			objects = l.gadgets
+		}
+		if err := r.Share().Shard(kind); err != nil {
+			l.t.Fatal(err)
+		}
+		m.requests = deliverytest.NewFaulty(objects.ListWatch("", ""), false)
+		m.informer = r.Share().NewInformer(kind, m.requests, &corev1.ConfigMap{}, 0, nil)
+		// client-go's own waits by a clock that it shares with what is not in the bubble.
+		if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
+			l.t.Fatal(err)
+		}
+		name := "test"
+		if kind != labKind {
+			name = kind.Kind
+		}
+		var controller *Controller
+		controller, err = r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
+			for _, key := range keys { // each is worked on at once
+				if controller.Add(key) {
+					controller.Take(key)
+					controller.Done(key)
+				}
+			}
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		m.controller = controller
+		m.controller.Started()
+		informer := m.informer
+		running.Go(func() { informer.RunWithContext(inf) })
+	}
+	ctx, leave := context.WithCancel(l.t.Context())
+	m.leave = leave
 	go func() {
 		err := r.Run(ctx)
 		stop()
@@ -123,16 +155,6 @@ func (l *lab) start(pod string, change ...func(*Options)) *labMember {
 	}()
 	l.members = append(l.members, m)
 	return m
-}
-
-// enqueue has each key worked on at once.
-func (m *labMember) enqueue(keys []types.NamespacedName, _ Priority) {
-	for _, key := range keys {
-		if m.controller.Add(key) {
-			m.controller.Take(key)
-			m.controller.Done(key)
-		}
-	}
 }
 
 // stop has a member leave, and waits for it.
@@ -149,7 +171,28 @@ func (m *labMember) stop() {
 // crash is a process that ends without a word: nothing that it sends arrives, and nobody scrapes it.
 func (m *labMember) crash() {
 	m.cutOff()
+	m.crashed.Store(true)
 	m.scraped = false
+}
+
+// labReports are those that a member makes until it crashes.
+type labReports struct {
+	*coverage.Memory
+	crashed *atomic.Bool
+}
+
+func (r labReports) Publish(ctx context.Context, report *coverage.Report, lease types.UID) error {
+	if r.crashed.Load() {
+		return store.ErrLost
+	}
+	return r.Memory.Publish(ctx, report, lease)
+}
+
+func (r labReports) Withdraw(ctx context.Context, member string) error {
+	if r.crashed.Load() {
+		return store.ErrLost
+	}
+	return r.Memory.Withdraw(ctx, member)
 }
 
 // cutOff takes the API server away from the member.

@@ -23,7 +23,7 @@ type metrics struct {
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled                          *prometheus.Desc
 	findings, scrubs, failing, refused, lacking                               *prometheus.Desc
-	present, reportAge, reportSize, reportFold                                *prometheus.Desc
+	present, reportAge, reportSize, reportFold, conflicts                     *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -71,6 +71,7 @@ func newMetrics(r *Rota) *metrics {
 		reportAge:     desc("rota_report_age_seconds", "Time since this member last told what it holds, or since it began to try."),
 		reportSize:    desc("rota_report_bytes", "Size of what it told; it is kept below 230 KiB."),
 		reportFold:    desc("rota_report_slots_per_digest", "How many slots are summed up in one figure of it; above 1 there are too many kinds and slots for a figure each."),
+		conflicts:     desc("rota_join_conflicts", "In how much this process and members that work cannot work together, which is why it does not join; 0 where nothing keeps it."),
 		scrubs:        desc("rota_coverage_scrubs_total", "How often this member has compared what members hold with what there is."),
 		failing:       desc("rota_controller_failing", "1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped. Not there before the first renewal."),
@@ -87,7 +88,7 @@ func newMetrics(r *Rota) *metrics {
 func Reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
-		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",
+		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",
 	}
 }
 
@@ -143,6 +144,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	} else if s.Epoch > 0 {
 		gauge(m.present, 1)
 	}
+	gauge(m.conflicts, float64(len(m.rota.unlike.texts())))
 	if at, bytes, fold := m.rota.published.get(); fold > 0 {
 		gauge(m.reportAge, (m.rota.now() - at).Seconds())
 		gauge(m.reportSize, float64(bytes))

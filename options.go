@@ -25,7 +25,9 @@ import (
 
 // Options say which rota this process belongs to, and how. Only Name is required.
 //
-// All members of a rota must have the same Name, Namespace, Slots and Key, and should have the same durations.
+// All members of a rota must have the same Name, Namespace, Slots and Key, and the same kinds, Delivery and durations
+// once a rollout is over. The RenewDeadline of each must be shorter than the LeaseDuration of all, and its WriteTimeout
+// shorter than the FenceDelay of all, during a rollout, too: a member for which that does not hold waits before it joins.
 type Options struct {
 	// Name names the rota: the ConfigMap of that name holds its table. A DNS label.
 	Name string
@@ -94,6 +96,11 @@ type Identity struct {
 	// PodUID is metadata.uid of the Pod, and Container the name of the container in it. With both, a restarted
 	// container takes over from its predecessor without waiting for its Lease.
 	PodUID, Container string
+	// Workload names the Deployment or StatefulSet of the Pod. It tells a rollout, which may change kinds and options,
+	// from two Deployments that were given one rota name by mistake: members of different workloads must be set up
+	// alike. Give two that belong together, such as a canary of another Deployment, the same one. Default: the Pod's
+	// name without what a Deployment or a StatefulSet adds to it; empty, which is unknown, for other names.
+	Workload string
 	// Build names the version of the program; a rollout is recognised by it. Default: what a Deployment's
 	// ReplicaSet adds to the Pod's name, or the revision from which the binary was built.
 	Build string
@@ -106,6 +113,7 @@ func (i Identity) withDefaults() Identity {
 	if i.PodUID != "" && i.Container == "" {
 		i.Container = "main" // the same in every start of this Pod, unless it runs two members
 	}
+	i.Workload = cmp.Or(i.Workload, workloadOf(i.Pod))
 	if i.Pod == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -119,6 +127,19 @@ func (i Identity) withDefaults() Identity {
 
 // deploymentPod matches the names of a Deployment's Pods: name, hash of the template, random suffix.
 var deploymentPod = regexp.MustCompile(`-([bcdf-hj-np-tv-xz2456789]{6,10})-[bcdf-hj-np-tv-xz2456789]{5}$`)
+
+// ordinalPod matches the names of a StatefulSet's Pods.
+var ordinalPod = regexp.MustCompile(`-(0|[1-9][0-9]*)$`)
+
+// workloadOf returns the name of the Pod's Deployment or StatefulSet, if its own tells that.
+func workloadOf(pod string) string {
+	for _, suffix := range []*regexp.Regexp{deploymentPod, ordinalPod} {
+		if at := suffix.FindStringIndex(pod); at != nil {
+			return pod[:at[0]]
+		}
+	}
+	return ""
+}
 
 func buildOf(pod string) string {
 	if match := deploymentPod.FindStringSubmatch(pod); match != nil {
@@ -173,6 +194,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("rota %s: ScrubPeriod %v: must not be negative", o.Name, o.ScrubPeriod)
 	}
 	o.Identity = o.Identity.withDefaults()
+	if strings.ContainsAny(o.Identity.Workload, "\r\n") {
+		return o, fmt.Errorf("rota %s: Options.Identity.Workload %q: must be one line", o.Name, o.Identity.Workload)
+	}
 	if err := o.validNames(); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}

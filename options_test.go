@@ -41,6 +41,7 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 		{"pod name with dots", func(o *Options) { o.Identity.Pod = "web-0.web.example.com" }, nil},
 		{"long pod name", func(o *Options) { o.Identity.Pod = strings.Repeat("a", 240) }, []string{"Options.Identity.Pod", "at most 239 characters"}},
 		{"longest pod name", func(o *Options) { o.Identity.Pod = strings.Repeat("a", 239) }, nil},
+		{"workload of two lines", func(o *Options) { o.Identity.Workload = "a\nb" }, []string{`Workload "a\nb"`, "one line"}},
 		{"build of two words", func(o *Options) { o.Identity.Build = "v 7" }, []string{`build "v 7"`, "one printable word"}},
 		{"labels with key UID", func(o *Options) { o.Label = true; o.Key = slot.KeyUID }, nil},
 		{"slot label with key UID", func(o *Options) { o.Delivery = delivery.SlotLabel; o.Key = slot.KeyUID }, []string{"SlotLabel", "UID", "ShardSelector"}},
@@ -77,7 +78,7 @@ func TestIdentityFromEnvironment(t *testing.T) {
 	t.Setenv("POD_UID", "1b4e28ba-2fa1-11d2-883f-0016d3cca427")
 	t.Setenv("CONTAINER_NAME", "operator")
 	i := Identity{}.withDefaults()
-	want := Identity{Pod: "web-7d9f8b6c5d-x7k2p", PodUID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427", Container: "operator", Build: "7d9f8b6c5d"}
+	want := Identity{Pod: "web-7d9f8b6c5d-x7k2p", PodUID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427", Container: "operator", Build: "7d9f8b6c5d", Workload: "web"}
 	if i != want {
 		t.Errorf("identity %+v, want %+v", i, want)
 	}
@@ -87,6 +88,21 @@ func TestIdentityFromEnvironment(t *testing.T) {
 	a, b := newID("web-0"), newID("web-0")
 	if a == b || !strings.HasPrefix(a, "web-0-") {
 		t.Errorf("IDs %s and %s: must differ and begin with the pod's name", a, b)
+	}
+}
+
+func TestWorkloadFromThePodsName(t *testing.T) {
+	t.Setenv("POD_NAME", "")
+	for pod, want := range map[string]string{
+		"web-operator-7d9f8b6c5d-x7k2p": "web-operator", "web-7d9f8b6c5-x7k2p": "web", "web-0": "web", "web-12": "web",
+		"web-012": "", "web-operator": "", "web": "", "web-7d9f8b6c5d-x7a2p": "", "": "",
+	} {
+		if got := (Identity{Pod: pod}).withDefaults().Workload; got != want {
+			t.Errorf("workload of %q: %q, want %q", pod, got, want)
+		}
+	}
+	if got := (Identity{Pod: "web-canary-0", Workload: "web"}).withDefaults().Workload; got != "web" {
+		t.Errorf("workload %q, want what it was given", got)
 	}
 }
 

@@ -48,6 +48,7 @@ type Rota struct {
 	// toldLate is when it was logged last that a write was not done in time; 0: never.
 	toldLate atomic.Int64
 	honour   honour
+	unlike   unlike
 
 	resources resources
 	strays    strays
@@ -199,7 +200,8 @@ func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 // Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that is
 // done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
 // may be called once. It joins when the informers of all queues made by NewQueue, and all those of ShareInformer, run,
-// and the workers of all controllers (Controller.Started): until then Ready says what it waits for.
+// and the workers of all controllers (Controller.Started), and not while members work with which it cannot work
+// together, by what they report of their kinds and options: until then Ready says what it waits for.
 //
 // An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
@@ -220,6 +222,9 @@ func (r *Rota) Run(ctx context.Context) error {
 	defer endLabels()
 	if runs, err := r.awaitStart(ctx); !runs || err != nil {
 		return err
+	}
+	if !r.awaitAlike(ctx) {
+		return nil
 	}
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLooking()

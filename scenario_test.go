@@ -253,6 +253,157 @@ var scenarios = map[string]func(l *lab){
 		a.want("while all fails", "rota_controller_failing", `controller="test"`, 1)
 		a.want("while all fails", "rota_events_total", `reason="ReconcilesFail"`, 1)
 	},
+	// A Deployment of another operator was given the rota's name. Its member waits, and joins once the first one is gone.
+	"two-deployments": func(l *lab) {
+		a := l.start("website-7d9f8b6c5-x2x4q")
+		l.wait(2 * time.Minute)
+		b := l.startOf("gadgets-5c6d7f8b9-b2b4z", []schema.GroupKind{gadgetKind})
+		l.wait(15 * time.Minute)
+		waits(l, b, "kind Gadget.example.com: not sharded ("+a.ID()+"), sharded by its own key (gadgets-5c6d7f8b9-b2b4z-",
+			"different workloads, gadgets and website: give one of them another Options.Name")
+		a.want("beside it", "rota_members", "", 1)
+		a.want("beside it", "rota_slots", `state="open"`, 256)
+		a.want("beside it", "rota_coverage_findings", `what="mixed"`, 0)
+		a.want("beside it", "rota_join_conflicts", "", 0)
+		a.stop()
+		l.wait(2 * time.Minute)
+		b.want("alone", "rota_slots", `state="open"`, 256)
+		b.want("alone", "rota_join_conflicts", "", 0)
+		if err := b.Ready(nil); err != nil {
+			l.t.Error(err)
+		}
+	},
+	// Nobody is there by whom it could be noticed at the join.
+	"two-deployments-at-once": func(l *lab) {
+		a := l.start("website-7d9f8b6c5-x2x4q")
+		b := l.startOf("gadgets-5c6d7f8b9-b2b4z", []schema.GroupKind{gadgetKind})
+		l.wait(2 * time.Minute)
+		a.want("side by side", "rota_members", "", 2)
+		found := mixed(l)
+		if len(found) != 2 || found[0].About != "kind ConfigMap" || found[1].About != "kind Gadget.example.com" {
+			l.t.Fatalf("found %v, want a difference in either kind", found)
+		}
+		for _, part := range []string{a.ID(), b.ID(), "not sharded", "sharded by its own key", "gadgets and website"} {
+			if !strings.Contains(found[0].String(), part) {
+				l.t.Errorf("%q does not name %q", found[0], part)
+			}
+		}
+		if n := l.events()["SetupDiffers"]; n != 2 {
+			l.t.Errorf("%d events, want one for each kind", n)
+		}
+		l.wait(5 * time.Minute)
+	},
+	// A rollout that adds a kind, of which there are objects, and changes a duration; it is stopped for a while in the middle.
+	"rollout-adds-kind": func(l *lab) {
+		gadgets(l)
+		scrubbing := func(o *Options) { o.ScrubPeriod = time.Second }
+		old := []*labMember{l.start("web-7d9f8b6c5-x2x4q", scrubbing), l.start("web-7d9f8b6c5-z5v7w", scrubbing)}
+		l.wait(2 * time.Minute)
+		for i, pod := range []string{"web-5c6d7f8b9-b2b4z", "web-5c6d7f8b9-c5d7f"} {
+			m := l.startOf(pod, []schema.GroupKind{labKind, gadgetKind}, scrubbing, func(o *Options) { o.Identity.Build, o.FenceDelay = "v2", 3*time.Second })
+			l.wait(8 * time.Minute)
+			m.want("in the rollout", "rota_join_conflicts", "", 0)
+			old[i].stop()
+			l.wait(time.Minute)
+		}
+		l.wait(15 * time.Minute)
+		if n := l.events(); n["SetupDiffers"]+n["Coverage"] != 0 {
+			l.t.Errorf("events %v, want none of a rollout", n)
+		}
+		l.members[3].want("after the rollout", "rota_members", "", 2)
+	},
+	// One that does not end.
+	"half-a-rollout": func(l *lab) {
+		gadgets(l)
+		scrubbing := func(o *Options) { o.ScrubPeriod = time.Second }
+		l.start("web-7d9f8b6c5-x2x4q", scrubbing)
+		l.wait(2 * time.Minute)
+		l.startOf("web-5c6d7f8b9-b2b4z", []schema.GroupKind{labKind, gadgetKind}, scrubbing)
+		l.wait(9 * time.Minute)
+		if n := l.events(); n["SetupDiffers"]+n["Coverage"] != 0 {
+			l.t.Errorf("events %v, want none as long as it may be a rollout", n)
+		}
+		l.wait(5 * time.Minute)
+		if found := mixed(l); len(found) != 1 || found[0].About != "kind Gadget.example.com" || findings(l, coverage.Unread) == 0 {
+			l.t.Errorf("found %v and %d slots without an informer, want the kind, and what is not worked on", found, findings(l, coverage.Unread))
+		}
+	},
+	// Half of the members have another lease, with which they can work.
+	"lease-differs": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		b := l.start("web-1", func(o *Options) { o.LeaseDuration, o.RenewDeadline = 20*time.Second, 10*time.Second })
+		l.wait(9 * time.Minute)
+		a.want("together", "rota_members", "", 2)
+		if n := l.events()["SetupDiffers"]; n != 0 {
+			l.t.Errorf("%d events, want none as long as it may be a rollout", n)
+		}
+		l.wait(5 * time.Minute)
+		found := mixed(l)
+		want := "members differ in LeaseDuration: 15s (" + a.ID() + "), 20s (" + b.ID() + "); no rollout lasts that long: set them up alike"
+		if len(found) != 1 || found[0].String() != want {
+			l.t.Errorf("found %v, want %q", found, want)
+		}
+	},
+	// A member that would work on when others have given its slots away. One that died in between keeps nobody.
+	"lease-too-long": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		b := l.start("web-1", func(o *Options) { o.LeaseDuration = 30 * time.Second })
+		l.wait(5 * time.Minute)
+		waits(l, b, "RenewDeadline 20s (web-1-", "LeaseDuration 15s ("+a.ID()+")", "RenewDeadline must be shorter than the LeaseDuration of every member")
+		a.want("beside it", "rota_members", "", 1)
+		a.crash()
+		l.wait(3 * time.Minute)
+		b.want("alone", "rota_slots", `state="open"`, 256)
+	},
+}
+
+// gadgets makes some.
+func gadgets(l *lab) {
+	l.t.Helper()
+	for n := range 50 {
+		if _, err := l.gadgets.Create(l.t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("gadget-%d", n)}, nil); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// waits fails where a member has joined, or does not say that it waits, and why.
+func waits(l *lab, m *labMember, parts ...string) {
+	l.t.Helper()
+	err := m.Ready(nil)
+	if err == nil {
+		l.t.Fatal("a member has joined that does not fit to the others")
+	}
+	told := ""
+	for _, n := range l.memory.Notes() {
+		if n.Reason == "SetupDiffers" {
+			told += n.Message
+		}
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) || !strings.Contains(told, part) {
+			l.t.Errorf("%q does not stand in %q and %q", part, err, told)
+		}
+	}
+	if v, _ := m.value("rota_join_conflicts", ""); v == 0 {
+		l.t.Error("rota_join_conflicts is 0")
+	}
+	m.want("while it waits", "rota_slots", `state="open"`, 0)
+}
+
+// mixed returns the differences between members that are found.
+func mixed(l *lab) []coverage.Finding {
+	var out []coverage.Finding
+	for _, m := range l.members {
+		for _, f := range m.Status().Findings {
+			if f.What == coverage.Mixed {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
 }
 
 // R14: an object that its owner does not hold is found within one and a half leases, whatever else is or is not going

@@ -34,12 +34,14 @@ const (
 	Silent
 	// Stalled says that a key of the slot has been waiting for a worker for longer than StalledAfter.
 	Stalled
+	// Mixed says that members differ in a setting or a kind, and not because of a rollout. It is about no slot.
+	Mixed
 )
 
 // StalledAfter is how long a key may wait for a worker before its slot counts as Stalled.
 const StalledAfter = 5 * time.Minute
 
-var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled"}
+var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed"}
 
 // Whats returns all that can be wrong.
 func Whats() []What {
@@ -58,7 +60,7 @@ func (w What) String() string {
 	return whatNames[w]
 }
 
-// Finding is something that is wrong with a slot.
+// Finding is something that is wrong with a slot, or with members.
 type Finding struct {
 	Slot slot.Slot
 	// Last is that of the slots, from Slot on, that the finding is about; 0: it is about one. Members with very many
@@ -75,6 +77,8 @@ type Finding struct {
 	Exist, Held delivery.Digest
 	// Waiting is for Stalled.
 	Waiting time.Duration
+	// About, Values and Clash are for Mixed: see Difference.
+	About, Values, Clash string
 }
 
 // Same returns what findings have in common that are about the same thing at different times.
@@ -85,6 +89,8 @@ func (f Finding) Same() Finding {
 		f.Exist = delivery.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
 	case Unread:
 		f.Exist = delivery.Digest{}
+	case Mixed:
+		f.Members, f.Values = "", "" // members come and go
 	default:
 	}
 	if f.What == Silent {
@@ -125,6 +131,12 @@ func (f Finding) String() string {
 			f.slots(), f.Exist.Objects, f.Kind, f.Members)
 	case Stalled:
 		return fmt.Sprintf("%s: a key has been waiting for a worker of member %s for %v", f.slots(), f.Members, f.Waiting)
+	case Mixed:
+		text := fmt.Sprintf("members differ in %s: %s", f.About, f.Values)
+		if f.Clash != "" {
+			return text + "; " + f.Clash
+		}
+		return text + "; no rollout lasts that long: set them up alike"
 	default:
 		return fmt.Sprintf("%s: nothing is wrong", f.slots())
 	}
@@ -135,10 +147,8 @@ func (f Finding) String() string {
 func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	var out []Finding
 	live := map[string]*Report{}
-	for _, r := range reports {
-		if _, ok := t.Member(r.Member); ok {
-			live[r.Member] = r
-		}
+	for _, r := range ofMembers(t, reports) {
+		live[r.Member] = r
 	}
 	open := make([][]string, t.Slots)
 	for _, id := range slices.Sorted(maps.Keys(live)) {
@@ -214,6 +224,17 @@ func (r *Report) compare(t *table.Table, census Digests) []Finding {
 func (r *Report) openOf(t *table.Table) *slot.Set {
 	open := r.Open.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(t.Slots - 1)}))
 	return &open
+}
+
+// ofMembers returns the reports of those that the table names.
+func ofMembers(t *table.Table, reports []*Report) []*Report {
+	var out []*Report
+	for _, r := range reports {
+		if _, ok := t.Member(r.Member); ok {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func byName(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }

@@ -52,12 +52,6 @@ const (
 	fieldWaiting = "waiting"
 )
 
-// Settings, in Report.Setup.
-const (
-	SettingLease = "LeaseDuration"
-	SettingFence = "FenceDelay"
-)
-
 const (
 	// maxObjects is the size in bytes from which on digests are folded. An object's annotations hold 256 KiB, of which
 	// the other fields take less than 100 KiB, whatever they say; a member writes the whole of it every few seconds.

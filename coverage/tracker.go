@@ -39,11 +39,20 @@ func BoundsBy(reports []*Report) Bounds {
 	return BoundsOf(lease, fence)
 }
 
+// What members differ in while a rollout is under way is over at its end. It counts once no member has come or gone for
+// RolloutQuiet, or whatever comes and goes, after RolloutLongest.
+const (
+	RolloutQuiet   = 10 * time.Minute
+	RolloutLongest = time.Hour
+)
+
 // Tracker tells findings that last from those that come of looking at different moments. A finding counts when
 //
 //   - it was there in every look since the first that had it;
 //   - each member that it names has reported anew since that look: what the report said may have been over by then;
-//   - for slots that nobody works on, and members without a report, Bounds.Recovery has passed since.
+//   - for slots that nobody works on, and members without a report, Bounds.Recovery has passed since;
+//   - for a difference between members that a rollout may have brought, no member has come or gone for RolloutQuiet, or
+//     it has been there for RolloutLongest. Until then objects of a kind that some members lack are no finding.
 //
 // It is for one goroutine.
 type Tracker struct {
@@ -53,6 +62,7 @@ type Tracker struct {
 	owners, objects map[Finding]sight
 	differing       []Finding
 	again           bool // a census may decide about what the last one showed
+	mixed           mixed
 	// first and last are the times of the looks.
 	first, last time.Duration
 }
@@ -81,22 +91,29 @@ func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, cens
 	}
 	k.last = at
 	reports = k.fresh(at, reports)
+	mixed := k.mixed.look(at, t, DifferencesIn(t, reports), k.reports)
 	var owners, objects []Finding
 	for _, f := range Compare(t, reports, census) {
-		if f.What == Differs || f.What == Unread {
+		switch {
+		case f.What == Unread && k.mixed.rollout(f.Kind):
+		case f.What == Differs || f.What == Unread:
 			objects = append(objects, f)
-		} else {
+		default:
 			owners = append(owners, f)
 		}
 	}
 	var counts []Finding
 	k.owners, counts = k.confirm(at, k.owners, owners)
+	counts = append(counts, mixed...)
 	if census != nil {
 		k.objects, k.differing = k.confirm(at, k.objects, objects)
 		k.again = !k.again && len(k.objects) > len(k.differing)
 	}
 	return append(counts, k.differing...)
 }
+
+// Rollout returns in what members differed at the last look that does not count yet: a rollout may have brought it.
+func (k *Tracker) Rollout() []Difference { return k.mixed.pending }
 
 // Undecided says that another census would decide now about what the last one showed: the members that it is about have
 // reported anew since. It says so once: what the second census shows for the first time waits until the next one is
@@ -126,6 +143,9 @@ func (k *Tracker) Settled() bool {
 		if r.at <= k.first && k.last-r.at <= k.bounds.Stale {
 			return false
 		}
+	}
+	if k.mixed.undecided(k.first) {
+		return false
 	}
 	for _, found := range []map[Finding]sight{k.owners, k.objects} {
 		for f, first := range found {

@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -85,16 +90,31 @@ func TestPrintStatus(t *testing.T) {
 	if err := tab.Valid(); err != nil {
 		t.Fatal(err)
 	}
+	for _, id := range []string{"web-3-d", "web-4-e"} {
+		tab.Put(table.Member{ID: id, Pod: id[:5], Build: "v7", Weight: 1, MinFormat: 1, MaxFormat: 1})
+	}
+	now := time.Unix(1_700_000_000, 0)
+	lease := func(gate string, renewed time.Duration) coordinationv1.Lease {
+		return coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{store.AnnotationGate: gate}},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-renewed))), LeaseDurationSeconds: ptr.To(int32(15))},
+		}
+	}
 	var out bytes.Buffer
-	if err := printStatus(&out, tab, map[string]member.Lease{"web-0-a": {Open: true}, "web-1-b": {}}); err != nil {
+	if err := printStatus(&out, tab, map[string]coordinationv1.Lease{
+		"web-0-a": lease(store.GateOpen, 1900*time.Millisecond), "web-1-b": lease(store.GateShut, 0),
+		"web-3-d": lease(store.GateOpen, 16*time.Second), "web-4-e": lease(store.GateOpen, -time.Minute), // its clock is ahead
+	}, now); err != nil {
 		t.Fatal(err)
 	}
-	want := `epoch 43, 256 slots by Name, 3 members
+	want := `epoch 43, 256 slots by Name, 5 members
 
 MEMBER   BUILD  SLOTS  COMING  GOING  LEASE    GATE  STATE
-web-0-a  v7     85     43      0      there    open  activating 85
-web-1-b  v7     43     0       43     there    shut  leaving
+web-0-a  v7     85     43      0      2s ago   open  activating 85
+web-1-b  v7     43     0       43     0s ago   shut  leaving
 web-2-c  v7     0      0       0      missing  -     waiting for slots
+web-3-d  v7     0      0       0      16s ago  open  not renewing its Lease
+web-4-e  v7     0      0       0      0s ago   open  waiting for slots
 
 128 slots belong to nobody
 
@@ -103,5 +123,32 @@ moving:
 `
 	if got := out.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// What members differ in is a row of `rota status`, and one of `rota verify`.
+func TestPrintDifferences(t *testing.T) {
+	reports := []*coverage.Report{
+		{Member: "web-0-a", Digests: coverage.Digests{schema.GroupKind{Kind: "ConfigMap"}: nil}, Setup: map[string]string{coverage.SettingWorkload: "web"}},
+		{Member: "gone", Digests: coverage.Digests{schema.GroupKind{Kind: "Pod"}: nil}},
+		{Member: "web-1-b", Setup: map[string]string{coverage.SettingWorkload: "web"}},
+	}
+	tab := table.New(256, slot.KeyName, 43)
+	for _, id := range []string{"web-0-a", "web-1-b"} {
+		tab.Put(table.Member{ID: id, Pod: id[:5], Weight: 1, MinFormat: 1, MaxFormat: 1})
+	}
+	found := coverage.DifferencesIn(tab, reports)
+	const line = "members differ in kind ConfigMap: not sharded (web-1-b), sharded by its own key (web-0-a)\n"
+	var out bytes.Buffer
+	want := "\ndifferences between members (a rollout may bring them, and ends them, unless a reason is given):\n  " + line
+	if err := printDifferences(&out, found); err != nil || out.String() != want {
+		t.Errorf("%v, status: %q, want %q", err, out.String(), want)
+	}
+	if got, want := describe(nil, found), "not counted, since a rollout may have brought it: "+line; got != want {
+		t.Errorf("verify: %q, want %q", got, want)
+	}
+	out.Reset()
+	if err := printDifferences(&out, nil); err != nil || out.Len() > 0 {
+		t.Errorf("%v, %q, want nothing", err, out.String())
 	}
 }

@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
@@ -43,13 +47,7 @@ func newStatus() *cobra.Command {
 }
 
 func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string) error {
-	failed := make(chan error, 1)
-	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name, Report: func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	}})
+	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
 	if err != nil {
 		return err
 	}
@@ -58,12 +56,15 @@ func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name 
 	if err != nil {
 		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
 	}
-	leases, err := readLeases(ctx, kube, failed)
+	leases, err := readLeases(ctx, cfg, namespace, name)
 	if err != nil {
 		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
 	}
-	if err := printStatus(w, t, leases); err != nil {
+	if err := printStatus(w, t, leases, time.Now()); err != nil {
 		return err
+	}
+	if err := differences(ctx, w, cfg, namespace, name, t); err != nil {
+		_, _ = fmt.Fprintf(w, "\ndifferences between members: not known: %v\n", err)
 	}
 	if warnings, err := readWarnings(ctx, cfg, namespace, name); err != nil {
 		_, _ = fmt.Fprintf(w, "\nwarnings: not known: %v\n", err)
@@ -94,36 +95,60 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	}
 }
 
-func readLeases(ctx context.Context, kube *store.Kubernetes, failed <-chan error) (map[string]member.Lease, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var leases map[string]member.Lease
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = kube.WatchLeases(ctx, true, nil, func(l store.Leases) {
-			if leases == nil {
-				leases = map[string]member.Lease{}
-				for _, lease := range l.Leases {
-					leases[lease.ID] = lease
-				}
-				cancel(nil)
-			}
-		})
-	}()
-	select {
-	case <-done:
-	case err := <-failed:
-		cancel(err)
-		<-done
+// readLeases returns the members' Leases, by their holders.
+func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string) (map[string]coordinationv1.Lease, error) {
+	client, err := coordinationclient.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
 	}
-	if leases == nil {
-		return nil, errors.Join(errors.New("cannot read the Leases"), context.Cause(ctx))
+	list, err := client.Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: store.LabelRota + "=" + name})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the Leases: %w", err)
+	}
+	leases := map[string]coordinationv1.Lease{}
+	for _, l := range list.Items {
+		leases[ptr.Deref(l.Spec.HolderIdentity, "")] = l
 	}
 	return leases, nil
 }
 
-func printStatus(to io.Writer, t *table.Table, leases map[string]member.Lease) error {
+// lease says when a Lease was renewed, by the clocks of its member's machine and of this one, and whether that was
+// longer ago than the Lease lasts.
+func lease(l coordinationv1.Lease, now time.Time) (text string, over bool) {
+	if l.Spec.RenewTime == nil {
+		return "never renewed", false
+	}
+	age := max(0, now.Sub(l.Spec.RenewTime.Time))
+	lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return fmt.Sprintf("%v ago", age.Round(time.Second)), lasts > 0 && age > lasts
+}
+
+// differences prints in what members are not set up alike, by what they report.
+func differences(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string, t *table.Table) error {
+	told, err := coverage.NewReports(cfg, namespace, name)
+	if err != nil {
+		return err
+	}
+	reports, err := told.Read(ctx)
+	if err != nil {
+		return err
+	}
+	return printDifferences(w, coverage.DifferencesIn(t, reports))
+}
+
+func printDifferences(w io.Writer, found []coverage.Difference) error {
+	if len(found) == 0 {
+		return nil
+	}
+	text := "\ndifferences between members (a rollout may bring them, and ends them, unless a reason is given):\n"
+	for _, d := range found {
+		text += "  " + d.String() + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.Lease, now time.Time) error {
 	w := &strings.Builder{}
 	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n\n", t.Epoch, t.Slots, t.Key, len(t.Members))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -140,15 +165,17 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]member.Lease) e
 			}
 		}
 		coming := t.Coming(m.ID)
-		lease, gate := "missing", "-"
+		renewed, gate, over := "missing", "-", false
 		if l, ok := leases[m.ID]; ok {
-			lease, gate = "there", store.GateShut
-			if l.Open {
-				gate = store.GateOpen
+			renewed, over = lease(l, now)
+			if gate = store.GateOpen; l.Annotations[store.AnnotationGate] == store.GateShut {
+				gate = store.GateShut
 			}
 		}
 		state := "working"
 		switch {
+		case over:
+			state = "not renewing its Lease"
 		case m.Leaving:
 			state = "leaving"
 		case unsettled > 0:
@@ -160,7 +187,7 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]member.Lease) e
 		if build == "" {
 			build = "-"
 		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, lease, gate, state)
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, renewed, gate, state)
 	}
 	if err := out.Flush(); err != nil {
 		return err

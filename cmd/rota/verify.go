@@ -123,7 +123,7 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 		}
 		findings := tracker.Look(time.Since(begun), t, reports, census)
 		if settled = settled || tracker.Settled(); settled {
-			text := describe(findings)
+			text := describe(findings, tracker.Rollout())
 			if !v.o.watch {
 				_, _ = fmt.Fprint(w, text)
 				if len(findings) > 0 {
@@ -145,10 +145,14 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-func describe(findings []coverage.Finding) string {
+// describe lists what is wrong, and what is not as long as it is over at the end of a rollout.
+func describe(findings []coverage.Finding, rollout []coverage.Difference) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintln(&b, f)
+	}
+	for _, d := range rollout {
+		fmt.Fprintf(&b, "not counted, since a rollout may have brought it: %s\n", d)
 	}
 	return b.String()
 }

@@ -91,6 +91,14 @@ func TestVerify(t *testing.T) {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetOut(&out)
+	cmd.SetArgs(strings.Fields("status test -n " + namespace + " --kubeconfig " + plane.Kubeconfig()))
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "s ago") || !strings.Contains(out.String(), " working\n") ||
+		strings.Contains(out.String(), "differences") {
+		t.Errorf("status: %v\n%s", err, &out)
+	}
 	// The member says that it holds an object less than there are.
 	reports, err := coverage.NewReports(plane.Config(), namespace, "test")
 	if err != nil {
@@ -130,10 +138,10 @@ func TestVerify(t *testing.T) {
 		}
 		lies <- nil
 	}()
-	var out string
+	var found string
 	for range 5 {
 		<-said
-		if out, err = verify(); err != nil {
+		if found, err = verify(); err != nil {
 			break
 		}
 	}
@@ -141,7 +149,7 @@ func TestVerify(t *testing.T) {
 	if err := <-lies; err != nil {
 		t.Fatal(err)
 	}
-	if err == nil || !strings.Contains(out, "of kind ConfigMap there are 1 objects, and member "+r.ID()+" holds 0") || strings.Count(out, "\n") != 1 {
-		t.Errorf("an object is held by nobody, but: %v\n%s", err, out)
+	if err == nil || !strings.Contains(found, "of kind ConfigMap there are 1 objects, and member "+r.ID()+" holds 0") || strings.Count(found, "\n") != 1 {
+		t.Errorf("an object is held by nobody, but: %v\n%s", err, found)
 	}
 }

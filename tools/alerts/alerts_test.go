@@ -36,7 +36,15 @@ var firing = map[string][]string{
 	"not-opened":         {"RotaCoverage", "RotaSlotsNotOpen", "RotaSlotsNotWorkedOn"},
 	"watch-refused":      {"RotaDeliveryFailing"},
 	"failing":            {"RotaControllerFailing"},
-	"nothing":            {"RotaNoMembers"}, // no process is left
+
+	"rollout-adds-kind":       nil,
+	"half-a-rollout":          {"RotaCoverage", "RotaMembersDiffer"},
+	"two-deployments":         {"RotaMembersDiffer"},
+	"two-deployments-at-once": {"RotaMembersDiffer"},
+	"lease-differs":           {"RotaMembersDiffer"},
+	"lease-too-long":          {"RotaMembersDiffer"},
+
+	"nothing": {"RotaNoMembers"}, // no process is left
 }
 
 const step = 15 * time.Second

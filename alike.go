@@ -1,0 +1,119 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/store"
+)
+
+// unlike is what keeps this process from joining: members that work, and that it cannot work together with.
+type unlike struct {
+	mu    sync.Mutex
+	found []coverage.Difference
+}
+
+func (u *unlike) set(found []coverage.Difference) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.found = found
+}
+
+// texts says in what this process and members differ; empty: nothing keeps it from joining.
+func (u *unlike) texts() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []string
+	for _, d := range u.found {
+		out = append(out, "members to end with which it cannot work together: "+d.String())
+	}
+	return out
+}
+
+// renewal is when a report was first seen.
+type renewal struct {
+	serial uint64
+	at     time.Duration
+	again  bool // the member has reported anew since it was looked at first
+}
+
+// awaitAlike waits while members work with which this one cannot work together (rule R14): once it had taken slots, the
+// objects in them would be worked on by nobody, or by two. It returns false when ctx ends. Members count as long as they
+// renew their reports. Where these cannot be read the member joins: whoever has the duty of scrubbing compares them, too.
+func (r *Rota) awaitAlike(ctx context.Context) bool {
+	if r.reports == nil {
+		return true
+	}
+	defer r.unlike.set(nil)
+	self := r.outline()
+	seen := map[string]renewal{}
+	begun := r.now()
+	var told, logged time.Duration // 0: never
+	for ; ; pause(ctx, r.cfg.RetryPeriod) {
+		if ctx.Err() != nil {
+			return false
+		}
+		reports, err := r.reports.Read(ctx)
+		if len(reports) == 0 && err != nil {
+			if denied := new(store.PermissionError); !errors.As(err, &denied) && r.now()-begun < startPatience {
+				continue
+			}
+			if ctx.Err() == nil {
+				r.log.Info("Cannot see what other members are set up for, and joins without", "cause", err.Error())
+			}
+			return ctx.Err() == nil
+		}
+		conflicts, certain := r.conflicts(self, reports, seen)
+		if len(conflicts) == 0 {
+			return true
+		}
+		if !certain {
+			continue
+		}
+		r.unlike.set(conflicts)
+		now := r.now()
+		event, line := told == 0 || now-told >= startEvents, now-logged >= startPatience
+		for _, d := range conflicts {
+			message := "This member takes no slots while others work with which it cannot work together: " + d.String()
+			if event {
+				r.tell(ctx, member.Notify{Reason: "SetupDiffers", Warning: true, Message: message})
+			} else if line {
+				r.log.Info(message)
+			}
+		}
+		if event {
+			told = now
+		}
+		if event || line {
+			logged = now
+		}
+	}
+}
+
+// conflicts returns in what this member and those that renew their reports cannot work together, and whether one of
+// them is known to be alive: one that died leaves its report behind.
+func (r *Rota) conflicts(self *coverage.Report, reports []*coverage.Report, seen map[string]renewal) (found []coverage.Difference, certain bool) {
+	stale := coverage.BoundsBy(append(reports, self)).Stale
+	var live []*coverage.Report
+	for _, report := range reports {
+		last, known := seen[report.Member]
+		if !known || last.serial != report.Serial {
+			last = renewal{serial: report.Serial, at: r.now(), again: known}
+			seen[report.Member] = last
+		}
+		if r.now()-last.at <= stale {
+			live = append(live, report)
+		}
+	}
+	found = coverage.Conflicts(self, live)
+	for _, d := range found {
+		for _, id := range d.Members() {
+			certain = certain || seen[id].again
+		}
+	}
+	return found, certain
+}
