@@ -140,11 +140,12 @@ func printDifferences(w io.Writer, found []coverage.Difference) error {
 	if len(found) == 0 {
 		return nil
 	}
-	text := "\ndifferences between members (a rollout may bring them, and ends them, unless a reason is given):\n"
+	var text strings.Builder
+	text.WriteString("\ndifferences between members (a rollout may bring them, and ends them, unless a reason is given):\n")
 	for _, d := range found {
-		text += "  " + d.String() + "\n"
+		text.WriteString("  " + d.String() + "\n")
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
