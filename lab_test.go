@@ -56,6 +56,7 @@ type labMember struct {
 	fault      atomic.Pointer[func(op store.Op) error] // nil: none
 	scraped    bool
 	crashed    atomic.Bool
+	idle       atomic.Bool // its workers do nothing
 	leave      context.CancelFunc
 	done       chan error
 }
@@ -131,7 +132,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		var controller *Controller
 		controller, err = r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
 			for _, key := range keys { // each is worked on at once
-				if controller.Add(key) {
+				if controller.Add(key) && !m.idle.Load() {
 					controller.Take(key)
 					controller.Done(key)
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/table"
 )
 
 // seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts).
@@ -252,6 +253,118 @@ var scenarios = map[string]func(l *lab){
 		}
 		a.want("while all fails", "rota_controller_failing", `controller="test"`, 1)
 		a.want("while all fails", "rota_events_total", `reason="ReconcilesFail"`, 1)
+	},
+	// Slots come to a member that may not list a kind any more.
+	"kind-refused": func(l *lab) {
+		a, b := l.start("web-0"), l.start("web-1")
+		l.wait(2 * time.Minute)
+		b.want("before", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 0)
+		b.requests.Refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errForbidden))
+		a.crash()
+		l.wait(10 * time.Minute)
+		b.want("without the permission", "rota_slots", `state="open"`, 256)
+		b.want("without the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 128)
+		b.requests.Refuse(nil)
+		l.wait(5 * time.Minute)
+		b.want("with the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 0)
+	},
+	// Deletions wait for workers that do nothing, while slots move.
+	"deletions-abandoned": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		a.idle.Store(true)
+		var gone []types.NamespacedName
+		of := map[slot.Slot]bool{}
+		for n := range 40 {
+			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("gone-%d", n)}
+			of[slotOf(a.Rota, key)] = true
+			if gone = append(gone, key); !a.controller.Add(key) {
+				l.t.Fatal("not added")
+			}
+		}
+		l.start("web-1")
+		l.wait(2 * time.Minute)
+		moved := 0
+		for s := range of {
+			if !a.OwnsSlot(s) {
+				moved++
+			}
+		}
+		a.want("after the handover", "rota_slots", `state="open"`, 128)
+		a.want("after the handover", "rota_deletions_abandoned_total", "", float64(moved))
+		if moved == 0 {
+			l.t.Error("no slot has moved in which there are deletions, so this says nothing")
+		}
+		for _, key := range gone {
+			a.controller.Take(key)
+			a.controller.Done(key)
+		}
+		l.wait(20 * time.Minute)
+	},
+	// Reconciles hold back slots that are to move.
+	"slot-held-back": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		var stuck []types.NamespacedName
+		for n := range 20 {
+			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("stuck-%d", n)}
+			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
+				l.t.Fatal("not admitted")
+			}
+			stuck = append(stuck, key)
+		}
+		b := l.start("web-1")
+		l.wait(30 * time.Second)
+		a.want("while it is held back", "rota_stuck_reconciles", "", 20)
+		held := a.Status().Going
+		if held.Empty() {
+			l.t.Error("no slot is held back")
+		}
+		for _, n := range l.memory.Notes() {
+			if n.Reason != "SlotHeldBack" {
+				continue
+			}
+			named := false
+			for _, key := range stuck {
+				s := slotOf(a.Rota, key)
+				named = named || held.Has(s) && strings.HasPrefix(n.Message, fmt.Sprintf("slot %d cannot move on: controller test has been reconciling %s for ", s, key))
+			}
+			if !named {
+				l.t.Errorf("%q, want the slot that is held back, and the object", n.Message)
+			}
+		}
+		if v, _ := a.value("rota_events_total", `reason="SlotHeldBack"`); int(v) != l.events()["SlotHeldBack"] || int(v) < held.Len() {
+			l.t.Errorf("%v events by the metric, %d were sent, want one for each of %d slots at least", v, l.events()["SlotHeldBack"], held.Len())
+		}
+		for _, key := range stuck {
+			a.controller.Done(key)
+		}
+		l.wait(time.Minute)
+		b.want("afterwards", "rota_slots", `state="open"`, 128)
+		a.want("afterwards", "rota_stuck_reconciles", "", 0)
+	},
+	"table-large": func(l *lab) { // as with thousands of members of long names
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		a.mu.Lock()
+		kept := a.snapshot.Table
+		large := kept.Clone()
+		for n := range 4000 {
+			large.Expels = append(large.Expels, table.Expel{Pod: fmt.Sprintf("%s-%d", strings.Repeat("web", 60), n), At: 1})
+		}
+		a.snapshot.Table = large
+		a.mu.Unlock()
+		l.wait(10 * time.Minute)
+		if v, _ := a.value("rota_table_bytes", ""); v < 737280 || v > 983040 {
+			l.t.Errorf("the table has %v bytes", v)
+		}
+		a.mu.Lock()
+		a.snapshot.Table = kept
+		a.mu.Unlock()
+		l.wait(time.Minute)
+		if v, _ := a.value("rota_table_bytes", ""); v < 100 || v > 1000 {
+			l.t.Errorf("the table of one member has %v bytes", v)
+		}
 	},
 	// A Deployment of another operator was given the rota's name. Its member waits, and joins once the first one is gone.
 	"two-deployments": func(l *lab) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +75,63 @@ func TestR04TablesStayWithinTheirSize(t *testing.T) {
 	})
 	if !slices.Contains(told, "TableCut") {
 		t.Error("nothing was left out, so this says nothing")
+	}
+}
+
+// largest returns the largest size of the table before b joins a, and from then on.
+func largest(t *testing.T) (alone, both int) {
+	t.Helper()
+	w := sim.New(sim.Options{Slots: 64, Idle: true})
+	run := func() (size int) {
+		for range 30_000 {
+			w.Run(time.Millisecond)
+			if tab := w.Objects.Table().Table; tab != nil {
+				size = max(size, tab.Size(1))
+			}
+		}
+		return size
+	}
+	w.Start(&sim.Replica{Pod: "a", Weight: 1})
+	alone = run()
+	w.Start(&sim.Replica{Pod: "b", Weight: 1})
+	return alone, run()
+}
+
+// A table that comes near to what a ConfigMap holds is told of before anything has to be left out, and once.
+func TestR04LargeTablesAreToldOf(t *testing.T) {
+	alone, both := largest(t)
+	limit := both * 5 / 4
+	if alone > limit/4*3 {
+		t.Fatalf("%d bytes with one member and %d with two: there is no alarm in between", alone, both)
+	}
+	_, told := handOver(t, sim.Options{Slots: 64, Tune: func(c *member.Config) { c.MaxTable = limit }})
+	large := 0
+	for _, reason := range told {
+		if reason == "TableLarge" {
+			large++
+		}
+	}
+	if large == 0 || large > 3 || slices.Contains(told, "TableCut") {
+		t.Errorf("told: %v, want TableLarge, of each planner at most", told)
+	}
+	if _, told = handOver(t, sim.Options{Slots: 64}); slices.Contains(told, "TableLarge") {
+		t.Errorf("told: %v, of a small table", told)
+	}
+}
+
+// Where nothing helps, nothing is written, and that is told: the members there work on.
+func TestR04TablesThatWouldBeInvalidAreNotWritten(t *testing.T) {
+	alone, _ := largest(t)
+	w := sim.New(sim.Options{Slots: 64, Idle: true, Tune: func(c *member.Config) { c.MaxTable = alone + 8 }})
+	w.Start(&sim.Replica{Pod: "a", Weight: 1})
+	w.Settle(time.Minute)
+	w.Start(&sim.Replica{Pod: strings.Repeat("b", 60), Weight: 1})
+	w.Run(30 * time.Second)
+	tab := w.Objects.Table().Table
+	if len(tab.Members) != 1 || tab.Counts()[w.Nodes[0].ID] != 64 {
+		t.Errorf("members %v, slots %v, %v", tab.Members, tab.Counts(), w.Violations())
+	}
+	if !slices.Contains(w.Nodes[1].Notes, "InvalidTable") || slices.Contains(w.Nodes[0].Notes, "InvalidTable") {
+		t.Errorf("told: %v by the member, %v by the one that cannot join", w.Nodes[0].Notes, w.Nodes[1].Notes)
 	}
 }

@@ -37,6 +37,11 @@ var firing = map[string][]string{
 	"watch-refused":      {"RotaDeliveryFailing"},
 	"failing":            {"RotaControllerFailing"},
 
+	"kind-refused":        {"RotaDeliveryFailing", "RotaKindLacking"},
+	"deletions-abandoned": {"RotaDeletionAbandoned"},
+	"slot-held-back":      nil,
+	"table-large":         {"RotaTableLarge"},
+
 	"rollout-adds-kind":       nil,
 	"half-a-rollout":          {"RotaCoverage", "RotaMembersDiffer"},
 	"two-deployments":         {"RotaMembersDiffer"},
