@@ -45,6 +45,8 @@ const (
 // and versions, and draining.
 func (i *incarnation) doSlots(a member.Action) {
 	switch a := a.(type) {
+	case member.Hold:
+		i.share.Hold(a.Slots)
 	case member.Warm:
 		i.share.Hold(a.Slots)
 		i.calls.Go(func() {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -166,10 +167,16 @@ func (s *source) grow(ctx context.Context, t task) {
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
+	begun := time.Now()
 	items, strays, version, ok := s.list(ctx, t)
 	if !ok {
 		return
 	}
+	took := time.Since(begun)
+	s.mu.Lock()
+	s.took = took
+	s.mu.Unlock()
+	s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(items), "took", took.String())
 	if version == "" {
 		s.growAbsent(ctx, t)
 		return

@@ -27,19 +27,22 @@ func (s *Share) Hold(set slot.Set) {
 	}
 }
 
-// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded: the list that
-// Load asks for is then the one that brings them, and not a second one.
+// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded. Those that were
+// not held are listed from now on, which is all that Load then waits for.
 func (s *Share) HoldAnew(set slot.Set) {
-	for _, inf := range s.active() {
-		inf.source.renew(set)
+	anew := set.Minus(s.Held())
+	if !anew.Empty() {
+		for _, inf := range s.active() {
+			inf.source.renew(anew)
+		}
 	}
 	s.mu.Lock()
-	s.anew = s.anew.Union(set)
+	s.anew = s.anew.Union(anew)
 	s.mu.Unlock()
 	s.Hold(set)
 }
 
-// takeAnew returns the slots of which HoldAnew was not called since the last time.
+// takeAnew returns the slots of the set that were held before HoldAnew was called for them, or for which it was not.
 func (s *Share) takeAnew(set slot.Set) slot.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,50 +100,35 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 
 // Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded they
 // are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed
-// anew; with other causes a consistent list that begins now decides, also for slots warmed before, which must not be
-// open. held says that the slots were this member's all along, so that the stores are as good as ever. No kind is
-// waited for that cannot be listed: see Lacks. Errors are those of Warm.
+// anew. With other causes they are when they show all that was written before the call: slots of which HoldAnew was
+// called are listed, those that were held before reach a version that is read now. held says that the slots were this
+// member's all along, so that the stores are as good as ever. No kind is waited for that cannot be listed: see Lacks.
+// Errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
 		return s.settled(ctx, set, true)
 	}
-	if stale := s.takeAnew(set); cause != table.CauseHanded {
-		for _, inf := range s.active() {
-			if !mutant.On(mutant.StaleListAtActivation) {
-				inf.source.refresh(stale)
-			}
-		}
-		return s.settled(ctx, set, true)
-	}
+	before := s.takeAnew(set)
 	if err := s.settled(ctx, set, true); err != nil {
 		return err
 	}
-	slots := set.Slots()
-	soon, cancel := context.WithTimeout(ctx, s.patience)
-	defer cancel()
+	if cause != table.CauseHanded {
+		if before.Empty() {
+			return nil
+		}
+		return s.latest(ctx, before)
+	}
 	var behind []*informer
 	for _, inf := range s.active() {
-		version, named := versions[inf.versionKey()]
-		if !named || mutant.On(mutant.HandedBehind) {
-			continue
-		}
-		if version == table.List {
+		switch version, named := versions[inf.versionKey()]; {
+		case !named || mutant.On(mutant.HandedBehind):
+		case version == table.List:
 			inf.source.refresh(set)
-			behind = append(behind, inf)
-			continue
-		}
-		if inf.source.wait(soon, func() bool { return inf.source.reached(slots, version) }) != nil {
-			// The version may be that of an object that this informer does not see, of another namespace for instance.
-			inf.source.refresh(set)
+		default:
 			behind = append(behind, inf)
 		}
 	}
-	if len(behind) > 0 {
-		if err := s.settled(ctx, set, true); err != nil {
-			return err
-		}
-	}
-	if err := s.barrier(ctx); err != nil {
+	if err := s.follow(ctx, set, behind, func(src *source) (string, error) { return versions[src.inf.versionKey()], nil }); err != nil {
 		return err
 	}
 	s.reachShared(ctx, versions)
@@ -237,12 +225,7 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 				s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
 			}
 		}
-		if s.mayNudge() {
-			select {
-			case s.nudges <- struct{}{}:
-			default:
-			}
-		}
+		s.nudge()
 		patience = nudgeSeconds * time.Second
 	}
 	serial, err := s.barrier(ctx, slot.Set{})

@@ -44,11 +44,12 @@ type source struct {
 
 	mu      sync.Mutex
 	ailing  [requests]ailing
-	nudged  time.Time // when a bookmark was asked for
-	pump    *pump     // the one whose events count
-	absent  bool      // the API server does not serve the kind
-	stale   bool      // slots were taken for empty because of that: the whole has to be listed when it does again
-	gen     uint64    // counts the lists that replaced the whole store
+	nudged  time.Time     // when a bookmark was asked for
+	pump    *pump         // the one whose events count
+	absent  bool          // the API server does not serve the kind
+	took    time.Duration // what the latest list of slots took
+	stale   bool          // slots were taken for empty because of that: the whole has to be listed when it does again
+	gen     uint64        // counts the lists that replaced the whole store
 	pending *relist
 	waiters map[*waiter]struct{}
 

@@ -60,6 +60,10 @@ type (
 		Timeout          time.Duration
 	}
 
+	// Hold begins to list and follow the objects of the slots, gate shut and handlers silent. No answer: a Load follows,
+	// or a Drain, or a Release.
+	Hold struct{ Slots slot.Set }
+
 	// Warm lists and follows the objects of the slots, gate shut and handlers silent. Answer: Warmed, of the same
 	// Round, which tells it from the answers to earlier requests for the same slots.
 	Warm struct {
@@ -74,8 +78,9 @@ type (
 		Round uint64
 	}
 
-	// Load makes the stores complete for the slots: the versions reached where the cause is CauseHanded, a
-	// consistent list that begins now otherwise, unless Held. Answer: Loaded, of the same Round.
+	// Load makes the stores complete for the slots. Where the cause is CauseHanded they reach the versions. Otherwise
+	// they show all that was written before now: slots that are not listed yet are listed, those that are reach a
+	// version that is read from now on. Where Held, they do already. Answer: Loaded, of the same Round.
 	Load struct {
 		Slots    slot.Set
 		Round    uint64
@@ -124,6 +129,7 @@ func (CreateTable) isAction() {}
 func (Swap) isAction()        {}
 func (WatchLeases) isAction() {}
 func (DeleteLease) isAction() {}
+func (Hold) isAction()        {}
 func (Warm) isAction()        {}
 func (Drain) isAction()       {}
 func (Load) isAction()        {}

@@ -284,6 +284,8 @@ func (r *run) holds(words []string) bool {
 		return r.node(words[1]).Loads == number(words[2])
 	case "handovers": // handovers N: of slots, since the beginning
 		return r.w.Counts.Handovers == number(words[1])
+	case "holds": // holds POD N: slots listed ahead of their Load since its start
+		return r.node(words[1]).Holds == number(words[2])
 	case "warms": // warms POD N: slots warmed since its start
 		return r.node(words[1]).Warms == number(words[2])
 	case "conflicts": // some swap met a conflict

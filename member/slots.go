@@ -15,7 +15,7 @@ import (
 //	       next is me           Warmed         owner is me, handed
 //	away ─────────────▶ warming ───────▶ warm ─────────────────────▶ loading ──Loaded──▶ loaded
 //	 ▲ │ owner is me, expelled                                       ▲  ▲                  │ the Lease
-//	 │ └───────────────────────────▶ fenced ──────FenceDelay─────────┘  │ another epoch,   │ says open
+//	 │ └─────────────Hold──────────▶ fenced ──────FenceDelay─────────┘  │ another epoch,   │ says open
 //	 │                                                                  │ or after a lapse ▼
 //	 │                          next cleared: reopened                  ├──────────────── open ◀┐
 //	 │                          ┌───────────────────────────────────────┼─────────────▶   │     │
@@ -99,8 +99,8 @@ func (m *Member) shutSlots() {
 
 // requests collects, in one Step, what is asked for by slot.
 type requests struct {
-	warm, drain, open, shut, release slot.Set
-	load                             []loadGroup
+	hold, warm, drain, open, shut, release slot.Set
+	load                                   []loadGroup
 	// mayDrain: see gathered.
 	mayDrain bool
 }
@@ -252,6 +252,9 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	}
 	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch && m.has(ClauseFenceWait) {
 		l.state, l.until = fenced, m.now.Mono+m.cfg.FenceDelay
+		if m.phase != leaving {
+			req.hold.Add(s)
+		}
 		return
 	}
 	l.state = loading
@@ -315,6 +318,9 @@ func (m *Member) request(t *table.Table, req *requests) {
 	}
 	if !req.release.Empty() {
 		m.do(Release{Slots: req.release})
+	}
+	if !req.hold.Empty() {
+		m.do(Hold{Slots: req.hold})
 	}
 	if !req.warm.Empty() {
 		m.do(Warm{Slots: req.warm, Round: m.round(req.warm)})

@@ -113,7 +113,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 		w.each(a.Slots, func(s int) { b.open(s, int(a.Epoch)) })
 	case member.Shut:
 		w.each(a.Slots, func(s int) { b.shut(s) })
-	case member.Release:
+	case member.Hold, member.Release:
 	case member.Deadline:
 		w.checkDeadline(pod, a)
 		b.setDeadline(int(a.At))

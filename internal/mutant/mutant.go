@@ -71,7 +71,7 @@ func All() []Info {
 		{LoadUnlisted, "delivery", "slots count as loaded before their list is in the stores"},
 		{OwnedAfterPrimary, "delivery", "slots count as loaded when their primary objects are, owned ones come later"},
 		{HandedBehind, "delivery", "slots handed over count as loaded before the versions of their former owner are reached"},
-		{StaleListAtActivation, "delivery", "after an expel the list made for warming counts, instead of a new one"},
+		{StaleListAtActivation, "delivery", "after an expel the list made during the fence's wait counts, without a version read after it"},
 		{CachedLists, "delivery", "lists are asked for with resourceVersion=0, so that an API server may answer with old ones"},
 		{WatchFromList, "delivery", "a watch that broke goes on from the latest list, over what was not received yet"},
 		{DeadlineFromAnswer, "member", "the deadline counts from the answer of a renewal, instead of its sending"},

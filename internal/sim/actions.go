@@ -79,6 +79,11 @@ func (n *Node) carryOut(action member.Action) {
 			},
 			fail: func(o member.Outcome) member.Event { return member.LeaseDeleted{ID: a.ID, Outcome: o} },
 		})
+	case member.Hold:
+		n.Holds += a.Slots.Len()
+		if n.w.deep {
+			n.informer.hold(a.Slots, n.Slow.Warm, func() {})
+		}
 	case member.Warm:
 		n.Warms += a.Slots.Len()
 		if n.w.deep {

@@ -308,6 +308,10 @@ func (n *Node) beginLoad(a member.Load) {
 	n.loaded = n.loaded.Minus(a.Slots)
 	for _, s := range a.Slots.Slots() {
 		n.loading[s] = a.Round
+		delete(n.present, s)
+		if !a.Held && a.Cause != table.CauseHanded {
+			n.present[s] = n.w.version
+		}
 	}
 }
 

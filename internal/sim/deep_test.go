@@ -17,6 +17,7 @@ func TestDeepLivesMissWhatIsBroken(t *testing.T) {
 		rule    string
 	}{
 		{"lists of any version", spoiled{oldLists: true}, "stale open"},
+		{"lists made before the fence wait", spoiled{oldVersions: true}, "stale open"},
 		{"keys that are not enqueued", spoiled{forgotten: true}, "settle"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,8 +18,9 @@ type informer struct {
 	// pos is the version up to which changes were received.
 	pos  uint64
 	held slot.Set
-	// base is, by slot, the version of the list that made it complete; round tells that list from earlier ones.
-	base, round []uint64
+	// base is, by slot, the version of the list that made it complete; round tells that list from earlier ones, and is
+	// above listed while one is under way.
+	base, round, listed []uint64
 	// told is the highest version that the node wrote in the slot, as answers told.
 	told        []uint64
 	last, until time.Duration
@@ -37,7 +38,8 @@ type wait struct {
 // start lists the objects as the server shows them, and follows them.
 func (in *informer) start(n *Node) {
 	slots := int(n.w.opts.Slots)
-	*in = informer{n: n, server: n.server, base: make([]uint64, slots), round: make([]uint64, slots), told: make([]uint64, slots)}
+	*in = informer{n: n, server: n.server, told: make([]uint64, slots)}
+	in.base, in.round, in.listed = make([]uint64, slots), make([]uint64, slots), make([]uint64, slots)
 	in.relist()
 }
 
@@ -152,6 +154,15 @@ func (in *informer) sees(k key) uint64 {
 	return in.n.w.objects.asOf(k, max(in.pos, in.base[k.slot]))
 }
 
+// hold lists those of the slots that are not held yet.
+func (in *informer) hold(slots slot.Set, d time.Duration, then func()) {
+	if slots = slots.Minus(in.held).Minus(in.listing()); slots.Empty() {
+		then()
+		return
+	}
+	in.list(slots, d, then)
+}
+
 // list lists the slots consistently, in pages, and calls then when they are complete. Where the position of the first page is
 // compacted meanwhile, it begins anew.
 func (in *informer) list(slots slot.Set, d time.Duration, then func()) {
@@ -173,7 +184,7 @@ func (in *informer) page(slots slot.Set, rounds []uint64, version uint64, left i
 	w.after(min(w.delay(d, 4*d), slowest), func() {
 		in.n.local(func() {
 			switch {
-			case w.Net.Down || in.n.mute > w.now || in.n.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now:
+			case in.silent():
 				in.page(slots, rounds, w.version, left, max(d, time.Second), then) // no answer: all of it again
 			case version < w.objects.compacted:
 				w.Counts.Compacted++
@@ -185,6 +196,7 @@ func (in *informer) page(slots slot.Set, rounds []uint64, version uint64, left i
 				for _, s := range slots.Slots() {
 					if in.round[s] == rounds[s] {
 						in.held.Add(s)
+						in.listed[s] = rounds[s]
 						in.base[s] = max(in.base[s], version)
 					}
 				}
@@ -202,7 +214,7 @@ func (in *informer) release(slots slot.Set) {
 	in.held = in.held.Minus(slots)
 	for _, s := range slots.Slots() {
 		in.round[s]++
-		in.base[s] = 0
+		in.base[s], in.listed[s] = 0, in.round[s]
 	}
 }
 
@@ -219,8 +231,65 @@ func (in *informer) load(a member.Load, then func()) {
 	case isHanded(a) && err == nil:
 		in.list(missing, in.n.Slow.Load, func() { in.reach(handed, then) })
 	default:
-		in.list(a.Slots, in.n.Slow.Load, then)
+		before := a.Slots.Minus(missing).Union(a.Slots.Intersect(in.listing()))
+		left := 2
+		both := func() {
+			if left--; left == 0 {
+				then()
+			}
+		}
+		in.hold(missing, in.n.Slow.Load, both)
+		in.latest(before, both)
 	}
+}
+
+// listing are the slots of which a list is under way.
+func (in *informer) listing() slot.Set {
+	var set slot.Set
+	for s, round := range in.listed {
+		if round < in.round[s] {
+			set.Add(slot.Slot(s))
+		}
+	}
+	return set
+}
+
+// latest follows slots that are held, or being listed, to a version that is read now. Where that takes long, it lists
+// them.
+func (in *informer) latest(slots slot.Set, then func()) {
+	w := in.n.w
+	if slots.Empty() {
+		then()
+		return
+	}
+	if in.silent() {
+		in.list(slots, in.n.Slow.Load, then)
+		return
+	}
+	version := w.version
+	if w.spoiled.oldVersions {
+		version = in.pos
+	}
+	limit := w.now + w.between(200*time.Millisecond, 5*time.Second)
+	var look func()
+	look = func() {
+		missing := slots.Minus(in.held)
+		switch {
+		case in.pos >= version && missing.Empty():
+			then()
+		case w.now >= limit:
+			in.list(slots, in.n.Slow.Load, then)
+		default:
+			w.after(10*time.Millisecond, func() { in.n.local(look) })
+		}
+	}
+	w.after(w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(look) })
+}
+
+// silent says that no API server answers the node.
+func (in *informer) silent() bool {
+	w := in.n.w
+	return w.Net.Down || in.n.mute > w.now || in.n.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now
 }
 
 func isHanded(a member.Load) bool { return a.Cause == table.CauseHanded }

@@ -75,10 +75,12 @@ type Node struct {
 	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
 	loading map[slot.Slot]uint64
 	loaded  slot.Set
+	// present are the versions at which Loads began of slots that no owner had handed over.
+	present map[slot.Slot]uint64
 	// Notes are the reasons of its Notify actions.
 	Notes []string
-	// Warms and Loads are the slots of the Warm actions, and of the Load ones that were not held.
-	Warms, Loads int
+	// Holds and Warms are the slots of such actions, Loads those of the Load ones that were not held.
+	Holds, Warms, Loads int
 }
 
 // Slow says how long the stores of a node take.
@@ -125,7 +127,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.Slots, n.late)
 	n.work.flights = map[key]*flight{}
-	n.loading = map[slot.Slot]uint64{}
+	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
 	n.followTable()

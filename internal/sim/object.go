@@ -116,6 +116,10 @@ func (n *Node) checkComplete(a member.Open) {
 				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s has reconciled version %d",
 					n.ID, s, sees, k, of.seenBy.ID, of.seen)
 			}
+			if was := n.w.objects.asOf(k, n.present[s]); was > sees {
+				n.w.violate("stale open", "%s opens slot %v and sees version %d of %v; it was at %d when that was to be loaded",
+					n.ID, s, sees, k, was)
+			}
 			if of.told > sees && of.toldBy != n {
 				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d and was told so",
 					n.ID, s, sees, k, of.toldBy.ID, of.told)

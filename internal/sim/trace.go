@@ -44,6 +44,8 @@ func describe(what any) string {
 		return fmt.Sprintf("%s %v epoch=%d", name, x.Slots, x.Epoch)
 	case member.Load:
 		return fmt.Sprintf("%s %v %v held=%v %v", name, x.Slots, x.Cause, x.Held, x.Versions)
+	case member.Hold:
+		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Warm:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Drain:

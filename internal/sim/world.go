@@ -93,9 +93,9 @@ type Violation struct {
 // String tells it in a line.
 func (v Violation) String() string { return v.Rule + ": " + v.Message }
 
-// spoiled is what tests break of the model, to see that it is found: lists that are not consistent, and keys that
-// nobody enqueues when their slot opens.
-type spoiled struct{ oldLists, forgotten bool }
+// spoiled is what tests break of the model, to see that it is found: lists that are not consistent, slots of the dead
+// that open without a look at the present version, and keys that nobody enqueues when their slot opens.
+type spoiled struct{ oldLists, oldVersions, forgotten bool }
 
 // epochStart is the wall clock at the beginning, in Unix seconds.
 const epochStart = 1_700_000_000

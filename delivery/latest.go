@@ -1,0 +1,83 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/slot"
+)
+
+// nudgeAfter is how long a follower waits for an event before it asks the API server for a bookmark.
+const nudgeAfter = 100 * time.Millisecond
+
+// latest brings slots that the stores hold, or that are being listed, to what there is now (rule R8). Informers follow
+// their streams up to a version that is read now; a list is made only where that takes longer than a list would.
+func (s *Share) latest(ctx context.Context, set slot.Set) error {
+	if mutant.On(mutant.StaleListAtActivation) {
+		return nil
+	}
+	return s.follow(ctx, set, s.active(), func(src *source) (string, error) { return src.present(ctx) })
+}
+
+// follow waits until the informers have reached their versions in the slots, which the stores hold, and their stores
+// hold everything up to these.
+func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer, version func(*source) (string, error)) error {
+	var wg sync.WaitGroup
+	for _, inf := range informers {
+		wg.Go(func() {
+			src := inf.source
+			v, err := version(src)
+			if src.answered(err) {
+				return // there is nothing of the kind
+			}
+			all := inf.withOrphans(set)
+			if err != nil || !src.follow(ctx, all.Slots(), v) {
+				src.refresh(set)
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.settled(ctx, set, true); err != nil {
+		return err
+	}
+	return s.barrier(ctx)
+}
+
+// follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes. It asks
+// for a bookmark: the version may be that of an object that this stream does not bring, or of none.
+func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) bool {
+	limit := s.inf.share.patience
+	if !s.silent.Load() {
+		s.mu.Lock()
+		limit = max(limit, s.took)
+		s.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for wait := nudgeAfter; ; wait = nudgeSeconds * time.Second {
+		soon, stop := context.WithTimeout(ctx, wait)
+		err := s.wait(soon, func() bool { return s.reached(slots, version) })
+		stop()
+		if err == nil || errors.Is(err, errStopped) {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		s.nudge()
+	}
+}
+
+// nudge asks the API server for a bookmark, unless somebody else has just done so.
+func (s *source) nudge() {
+	if !s.mayNudge() {
+		return
+	}
+	select {
+	case s.nudges <- struct{}{}:
+	default:
+	}
+}
