@@ -1,0 +1,417 @@
+package takeover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	namespace = "takeover"
+	members   = 3
+	slots     = 256
+	// quiet is for how long nothing must be reconciled before the next measurement.
+	quiet = 2 * time.Second
+	limit = 5 * time.Minute
+)
+
+// Options say what to measure.
+type Options struct {
+	// Objects is the number of Secrets, and of ConfigMaps.
+	Objects int
+	// Deliveries are measured one after the other.
+	Deliveries []delivery.Kind
+	// Traffic is how many of the Secrets, and of the ConfigMaps, are written per second.
+	Traffic float64
+	// Kubeconfig is that of a control plane that runs; objects of earlier runs there are used again. "": one of its own.
+	Kubeconfig string
+	// Profile is the address at which the joiner serves profiles; "": nowhere.
+	Profile string
+	// Trace is told of each change that members report; nil: nobody.
+	Trace io.Writer
+	// Progress is told what is being done.
+	Progress io.Writer
+}
+
+// Result is what was measured with a delivery. The times begin with the kill or the start.
+type Result struct {
+	Delivery delivery.Kind
+	// Join is the time from the start of a member's process until it works on its share, and all slots are open.
+	Join time.Duration
+	// List is what a consistent list of both kinds by one client takes, one after the other.
+	List time.Duration
+	// Restart and Crash are from a member's SIGKILL to the first reconcile of its objects, RestartOpen and CrashOpen
+	// until all slots are open: where its container is started again at once, and where nothing comes back.
+	Restart, RestartOpen, Crash, CrashOpen time.Duration
+}
+
+// Run measures. It takes minutes.
+func Run(ctx context.Context, o Options) (_ []Result, err error) {
+	if o.Kubeconfig == "" {
+		plane, err := controlplane.Start(ctx, controlplane.Options{})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, plane.Stop()) }()
+		o.Kubeconfig = plane.Kubeconfig()
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	dir, err := os.MkdirTemp("", "rota-takeover-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if o.Trace != nil {
+			_, _ = fmt.Fprintln(o.Trace, "logs of members are in "+dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	r := &runner{Options: o, dir: dir, client: kubernetes.NewForConfigOrDie(cfg)}
+	r.say("making %d Secrets and %d ConfigMaps", o.Objects, o.Objects)
+	if err := r.fill(ctx); err != nil {
+		return nil, err
+	}
+	var out []Result
+	for _, kind := range o.Deliveries {
+		result, err := r.measure(ctx, kind)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", kind, err)
+		}
+		out = append(out, result)
+	}
+	return out, nil
+}
+
+type runner struct {
+	Options
+	client *kubernetes.Clientset
+	dir    string
+}
+
+func (r *runner) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.Progress, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...)) // only progress
+}
+
+// fill makes the objects, with the labels that SlotLabel selects by.
+func (r *runner) fill(ctx context.Context) error {
+	_, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, objectName(r.Objects-1), metav1.GetOptions{})
+	if err == nil {
+		return nil // an earlier run has made them
+	}
+	if _, err := r.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	data := make([]byte, 300)
+	about := func(i int, kind string) metav1.ObjectMeta {
+		label := delivery.HashLabel(slot.KeyName, schema.GroupKind{Kind: kind})
+		value := delivery.LabelValue(slot.KeyName.Hash(namespace, objectName(i), ""))
+		return metav1.ObjectMeta{Namespace: namespace, Name: objectName(i), Labels: map[string]string{label: value}}
+	}
+	return r.parallel(ctx, r.Objects, func(i int) error {
+		secret := &corev1.Secret{ObjectMeta: about(i, "Secret"), Data: map[string][]byte{"data": data}}
+		if _, err := r.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		config := &corev1.ConfigMap{ObjectMeta: about(i, "ConfigMap"), BinaryData: map[string][]byte{"data": data}}
+		if _, err := r.client.CoreV1().ConfigMaps(namespace).Create(ctx, config, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+func objectName(i int) string { return fmt.Sprintf("object-%06d", i) }
+
+func (r *runner) parallel(ctx context.Context, n int, do func(int) error) error {
+	const writers = 32
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := w; i < n && ctx.Err() == nil; i += writers {
+				if err := do(i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// traffic changes objects until ctx ends.
+func (r *runner) traffic(ctx context.Context) {
+	if r.Traffic <= 0 {
+		return
+	}
+	tick := time.NewTicker(time.Duration(float64(time.Second) / r.Traffic))
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, i)
+		name := objectName(i * 7919 % r.Objects)
+		_, _ = r.client.CoreV1().Secrets(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		_, _ = r.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+	}
+}
+
+// measure has members work, then one more join, crash and come back, and crash for good.
+func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, err error) {
+	out.Delivery = kind
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*limit, errors.New("not done in time"))
+	defer cancel()
+	var running []*replica
+	defer func() {
+		for _, m := range running {
+			m.process.Kill()
+		}
+		if err != nil {
+			for _, m := range running {
+				err = fmt.Errorf("%w\n%s: %s", err, m.pod, m.process.Tail())
+			}
+		}
+	}()
+	start := func(pod, profile string) error {
+		m, err := r.start(pod, kind, profile)
+		if err == nil {
+			running = append(running, m)
+		}
+		return err
+	}
+	r.say("%s: %d members start", kind, members)
+	for i := range members {
+		if err := start(fmt.Sprintf("%s-%d", pods[kind], i), ""); err != nil {
+			return out, err
+		}
+	}
+	if err := r.rest(ctx, running); err != nil {
+		return out, err
+	}
+	begun := time.Now()
+	if err := r.list(ctx); err != nil {
+		return out, err
+	}
+	out.List = time.Since(begun)
+	busy, still := context.WithCancel(ctx)
+	defer still()
+	go r.traffic(busy)
+
+	begun = time.Now()
+	if err := start(pods[kind]+"-last", r.Profile); err != nil {
+		return out, err
+	}
+	joiner := running[members]
+	done, err := r.until(ctx, func() bool { return joiner.now().Settled && settled(running) })
+	if err != nil {
+		return out, err
+	}
+	out.Join = done.Sub(begun)
+	r.say("%s: a member more joined in %v", kind, out.Join.Round(time.Millisecond))
+	if err := r.rest(ctx, running); err != nil {
+		return out, err
+	}
+
+	killed := time.Now()
+	joiner.process.Kill()
+	running = running[:members]
+	if err := start(pods[kind]+"-last", ""); err != nil { // the same Pod, and the same container
+		return out, err
+	}
+	if out.Restart, out.RestartOpen, err = r.after(ctx, killed, running); err != nil {
+		return out, err
+	}
+	r.say("%s: a container restarted: first reconcile after %v, all open after %v", kind, out.Restart, out.RestartOpen)
+	if err := r.rest(ctx, running); err != nil {
+		return out, err
+	}
+
+	killed = time.Now()
+	running[members].process.Kill()
+	running = running[:members]
+	if out.Crash, out.CrashOpen, err = r.after(ctx, killed, running); err != nil {
+		return out, err
+	}
+	r.say("%s: a member crashed: first reconcile after %v, all open after %v", kind, out.Crash, out.CrashOpen)
+	return out, nil
+}
+
+var pods = map[delivery.Kind]string{delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector"}
+
+// after waits until all slots that were open before are open again. It returns when the number of open slots first rose
+// and when that was so, counted from a time.
+func (r *runner) after(ctx context.Context, from time.Time, running []*replica) (first, all time.Duration, err error) {
+	// Those that went on have their slots open; the rest is the dead one's.
+	begin := open(running)
+	for {
+		now := open(running)
+		switch {
+		case now < begin:
+			begin = now
+		case first == 0 && now > begin:
+			first = time.Since(from)
+		}
+		if now == slots {
+			return first.Round(time.Millisecond), time.Since(from).Round(time.Millisecond), nil
+		}
+		if err := r.pause(ctx, running); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+func open(running []*replica) (n int) {
+	for _, m := range running {
+		n += m.now().Open
+	}
+	return n
+}
+
+func settled(running []*replica) bool {
+	for _, m := range running {
+		if !m.now().Settled {
+			return false
+		}
+	}
+	return open(running) == slots
+}
+
+// rest waits until all is shared and nothing has been reconciled for a while.
+func (r *runner) rest(ctx context.Context, running []*replica) error {
+	last, since := int64(-1), time.Now()
+	for time.Since(since) < quiet {
+		sum := int64(0)
+		for _, m := range running {
+			sum += m.now().Reconciles
+		}
+		if !settled(running) || sum-last > int64(20+4*r.Traffic*quiet.Seconds()) || last < 0 {
+			last, since = sum, time.Now()
+		}
+		if err := r.pause(ctx, running); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *runner) until(ctx context.Context, done func() bool) (time.Time, error) {
+	for !done() {
+		if err := r.pause(ctx, nil); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return time.Now(), nil
+}
+
+func (r *runner) pause(ctx context.Context, running []*replica) error {
+	for _, m := range running {
+		if err := m.process.Trouble(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-time.After(reportEvery):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// list lists both kinds, page by page, as one client that keeps nothing.
+func (r *runner) list(ctx context.Context) error {
+	o := metav1.ListOptions{Limit: 1000}
+	for {
+		page, err := r.client.CoreV1().Secrets("").List(ctx, o)
+		if err != nil {
+			return err
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			break
+		}
+	}
+	for {
+		page, err := r.client.CoreV1().ConfigMaps("").List(ctx, o)
+		if err != nil {
+			return err
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// replica is a member's process.
+type replica struct {
+	pod     string
+	process *process.Process
+
+	mu   sync.Mutex
+	last report
+}
+
+func (m *replica) now() report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+func (r *runner) start(pod string, kind delivery.Kind, profile string) (*replica, error) {
+	env, err := json.Marshal(memberConfig{Kubeconfig: r.Kubeconfig, Name: pods[kind], Delivery: kind, Profile: profile, Debug: r.Trace != nil})
+	if err != nil {
+		return nil, err
+	}
+	command, err := process.Command(nil)
+	if err != nil {
+		return nil, err
+	}
+	m := &replica{pod: pod}
+	m.process, err = process.Start(process.Options{
+		Name: pod, Command: command, Log: filepath.Join(r.dir, pod+".log"),
+		Env: []string{
+			EnvMember + "=" + string(env), "POD_NAME=" + pod, "POD_UID=uid-" + pod, "CONTAINER_NAME=manager", "POD_NAMESPACE=" + namespace,
+		},
+		Line: func(line string) {
+			var now report
+			if json.Unmarshal([]byte(line), &now) != nil {
+				return
+			}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			was, is := m.last, now
+			m.last = now
+			was.At, was.Reconciles, is.At, is.Reconciles = time.Time{}, 0, time.Time{}, 0
+			if r.Trace != nil && was != is {
+				_, _ = fmt.Fprintf(r.Trace, "%s %s owned %d coming %d going %d open %d, %d reconciles\n",
+					now.At.Format("15:04:05.000"), pod, now.Owned, now.Coming, now.Going, now.Open, now.Reconciles)
+			}
+		},
+	})
+	return m, err
+}
