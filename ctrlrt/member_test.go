@@ -1,6 +1,7 @@
 package ctrlrt_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -112,6 +113,9 @@ type replicaOptions struct {
 	selector labels.Selector
 	// transform is a user's own, for ConfigMaps.
 	transform toolscache.TransformFunc
+	// workers is MaxConcurrentReconciles (default 4), lease the LeaseDuration (default 3 s).
+	workers int
+	lease   time.Duration
 }
 
 // startReplica starts a member named pod of the namespace's rota.
@@ -122,10 +126,11 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		ctrl.SetLogger(logr.Discard())
 		o.logger = testLogger(t, pod)
 	}
+	lease := cmp.Or(o.lease, 3*time.Second)
 	r, err := rota.New(cfg, rota.Options{
 		Name: "test", Namespace: namespace, Logger: o.logger,
 		Identity:      rota.Identity{Pod: pod, Build: o.build},
-		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+		LeaseDuration: lease, RetryPeriod: lease / 10,
 		Delivery: o.delivery, LabelNamespaces: []string{namespace},
 	})
 	if err != nil {
@@ -136,7 +141,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		Metrics:        server.Options{BindAddress: "0"},
 		LeaderElection: o.leaderElection, LeaderElectionID: "leader", LeaderElectionNamespace: namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: cmp.Or(o.workers, 4)},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
 			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector, Transform: o.transform}},

@@ -54,6 +54,10 @@ type informer struct {
 	// watchError is the user's; nil: client-go's. It is called with reflector, see SetWatchErrorHandler.
 	watchError cache.WatchErrorHandlerWithContext
 	reflector  *cache.Reflector
+
+	// Of a whole kind: a list showed nothing up to version compared that the store did not. Whoever is in comparing may use it.
+	compared  string
+	comparing chan struct{}
 }
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
@@ -65,6 +69,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots+1),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
 		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
+		comparing: make(chan struct{}, 1),
 	}
 	inf.source = newSource(inf, lw)
 	inf.reflector = cache.NewReflectorWithOptions(inf.source, example, nil, cache.ReflectorOptions{Name: "rota.dev/" + kind.String()})

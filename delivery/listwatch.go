@@ -54,6 +54,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	}
 	more, err := s.keep(list, pending, asked)
 	if err != nil {
+		s.answeredList(err)
 		return nil, err
 	}
 	s.answered(nil)
@@ -171,8 +172,15 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.order.check(s.inf.kind, list.GetResourceVersion()); err != nil {
+		return nil, nil, err
+	}
 	for i, obj := range kept {
-		s.see(in[i], versionOf(obj))
+		version := versionOf(obj)
+		if err := s.order.check(s.inf.kind, version); err != nil {
+			return nil, nil, err
+		}
+		s.see(in[i], version)
 		r.sent.note(s, watch.Event{Type: watch.Added, Object: obj})
 	}
 	return kept, list, nil

@@ -59,6 +59,9 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		return true
 	}
 	version := about.GetResourceVersion()
+	if p.initial != nil && !p.ordered(version) {
+		return false
+	}
 	if e.Type == watch.Bookmark {
 		p.nudging = false
 		p.source.silent.Store(false)
@@ -93,6 +96,22 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	}
 	p.advance(version)
 	return true
+}
+
+// ordered says whether a version in an initial list has a place in the order of the others. Where not, the reflector falls
+// back to an ordinary list, and reports how that fails.
+func (p *pump) ordered(version string) bool {
+	s := p.source
+	s.mu.Lock()
+	err := s.order.check(s.inf.kind, version)
+	s.mu.Unlock()
+	if err != nil {
+		p.disconnect()
+		s.answeredList(err)
+		status := apierrors.NewBadRequest(err.Error()).Status()
+		p.send(watch.Event{Type: watch.Error, Object: &status})
+	}
+	return err == nil
 }
 
 // pass sends an event that is wanted, or keeps it back where it cannot be believed yet.

@@ -76,6 +76,8 @@ type Share struct {
 	owed      map[place]*owed
 	graves    graves
 	anew      slot.Set // of which HoldAnew was called, and Load was not yet
+
+	toldBehind sync.Map // whole kinds of which was told that their caches are behind
 }
 
 // New returns a Share that holds no slots. It panics where the options do not go together.

@@ -2,38 +2,72 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/table"
 )
 
 const (
-	// sharedPatience is how long Load waits for informers of whole kinds, sharedPeriod the time between two looks.
-	// There is nothing to be listed for them; the API server sends what was written within milliseconds.
-	sharedPatience = 2 * time.Second
+	// sharedPatience is how long it is waited for informers of whole kinds before a list is asked what they should show,
+	// and sharedLimit how long after that; sharedPeriod and comparePeriod are the times between two looks. The API server
+	// sends what was written within milliseconds.
+	sharedPatience = 500 * time.Millisecond
+	sharedLimit    = 30 * time.Second
 	sharedPeriod   = 2 * time.Millisecond
+	comparePeriod  = 20 * time.Millisecond
 )
 
-// reachShared waits until the stores of whole kinds show the versions, as long as sharedPatience. An informer that does
-// not select the object that was written, of another namespace for instance, never shows its version.
+// reachShared waits until the stores of whole kinds show the versions. An informer that does not select the object that was
+// written, of another namespace for instance, never shows its version: so what is not shown within sharedPatience is listed,
+// as the informer does, and it is waited for what that list shows. What was not reached is told, once per kind.
 func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
-	ctx, cancel := context.WithTimeout(ctx, sharedPatience)
-	defer cancel()
+	patience := time.NewTimer(sharedPatience)
+	defer patience.Stop()
 	tick := time.NewTicker(sharedPeriod)
 	defer tick.Stop()
-	for s.behindShared(versions) {
+	for len(s.behindShared(versions)) > 0 {
 		select {
 		case <-tick.C:
+			continue
+		case <-patience.C:
 		case <-ctx.Done():
 			return
 		}
+		break
 	}
+	limited, cancel := context.WithTimeoutCause(ctx, sharedLimit, errWholeLags)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, inf := range s.behindShared(versions) {
+		wg.Go(func() {
+			version := versions[inf.kind.String()]
+			err := inf.reachList(limited, version)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			if _, told := s.toldBehind.LoadOrStore(inf.kind, true); !told {
+				s.log.Error(err, "Slots are opened although the cache of a kind that is whole may not show what was written in them: "+
+					"a reconcile may see what was before", "kind", inf.kind.String(), "version", version)
+			}
+		})
+	}
+	wg.Wait()
 }
 
-// behindShared says that no informer of some whole kind shows the version named for it.
-func (s *Share) behindShared(versions table.Versions) bool {
+var errWholeLags = errors.New("its watch lags behind a list by more than " + sharedLimit.String())
+
+// behindShared returns the informers of whole kinds of which none shows the version named for it.
+func (s *Share) behindShared(versions table.Versions) []*informer {
 	s.mu.Lock()
 	var whole []*informer
 	for _, inf := range s.informers {
@@ -47,10 +81,80 @@ func (s *Share) behindShared(versions table.Versions) bool {
 		version := inf.GetIndexer().LastStoreSyncResourceVersion()
 		shows[inf.kind] = shows[inf.kind] || table.CompareVersions(version, versions[inf.kind.String()]) >= 0
 	}
-	for _, ok := range shows {
-		if !ok {
-			return true
+	return slices.DeleteFunc(whole, func(inf *informer) bool { return shows[inf.kind] })
+}
+
+// reachList returns nil once the store of a whole kind shows what a list showed that is as new as the version. It is an
+// error when ctx ends before, or where the list fails.
+func (i *informer) reachList(ctx context.Context, version string) error {
+	select {
+	case i.comparing <- struct{}{}: // one at a time: the others need no list of their own
+		defer func() { <-i.comparing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if table.CompareVersions(i.compared, version) >= 0 {
+		return nil
+	}
+	listed, at, err := i.source.listVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("list of %s: %w", i.kind, err)
+	}
+	tick := time.NewTicker(comparePeriod)
+	defer tick.Stop()
+	for !i.matches(listed, at) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	return false
+	i.compared = at
+	return nil
+}
+
+// matches says whether the store is as new as a list at a version.
+func (i *informer) matches(listed map[string]string, at string) bool {
+	if table.CompareVersions(i.GetIndexer().LastStoreSyncResourceVersion(), at) >= 0 {
+		return true
+	}
+	for key, version := range listed {
+		obj, there, err := i.GetStore().GetByKey(key)
+		if err != nil || !there || table.CompareVersions(versionOf(obj), version) < 0 {
+			return false
+		}
+	}
+	for _, obj := range i.GetStore().List() { // those that the list does not show were deleted before, or made after it
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return false
+		}
+		if _, there := listed[key]; !there && table.CompareVersions(versionOf(obj), at) <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// listVersions returns the versions of the objects that the informer selects, and that of the list, as of now.
+func (s *source) listVersions(ctx context.Context) (listed map[string]string, at string, err error) {
+	listed = map[string]string{}
+	for o := (metav1.ListOptions{Limit: pageSize}); ; {
+		page, err := s.upstream.ListWithContext(ctx, o)
+		if err != nil {
+			return nil, "", err
+		}
+		about, err := meta.ListAccessor(page)
+		if err != nil {
+			return nil, "", err
+		}
+		err = meta.EachListItem(page, func(obj runtime.Object) error {
+			key, err := cache.MetaNamespaceKeyFunc(obj)
+			listed[key] = versionOf(obj)
+			return err
+		})
+		if o.Continue = about.GetContinue(); err != nil || o.Continue == "" {
+			return listed, about.GetResourceVersion(), err
+		}
+	}
 }

@@ -88,6 +88,7 @@ type source struct {
 	left    map[identity]string
 	leftMax string
 	sent    sent
+	order   order
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -194,6 +195,7 @@ func (s *source) carried() slot.Set {
 // begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
 // hold other slots, even if they are wanted again before the list comes into effect. s.mu is held.
 func (s *source) begin() *relist {
+	s.order = order{}
 	r := &relist{set: s.inf.held(), ticket: s.ticket, listed: map[string]struct{}{}, sent: s.newSent()}
 	for n := range s.got {
 		if !r.set.Has(slot.Slot(n)) {

@@ -10,8 +10,8 @@ import (
 )
 
 // ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was
-// noted (Share.Write), and their handlers have heard of all that the stores hold. For kinds that are not sharded it
-// waits two seconds at most. It is an error when ctx ends before.
+// noted (Share.Write), and their handlers have heard of all that the stores hold. Of kinds that are not
+// sharded it tells no handler; what they lag by more than half a minute is told, and not waited for. It is an error when ctx ends before.
 func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	var set slot.Set
 	set.Add(n)
