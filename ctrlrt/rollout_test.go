@@ -119,6 +119,7 @@ func TestRefreshesInARollout(t *testing.T) {
 		return startReplica(t, namespace, pod, j, replicaOptions{reconcile: refresh, workers: 1, lease: 15 * time.Second})
 	}
 	members := []*replica{start("a"), start("b"), start("c")}
+	eventually(t, time.Minute, settled(members...))
 	begun := time.Now()
 	for i := range timerObjects { // spread over an interval, so that what is due is, too
 		if err := c.Create(t.Context(), configMap(namespace, fmt.Sprintf("object-%d", i), "1")); err != nil {
@@ -145,8 +146,8 @@ func TestRefreshesInARollout(t *testing.T) {
 	if want := int((took+timerInterval)/timerInterval) * timerObjects * 8 / 10; len(got) < want {
 		t.Errorf("%d refreshes, want at least %d", len(got), want)
 	}
-	if p99 := percentile(got, 99); p99 > 10*time.Second {
-		t.Errorf("refreshes were late by %v (p99): want a tenth of that", p99)
+	if p99 := percentile(got, 99); p99 > 5*time.Second {
+		t.Errorf("refreshes were late by %v (p99)", p99)
 	}
 	eventually(t, time.Minute, settled(members...))
 	if j.err != nil {
@@ -161,6 +162,7 @@ func TestLongReconcilesInARollout(t *testing.T) {
 	const objects, each = 120, 20
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	var stalls waits
+	var last sync.Map // the value that was last seen, by name
 	work := func(ctx context.Context, c client.Client, req reconcile.Request) (reconcile.Result, error) {
 		if strings.HasPrefix(req.Name, "long") {
 			select {
@@ -173,6 +175,10 @@ func TestLongReconcilesInARollout(t *testing.T) {
 		var cm corev1.ConfigMap
 		if err := c.Get(ctx, req.NamespacedName, &cm); err != nil {
 			return reconcile.Result{}, err
+		}
+		// New owners reconcile everything: what was seen before did not wait.
+		if before, seen := last.Swap(req.Name, cm.Data["value"]); seen && before == cm.Data["value"] {
+			return reconcile.Result{}, nil
 		}
 		if at, err := time.Parse(time.RFC3339Nano, cm.Data["value"]); err == nil {
 			stalls.add(time.Since(at))
