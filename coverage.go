@@ -85,7 +85,7 @@ func (i *incarnation) holdings() *coverage.Report {
 
 // outline is holdings without what waits for workers.
 func (r *Rota) outline() *coverage.Report {
-	open := r.gate.OpenSet()
+	open := r.gate.Working()
 	out := &coverage.Report{
 		Member: r.cfg.Self.ID, Open: open, Digests: r.share.Digest(open),
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: r.setup(),

@@ -314,9 +314,14 @@ var scenarios = map[string]func(l *lab){
 			stuck = append(stuck, key)
 		}
 		b := l.start("web-1")
-		l.wait(30 * time.Second)
+		l.wait(2 * time.Minute)
 		a.want("while it is held back", "rota_stuck_reconciles", "", 20)
 		held := a.Status().Going
+		mine, _ := a.value("rota_slots", `state="open"`) // with the slots that are held back: their other keys go on
+		others, _ := b.value("rota_slots", `state="open"`)
+		if mine+others != 256 || l.events()["Coverage"] != 0 {
+			l.t.Errorf("%v and %v slots are open, events %v", mine, others, l.events())
+		}
 		if held.Empty() {
 			l.t.Error("no slot is held back")
 		}

@@ -53,7 +53,7 @@ const stuckAfter = 10 * time.Second
 func (r *Rota) Status() Status {
 	t, id := r.tableOf(), r.ID()
 	s := Status{
-		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.OpenSet(),
+		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.Working(),
 		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}

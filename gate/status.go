@@ -45,6 +45,17 @@ func (g *Gate) Parked() int {
 
 // OpenSet returns the slots that admit any key now: none after the deadline.
 func (g *Gate) OpenSet() slot.Set {
+	return g.where(func(s *slotState) bool { return s.state == open })
+}
+
+// Working returns the slots in which keys are admitted: those of OpenSet, and those that drain while their drain is
+// soft, which may take as long as a reconcile.
+func (g *Gate) Working() slot.Set {
+	return g.where(func(s *slotState) bool { return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard })
+}
+
+// where returns the slots of which it is so; none after the deadline.
+func (g *Gate) where(is func(*slotState) bool) slot.Set {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var set slot.Set
@@ -52,7 +63,7 @@ func (g *Gate) OpenSet() slot.Set {
 		return set
 	}
 	for i := range g.slots {
-		if g.slots[i].state == open {
+		if is(&g.slots[i]) {
 			set.Add(slot.Slot(i))
 		}
 	}
