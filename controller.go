@@ -265,8 +265,12 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
 // when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
 // the key but Done.
+//
+// It waits until the cache shows what this member wrote to the object, for at most 100 ms: the event of a child that the
+// last reconcile wrote often comes before that of the object itself.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
+	c.rota.share.ShowOwn(ctx, c.kind, key)
 	s, known := c.slotOf(key)
 	if !known {
 		return ctx, false // its object went to another member

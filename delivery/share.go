@@ -74,6 +74,7 @@ type Share struct {
 	informers []*informer
 	wrote     map[string][]string // by the role's key in table.Versions and by slot
 	owed      map[place]*owed
+	own       own
 	graves    graves
 	anew      slot.Set // of which HoldAnew was called, and Load was not yet
 

@@ -196,6 +196,7 @@ func (w *Write) note(obj metav1.Object) {
 	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
 		w.share.note(p.key, p.slot, obj.GetResourceVersion())
 	}
+	w.share.noteOwn(w.kind, obj, obj.GetResourceVersion())
 }
 
 // Version notes the version that this write gave its object, where the answer is about something of the object's. Where
@@ -213,6 +214,7 @@ func (w *Write) Version(version string) {
 	for _, p := range w.places {
 		w.share.note(p.key, p.slot, version)
 	}
+	w.share.noteOwn(w.kind, &metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
 }
 
 // note notes a version that was written. s.mu is held.

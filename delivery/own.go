@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	// ownPatience bounds ShowOwn: a watch takes a few milliseconds to show a write, tens of them under load.
+	ownPatience = 100 * time.Millisecond
+	ownPeriod   = 2 * time.Millisecond
+	// ownRespite is how long nobody waits after somebody waited in vain. So a watch that lags behind for longer costs
+	// workers a tenth of their time at most.
+	ownRespite = time.Second
+	// ownMany bounds the versions that are remembered. When there are as many all are forgotten, and then nobody waits
+	// for those.
+	ownMany = 1000
+)
+
+// own are the versions that this member gave to objects of primary kinds, as far as nobody has found since that the
+// informers show them.
+type own struct {
+	mu      sync.Mutex
+	wrote   map[subject]string
+	respite map[schema.GroupKind]time.Time // when it ends
+}
+
+func (o *own) note(about subject, version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.wrote == nil || len(o.wrote) >= ownMany {
+		o.wrote = map[subject]string{}
+	}
+	if table.CompareVersions(o.wrote[about], version) < 0 {
+		o.wrote[about] = version
+	}
+}
+
+// of returns what is to be waited for; "": nothing.
+func (o *own) of(about subject) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wrote[about]
+}
+
+// shown forgets a version, if it is still the last.
+func (o *own) shown(about subject, version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.wrote[about] == version {
+		delete(o.wrote, about)
+	}
+}
+
+// rests says whether nobody waits for objects of the kind now.
+func (o *own) rests(kind schema.GroupKind) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Before(o.respite[kind])
+}
+
+// vain notes that somebody waited in vain.
+func (o *own) vain(kind schema.GroupKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.respite == nil {
+		o.respite = map[schema.GroupKind]time.Time{}
+	}
+	o.respite[kind] = time.Now().Add(ownRespite)
+}
+
+// ShowOwn returns when the informers of a primary kind show what this member wrote to the object of that name, as far
+// as it was noted (Share.Write), or after 100 ms. Who reconciles an object right after it was written would find it as
+// it was before, and write it again, in vain. Nothing depends on it but the number of requests.
+func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) {
+	about := subject{kind, name}
+	version := s.own.of(about)
+	if version == "" {
+		return
+	}
+	shown := func() bool {
+		if !s.shows(about, version) {
+			return false
+		}
+		s.own.shown(about, version)
+		return true
+	}
+	if shown() || s.own.rests(kind) {
+		return
+	}
+	patience := time.NewTimer(ownPatience)
+	defer patience.Stop()
+	tick := time.NewTicker(ownPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if shown() {
+				return
+			}
+		case <-patience.C:
+			if !shown() {
+				s.own.vain(kind)
+			}
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// shows says whether no informer has the object as it was before the version.
+func (s *Share) shows(about subject, version string) bool {
+	name := cache.NewObjectName(about.name.Namespace, about.name.Name)
+	for _, inf := range s.of(about.kind) {
+		if obj := inf.stored(name); obj != nil && table.CompareVersions(obj.GetResourceVersion(), version) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// noteOwn notes a version that an object of the kind was given. s.mu is held.
+func (s *Share) noteOwn(kind schema.GroupKind, obj metav1.Object, version string) {
+	if s.roles[kind].primary && obj.GetName() != "" {
+		s.own.note(subject{kind, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, version)
+	}
+}
