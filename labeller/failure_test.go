@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -228,4 +229,38 @@ func TestThrottledReads(t *testing.T) {
 	eventually(t, "watches", func() bool { return f.watches() == 1 })
 	f.put("two", nil)
 	eventually(t, "labelled", f.labelled)
+}
+
+// A patch that the server does not answer holds up few of the objects that the watch finds meanwhile.
+func TestSlowPatches(t *testing.T) {
+	const objects = 16
+	f := newFake(t)
+	release, slow := make(chan struct{}), atomic.Int32{}
+	f.handle(func(verb string, _ http.ResponseWriter, r *http.Request) bool {
+		if verb == "patch" && strings.HasSuffix(r.URL.Path, "/slow") && slow.Add(1) == 1 {
+			<-release
+		}
+		return false
+	})
+	start(t, f.config(), labeller.Options{ScanPeriod: never})
+	defer close(release)
+	eventually(t, "the watch is open", func() bool { return f.watches() == 1 })
+	f.put("slow", map[string]string{})
+	eventually(t, "the slow patch is sent", func() bool { return slow.Load() == 1 })
+	name := func(i int) string { return "o" + strconv.Itoa(i) }
+	for i := range objects {
+		f.put(name(i), map[string]string{})
+	}
+	eventually(t, "most others are labelled", func() bool {
+		n := 0
+		for i := range objects {
+			if f.label(name(i)) == right(name(i)) {
+				n++
+			}
+		}
+		return n > objects/2
+	})
+	if slow.Load() != 1 {
+		t.Error("the others waited until the slow patch was given up")
+	}
 }

@@ -7,17 +7,24 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/slot"
 )
 
-// lastRelist is the longest time until objects that could not be patched are listed again.
-const lastRelist = 5 * time.Minute
+const (
+	// lastRelist is the longest time until objects that could not be patched are listed again.
+	lastRelist = 5 * time.Minute
+	// lanes is how many batches of what the watch finds are on their way at a time, so that an object does not wait for
+	// another's slow patch. An object is always in the same one: of two values the later one is written last.
+	lanes = 4
+)
 
 // follower labels what of a scope is missing or malformed.
 type follower struct {
 	t     *tenure
 	scope scope
-	// found are objects on their way from the watch to the patches; what does not fit waits in the API server.
-	found chan target
+	// found are objects on their way from the watch to the patches, by lane; what does not fit waits in the API server.
+	found [lanes]chan target
 	// begun is set when the first list has begun, short where the long selector does not pass.
 	begun, short bool
 	absent       bool // the API server did not know the kind the last time
@@ -58,7 +65,10 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 // is the error, or because objects given up are due.
 func (f *follower) round(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
-	f.found, f.incomplete = make(chan target, 2*batchSize), make(chan struct{}, 1)
+	f.incomplete = make(chan struct{}, 1)
+	for i := range f.found {
+		f.found[i] = make(chan target, 2*batchSize)
+	}
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer end()
@@ -70,7 +80,9 @@ func (f *follower) round(ctx context.Context) error {
 			if !following {
 				following, f.begun = true, true
 				// Beside the list, not after it: a backlog takes minutes, and versions are kept for five.
-				work.Go(func() { f.label(ctx) })
+				for _, lane := range f.found {
+					work.Go(func() { f.label(ctx, lane) })
+				}
 				work.Go(func() { lost <- f.stream(ctx, page.ResourceVersion) })
 			}
 			f.patch(ctx, f.t.l.targets(f.scope, page))
@@ -127,20 +139,30 @@ func (f *follower) patch(ctx context.Context, targets []target) {
 	}
 }
 
-// label patches what the watch found. What comes in while a batch is on its way makes up the next one.
-func (f *follower) label(ctx context.Context) {
+// hand passes on what the watch found. It returns false where ctx ended.
+func (f *follower) hand(ctx context.Context, t target) bool {
+	select {
+	case f.found[slot.HashName(t.namespace, t.name)%lanes] <- t:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// label patches what the watch found in a lane. What comes in while a batch is on its way makes up the next one.
+func (f *follower) label(ctx context.Context, found <-chan target) {
 	for {
 		var batch []target
 		select {
 		case <-ctx.Done():
 			return
-		case t := <-f.found:
+		case t := <-found:
 			batch = append(batch, t)
 		}
 		seen := map[target]int{batch[0].object(): 0}
 		for more := true; more && len(batch) < batchSize; {
 			select {
-			case t := <-f.found:
+			case t := <-found:
 				if n, twice := seen[t.object()]; twice {
 					batch[n] = t // it knows better
 				} else {

@@ -81,12 +81,10 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	for {
 		due, left := held.next(time.Now())
 		if left == 0 {
-			select {
-			case f.found <- due:
-				continue
-			case <-ctx.Done():
+			if !f.hand(ctx, due) {
 				return version, nil
 			}
+			continue
 		}
 		var soon <-chan time.Time
 		if left > 0 {
@@ -136,9 +134,7 @@ func (f *follower) flush(ctx context.Context, held *grace) {
 		if left < 0 {
 			return
 		}
-		select {
-		case f.found <- t:
-		case <-ctx.Done():
+		if !f.hand(ctx, t) {
 			return
 		}
 	}
