@@ -35,8 +35,9 @@ func (s *Share) Census(ctx context.Context) (map[schema.GroupKind]map[slot.Slot]
 }
 
 func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {
-	o := metav1.ListOptions{Limit: pageSize}
+	var o metav1.ListOptions
 	for {
+		o.Limit = i.source.pageSize()
 		page, err := i.source.upstream.ListWithContext(ctx, o)
 		if err != nil {
 			return err

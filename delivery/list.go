@@ -14,9 +14,6 @@ import (
 	"github.com/rota-dev/rota/internal/mutant"
 )
 
-// pageSize is how many objects a page of a list has: what is not kept is in memory for one page only.
-const pageSize = 1000
-
 // errOvertaken says that the whole was listed meanwhile.
 var errOvertaken = errors.New("overtaken by another list")
 
@@ -56,9 +53,6 @@ func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, stray
 	if mutant.On(mutant.CachedLists) {
 		o.ResourceVersion = "0"
 	}
-	if paged {
-		o.Limit = pageSize
-	}
 	asked := s.scope.narrow(&o, t.set)
 	r := &relist{set: s.inf.withOrphans(t.set), listed: map[string]struct{}{}}
 	for {
@@ -67,6 +61,9 @@ func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, stray
 		s.mu.Unlock()
 		if overtaken {
 			return nil, nil, "", errOvertaken
+		}
+		if paged {
+			o.Limit = s.pageSize()
 		}
 		page, err := s.upstream.ListWithContext(ctx, o)
 		if err != nil {

@@ -46,6 +46,9 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		o.Limit = 1 // only the version is wanted
 	} else {
 		asked = s.scope.narrow(&o, pending.set)
+		if o.Limit > 0 {
+			o.Limit = s.pageSize()
+		}
 	}
 	list, err := s.upstream.ListWithContext(ctx, o)
 	if err != nil {
@@ -152,7 +155,11 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
 	var in []slot.Slot
+	every, seen, samples, bytes := max(1, meta.LenList(page)/pageSamples), 0, 0, 0
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
+		if seen++; seen%every == 0 {
+			samples, bytes = samples+1, bytes+sizeOf(obj)
+		}
 		about, err := meta.Accessor(obj)
 		n, _, ok := s.inf.slotOf(obj)
 		if err != nil || !ok {
@@ -170,6 +177,7 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
+	s.sized(samples, bytes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.order.check(s.inf.kind, list.GetResourceVersion()); err != nil {

@@ -139,7 +139,9 @@ func (i *informer) matches(listed map[string]string, at string) bool {
 // listVersions returns the versions of the objects that the informer selects, and that of the list, as of now.
 func (s *source) listVersions(ctx context.Context) (listed map[string]string, at string, err error) {
 	listed = map[string]string{}
-	for o := (metav1.ListOptions{Limit: pageSize}); ; {
+	var o metav1.ListOptions
+	for {
+		o.Limit = s.pageSize()
 		page, err := s.upstream.ListWithContext(ctx, o)
 		if err != nil {
 			return nil, "", err

@@ -47,6 +47,7 @@ type source struct {
 	nudged  time.Time     // when a bookmark was asked for
 	pump    *pump         // the one whose events count
 	absent  bool          // the API server does not serve the kind
+	page    int64         // how many objects a page of a list should have; 0: nothing is known
 	took    time.Duration // what the latest list of slots took
 	stale   bool          // slots were taken for empty because of that: the whole has to be listed when it does again
 	gen     uint64        // counts the lists that replaced the whole store

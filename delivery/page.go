@@ -1,0 +1,51 @@
+package delivery
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Lists come in pages: of what is not kept, one page is in memory at a time. An API server that lists from its cache
+// goes through all that remains of the kind for each page, so pages of small objects are large.
+const (
+	firstPage = 1000
+	leastPage = 500
+	mostPage  = 5000
+	// pageBytes is about how large a page should be.
+	pageBytes = 4 << 20
+	// pageSamples is how many objects of a page are looked at to know how large they are.
+	pageSamples = 16
+)
+
+// pageSize is how many objects the next page should have, by the sizes of those that came before.
+func (s *source) pageSize() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page == 0 {
+		return firstPage
+	}
+	return s.page
+}
+
+// sized notes how large some objects of a page are, in bytes altogether.
+func (s *source) sized(objects, bytes int) {
+	if objects == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.page = min(max(int64(pageBytes*objects/max(1, bytes)), leastPage), mostPage)
+}
+
+// sizeOf returns about how many bytes an object takes on its way.
+func sizeOf(obj runtime.Object) int {
+	if encoded, ok := obj.(interface{ Size() int }); ok {
+		return encoded.Size() // as protobuf
+	}
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return pageBytes / leastPage
+	}
+	return len(text)
+}
