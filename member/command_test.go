@@ -286,6 +286,8 @@ func (r *run) holds(words []string) bool {
 		return r.w.Counts.Handovers == number(words[1])
 	case "holds": // holds POD N: slots listed ahead of their Load since its start
 		return r.node(words[1]).Holds == number(words[2])
+	case "releases": // releases POD N: slots dropped since its start
+		return r.node(words[1]).Releases == number(words[2])
 	case "warms": // warms POD N: slots warmed since its start
 		return r.node(words[1]).Warms == number(words[2])
 	case "conflicts": // some swap met a conflict

@@ -66,6 +66,7 @@ type Member struct {
 	trouble   trouble
 
 	slots []slotState
+	ahead ahead
 	// gather is since when this member has had slots that are ready to be handed over; 0: it has none.
 	gather time.Duration
 	// followed is the version of the table that the slots follow.
@@ -164,6 +165,9 @@ func (m *Member) Step(now Time, event Event) []Action {
 	// table is made of them.
 	if m.phase != ended {
 		m.followTable()
+	}
+	if m.phase != ended {
+		m.lookAhead()
 	}
 	if m.phase != ended {
 		m.keepLease()

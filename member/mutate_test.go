@@ -163,6 +163,7 @@ func (s *script) mutant(without member.Clause, trace bool) *run {
 	}
 	r.w.Net.Down = false
 	for _, n := range r.w.Live() {
+		n.HaltBefore(nil)
 		n.Resume()
 		for _, name := range []string{
 			sim.CreateLease, sim.RenewLease, sim.DeleteLease, sim.ReadTable, sim.CreateTable, sim.Swap, sim.Warm, sim.Load, sim.Drain,

@@ -168,26 +168,31 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 		key.WriteString(" t")
 	}
 	if k := key.String(); k != m.plan.key {
-		in := m.planInput(d.next, ripe)
-		// Leavers plan for themselves: what they own is not touched, what is on its way from them counts for
-		// whom it goes to.
-		in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
-		if m.has(ClauseLeaverPlans) {
-			leavers := func(r table.Run) bool {
-				owner, ok := t.Member(r.Owner)
-				return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
-			}
-			eachSlot(d.next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
-			for i := range in.Members {
-				if p := &in.Members[i]; p.Leaves {
-					p.Leaves, p.Receives = false, false
-				}
-			}
-		}
-		in.Tolerant = tolerant
-		m.plan.key, m.plan.target = k, plan.Assign(in)
+		m.plan.key, m.plan.target = k, plan.Assign(m.assignment(t, d.next, dead, ripe, tolerant))
 	}
 	return m.plan.target
+}
+
+// assignment describes a table, which is made of t, for plan.Assign: without the dead.
+func (m *Member) assignment(t, next *table.Table, dead []string, receives func(table.Member) bool, tolerant bool) plan.Input {
+	in := m.planInput(next, receives)
+	// Leavers plan for themselves: what they own is not touched, what is on its way from them counts for whom it goes
+	// to.
+	in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
+	if m.has(ClauseLeaverPlans) {
+		leavers := func(r table.Run) bool {
+			owner, ok := t.Member(r.Owner)
+			return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
+		}
+		eachSlot(next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
+		for i := range in.Members {
+			if p := &in.Members[i]; p.Leaves {
+				p.Leaves, p.Receives = false, false
+			}
+		}
+	}
+	in.Tolerant = tolerant
+	return in
 }
 
 // fingerprint tells tables with different owners apart.

@@ -252,7 +252,7 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	}
 	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch && m.has(ClauseFenceWait) {
 		l.state, l.until = fenced, m.now.Mono+m.cfg.FenceDelay
-		if m.phase != leaving {
+		if m.phase != leaving && !m.ahead.slots.Has(s) {
 			req.hold.Add(s)
 		}
 		return

@@ -45,6 +45,7 @@ type mirror struct {
 	trouble   troubleMirror
 
 	slots    []slotMirror
+	ahead    aheadMirror
 	gather   time.Duration
 	followed string
 	order    orderMirror
@@ -149,6 +150,14 @@ type slotMirror struct {
 	cause     table.Cause
 }
 
+type aheadMirror struct {
+	slots   slot.Set
+	heard   time.Duration
+	version string
+	phase   phase
+	key     string
+}
+
 type orderMirror struct {
 	version string
 	members []*table.Member
@@ -200,7 +209,7 @@ func (m *mirror) clone() *mirror {
 		c.watch.others[id] = &copied
 	}
 	c.plan.seen = maps.Clone(m.plan.seen)
-	c.order = orderMirror{}
+	c.order, c.ahead = orderMirror{}, aheadMirror{}
 	return &c
 }
 

@@ -90,6 +90,7 @@ func (x *space) clean(m *mirror) {
 	m.wake = max(m.wake, base)
 	m.serial = top
 	m.order = orderMirror{} // a cache of what the table says
+	m.ahead = aheadMirror{} // what is listed ahead is listed again: lists ahead take no time here
 
 	// Of the own Lease, UID and Version are used.
 	m.lease.mine = member.Lease{ID: m.lease.mine.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version}

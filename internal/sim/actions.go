@@ -119,6 +119,7 @@ func (n *Node) carryOut(action member.Action) {
 		n.forgetPending(a.Slots)
 		n.cancelled()
 	case member.Release:
+		n.Releases += a.Slots.Len()
 		if n.w.deep {
 			n.informer.release(a.Slots)
 		}

@@ -79,8 +79,8 @@ type Node struct {
 	present map[slot.Slot]uint64
 	// Notes are the reasons of its Notify actions.
 	Notes []string
-	// Holds and Warms are the slots of such actions, Loads those of the Load ones that were not held.
-	Holds, Warms, Loads int
+	// Holds, Warms and Releases are the slots of such actions, Loads those of the Load ones that were not held.
+	Holds, Warms, Releases, Loads int
 }
 
 // Slow says how long the stores of a node take.

@@ -1,0 +1,109 @@
+package member
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/plan"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// ahead are slots that this member lists before the table says that it gets them (rule R8), because lists take long:
+//
+//   - a planner those that it would get if the members that have been silent for RenewDeadline turned out to be dead.
+//     Their gates are shut by then;
+//   - a member that has just joined those that a plan gives it, as long as it waits for one.
+//
+// Nothing is said in the table, and nothing depends on the guess but when lists begin.
+type ahead struct {
+	slots slot.Set
+	// heard, version and phase are those at which the member looked last, key is what the guess was made from.
+	heard   time.Duration
+	version string
+	phase   phase
+	key     string
+}
+
+// lookAhead brings what is listed ahead in line with the guess.
+func (m *Member) lookAhead() {
+	t := m.table()
+	a := &m.ahead
+	if t == nil || m.lapsed || a.heard == m.watch.heard && a.version == m.snap.Version && a.phase == m.phase {
+		return
+	}
+	a.heard, a.version, a.phase = m.watch.heard, m.snap.Version, m.phase
+	key, lost := "", func(table.Run) bool { return true }
+	var silent []string
+	if m.phase == joined {
+		silent = m.silent(t)
+	}
+	switch {
+	case len(silent) > 0:
+		key = m.snap.Version + " " + strings.Join(silent, " ")
+		lost = func(r table.Run) bool { return slices.Contains(silent, r.Owner) }
+	case m.phase == joined && m.awaitsPlan(t):
+		key = "join" // others that join make another plan; lists that have begun go on
+	}
+	if key == a.key {
+		return
+	}
+	a.key = key
+	var want, release slot.Set
+	if key != "" {
+		want = m.guess(t, silent, lost)
+	}
+	for _, s := range a.slots.Slots() {
+		if !want.Has(s) && m.slots[s].state == away {
+			release.Add(s)
+		}
+	}
+	hold := want.Minus(a.slots)
+	a.slots = want
+	if !release.Empty() {
+		m.do(Release{Slots: release})
+	}
+	if !hold.Empty() {
+		m.do(Hold{Slots: hold})
+	}
+}
+
+// silent are the members that have been silent for RenewDeadline, to a planner.
+func (m *Member) silent(t *table.Table) (ids []string) {
+	if !m.watch.complete || !m.watch.all || !m.isPlanner() {
+		return nil
+	}
+	for _, other := range t.Members {
+		if other.ID != m.cfg.Self.ID && (m.buried[other.ID] || m.silence(other.ID) >= m.cfg.RenewDeadline) {
+			ids = append(ids, other.ID)
+		}
+	}
+	return ids
+}
+
+// awaitsPlan says that this member has joined and waits for its share. In a rollout the plan is another one by the time
+// that it is made, and where nobody owns anything many join at a time.
+func (m *Member) awaitsPlan(t *table.Table) bool {
+	owned := false
+	for _, r := range t.Runs {
+		if r.Owner == m.cfg.Self.ID || r.Next == m.cfg.Self.ID {
+			return false
+		}
+		owned = owned || r.Owner != ""
+	}
+	return owned && !mixed(t)
+}
+
+// guess returns those of the slots in question that a planner would give to this member, if the silent were dead.
+func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
+	receives := func(other table.Member) bool { return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) }
+	target := plan.Assign(m.assignment(t, t, silent, receives, m.rollout(t)))
+	var set slot.Set
+	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
+		if l := &m.slots[s]; target[s] == m.cfg.Self.ID && l.state == away && l.heldSince == 0 {
+			set.Add(s)
+		}
+	})
+	return set
+}
