@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -89,7 +90,7 @@ func Run(ctx context.Context, o Options) (_ []Result, err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	r := &runner{Options: o, dir: dir, client: kubernetes.NewForConfigOrDie(cfg)}
+	r := &runner{Options: o, dir: dir, run: strconv.FormatInt(time.Now().Unix(), 36), client: kubernetes.NewForConfigOrDie(cfg)}
 	r.say("making %d Secrets and %d ConfigMaps", o.Objects, o.Objects)
 	if err := r.fill(ctx); err != nil {
 		return nil, err
@@ -109,6 +110,7 @@ type runner struct {
 	Options
 	client *kubernetes.Clientset
 	dir    string
+	run    string
 }
 
 func (r *runner) say(format string, args ...any) {
@@ -208,7 +210,7 @@ func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, e
 	}
 	r.say("%s: %d members start", kind, members)
 	for i := range members {
-		if err := start(fmt.Sprintf("%s-%d", pods[kind], i), ""); err != nil {
+		if err := start(fmt.Sprintf("%s-%d", r.pod(kind), i), ""); err != nil {
 			return out, err
 		}
 	}
@@ -225,7 +227,7 @@ func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, e
 	go r.traffic(busy)
 
 	begun = time.Now()
-	if err := start(pods[kind]+"-last", r.Profile); err != nil {
+	if err := start(r.pod(kind)+"-last", r.Profile); err != nil {
 		return out, err
 	}
 	joiner := running[members]
@@ -242,7 +244,7 @@ func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, e
 	killed := time.Now()
 	joiner.process.Kill()
 	running = running[:members]
-	if err := start(pods[kind]+"-last", ""); err != nil { // the same Pod, and the same container
+	if err := start(r.pod(kind)+"-last", ""); err != nil { // the same Pod, and the same container
 		return out, err
 	}
 	if out.Restart, out.RestartOpen, err = r.after(ctx, killed, running); err != nil {
@@ -262,6 +264,9 @@ func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, e
 	r.say("%s: a member crashed: first reconcile after %v, all open after %v", kind, out.Crash, out.CrashOpen)
 	return out, nil
 }
+
+// pod is how the names of a rota's pods begin, and the rota's. Another run on the same control plane has other ones.
+func (r *runner) pod(kind delivery.Kind) string { return pods[kind] + "-" + r.run }
 
 var pods = map[delivery.Kind]string{delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector"}
 
@@ -383,7 +388,7 @@ func (m *replica) now() report {
 }
 
 func (r *runner) start(pod string, kind delivery.Kind, profile string) (*replica, error) {
-	env, err := json.Marshal(memberConfig{Kubeconfig: r.Kubeconfig, Name: pods[kind], Delivery: kind, Profile: profile, Debug: r.Trace != nil})
+	env, err := json.Marshal(memberConfig{Kubeconfig: r.Kubeconfig, Name: r.pod(kind), Delivery: kind, Profile: profile, Debug: r.Trace != nil})
 	if err != nil {
 		return nil, err
 	}
