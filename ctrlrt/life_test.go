@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,15 +36,20 @@ func adminClient(t *testing.T) client.Client {
 func TestExpelledMemberJoinsAgain(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
-	a := startReplica(t, namespace, "a", j, replicaOptions{})
-	b := startReplica(t, namespace, "b", j, replicaOptions{})
-	for i := range 20 {
-		if err := c.Create(t.Context(), configMap(namespace, fmt.Sprintf("object-%d", i), "1")); err != nil {
+	var keys []types.NamespacedName
+	for i := range 40 {
+		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
+		if err := c.Create(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
+		keys = append(keys, client.ObjectKeyFromObject(cm))
 	}
+	options := replicaOptions{busy: 40 * time.Millisecond}
+	a := startReplica(t, namespace, "a", j, options)
+	b := startReplica(t, namespace, "b", j, options)
 	eventually(t, 30*time.Second, settled(a, b))
-	old := a.Rota().ID()
+	stop := churn(t, c, keys)
+	old, before := a.Rota().ID(), j.total()
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = namespace, store.LeaseName("test", old)
 	if err := c.Delete(t.Context(), lease); err != nil {
@@ -56,8 +61,23 @@ func TestExpelledMemberJoinsAgain(t *testing.T) {
 		}
 		return settled(a, b)()
 	})
-	if j.err != nil {
-		t.Error(j.err)
+	if changes, n := stop(), j.total()-before; n < 60 {
+		t.Errorf("%d reconciles and %d changes while slots moved: this says nothing", n, changes)
+	}
+	eventually(t, 10*time.Second, func() string {
+		for _, key := range keys {
+			cm := configMap(key.Namespace, key.Name, "")
+			if err := c.Get(t.Context(), key, cm); err != nil {
+				return err.Error()
+			}
+			if v := j.of(key); v.version != cm.ResourceVersion {
+				return fmt.Sprintf("%s was last reconciled at version %q, want %s", key, v.version, cm.ResourceVersion)
+			}
+		}
+		return ""
+	})
+	if err := j.problem(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -105,6 +125,19 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 		}
 		return ""
 	})
+	eventually(t, 20*time.Second, func() string {
+		var events corev1.EventList
+		if err := c.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+		want := fmt.Sprintf("slot %d cannot move on: controller configmap has been reconciling %s/stuck for ", held, namespace)
+		for _, e := range events.Items {
+			if e.Reason == "SlotHeldBack" && strings.HasPrefix(e.Message, want) && e.ReportingInstance == "a" {
+				return ""
+			}
+		}
+		return "no event says " + want
+	})
 	close(release)
 	eventually(t, 20*time.Second, settled(b))
 	a.leave(t)
@@ -113,37 +146,66 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 	}
 }
 
-// Errors back off, RequeueAfter comes back, and a lost slot ends the context (R12).
+// Errors back off as long as controller-runtime's rate limiter says, 5 ms and twice as much each time; RequeueAfter comes
+// back when it is due; neither goes on when nothing asks for it any more.
 func TestQueuesKeepTheirPromises(t *testing.T) {
+	const tries, after, backOff = 9, 300 * time.Millisecond, 5 * time.Millisecond
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
-	var failures, repeats atomic.Int32
+	var mu sync.Mutex
+	begun := map[string][]time.Time{}
 	reconcileFunc := func(_ context.Context, _ client.Client, req reconcile.Request) (reconcile.Result, error) {
-		switch req.Name {
-		case "fails":
-			if failures.Add(1) < 4 {
-				return reconcile.Result{}, errors.New("on purpose")
-			}
-		case "repeats":
-			if repeats.Add(1) < 4 {
-				return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
-			}
+		mu.Lock()
+		defer mu.Unlock()
+		begun[req.Name] = append(begun[req.Name], time.Now())
+		switch n := len(begun[req.Name]); {
+		case req.Name == "fails" && n < tries:
+			return reconcile.Result{}, errors.New("on purpose")
+		case req.Name == "repeats" && n < tries, req.Name == "later" && n < 3:
+			return reconcile.Result{RequeueAfter: after}, nil
 		}
 		return reconcile.Result{}, nil
 	}
+	done := func(want map[string]int) func() string {
+		return func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			for name, n := range want {
+				if got := len(begun[name]); got < n {
+					return fmt.Sprintf("%d tries of what %s, want %d", got, name, n)
+				}
+			}
+			return ""
+		}
+	}
 	a := startReplica(t, namespace, "a", j, replicaOptions{reconcile: reconcileFunc})
 	eventually(t, 30*time.Second, settled(a))
-	for _, name := range []string{"fails", "repeats"} {
+	create := func(name string) {
+		t.Helper()
 		if err := c.Create(t.Context(), configMap(namespace, name, "1")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, func() string {
-		if f, r := failures.Load(), repeats.Load(); f < 4 || r < 4 {
-			return fmt.Sprintf("%d tries of what fails, %d of what repeats, want 4 each", f, r)
+	create("fails")
+	create("repeats")
+	eventually(t, 30*time.Second, done(map[string]int{"fails": tries, "repeats": tries}))
+	create("later") // it takes a while, in which the others must not come back
+	eventually(t, 20*time.Second, done(map[string]int{"later": 3}))
+	mu.Lock()
+	defer mu.Unlock()
+	for name, least := range map[string]func(n int) time.Duration{
+		"fails":   func(n int) time.Duration { return backOff << (n - 1) },
+		"repeats": func(int) time.Duration { return after },
+	} {
+		if n := len(begun[name]); n != tries {
+			t.Errorf("%d tries of what %s, want %d", n, name, tries)
 		}
-		return ""
-	})
+		for n := 1; n < len(begun[name]); n++ {
+			if waited := begun[name][n].Sub(begun[name][n-1]); waited < least(n) {
+				t.Errorf("try %d of what %s came after %v, want %v at least", n+1, name, waited, least(n))
+			}
+		}
+	}
 }
 
 func TestLosingASlotEndsTheContext(t *testing.T) {

@@ -84,6 +84,18 @@ func (j *journal) of(key types.NamespacedName) visit {
 	return j.last[key]
 }
 
+func (j *journal) total() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count
+}
+
+func (j *journal) problem() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
 func (j *journal) members() map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -116,6 +128,8 @@ type replicaOptions struct {
 	// workers is MaxConcurrentReconciles (default 4), lease the LeaseDuration (default 3 s).
 	workers int
 	lease   time.Duration
+	// busy is how long a reconcile takes.
+	busy time.Duration
 }
 
 // startReplica starts a member named pod of the namespace's rota.
@@ -164,6 +178,10 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 			err := client.IgnoreNotFound(c.Get(ctx, req.NamespacedName, &cm))
 			j.enter(pod, req.NamespacedName, epoch, cm.ResourceVersion)
 			defer j.leave(req.NamespacedName)
+			select {
+			case <-time.After(o.busy):
+			case <-ctx.Done():
+			}
 			if err == nil && o.reconcile != nil {
 				return o.reconcile(ctx, c, req)
 			}
@@ -180,7 +198,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 }
 
 // startMember starts a member named pod of the namespace's rota, with the controllers that build makes. It sees that
-// namespace alone, or with LabelNamespaces set, all.
+// namespace alone, or those of LabelNamespaces.
 func startMember(t *testing.T, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
 	t.Helper()
 	return startMemberVia(t, controlplane.For(t).Config(), namespace, pod, o, build)
@@ -193,9 +211,12 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	logger := testLogger(t, pod)
 	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
 	o.LeaseDuration, o.RetryPeriod = 3*time.Second, 300*time.Millisecond
-	var namespaces map[string]cache.Config // all
 	if o.LabelNamespaces == nil {
-		o.LabelNamespaces, namespaces = []string{namespace}, map[string]cache.Config{namespace: {}}
+		o.LabelNamespaces = []string{namespace}
+	}
+	namespaces := map[string]cache.Config{}
+	for _, ns := range o.LabelNamespaces {
+		namespaces[ns] = cache.Config{}
 	}
 	r, err := rota.New(cfg, o)
 	if err != nil {
@@ -251,6 +272,37 @@ func (r *replica) leave(t *testing.T) {
 		r.done <- nil
 	case <-time.After(30 * time.Second):
 		t.Error("replica does not end")
+	}
+}
+
+// churn changes ConfigMaps one after another, a hundred in a second, until it is stopped; then it returns how often.
+func churn(t *testing.T, c client.Client, keys []types.NamespacedName) (stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changed := make(chan int, 1)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		n := 0
+		defer func() { changed <- n }()
+		for ; ctx.Err() == nil; n++ {
+			key := keys[n%len(keys)]
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"value":"churn-%d"}}`, n))
+			if err := c.Patch(ctx, configMap(key.Namespace, key.Name, ""), patch); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(cancel)
+	return func() int {
+		cancel()
+		n := <-changed
+		changed <- n
+		return n
 	}
 }
 

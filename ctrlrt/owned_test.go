@@ -3,7 +3,6 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -60,16 +59,21 @@ func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 func testOwnedKinds(t *testing.T, o rota.Options) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	values := map[string]string{}
+	namespaces := []string{namespace}
+	if o.Key == slot.KeyNamespace {
+		namespaces = spread(t)
+		o.LabelNamespaces = namespaces
+	}
+	var parents []types.NamespacedName
 	for i := range 40 {
-		name := fmt.Sprintf("secret-%d", i)
-		values[name] = "1"
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"value": []byte("1")}}
+		name := types.NamespacedName{Namespace: namespaces[i/4%len(namespaces)], Name: fmt.Sprintf("secret-%d", i)}
+		parents = append(parents, name)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Data: map[string][]byte{"value": []byte("1")}}
 		if err := c.Create(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Create(t.Context(), configMap(namespace, "foreign", "nobody's")); err != nil {
+	if err := c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")); err != nil {
 		t.Fatal(err)
 	}
 	// right says what is wrong with the children on the server, and with the members' caches.
@@ -78,21 +82,27 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			if problem := settled(members...)(); problem != "" {
 				return problem
 			}
-			want := maps.Clone(values)
+			want := map[types.NamespacedName]bool{}
+			for _, name := range parents {
+				want[name] = true
+			}
 			for _, m := range members {
 				var children corev1.ConfigMapList
-				if err := m.GetClient().List(t.Context(), &children, client.InNamespace(namespace), ctrlrt.Share); err != nil {
+				if err := m.GetClient().List(t.Context(), &children, ctrlrt.Share); err != nil {
 					return err.Error()
 				}
+				if len(children.Items) == 0 && len(members) == 2 {
+					return m.Rota().ID() + " has no children"
+				}
 				for _, cm := range children.Items {
-					parent := types.NamespacedName{Namespace: namespace, Name: cm.Name[len("child-"):]}
+					parent := types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name[len("child-"):]}
 					if !m.Rota().Owns(secretKind, parent) {
 						return fmt.Sprintf("%s caches %s, whose parent is another member's", m.Rota().ID(), cm.Name)
 					}
-					if got := cm.Data["value"]; got != values[parent.Name] {
-						return fmt.Sprintf("%s has value %q, want %q", cm.Name, got, values[parent.Name])
+					if got := cm.Data["value"]; got != "1" {
+						return fmt.Sprintf("%s has value %q, want 1", cm.Name, got)
 					}
-					delete(want, parent.Name)
+					delete(want, parent)
 				}
 			}
 			if len(want) > 0 {
@@ -103,8 +113,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	}
 	disturb := func() {
 		t.Helper()
-		for i := range 40 {
-			cm := configMap(namespace, fmt.Sprintf("child-secret-%d", i), "")
+		for i, parent := range parents {
+			cm := configMap(parent.Namespace, "child-"+parent.Name, "")
 			var err error
 			switch i % 4 {
 			case 0:
@@ -132,12 +142,31 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	eventually(t, 60*time.Second, right(b, d))
 	// Whoever asks for an object by name gets it.
 	for _, m := range []*replica{b, d} {
-		for _, name := range []string{"foreign", "child-secret-0", "child-secret-1", "child-secret-2"} {
-			if err := m.GetClient().Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &corev1.ConfigMap{}); err != nil {
+		for _, name := range []types.NamespacedName{
+			{Namespace: namespaces[0], Name: "foreign"}, {Namespace: parents[0].Namespace, Name: "child-secret-0"},
+			{Namespace: parents[13].Namespace, Name: "child-secret-13"}, {Namespace: parents[38].Namespace, Name: "child-secret-38"},
+		} {
+			if err := m.GetClient().Get(t.Context(), name, &corev1.ConfigMap{}); err != nil {
 				t.Error(err)
 			}
 		}
 	}
+}
+
+// spread returns namespaces whose slots are in all quarters of a rota, two in each, so that each of two members has some.
+func spread(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	var quarters [4]int
+	for len(out) < 2*len(quarters) {
+		name := controlplane.Namespace(t)
+		n := slot.Count(slot.DefaultCount).Of(slot.KeyNamespace.Hash(name, "", ""))
+		if q := int(n) * len(quarters) / slot.DefaultCount; quarters[q] < 2 {
+			quarters[q]++
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func TestOwnedKindsKeptWhole(t *testing.T) {

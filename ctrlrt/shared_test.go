@@ -110,8 +110,13 @@ func testSharedKinds(t *testing.T, kind delivery.Kind) {
 	}
 	a, b := start("a"), start("b")
 	eventually(t, 30*time.Second, settled(a, b))
-	set("quiet")
-	eventually(t, 10*time.Second, all("quiet"))
+	// quiet changes Secrets when no slot is on its way, so that no object is reconciled but by its wake-up.
+	quiet := func(value string) {
+		t.Helper()
+		set(value)
+		eventually(t, 10*time.Second, all(value))
+	}
+	quiet("started")
 	members := []*replica{a, b}
 	for round := range 3 {
 		members = append(members, start(fmt.Sprintf("d%d", round)))
@@ -127,6 +132,7 @@ func testSharedKinds(t *testing.T, kind delivery.Kind) {
 			}
 		}
 		eventually(t, 10*time.Second, all(value))
+		quiet(fmt.Sprintf("joined-%d", round))
 		leaver := members[0]
 		members = members[1:]
 		leaver.stop()
@@ -139,5 +145,7 @@ func testSharedKinds(t *testing.T, kind delivery.Kind) {
 		tick.Stop()
 		leaver.leave(t)
 		eventually(t, 10*time.Second, all(value))
+		eventually(t, 10*time.Second, settled(members...))
+		quiet(fmt.Sprintf("left-%d", round))
 	}
 }
