@@ -158,7 +158,10 @@ func spread(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	var quarters [4]int
-	for len(out) < 2*len(quarters) {
+	for tries := 0; len(out) < 2*len(quarters); tries++ {
+		if tries == 200 {
+			t.Fatalf("of %d namespaces the quarters have %v: names do not spread over slots", tries, quarters)
+		}
 		name := controlplane.Namespace(t)
 		n := slot.Count(slot.DefaultCount).Of(slot.KeyNamespace.Hash(name, "", ""))
 		if q := int(n) * len(quarters) / slot.DefaultCount; quarters[q] < 2 {
