@@ -563,6 +563,7 @@ func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 // forget drops what waits in slots that were lost.
 func (c *Controller) forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
+	c.outcomes.forget(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })

@@ -235,6 +235,20 @@ type scrubber struct {
 	due     time.Duration // of the next list of all objects
 	told    map[coverage.Finding]bool
 	failing bool
+	// failed are the kinds that could not be listed the last time, unlisted those the last two times.
+	failed   map[schema.GroupKind]error
+	unlisted []coverage.Finding
+}
+
+// both returns findings about the kinds that are in both.
+func both(before, now map[schema.GroupKind]error) []coverage.Finding {
+	var out []coverage.Finding
+	for kind := range now {
+		if before[kind] != nil {
+			out = append(out, coverage.Finding{What: coverage.Unlisted, Kind: kind})
+		}
+	}
+	return out
 }
 
 // compare returns the findings that count.
@@ -252,14 +266,18 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	}
 	census := coverage.Digests(nil)
 	if begun := i.now(); begun >= s.due || s.tracker.Undecided(reports) {
-		census, err = i.share.Census(i.ctx)
+		var failed map[schema.GroupKind]error
+		census, failed, err = i.share.Census(i.ctx)
 		s.due = i.now() + i.scrubPeriod(i.now()-begun)
 		if err != nil {
-			census = nil // who owns what can be told without
-			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "after", (s.due - i.now()).String())
+			return nil, err
 		}
+		for kind, err := range failed {
+			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind", kind.String(), "after", (s.due - i.now()).String())
+		}
+		s.unlisted, s.failed = both(s.failed, failed), failed
 	}
-	return s.tracker.Look(i.now(), t, reports, census), nil
+	return append(s.tracker.Look(i.now(), t, reports, census), s.unlisted...), nil
 }
 
 // scrubPeriod returns the time to the next lists, where the last ones took so long.

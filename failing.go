@@ -4,21 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
 )
 
 const (
 	// failingAfter is how long all reconciles of a controller fail before people are told. Backends fail for shorter
 	// times.
 	failingAfter = time.Minute
-	// failingObjects is how many objects these are at least, or all that this member has: few of many may be broken
-	// themselves.
+	// failingObjects is how many objects these are at least, or all that this member has, where no reconcile has ever
+	// succeeded: few of many may be broken themselves. Where one has, it takes half of the member's objects, as far as they
+	// are counted: with little to do, a few broken ones may be all that is tried.
 	failingObjects = 3
+	failingCounted = 64
 	// failingPeriod is the time between two looks.
 	failingPeriod = 5 * time.Second
 )
@@ -56,13 +60,13 @@ type outcomes struct {
 	succeeded bool          // one did, ever
 	since     time.Duration // of the first failure after the last success
 	failures  int
-	objects   map[types.NamespacedName]struct{} // of these failures, failingObjects at most
+	objects   map[types.NamespacedName]slot.Slot // of these failures, failingCounted at most
 	err       error
 	told      bool
 }
 
 // note takes in how a reconcile ended.
-func (o *outcomes) note(now time.Duration, key types.NamespacedName, failed bool, err error) {
+func (o *outcomes) note(now time.Duration, key types.NamespacedName, s slot.Slot, failed bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !failed {
@@ -70,10 +74,10 @@ func (o *outcomes) note(now time.Duration, key types.NamespacedName, failed bool
 		return
 	}
 	if o.failures++; o.failures == 1 {
-		o.since, o.objects = now, map[types.NamespacedName]struct{}{}
+		o.since, o.objects = now, map[types.NamespacedName]slot.Slot{}
 	}
-	if len(o.objects) < failingObjects {
-		o.objects[key] = struct{}{}
+	if len(o.objects) < failingCounted {
+		o.objects[key] = s
 	}
 	o.err = err
 }
@@ -82,10 +86,28 @@ func (o *outcomes) note(now time.Duration, key types.NamespacedName, failed bool
 func (o *outcomes) failing(now time.Duration, count func() int) (Failing, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures == 0 || now-o.since < failingAfter || len(o.objects) < failingObjects && len(o.objects) < count() {
+	if o.failures == 0 || now-o.since < failingAfter || len(o.objects) == 0 {
 		return Failing{}, false
 	}
+	if there := count(); len(o.objects) < there {
+		enough := failingObjects
+		if o.succeeded {
+			enough = max(enough, min((there+1)/2, failingCounted))
+		}
+		if len(o.objects) < enough {
+			return Failing{}, false
+		}
+	}
 	return Failing{For: now - o.since, Reconciles: o.failures, Never: !o.succeeded, Err: o.err}, true
+}
+
+// forget leaves out the failures of objects that went to other members.
+func (o *outcomes) forget(set slot.Set) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if maps.DeleteFunc(o.objects, func(_ types.NamespacedName, s slot.Slot) bool { return set.Has(s) }); len(o.objects) == 0 {
+		o.failures, o.err = 0, nil
+	}
 }
 
 // turn returns whether people have to be told that it is failing now, or no longer.
@@ -129,7 +151,7 @@ func (c *Controller) judge(key types.NamespacedName, f flight) {
 	if errors.Is(f.err, errAgain) {
 		f.err = nil
 	}
-	c.outcomes.note(c.rota.now(), key, failed, f.err)
+	c.outcomes.note(c.rota.now(), key, f.slot, failed, f.err)
 }
 
 func (c *Controller) failing() (Failing, bool) {
@@ -139,7 +161,7 @@ func (c *Controller) failing() (Failing, bool) {
 }
 
 // Failing returns the controllers whose reconciles have all failed on this member for at least a minute, those of three
-// objects or of all that it has. A member stays one, and ready, however many fail: what they need may be broken for
+// objects, of half of what it has where one has ever succeeded, or of all. A member stays one, and ready, however many fail: what they need may be broken for
 // all.
 func (r *Rota) Failing() []Failing {
 	var out []Failing
@@ -166,7 +188,7 @@ func (r *Rota) watchFailing(ctx context.Context) {
 			switch {
 			case !c.outcomes.turn(failing):
 			case failing:
-				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: f.String() + ". Objects of this member are not worked on"})
+				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: f.String()})
 			default:
 				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed", Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
 			}

@@ -101,24 +101,35 @@ func failingGauge(t *testing.T, r *Rota) float64 {
 func TestFewBrokenObjectsAreNoFailure(t *testing.T) {
 	one := func(int) types.NamespacedName { return types.NamespacedName{Name: "broken"} }
 	many := func(n int) types.NamespacedName { return types.NamespacedName{Name: fmt.Sprint(n)} }
+	half, all := slot.SetOf(slot.Range{First: 0, Last: 0}), slot.SetOf(slot.Range{First: 0, Last: 1})
 	for _, test := range []struct {
 		name    string
+		worked  bool // before
 		objects int
 		key     func(int) types.NamespacedName
+		lost    slot.Set
 		after   time.Duration
 		want    bool
 	}{
-		{"one of many", 1000, one, time.Hour, false},
-		{"the only one", 1, one, time.Hour, true},
-		{"a deleted one, of none", 0, one, time.Hour, true},
-		{"different ones of many", 1000, many, failingAfter, true},
-		{"not for long", 1000, many, failingAfter - 1, false},
+		{"one of many", false, 1000, one, slot.Set{}, time.Hour, false},
+		{"the only one", false, 1, one, slot.Set{}, time.Hour, true},
+		{"a deleted one, of none", false, 0, one, slot.Set{}, time.Hour, true},
+		{"different ones of many", false, 1000, many, slot.Set{}, failingAfter, true},
+		{"not for long", false, 1000, many, slot.Set{}, failingAfter - 1, false},
+		{"few of a quiet operator", true, 101, many, slot.Set{}, failingAfter, false},
+		{"half of what there is", true, 100, many, slot.Set{}, failingAfter, true},
+		{"half of them went to another member", true, 60, many, half, failingAfter, false},
+		{"all went to another member", true, 0, many, all, failingAfter, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var o outcomes
-			for n := range 50 {
-				o.note(time.Second, test.key(n), true, errors.New("boom"))
+			if test.worked {
+				o.note(0, test.key(0), 0, false, nil)
 			}
+			for n := range 50 {
+				o.note(time.Second, test.key(n), slot.Slot(n%2), true, errors.New("boom")) //nolint:gosec // 0 or 1
+			}
+			o.forget(test.lost)
 			f, got := o.failing(time.Second+test.after, func() int { return test.objects })
 			if got != test.want || got && f.Reconciles != 50 {
 				t.Errorf("failing: %t, %+v; want %t, of 50 reconciles", got, f, test.want)

@@ -20,10 +20,10 @@ type metrics struct {
 	verdicts, swaps, renewals, events *prometheus.CounterVec
 	rejoins, abandoned, late          prometheus.Counter
 
-	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck *prometheus.Desc
-	received, foreign, ignored, labelled, unlabelled                          *prometheus.Desc
-	findings, scrubs, failing, refused, lacking                               *prometheus.Desc
-	present, reportAge, reportSize, reportFold, conflicts                     *prometheus.Desc
+	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck, longest *prometheus.Desc
+	received, foreign, ignored, labelled, unlabelled                                   *prometheus.Desc
+	findings, scrubs, failing, refused, lacking                                        *prometheus.Desc
+	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -59,6 +59,7 @@ func newMetrics(r *Rota) *metrics {
 		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
 		stuck:         desc("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
+		longest:       desc("rota_longest_reconcile_seconds", "For how long the oldest reconcile in flight has been running; 0 where none has for more than 10 s."),
 		received:      desc("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
 		foreign:       desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API server ignores the shard selector, or they are mislabelled.", "kind"),
 		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
@@ -136,6 +137,11 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
+	longest := time.Duration(0)
+	for _, f := range s.Stuck {
+		longest = max(longest, f.For)
+	}
+	gauge(m.longest, longest.Seconds())
 	if m.rota.hasRenewed() {
 		gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
 	}

@@ -207,12 +207,27 @@ var scenarios = map[string]func(l *lab){
 		}
 		l.wait(15 * time.Minute)
 		a.want("with a stuck reconcile", "rota_stuck_reconciles", "", 1)
+		a.want("with a stuck reconcile", "rota_longest_reconcile_seconds", "", 15*60)
 		a.want("with a stuck reconcile", "rota_in_flight", "", 1)
 		a.want("with a stuck reconcile", "rota_gate_verdicts_total", `verdict="admitted"`, 1)
 		a.want("with a stuck reconcile", "rota_events_total", `reason="SlotHeldBack"`, 0) // nothing is to move
 		controller.Done(key)
 		l.wait(time.Minute)
 		a.want("without", "rota_stuck_reconciles", "", 0)
+	},
+	// There is always a reconcile that takes a minute, of another object each time.
+	"long-reconciles": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		for n := range 30 {
+			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("long-%d", n)}
+			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
+				l.t.Fatal("not admitted")
+			}
+			l.wait(time.Minute)
+			a.want("while one takes a minute", "rota_longest_reconcile_seconds", "", 60)
+			a.controller.Done(key)
+		}
 	},
 	"not-opened": func(l *lab) { // a defect: the member thinks that a slot is open
 		a, b := l.start("web-0"), l.start("web-1")

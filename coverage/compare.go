@@ -36,12 +36,14 @@ const (
 	Stalled
 	// Mixed says that members differ in a setting or a kind, and not because of a rollout. It is about no slot.
 	Mixed
+	// Unlisted says that a kind cannot be listed, so that nobody knows which of its objects there are. It is about no slot.
+	Unlisted
 )
 
 // StalledAfter is how long a key may wait for a worker before its slot counts as Stalled.
 const StalledAfter = 5 * time.Minute
 
-var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed"}
+var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed", "unlisted"}
 
 // Whats returns all that can be wrong.
 func Whats() []What {
@@ -137,6 +139,8 @@ func (f Finding) String() string {
 			return text + "; " + f.Clash
 		}
 		return text + "; no rollout lasts that long: set them up alike"
+	case Unlisted:
+		return fmt.Sprintf("%s cannot be listed, so that nobody knows whether all its objects are worked on", f.Kind)
 	default:
 		return fmt.Sprintf("%s: nothing is wrong", f.slots())
 	}

@@ -72,7 +72,7 @@ type raiser struct {
 	pod     string
 	nursery *nursery
 	// list returns the children in the cache; create and destroy write.
-	list    func(parent types.NamespacedName) ([]*corev1.Secret, error)
+	list    func(ctx context.Context, parent types.NamespacedName) ([]*corev1.Secret, error)
 	create  func(context.Context, *corev1.Secret) error
 	destroy func(context.Context, *corev1.Secret) error
 
@@ -93,7 +93,7 @@ func (r *raiser) reconcile(ctx context.Context, parent *corev1.ConfigMap) error 
 		r.broods[name] = b
 	}
 	r.mu.Unlock()
-	cached, err := r.list(name)
+	cached, err := r.list(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -266,9 +266,9 @@ func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nurs
 	c := mgr.GetClient()
 	raise := &raiser{
 		pod: pod, nursery: n,
-		list: func(parent types.NamespacedName) ([]*corev1.Secret, error) {
+		list: func(ctx context.Context, parent types.NamespacedName) ([]*corev1.Secret, error) {
 			var list corev1.SecretList
-			err := c.List(t.Context(), &list, client.InNamespace(parent.Namespace))
+			err := c.List(ctx, &list, client.InNamespace(parent.Namespace))
 			var out []*corev1.Secret
 			for i := range list.Items {
 				out = append(out, &list.Items[i])
@@ -352,7 +352,7 @@ func withClientGo(owned bool) laggard {
 		}
 		raise := &raiser{
 			pod: pod, nursery: n,
-			list: func(parent types.NamespacedName) ([]*corev1.Secret, error) {
+			list: func(_ context.Context, parent types.NamespacedName) ([]*corev1.Secret, error) {
 				var out []*corev1.Secret
 				for _, obj := range children.GetStore().List() {
 					out = append(out, obj.(*corev1.Secret))

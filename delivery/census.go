@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,10 +14,12 @@ import (
 
 // Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the
 // informers select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not
-// served are empty. The informers, by their ListerWatchers, say what there is: an object that their user's selectors
+// served are empty, those that cannot be listed are left out and in failed. It is an error
+// when ctx ends. The informers, by their ListerWatchers, say what there is: an object that their user's selectors
 // leave out is not in it.
-func (s *Share) Census(ctx context.Context) (map[schema.GroupKind]map[slot.Slot]Digest, error) {
+func (s *Share) Census(ctx context.Context) (digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error) {
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
+	failed = map[schema.GroupKind]error{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
 	for _, inf := range s.active() {
 		if inf.owned() && s.Sharded(inf.kind) {
@@ -28,10 +29,16 @@ func (s *Share) Census(ctx context.Context) (map[schema.GroupKind]map[slot.Slot]
 			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
 		}
 		if err := inf.count(ctx, out[inf.kind], seen[inf.kind]); err != nil && !notServed(err) {
-			return nil, fmt.Errorf("census of %s: %w", inf.kind, err)
+			failed[inf.kind] = err
+		}
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
 		}
 	}
-	return out, nil
+	for kind := range failed {
+		delete(out, kind)
+	}
+	return out, failed, nil
 }
 
 func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {

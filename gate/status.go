@@ -51,7 +51,9 @@ func (g *Gate) OpenSet() slot.Set {
 // Working returns the slots in which keys are admitted: those of OpenSet, and those that drain while their drain is
 // soft, which may take as long as a reconcile.
 func (g *Gate) Working() slot.Set {
-	return g.where(func(s *slotState) bool { return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard })
+	return g.where(func(s *slotState) bool {
+		return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard
+	})
 }
 
 // where returns the slots of which it is so; none after the deadline.

@@ -162,7 +162,7 @@ func (s suite) orphansWhileListed(t *testing.T) {
 func (r *rig) wantDigests(set slot.Set, children ...Object) {
 	r.t.Helper()
 	held := r.share.Digest(set)[r.kind.GroupKind]
-	census, err := r.share.Census(r.ctx)
+	census, _, err := r.share.Census(r.ctx)
 	r.must(err)
 	count := func(digests map[slot.Slot]delivery.Digest) (n int) {
 		for s, digest := range digests {

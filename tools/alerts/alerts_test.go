@@ -4,6 +4,7 @@ package alerts
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,11 +34,12 @@ var firing = map[string][]string{
 	"reports-refused":    {"RotaCoverage", "RotaReportOld"},
 	"reports-unreadable": {"RotaCoverageStopped"},
 	"stuck":              {"RotaReconcileStuck"},
+	"long-reconciles":    nil,
 	"not-opened":         {"RotaCoverage", "RotaSlotsNotOpen", "RotaSlotsNotWorkedOn"},
 	"watch-refused":      {"RotaDeliveryFailing"},
 	"failing":            {"RotaControllerFailing"},
 
-	"kind-refused":        {"RotaDeliveryFailing", "RotaKindLacking"},
+	"kind-refused":        {"RotaCoverage", "RotaDeliveryFailing", "RotaKindLacking"},
 	"deletions-abandoned": {"RotaDeletionAbandoned"},
 	"slot-held-back":      nil,
 	"table-large":         {"RotaTableLarge"},
@@ -49,7 +51,8 @@ var firing = map[string][]string{
 	"lease-differs":           {"RotaMembersDiffer"},
 	"lease-too-long":          {"RotaMembersDiffer"},
 
-	"nothing": {"RotaNoMembers"}, // no process is left
+	"nothing":         {"RotaNoMembers"},   // no process is left
+	"one-rota-of-two": {"RotaMembersGone"}, // no process of one of two rotas is left
 }
 
 const step = 15 * time.Second
@@ -66,6 +69,15 @@ func TestAlerts(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "nothing.txt"), []byte("load 15s\n  up{}"+strings.Repeat(" 0", 80)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A target that is gone is marked stale.
+	series := func(rota, state, values string) string {
+		return fmt.Sprintf("  rota_slots{rota=%q,state=%q}%s\n", rota, state, values)
+	}
+	stays, goes := strings.Repeat(" 256", 120), strings.Repeat(" 256", 20)+" stale"+strings.Repeat(" _", 99)
+	two := "load 15s\n" + series("stays", "all", stays) + series("stays", "open", stays) + series("goes", "all", goes) + series("goes", "open", goes)
+	if err := os.WriteFile(filepath.Join(dir, "one-rota-of-two.txt"), []byte(two), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
