@@ -73,8 +73,8 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { told <- err }); err != nil {
 				t.Fatal(err)
 			}
+			s.Hold(slot.SetOf(slot.Range{First: 0, Last: 7})) // before its first list: the handler hears of that one
 			go inf.RunWithContext(t.Context())
-			s.Hold(slot.SetOf(slot.Range{First: 0, Last: 7}))
 			load, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			go func() { _ = s.Load(load, slot.SetOf(slot.Range{First: 0, Last: 7}), table.CauseAssigned, nil, false) }()
