@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math"
 	"time"
 
 	"github.com/rota-dev/rota/internal/mutant"
@@ -11,18 +12,49 @@ import (
 // expected to end within it, and opens it again where that takes more than twice as long.
 const moment = 250 * time.Millisecond
 
+// settling is how long a drain waits for whatever is in flight. Then it waits for what it began with alone: where
+// reconciles of unpredictable length follow each other, one is in flight at any time that takes long.
+const settling = 5 * time.Second
+
 // longMax bounds how many keys of a slot are remembered whose reconciles take longer than a moment.
 const longMax = 1024
 
 // drain is a drain under way. It is soft first: keys go on being admitted but those whose reconciles are known to take
 // longer than what is in flight anyway. So a reconcile that takes minutes holds up its own key alone. It is hard once
 // everything in flight is expected to end within a moment, and soft again if it does not.
+//
+// Keys that are admitted meanwhile may take long in their turn. So a drain that is older than settling counts only what
+// was in flight when it began, becomes hard when that has ended, and waits for the rest. If this takes too long it
+// begins anew, with more patience. So it ends whatever comes, and a single unknown key that takes minutes stops the
+// others for half a second.
 type drain struct {
 	pending func(slot.Slot) bool
 	idle    func(slot.Slot)
 	hard    bool
-	// since is when it became hard.
-	since time.Duration
+	// since is when it became hard, begun when it began, the last time.
+	since, begun time.Duration
+	// patience is how long it is hard at most once it has settled: four times as long with each new beginning.
+	patience time.Duration
+	// cut says that what takes long is cut short, so that it has settled at once.
+	cut bool
+}
+
+// settled says whether the drain counts only what was in flight when it began.
+func (d *drain) settled(now time.Duration) bool { return d.cut || now-d.begun >= settling }
+
+// soften makes a drain soft that has been hard for too long for what is still in flight.
+func (d *drain) soften(now time.Duration) {
+	settled, patience := d.settled(now), 2*moment
+	if settled {
+		patience = d.patience
+	}
+	if now-d.since <= patience {
+		return
+	}
+	d.hard = false
+	if settled {
+		d.begun, d.patience = now, 4*d.patience
+	}
 }
 
 // Drain readies the slots for a transfer (rule R6). While something is in flight that takes long, or pending says that
@@ -43,7 +75,7 @@ func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slo
 		if s.state == open {
 			s.state = draining
 		}
-		s.drain = &drain{pending: pending, idle: idleFn}
+		s.drain = &drain{pending: pending, idle: idleFn, begun: g.now(), patience: 2 * moment}
 		s.changes++
 		slots = append(slots, n)
 	})
@@ -104,8 +136,8 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 		if s.state != draining {
 			return
 		}
-		if s.drain.hard && g.now()-s.drain.since > 2*moment {
-			s.drain.hard = false
+		if s.drain.hard && g.longest(s, math.MaxInt64) > moment {
+			s.drain.soften(g.now())
 		}
 		if s.drain.hard || g.now() >= g.deadline {
 			return
@@ -124,7 +156,8 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	return parked, len(slots) > 0
 }
 
-// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain.
+// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain. It
+// admits nothing more in them as soon as what they began to drain with has ended.
 // Its keys are parked when they leave. Those whose object is gone are left alone: their slot's next owner would not
 // know of them.
 func (g *Gate) Cut(set slot.Set, older time.Duration) {
@@ -134,6 +167,7 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 		if s.drain == nil || s.state != draining {
 			return
 		}
+		s.drain.cut, s.drain.patience = true, max(s.drain.patience, 4*older)
 		for _, e := range s.entries(nil) {
 			if g.now()-e.since >= older && !e.gone {
 				entries = append(entries, e)
@@ -144,12 +178,23 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	cancel(entries, ErrHandover)
 }
 
-// horizon is how much longer what is in flight in a slot is expected to take: as long as the last time, or else as long
-// again as it has taken.
+// horizon is how much longer the drain of a slot is expected to wait for what is in flight before it becomes hard.
 func (g *Gate) horizon(st *slotState) time.Duration {
+	if st.drain != nil && st.drain.settled(g.now()) {
+		return g.longest(st, st.drain.begun)
+	}
+	return g.longest(st, math.MaxInt64)
+}
+
+// longest is how much longer what is in flight in a slot since before the given time is expected to take: as long as
+// the last time, or else as long again as it has taken.
+func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 	var longest time.Duration
 	now := g.now()
 	for e := st.first; e != nil; e = e.next {
+		if e.since >= before {
+			continue
+		}
 		lasted := now - e.since
 		left := lasted
 		if last := st.long[e.key]; last > lasted {
