@@ -667,3 +667,26 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 }
+
+// Every reason of events stands in some test or script that fails without such an event.
+func TestReasonsAreAsserted(t *testing.T) {
+	var tests strings.Builder
+	for _, pattern := range []string{"*_test.go", "ctrlrt/*_test.go", "member/*_test.go", "member/testdata/*.txt"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests.Write(text)
+		}
+	}
+	for _, reason := range Reasons() {
+		if !regexp.MustCompile(`"([A-Za-z]+ )*` + reason + `( [A-Za-z]+)*"|expect notes [a-z]+ ` + reason).MatchString(tests.String()) {
+			t.Errorf("no test asserts an event %s", reason)
+		}
+	}
+}
