@@ -288,12 +288,12 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 		leave()
 		verdict = gate.Parked
 	}
+	if owing {
+		c.owe(s, key) // before it waits no more: a deletion is seen in one of both places, always
+	}
 	// From here on it counts as in flight, or is somebody else's.
 	c.place(s, key, func(p *place) { p.taken = false })
 	if verdict != gate.Admitted {
-		if owing {
-			c.owe(s, key)
-		}
 		c.rota.gate.Recheck(s)
 		return ctx, false
 	}

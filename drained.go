@@ -1,6 +1,8 @@
 package rota
 
 import (
+	"slices"
+
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -8,12 +10,12 @@ import (
 
 // drained reports a slot in which nothing is in flight any more. Where the versions of what was written there are not
 // all known, deletions among them, that has to wait: its next owner would not know how new its informers have to be
-// (rule R8). It does not block.
-func (i *incarnation) drained(round uint64, s slot.Slot) {
+// (rule R8). gone are the deletions that are left to that. It does not block.
+func (i *incarnation) drained(round uint64, s slot.Slot, gone []table.Gone) {
 	if i.share.Unsettled(s) {
-		i.settling.idle(round, s)
+		i.settling.idle(round, s, gone)
 	} else {
-		i.box.idle(round, s)
+		i.box.idle(round, s, gone)
 	}
 }
 
@@ -31,7 +33,8 @@ func (i *incarnation) settleDrained() {
 		}) {
 			d, _ := e.(member.Drained)
 			for _, s := range d.Slots.Slots() {
-				i.box.idle(d.Round, s) // the member ignores a drain that was called off meanwhile
+				gone := slices.DeleteFunc(slices.Clone(d.Gone), func(g table.Gone) bool { return g.Slot != s })
+				i.box.idle(d.Round, s, gone) // the member ignores a drain that was called off meanwhile
 			}
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	// meanwhile. A watch shows that it has caught up by its next event, or by a bookmark where the kind has no traffic,
 	// which can take longer than this: then a deletion is missed only if the watch of its kind lags by more.
 	catchUpPatience = 10 * time.Second
-	// deletionPatience bounds how long a drain waits for deletions while none is dealt with: a slot must not
-	// be held back for ever by an object that is gone.
+	// deletionPatience bounds how long a drain waits, while none is dealt with, for deletions that it cannot leave to the
+	// slot's next owner: a slot must not be held back for ever by an object that is gone.
 	deletionPatience = 10 * time.Second
 	// reviewPeriod is the time between two looks at drains under way.
 	reviewPeriod = 100 * time.Millisecond
@@ -64,6 +64,7 @@ func (i *incarnation) doSlots(a member.Action) {
 		} else {
 			i.handed = i.handed.Minus(a.Slots)
 		}
+		i.inherit(a)
 		i.calls.Go(func() {
 			held := i.settle("load", a.Slots, func(set slot.Set) error {
 				return i.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
@@ -200,25 +201,17 @@ func (i *incarnation) beginDrain(a member.Drain) {
 		}
 		return false
 	}
-	i.gate.Drain(set, pending, func(s slot.Slot) {
-		for _, c := range controllers {
-			if c.deletions(s) {
-				i.metrics.abandoned.Inc()
-				i.log.Error(nil, "Slot handed over although a deletion in it could not be reconciled", "slot", s.String(), "controller", c.name)
-			}
-		}
-		i.drained(a.Round, s)
-	})
+	i.gate.Drain(set, pending, func(s slot.Slot) { i.drained(a.Round, s, i.undone(s, a.Room)) })
 	for _, c := range controllers {
 		c.hurry(set)
 	}
-	i.calls.Go(func() { i.review(set) })
+	i.calls.Go(func() { i.review(set, &leftover{incarnation: i, begun: begun, room: a.Room, waits: set}) })
 	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 }
 
 // review looks after drains until they have ended. A leaver that has used half of its time cuts short what has been in
 // flight for long: the other half is for the handover. Whoever gets the slot repeats it.
-func (i *incarnation) review(set slot.Set) {
+func (i *incarnation) review(set slot.Set, left *leftover) {
 	tick := time.NewTicker(reviewPeriod)
 	defer tick.Stop()
 	for {
@@ -227,14 +220,15 @@ func (i *incarnation) review(set slot.Set) {
 		case <-i.ctx.Done():
 			return
 		}
+		left.look()
 		if i.now() >= i.leaveBy(0.5) {
 			i.gate.Cut(set, cutAfter)
 		}
-		parked, left := i.gate.Review(set)
+		parked, more := i.gate.Review(set)
 		for _, c := range i.registered() {
 			c.resume(parked)
 		}
-		if !left {
+		if !more {
 			return
 		}
 	}

@@ -92,6 +92,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 			}
 			return member.Stop{Err: err}
 		case <-giveUp:
+			i.giveUp()
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
 				i.opts.LeaveTimeout, i.gate.Stuck(0))}
 		case <-i.box.filled:

@@ -34,6 +34,12 @@ type lab struct {
 	members    []*labMember
 	objects    *deliverytest.Memory // of the kind that is sharded
 	gadgets    *deliverytest.Memory // of another kind
+	// worker returns what takes a member's keys, as a work queue does; nil: each is done with at once.
+	worker func(*labMember) func([]types.NamespacedName)
+	// format is the newest table format that members read which start; 0: as they do.
+	format int
+	// over is closed at the end.
+	over chan struct{}
 	// series are the samples by series, and scrape: what is missing was not there.
 	series  map[string]map[int]float64
 	scrapes int
@@ -52,7 +58,8 @@ type labMember struct {
 	lab        *lab
 	controller *Controller
 	informer   cache.SharedIndexInformer
-	requests   *deliverytest.Faulty                    // of the informer
+	requests   *deliverytest.Faulty // of the informer
+	work       func([]types.NamespacedName)
 	fault      atomic.Pointer[func(op store.Op) error] // nil: none
 	scraped    bool
 	crashed    atomic.Bool
@@ -65,8 +72,9 @@ type labMember struct {
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}}
+		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
 		defer func() {
+			defer close(l.over)
 			for _, m := range l.members {
 				m.fault.Store(nil)
 				m.leave()
@@ -105,6 +113,9 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		}
 		return (*fault)(op)
 	})
+	if l.format > 0 {
+		r.cfg.Self.MaxFormat = l.format
+	}
 	r.reports = labReports{l.reports, &m.crashed}
 	if l.unreadable {
 		r.reports = unreadable{l.reports}
@@ -131,6 +142,10 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		}
 		var controller *Controller
 		controller, err = r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
+			if m.work != nil {
+				m.work(keys)
+				return
+			}
 			for _, key := range keys { // each is worked on at once
 				if controller.Add(key) && !m.idle.Load() {
 					controller.Take(key)
@@ -142,6 +157,17 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 			l.t.Fatal(err)
 		}
 		m.controller = controller
+		if l.worker != nil {
+			m.work = l.worker(m)
+			changed := func(obj any) {
+				if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+					m.work([]types.NamespacedName{{Namespace: key.Namespace, Name: key.Name}})
+				}
+			}
+			if _, err := m.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed}); err != nil {
+				l.t.Fatal(err)
+			}
+		}
 		m.controller.Started()
 		informer := m.informer
 		running.Go(func() { informer.RunWithContext(inf) })

@@ -17,7 +17,6 @@ import (
 // await remembers a key that a worker took and that is not admitted before the kinds are complete that its controller
 // needs.
 func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
-	c.place(s, key, func(p *place) { p.taken = false })
 	c.mu.Lock()
 	if c.rota.share.Holds(s) {
 		if c.awaiting == nil {
@@ -29,7 +28,8 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 		c.awaiting[s][key] = struct{}{}
 	}
 	c.mu.Unlock()
-	if !c.rota.share.Lacks(c.kind, s) { // whoever completed them may have looked before
+	c.place(s, key, func(p *place) { p.taken = false }) // it is in one of both places, always
+	if !c.rota.share.Lacks(c.kind, s) {                 // whoever completed them may have looked before
 		c.complete(delivery.Opened{})
 	}
 	c.rota.gate.Recheck(s)

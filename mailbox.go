@@ -14,12 +14,18 @@ type mailbox struct {
 	mu     sync.Mutex
 	events []member.Event
 	// drained are the slots reported idle, by round.
-	drained map[uint64]*slot.Set
+	drained map[uint64]*idle
 	filled  chan struct{}
 }
 
+// idle are slots that were drained, and the deletions that are left in them.
+type idle struct {
+	slots slot.Set
+	gone  []table.Gone
+}
+
 func newMailbox() *mailbox {
-	return &mailbox{drained: map[uint64]*slot.Set{}, filled: make(chan struct{}, 1)}
+	return &mailbox{drained: map[uint64]*idle{}, filled: make(chan struct{}, 1)}
 }
 
 func (b *mailbox) put(e member.Event) {
@@ -35,13 +41,14 @@ func (b *mailbox) put(e member.Event) {
 	b.signal()
 }
 
-func (b *mailbox) idle(round uint64, s slot.Slot) {
+func (b *mailbox) idle(round uint64, s slot.Slot, gone []table.Gone) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.drained[round] == nil {
-		b.drained[round] = &slot.Set{}
+		b.drained[round] = &idle{}
 	}
-	b.drained[round].Add(s)
+	b.drained[round].slots.Add(s)
+	b.drained[round].gone = append(b.drained[round].gone, gone...)
 	b.signal()
 }
 
@@ -56,10 +63,10 @@ func (b *mailbox) signal() {
 func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
 	b.mu.Lock()
 	events, drained := b.events, b.drained
-	b.events, b.drained = nil, map[uint64]*slot.Set{}
+	b.events, b.drained = nil, map[uint64]*idle{}
 	b.mu.Unlock()
-	for round, set := range drained {
-		events = append(events, member.Drained{Slots: *set, Round: round, Versions: versions(*set)})
+	for round, d := range drained {
+		events = append(events, member.Drained{Slots: d.slots, Round: round, Versions: versions(d.slots), Gone: d.gone})
 	}
 	return events
 }

@@ -20,8 +20,9 @@ func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
 	box.put(member.LeasesSeen{Watch: 1, Gone: []string{"a"}})
 	box.put(member.LeasesSeen{Watch: 2, Leases: lease("c")})
 	box.put(member.Tick{})
-	box.idle(7, 3)
-	box.idle(7, 4)
+	gone := []table.Gone{{Slot: 4, Kind: "Kind", Name: "a"}}
+	box.idle(7, 3, nil)
+	box.idle(7, 4, gone)
 	<-box.filled
 	versions := func(set slot.Set) table.Versions { return table.Versions{"Kind": set.String()} }
 	got := box.take(versions)
@@ -31,7 +32,7 @@ func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
 		member.LeasesSeen{Watch: 1, Gone: []string{"a"}},
 		member.LeasesSeen{Watch: 2, Leases: lease("c")},
 		member.Tick{},
-		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"}},
+		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"}, Gone: gone},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
 		t.Error(diff)

@@ -18,7 +18,8 @@ type metrics struct {
 	descs []*prometheus.Desc // of all that follow
 
 	verdicts, swaps, renewals, events *prometheus.CounterVec
-	rejoins, abandoned, late          prometheus.Counter
+	rejoins, abandoned, inherited     prometheus.Counter
+	late                              prometheus.Counter
 
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck, longest *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled                                   *prometheus.Desc
@@ -47,7 +48,10 @@ func newMetrics(r *Rota) *metrics {
 			Name: "rota_rejoins_total", Help: "How often this process was expelled and joined again.", ConstLabels: labels,
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_abandoned_total", Help: "Slots handed over although a deletion in them was not reconciled.", ConstLabels: labels,
+			Name: "rota_deletions_abandoned_total", Help: "Slots given up although a deletion in them was not reconciled, and nobody else was told of it.", ConstLabels: labels,
+		}),
+		inherited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rota_deletions_inherited_total", Help: "Deletions that former owners of slots left to this member.", ConstLabels: labels,
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.", ConstLabels: labels,
@@ -104,7 +108,7 @@ func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.Strin
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned, m.late} {
+	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned, m.inherited, m.late} {
 		c.Describe(out)
 	}
 	for _, d := range m.descs {
@@ -120,6 +124,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.events.Collect(out)
 	m.rejoins.Collect(out)
 	m.abandoned.Collect(out)
+	m.inherited.Collect(out)
 	m.late.Collect(out)
 	gauge := func(d *prometheus.Desc, v float64, by ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, by...)

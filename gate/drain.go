@@ -37,6 +37,8 @@ type drain struct {
 	patience time.Duration
 	// cut says that what takes long is cut short, so that it has settled at once.
 	cut bool
+	// leaves says that deletions are left to the slot's next owner: see LeaveGone.
+	leaves bool
 }
 
 // settled says whether the drain counts only what was in flight when it began.
@@ -100,7 +102,7 @@ func (g *Gate) Recheck(s slot.Slot) {
 		if st.state == draining {
 			changes := st.changes
 			g.mu.Unlock()
-			waits := d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
+			waits := !d.leaves && d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
 			g.mu.Lock()
 			if st.changes != changes {
 				continue
@@ -143,7 +145,7 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 			return
 		}
 		for key := range s.parked {
-			if g.fits(s, key) {
+			if !s.parked[key] && g.fits(s, key) {
 				parked = append(parked, key)
 				delete(s.parked, key)
 			}
@@ -156,10 +158,28 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	return parked, len(slots) > 0
 }
 
+// LeaveGone has drains of the slots wait no longer for keys whose object is gone: from now on these are parked as well, until
+// the drain ends. The caller tells the slots' next owner of them.
+func (g *Gate) LeaveGone(set slot.Set) {
+	var slots []slot.Slot
+	g.mu.Lock()
+	g.each(set, func(n slot.Slot, s *slotState) {
+		if s.drain != nil && s.state == draining && !s.drain.leaves {
+			s.drain.leaves = true
+			s.changes++
+			slots = append(slots, n)
+		}
+	})
+	g.mu.Unlock()
+	for _, s := range slots {
+		g.Recheck(s)
+	}
+}
+
 // Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain. It
 // admits nothing more in them as soon as what they began to drain with has ended.
-// Its keys are parked when they leave. Those whose object is gone are left alone: their slot's next owner would not
-// know of them.
+// Its keys are parked when they leave. Those whose object is gone are left alone, unless the drain leaves them to the
+// slot's next owner: nobody else would know of them.
 func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	g.mu.Lock()
 	var entries []*entry
@@ -169,7 +189,7 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 		}
 		s.drain.cut, s.drain.patience = true, max(s.drain.patience, 4*older)
 		for _, e := range s.entries(nil) {
-			if g.now()-e.since >= older && !e.gone {
+			if g.now()-e.since >= older && (!e.gone || s.drain.leaves) {
 				entries = append(entries, e)
 			}
 		}

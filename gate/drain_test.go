@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -182,4 +183,43 @@ func TestR6CutsWhatTakesLong(t *testing.T) {
 	if got, want := g.Open(set(1), 7), []gate.Key{key("long")}; !cmp.Equal(got, want) {
 		t.Errorf("the slot stays: %v are reconciled again, want %v", got, want)
 	}
+}
+
+// R15: a drain that leaves deletions waits for none and admits none, though what is in flight ends first.
+func TestR15DrainsLeaveDeletions(t *testing.T) {
+	g, c := started(t)
+	g.Open(set(3), 7)
+	idle := 0
+	always := func(slot.Slot) bool { return true }
+	ctx, leave := enter(t, g, 1, "long", true, gate.Admitted)
+	g.Drain(set(1, 2), always, func(slot.Slot) { idle++ })
+	_, leaveGone := enter(t, g, 1, "gone", true, gate.Admitted)
+	leaveGone()
+	if !g.AdmitsGone(1) || idle != 0 {
+		t.Errorf("a deletion is admitted: %v, %d slots idle; want it, and none", g.AdmitsGone(1), idle)
+	}
+	g.LeaveGone(set(1, 2, 3))
+	if g.AdmitsGone(1) || g.AdmitsGone(2) || !g.AdmitsGone(3) || idle != 1 {
+		t.Errorf("%d slots idle, want one: the other has something in flight", idle)
+	}
+	enter(t, g, 1, "gone", true, gate.Parked)
+	c.add(time.Second)
+	g.Review(set(1)) // soft again: others go on
+	_, leaveOther := enter(t, g, 1, "other", false, gate.Admitted)
+	leaveOther()
+	if parked, _ := g.Review(set(1)); len(parked) != 0 {
+		t.Errorf("%v would go round in circles", parked)
+	}
+	g.Cut(set(1), time.Second)
+	if !errors.Is(context.Cause(ctx), gate.ErrHandover) {
+		t.Errorf("the deletion in flight ended because of %v", context.Cause(ctx))
+	}
+	if leave(); idle != 2 {
+		t.Errorf("%d slots idle, want both", idle)
+	}
+	if parked := g.Open(set(1), 7); len(parked) != 2 {
+		t.Errorf("%v come back where the slot stays, want both deletions", parked)
+	}
+	_, leave = enter(t, g, 1, "gone", true, gate.Admitted)
+	leave()
 }

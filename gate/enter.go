@@ -43,7 +43,7 @@ func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 }
 
 // Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the
-// cache; such keys are admitted while the slot drains. Others are as long as the drain is soft: see Drain.
+// cache; such keys are admitted while the slot drains, until LeaveGone is called. Others are as long as the drain is soft: see Drain.
 //
 // If and only if the verdict is Admitted, there is a context, which carries the epoch and ends when the slot is lost or
 // the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do
@@ -82,22 +82,31 @@ func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
 		return Refused
 	}
 	late := g.now() >= g.deadline && !mutant.On(mutant.GateIgnoresDeadline) || st.state == lapsed
-	if !late && (st.state == open || st.state == draining && (gone || !st.drain.hard && g.fits(st, key))) {
+	if !late && (st.state == open || st.state == draining && st.drain.admits(g, st, key, gone)) {
 		return Admitted
 	}
-	st.park(key)
+	st.park(key, gone && st.state == draining && st.drain.leaves)
 	if late {
 		return Expired
 	}
 	return Parked
 }
 
-func (st *slotState) park(key Key) {
+// park remembers a key; left says that Review does not return it.
+func (st *slotState) park(key Key, left bool) {
 	if st.parked == nil {
-		st.parked = map[Key]struct{}{}
+		st.parked = map[Key]bool{}
 	}
-	st.parked[key] = struct{}{}
+	st.parked[key] = left
 	st.changes++
+}
+
+// admits says whether a key enters a slot that drains.
+func (d *drain) admits(g *Gate, st *slotState, key Key, gone bool) bool {
+	if gone {
+		return !d.leaves
+	}
+	return !d.hard && g.fits(st, key)
 }
 
 func (e *entry) leave() {
@@ -116,7 +125,7 @@ func (e *entry) leave() {
 		st.learn(e.key, g.now()-e.since)
 	}
 	if cut && st.state == draining {
-		st.park(e.key) // if the slot stays after all, it is reconciled again
+		st.park(e.key, e.gone) // if the slot stays after all, it is reconciled again
 	}
 	if e.prev == nil {
 		st.first = e.next

@@ -79,8 +79,8 @@ const (
 // Gate admits keys. Create it with New; its methods may be called concurrently.
 //
 // Invariants:
-//  1. A key is admitted only if its slot is open, or draining and the key's object is gone or
-//     the drain soft (rules R5, R6).
+//  1. A key is admitted only if its slot is open, or draining and the key's object is gone, but for drains that leave
+//     those (LeaveGone), or the drain soft (rules R5, R6).
 //  2. Nothing is admitted at or after the deadline, nor after it before the next Open of the slot (rules R2, R13).
 //  3. Between the call of a drain's idle and the next Open of the slot, nothing is admitted in it.
 type Gate struct {
@@ -98,7 +98,8 @@ type slotState struct {
 	// inFlight counts the entries in first, holds among them.
 	inFlight int
 	first    *entry
-	parked   map[Key]struct{}
+	// parked are keys that were not admitted, and whether Review leaves them parked.
+	parked map[Key]bool
 	// drain is not nil while the state is draining.
 	drain *drain
 	// long are the keys whose last reconcile took longer than a moment, and how long that was; lately is the last of

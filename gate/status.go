@@ -84,8 +84,8 @@ func (g *Gate) Owns(s slot.Slot) bool {
 func (g *Gate) AdmitsGone(s slot.Slot) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	state := g.slots[s].state
-	return g.now() < g.deadline && (state == open || state == draining)
+	st := &g.slots[s]
+	return g.now() < g.deadline && (st.state == open || st.state == draining && !st.drain.leaves)
 }
 
 // Epoch returns the epoch for which slot s was last opened; 0: never.

@@ -76,6 +76,10 @@ type (
 	Drain struct {
 		Slots slot.Set
 		Round uint64
+		// Room is how many bytes of names of objects that are gone (table.GoneSize) a slot may hand over, instead of
+		// waiting for their deletions to be reconciled. 0: none, since nobody takes the slots, or not every member can
+		// read them.
+		Room int
 	}
 
 	// Load makes the stores complete for the slots. Where the cause is CauseHanded they reach the versions. Otherwise
@@ -86,6 +90,8 @@ type (
 		Round    uint64
 		Cause    table.Cause
 		Versions table.Versions
+		// Gone are deletions that this member has to reconcile once the slots are open, or else to hand on.
+		Gone []table.Gone
 		// Held says that this member has owned the slots all along, so that its stores are as good as ever.
 		Held bool
 	}

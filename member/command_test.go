@@ -117,6 +117,8 @@ func (r *run) command(words []string) error {
 		}
 	case "remove":
 		r.node(arg(1)).Delete(slot.Slot(number(arg(2))))
+	case "hand":
+		r.node(arg(1)).LeaveGone(slot.Slot(number(arg(2))))
 	case "reconcile":
 		if !r.node(arg(1)).Reconcile(slot.Slot(number(arg(2)))) {
 			return errors.New("not admitted")
@@ -276,6 +278,8 @@ func (r *run) holds(words []string) bool {
 		return r.node(words[1]).ID != words[1]+"-1"
 	case "notes": // notes POD REASON
 		return slices.Contains(r.node(words[1]).Notes, words[2])
+	case "knows": // knows POD SLOT: of a deletion that is not reconciled
+		return r.node(words[1]).Knows(slot.Slot(number(words[2])))
 	case "planner":
 		return r.node(words[1]).Planner()
 	case "text": // text FIELD WORDS: the table's text

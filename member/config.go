@@ -78,7 +78,7 @@ func (c *Config) SetDefaults() {
 	if c.Self.Weight == 0 {
 		c.Self.Weight = 1
 	}
-	c.Self.MinFormat, c.Self.MaxFormat = table.Format, table.Format
+	c.Self.MinFormat, c.Self.MaxFormat = table.OldestFormat, table.Format
 }
 
 // Validate returns an error that says what to change if the fields do not fit together.

@@ -140,12 +140,14 @@ type (
 	}
 
 	// Drained answers Drain, in one or several parts: nothing is in flight in these slots, nor will be before the
-	// next Open, and the deletions known are reconciled.
+	// next Open, and the deletions known are reconciled but for Gone.
 	Drained struct {
 		Slots slot.Set
 		Round uint64
 		// Versions are the highest seen or written in the slots.
 		Versions table.Versions
+		// Gone are deletions in the slots that the next owner has to reconcile, within the Drain's Room.
+		Gone []table.Gone
 	}
 
 	// Loaded answers Load: the stores are complete for these slots.

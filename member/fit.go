@@ -13,6 +13,9 @@ type leftOut struct {
 	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to
 	// reach.
 	noVersions bool
+	// noGone: slots that are handed over leave no deletions to their next owner. They stay where that matters, but for
+	// those of a leaver.
+	noGone bool
 	// moves is how many slots at most are planned to move, if limited.
 	limited bool
 	moves   int
@@ -35,9 +38,10 @@ func (m *Member) fitting(t *table.Table) *draft {
 	for _, out := range []leftOut{
 		{},
 		{noVersions: true},
-		{noVersions: true, limited: true, moves: int(t.Slots) / 16},
-		{noVersions: true, limited: true},
-		{noVersions: true, limited: true, noTransfers: true},
+		{noVersions: true, noGone: true},
+		{noVersions: true, noGone: true, limited: true, moves: int(t.Slots) / 16},
+		{noVersions: true, noGone: true, limited: true},
+		{noVersions: true, noGone: true, limited: true, noTransfers: true},
 	} {
 		d := m.draft(t, out)
 		if !d.due {

@@ -10,11 +10,18 @@ import (
 
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
 // handOver has two members share what one had, and returns the notes that the tables had meanwhile, and what was told.
 func handOver(t *testing.T, o sim.Options) (notes []table.Note, told []string) {
+	t.Helper()
+	return handOverSeen(t, o, func(*table.Table) {})
+}
+
+// handOverSeen is handOver with a look at each table.
+func handOverSeen(t *testing.T, o sim.Options, seen func(*table.Table)) (notes []table.Note, told []string) {
 	t.Helper()
 	o.Idle = true
 	w := sim.New(o)
@@ -24,6 +31,7 @@ func handOver(t *testing.T, o sim.Options) (notes []table.Note, told []string) {
 	for range 30_000 {
 		w.Run(time.Millisecond)
 		if tab := w.Objects.Table().Table; tab != nil {
+			seen(tab)
 			for _, n := range tab.Notes {
 				notes = append(notes, n)
 			}
@@ -133,5 +141,33 @@ func TestR04TablesThatWouldBeInvalidAreNotWritten(t *testing.T) {
 	}
 	if !slices.Contains(w.Nodes[1].Notes, "InvalidTable") || slices.Contains(w.Nodes[0].Notes, "InvalidTable") {
 		t.Errorf("told: %v by the member, %v by the one that cannot join", w.Nodes[0].Notes, w.Nodes[1].Notes)
+	}
+}
+
+// Deletions that go with slots take up to an eighth of what a table may have. Slots whose deletions have no room beside
+// those of others follow when these have settled; none is lost.
+func TestR15DeletionsStayWithinTheirSize(t *testing.T) {
+	const most = 32 << 10
+	leaves := func(s slot.Slot) (gone []table.Gone) {
+		for n := range 20 {
+			gone = append(gone, table.Gone{Slot: s, Kind: "Website.example.com", Namespace: "default", Name: fmt.Sprintf("object-%d-of-slot-%d", n, s)})
+		}
+		return gone
+	}
+	named, largest := map[table.Gone]bool{}, 0
+	_, told := handOverSeen(t, sim.Options{Slots: 64, LeavesGone: leaves, Tune: func(c *member.Config) { c.MaxTable = most }}, func(tab *table.Table) {
+		largest = max(largest, table.GoneSize(tab.Gone))
+		for _, g := range tab.Gone {
+			named[g] = true
+		}
+	})
+	if len(named) != 32*20 {
+		t.Errorf("%d deletions were named in a table, want those of half of the slots, %d", len(named), 32*20)
+	}
+	if largest > most/8 || largest < most/16 {
+		t.Errorf("they took up to %d bytes, want up to %d", largest, most/8)
+	}
+	if slices.Contains(told, "TableCut") {
+		t.Error("something was left out")
 	}
 }

@@ -180,6 +180,14 @@ func (s *script) mutant(without member.Clause, trace bool) *run {
 			n.Reconcile(slot.Slot(at))
 		}
 	}
+	for range 5 { // workers take deletions as soon as they may
+		r.w.Run(2 * time.Second)
+		for _, n := range r.w.Live() {
+			for at := range o.Slots {
+				n.Reconcile(slot.Slot(at))
+			}
+		}
+	}
 	if !r.w.Failed() {
 		r.w.Settle(5 * time.Minute)
 	}

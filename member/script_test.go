@@ -36,7 +36,7 @@ import (
 //	edit FIELD TEXT             a field of the table, by hand
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
-//	remove, reconcile POD SLOT  delete a key's object, reconcile that
+//	remove, reconcile POD SLOT  delete a key's object, reconcile that; hand POD SLOT: it is left to the next owner
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once
 //	let $NAME POD [NEXT]        the first slot that POD owns, and that moves to NEXT, where that is given
 //	repeat N … end

@@ -58,6 +58,8 @@ type slotState struct {
 	// versions are what the drain left for the next owner; cause is how the slot goes to it.
 	versions table.Versions
 	cause    table.Cause
+	// gone are the deletions that the drain left.
+	gone []table.Gone
 }
 
 // answer moves the slots that wait for the answer of this round from one state to the next.
@@ -78,6 +80,12 @@ func (m *Member) drained(e Drained) {
 		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
 			l := &m.slots[s]
 			l.state, l.versions, l.cause = drained, versions, table.CauseHanded
+			l.gone = nil
+			for _, g := range e.Gone {
+				if g.Slot == s && g.Fits() {
+					l.gone = append(l.gone, g)
+				}
+			}
 			if l.heldSince != l.epoch || !readable {
 				l.versions, l.cause = nil, table.CauseAssigned // never loaded: there is no word to give
 			}
@@ -100,7 +108,9 @@ func (m *Member) shutSlots() {
 // requests collects, in one Step, what is asked for by slot.
 type requests struct {
 	hold, warm, drain, open, shut, release slot.Set
-	load                                   []loadGroup
+	// last are slots to be drained whose deletions nobody can take over.
+	last slot.Set
+	load []loadGroup
 	// mayDrain: see gathered.
 	mayDrain bool
 }
@@ -182,8 +192,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		switch over := m.due(l.until); {
 		case !over && m.has(ClauseFenceFirst):
 		case m.phase == leaving || !over && m.drainNow(t, r):
-			l.state = draining
-			req.drain.Add(s)
+			m.beginDrain(t, s, r, l, req)
 		case over:
 			l.state = loading
 			req.addLoad(s, l, table.CauseExpelled)
@@ -191,8 +200,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	case loading, loaded:
 		if m.phase == leaving {
 			// Hand it on without loading it. Something may be in flight since before a lapse.
-			l.state = draining
-			req.drain.Add(s)
+			m.beginDrain(t, s, r, l, req)
 		} else if l.state == loaded || mutant.On(mutant.OpenBeforeLoaded) {
 			m.openLoaded(s, l, req)
 		}
@@ -202,14 +210,17 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		case mutant.On(mutant.SkipDrain):
 			l.state, l.cause = drained, table.CauseHanded
 		default:
-			l.state = draining
-			req.drain.Add(s)
+			m.beginDrain(t, s, r, l, req)
 		}
 	case draining:
 		if r.Next == "" && m.phase != leaving {
 			m.reopen(s, l, req)
 		}
 	case drained:
+		if m.phase == leaving && len(l.gone) > 0 && !m.handsOver(t, r) {
+			m.beginDrain(t, s, r, l, req) // whom it was drained for is gone: what is abandoned is told
+			return
+		}
 		if m.phase != leaving && (r.Next == "" || !m.has(ClauseShutOnceSent) && !m.renewing(r.Next)) {
 			m.reopen(s, l, req)
 		}
@@ -222,6 +233,24 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	case away, warming, warm:
 	}
 }
+
+// beginDrain has a slot drained.
+func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	l.state = draining
+	if m.handsOver(t, r) {
+		req.drain.Add(s)
+	} else {
+		req.last.Add(s)
+	}
+}
+
+// handsOver says that whoever gets the slots of a run can be told which deletions it has to reconcile (rule R15).
+func (m *Member) handsOver(t *table.Table, r table.Run) bool {
+	return r.Next != "" && t.Reads(table.GoneFormat)
+}
+
+// goneRoom is how many bytes the names of objects that are gone may take in a table.
+func (m *Member) goneRoom() int { return m.cfg.MaxTable / 8 }
 
 // reopen opens a drained slot that stays, or loads it first if it was drained without ever having been loaded.
 func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
@@ -326,13 +355,18 @@ func (m *Member) request(t *table.Table, req *requests) {
 		m.do(Warm{Slots: req.warm, Round: m.round(req.warm)})
 	}
 	for _, g := range req.load {
-		m.do(Load{Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions, Held: g.held})
+		m.do(Load{
+			Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions, Gone: t.GoneIn(g.slots), Held: g.held,
+		})
 	}
 	for _, r := range m.byEpoch(req.open) {
 		m.do(r)
 	}
 	if !req.drain.Empty() {
-		m.do(Drain{Slots: req.drain, Round: m.round(req.drain)})
+		m.do(Drain{Slots: req.drain, Round: m.round(req.drain), Room: m.goneRoom()})
+	}
+	if !req.last.Empty() {
+		m.do(Drain{Slots: req.last, Round: m.round(req.last)})
 	}
 }
 

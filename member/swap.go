@@ -249,6 +249,13 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 			more = true
 		}
 	})
+	wait := m.tooMuchGone(t, d, set)
+	set = set.Minus(wait)
+	for _, s := range wait.Slots() {
+		if m.phase != leaving {
+			abort.Add(s) // better open than shut until there is room
+		}
+	}
 	// What this change takes back, it cannot transfer; what it transfers is drained at its precondition.
 	if m.waited(&m.swap.abort, !abort.Empty(), 0) {
 		d.due = true
@@ -278,8 +285,39 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		d.update(one, func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: r.Next, Epoch: epoch, Unsettled: true}
 		})
+		m.draftGone(s, d)
 	}
 	d.transfers = set
+}
+
+// draftGone names the deletions that the drain of a slot left to its next owner. Those that this member was to
+// reconcile, and has not even loaded the slot for, stay in the table.
+func (m *Member) draftGone(s slot.Slot, d *draft) {
+	l := &m.slots[s]
+	if l.heldSince == l.epoch {
+		d.next.DropGone(s)
+	}
+	if !d.noGone && !mutant.On(mutant.GoneNotNamed) {
+		d.next.PutGone(l.gone)
+	}
+}
+
+// tooMuchGone returns the slots of a set whose deletions have no room in the table beside those of others, or would
+// need a format that not every member reads. They have to wait until those before them have settled.
+func (m *Member) tooMuchGone(t *table.Table, d *draft, set slot.Set) (wait slot.Set) {
+	room := m.goneRoom() - table.GoneSize(t.Gone)
+	for _, s := range set.Slots() {
+		size := table.GoneSize(m.slots[s].gone)
+		switch {
+		case size == 0:
+		case d.noGone && m.phase == leaving: // told, and abandoned: it cannot stay
+		case d.noGone || size > room || !t.Reads(table.GoneFormat):
+			wait.Add(s)
+		default:
+			room -= size
+		}
+	}
+	return wait
 }
 
 func (m *Member) draftSettle(t *table.Table, d *draft) {

@@ -14,7 +14,7 @@ import (
 // The table's text is a map of fields, one line per member, run, note and expel, in words separated by one
 // space, so that `kubectl get configmap -o yaml` shows it as it is:
 //
-//	format: "1"
+//	format: "1"           2 where there is a field gone
 //	uid: 7a0c…            metadata.uid of the ConfigMap
 //	epoch: "43"
 //	slots: "256"
@@ -27,6 +27,8 @@ import (
 //	  128-255 -
 //	notes: |              epoch cause [kind=version or kind=list …]
 //	  41 handed websites.example.com=1234
+//	gone: |               slot kind namespace/name …; a name alone is of an object without namespace
+//	  131 websites.example.com default/a default/b
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000
 //	podUIDs: a b c        of all members, for policies that are written in CEL
@@ -41,6 +43,7 @@ const (
 	fieldMembers = "members"
 	fieldRuns    = "runs"
 	fieldNotes   = "notes"
+	fieldGone    = "gone"
 	fieldExpels  = "expels"
 	// FieldPodUIDs is the field that holds the members' POD_UIDs, separated by spaces. In a large table a "-" stands
 	// for a member without one.
@@ -97,10 +100,13 @@ func Encode(t *Table) map[string]string {
 		fmt.Fprintf(&expels, "%s %d\n", e.Pod, e.At)
 	}
 	data := map[string]string{
-		fieldFormat: formatInt(Format), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
+		fieldFormat: formatInt(OldestFormat), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
 		fieldSlots: formatInt(t.Slots), fieldKey: t.Key.String(),
 		fieldMembers: members.String(), fieldRuns: runs.String(), fieldNotes: notes.String(), fieldExpels: expels.String(),
 		FieldPodUIDs: strings.Join(podUIDs, " "),
+	}
+	if len(t.Gone) > 0 {
+		data[fieldFormat], data[fieldGone] = formatInt(GoneFormat), encodeGone(t.Gone)
 	}
 	a.fields(data)
 	return data
@@ -123,11 +129,13 @@ func orEmpty(s string) string {
 // Decode reads a table's text and checks that it is Valid. Fields that it does not know are ignored; the program
 // that writes the next version drops them, which is why their meaning must not matter to owners.
 func Decode(data map[string]string) (*Table, error) {
-	if f := data[fieldFormat]; f != formatInt(Format) {
-		if f == "" {
-			return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
-		}
-		return nil, fmt.Errorf("field format: %q, but this program reads %d: %w", f, Format, ErrFormat)
+	f := data[fieldFormat]
+	switch f {
+	case formatInt(OldestFormat), formatInt(GoneFormat):
+	case "":
+		return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
+	default:
+		return nil, fmt.Errorf("field format: %q, but this program reads %d to %d: %w", f, OldestFormat, Format, ErrFormat)
 	}
 	d := decoder{data: data}
 	t := &Table{
@@ -160,6 +168,14 @@ func Decode(data map[string]string) (*Table, error) {
 		t.Notes[epoch] = note
 		return err
 	})
+	if f == formatInt(GoneFormat) {
+		d.lines(fieldGone, func(w []string) error {
+			gone, err := parseGone(w)
+			t.Gone = append(t.Gone, gone...)
+			return err
+		})
+		slices.SortFunc(t.Gone, CompareGone)
+	}
 	d.lines(fieldExpels, func(w []string) error {
 		e, err := parseExpel(w)
 		t.Expels = append(t.Expels, e)

@@ -12,17 +12,20 @@ import (
 
 // FuzzDecode: no text makes Decode panic, and what it accepts survives another round.
 func FuzzDecode(f *testing.F) {
-	for _, t := range []*table.Table{sample(), table.New(1, slot.KeyUID, 1), fleet(200, 1, 256)} {
+	for _, t := range []*table.Table{sample(), withGone(), table.New(1, slot.KeyUID, 1), fleet(200, 1, 256)} {
 		text := table.Encode(t)
-		f.Add(text["epoch"], text["slots"], text["key"], text["members"], text["runs"], text["notes"], text["expels"], text["base"], text["names"], text["classes"], text["podUIDs"])
+		f.Add(text["epoch"], text["slots"], text["key"], text["members"], text["runs"], text["notes"], text["expels"], text["base"], text["names"], text["classes"], text["podUIDs"], text["gone"])
 	}
-	f.Fuzz(func(t *testing.T, epoch, slots, key, members, runs, notes, expels, base, names, classes, podUIDs string) {
+	f.Fuzz(func(t *testing.T, epoch, slots, key, members, runs, notes, expels, base, names, classes, podUIDs, gone string) {
 		text := map[string]string{
 			"format": "1", "uid": "u", "epoch": epoch, "slots": slots, "key": key, "members": members, "runs": runs, "notes": notes,
 			"expels": expels, "podUIDs": podUIDs,
 		}
 		if base != "" {
 			text["base"], text["names"], text["classes"] = base, names, classes
+		}
+		if gone != "" {
+			text["format"], text["gone"] = "2", gone
 		}
 		first, err := table.Decode(text)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // The largest table there can be fits into a ConfigMap: every slot moves by itself, and its notes have all the room
-// that members give them (a quarter of 15/16 of it).
+// that members give them (a quarter of 15/16 of it), as have the names of objects that are gone (an eighth).
 func TestLargestTableFits(t *testing.T) {
 	for _, members := range []int{50, 300, 1000} {
 		tab := table.New(slot.MaxCount, slot.KeyName, 1_763_712_000_000)
@@ -17,7 +17,7 @@ func TestLargestTableFits(t *testing.T) {
 			id := fmt.Sprintf("a-name-as-long-as-those-of-pods-often-are-7d9f8b6c5d-%05d-abcde", m)
 			tab.Put(table.Member{
 				ID: id, Pod: id[:len(id)-6], PodUID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427", Container: "manager",
-				Build: "7d9f8b6c5d", Weight: 1, MinFormat: 1, MaxFormat: 1, Joined: 1_763_712_000,
+				Build: "7d9f8b6c5d", Weight: 1, MinFormat: 1, MaxFormat: 2, Joined: 1_763_712_000,
 			})
 		}
 		tab.Runs, tab.Notes = nil, map[uint64]table.Note{}
@@ -35,6 +35,9 @@ func TestLargestTableFits(t *testing.T) {
 			note.Cause = table.CauseHanded
 			note.Versions = note.Versions.Merge(table.Versions{fmt.Sprintf("SomeKind%d.group.example.com", n): "1234567890"})
 			tab.Notes[epoch] = note
+		}
+		for n := 0; table.GoneSize(tab.Gone) < table.MaxSize/16*15/8-100; n++ {
+			tab.Gone = append(tab.Gone, table.Gone{Slot: slot.Slot(n), Kind: "SomeKind.group.example.com", Namespace: "default", Name: fmt.Sprint("some-name-", n)})
 		}
 		if err := tab.Valid(); err != nil {
 			t.Fatal(err)

@@ -9,9 +9,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Format is the newest version of the table's text that this program reads and writes (rule R4: versions rise
-// only by an explicit step).
-const Format = 1
+// Versions of the table's text that this program reads and writes (rule R4: versions rise only by an explicit step). A
+// table is written in the lowest version that can say what it holds.
+const (
+	// OldestFormat is the lowest of them.
+	OldestFormat = 1
+	// GoneFormat has names of objects that are gone: Table.Gone.
+	GoneFormat = 2
+	// Format is the newest.
+	Format = GoneFormat
+)
 
 // Table is one version of who owns what.
 //
@@ -22,6 +29,8 @@ const Format = 1
 //  4. No run's Epoch lies above Epoch, and an owned run's Epoch is above 0.
 //  5. Members are sorted by ID, without duplicates; names are single words.
 //  6. There is a note for the epoch of every Unsettled run; Seal drops the others.
+//  7. Gone is sorted, without duplicates, and of slots in Unsettled runs; Seal drops the others. Where it is not empty
+//     every member reads GoneFormat.
 type Table struct {
 	// UID is the metadata.uid of the object that holds the table, as its adopter wrote it. Empty in a table just
 	// created. Where it differs from the object's own UID, the table was restored from a copy (rule R16).
@@ -37,6 +46,8 @@ type Table struct {
 	Runs []Run
 	// Notes say, by the epoch at which slots changed hands, what their new owner has to wait for.
 	Notes map[uint64]Note
+	// Gone are the deletions that owners of Unsettled runs have yet to reconcile (rule R15), sorted by CompareGone.
+	Gone []Gone
 	// Expels are the latest expels, oldest first, for telling members that crash in a loop (rule R9).
 	Expels []Expel
 }
@@ -152,6 +163,7 @@ func (t *Table) Clone() *Table {
 	c := *t
 	c.Members = slices.Clone(t.Members)
 	c.Runs = slices.Clone(t.Runs)
+	c.Gone = slices.Clone(t.Gone)
 	c.Expels = slices.Clone(t.Expels)
 	c.Notes = make(map[uint64]Note, len(t.Notes))
 	for epoch, note := range t.Notes {

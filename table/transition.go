@@ -69,8 +69,8 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 	t.Runs = out
 }
 
-// Seal raises the epoch to the given one, merges runs of one state and drops notes that nobody waits for. The
-// epoch must be above the table's.
+// Seal raises the epoch to the given one, merges runs of one state and drops notes and names of objects that nobody waits
+// for. The epoch must be above the table's.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	merged := t.Runs[:0:0]
@@ -92,6 +92,10 @@ func (t *Table) Seal(epoch uint64) {
 		if !wanted[e] {
 			delete(t.Notes, e)
 		}
+	}
+	if len(t.Gone) > 0 {
+		settled := t.where(func(r Run) bool { return !r.Unsettled })
+		t.Gone = slices.DeleteFunc(t.Gone, func(g Gone) bool { return settled.Has(g.Slot) })
 	}
 }
 

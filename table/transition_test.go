@@ -25,7 +25,7 @@ func change(t *rapid.T, tab *table.Table) {
 	_, isMember := tab.Member(id)
 	switch rapid.IntRange(0, 4).Draw(t, "change") {
 	case 0:
-		tab.Put(table.Member{ID: id, Pod: id[:5], Weight: 1, MinFormat: 1, MaxFormat: 1, Leaving: rapid.Bool().Draw(t, "leaving")})
+		tab.Put(table.Member{ID: id, Pod: id[:5], Weight: 1, MinFormat: 1, MaxFormat: 2, Leaving: rapid.Bool().Draw(t, "leaving")})
 	case 1:
 		tab.Remove(id)
 		tab.Expels = append(tab.Expels, table.Expel{Pod: id[:5], At: int64(epoch)})
@@ -49,6 +49,7 @@ func change(t *rapid.T, tab *table.Table) {
 			}
 		})
 		tab.Notes[epoch] = table.Note{Cause: table.CauseHanded, Versions: table.Versions{"ConfigMap": "7"}}
+		tab.PutGone([]table.Gone{{Slot: slot.Slot(a), Kind: "ConfigMap", Namespace: "a", Name: "b"}, {Slot: slot.Slot(b), Kind: "Node", Name: "b"}})
 	}
 	tab.Seal(epoch)
 }

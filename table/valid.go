@@ -46,6 +46,9 @@ func (t *Table) Valid() error {
 			}
 		}
 	}
+	if err := t.validGone(); err != nil {
+		return err
+	}
 	for _, e := range t.Expels {
 		if !isWord(e.Pod) {
 			return fmt.Errorf("expel of %q: the pod's name is not a word", e.Pod)

@@ -79,7 +79,7 @@ func TestPrintLabels(t *testing.T) {
 func TestPrintStatus(t *testing.T) {
 	tab := table.New(256, slot.KeyName, 43)
 	for _, id := range []string{"web-0-a", "web-1-b", "web-2-c"} {
-		tab.Put(table.Member{ID: id, Pod: id[:5], Build: "v7", Weight: 1, MinFormat: 1, MaxFormat: 1, Leaving: id == "web-1-b"})
+		tab.Put(table.Member{ID: id, Pod: id[:5], Build: "v7", Weight: 1, MinFormat: 1, MaxFormat: 2, Leaving: id == "web-1-b"})
 	}
 	tab.Runs = []table.Run{
 		{Slots: slot.Range{First: 0, Last: 84}, Owner: "web-0-a", Epoch: 41, Unsettled: true},
@@ -87,6 +87,7 @@ func TestPrintStatus(t *testing.T) {
 		{Slots: slot.Range{First: 128, Last: 255}},
 	}
 	tab.Notes = map[uint64]table.Note{41: {Cause: table.CauseAssigned}}
+	tab.PutGone([]table.Gone{{Slot: 3, Kind: "Website.example.com", Namespace: "a", Name: "b"}, {Slot: 5, Kind: "Website.example.com", Namespace: "a", Name: "c"}})
 	if err := tab.Valid(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,8 @@ web-3-d  v7     0      0       0      16s ago  open  not renewing its Lease
 web-4-e  v7     0      0       0      0s ago   open  waiting for slots
 
 128 slots belong to nobody
+
+2 deletions were left to the next owners of slots that are activating
 
 moving:
   85-127  web-1-b -> web-0-a (ready, draining or waiting for its turn)

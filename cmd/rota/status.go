@@ -196,6 +196,9 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 	if n := counts[""]; n > 0 {
 		fmt.Fprintf(w, "\n%d slots belong to nobody\n", n)
 	}
+	if n := len(t.Gone); n > 0 {
+		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", n)
+	}
 	moving := false
 	for _, r := range t.Runs {
 		if r.Next == "" {

@@ -387,7 +387,10 @@ func (w *world) take(pod int, a act) member.Event {
 			if g := &b.gate[a.slot]; g.state == gateDraining {
 				g.state = gateIdle
 			}
-			return member.Drained{Slots: set, Round: o.round}
+			if !o.room {
+				b.owed &^= o.slots // abandoned, and told
+			}
+			return member.Drained{Slots: set, Round: o.round, Gone: goneIn(o.slots & b.owed)}
 		}
 	default:
 		panic(a.kind.String())

@@ -61,6 +61,8 @@ type box struct {
 	// gun are slots for which a reconcile looked at its context, and then its process was paused: when it goes on, it
 	// writes.
 	gun uint8
+	// owed are the slots in which it knows of a deletion that is not reconciled.
+	owed uint8
 	// horizon is, per slot, until when a write may commit; 0: none. left is the same of the process's predecessors.
 	horizon, left []int
 }
@@ -169,6 +171,8 @@ type op struct {
 	kind  uint8
 	slots uint8
 	round uint64
+	// room: a drain may leave deletions to the next owner.
+	room bool
 }
 
 const (
@@ -391,7 +395,7 @@ func (b *encoder) answer(a answer) {
 }
 
 func (b *box) encode(x *space, e *encoder) {
-	*e = append(*e, byte(b.life), b.inc, b.former, b.lag, b.gun)
+	*e = append(*e, byte(b.life), b.inc, b.former, b.lag, b.gun, b.owed)
 	e.bools(b.paused, b.sig, b.all)
 	e.answer(b.renew)
 	e.answer(b.read)
@@ -431,6 +435,7 @@ func (b *box) encode(x *space, e *encoder) {
 	for _, o := range b.ops {
 		*e = append(*e, o.kind, o.slots)
 		e.int(int(o.round))
+		e.bools(o.room)
 	}
 	for _, g := range b.gate {
 		*e = append(*e, byte(g.state))

@@ -98,22 +98,27 @@ func (w *world) carryOut(pod int, action member.Action) {
 	case member.DeleteLease:
 		w.deleteBy(pod, a)
 	case member.Warm:
-		b.request(op{opWarm, maskOf(a.Slots, w.x.config.Slots), a.Round})
+		b.request(op{kind: opWarm, slots: maskOf(a.Slots, w.x.config.Slots), round: a.Round})
 	case member.Load:
-		b.request(op{opLoad, maskOf(a.Slots, w.x.config.Slots), a.Round})
+		b.request(op{kind: opLoad, slots: maskOf(a.Slots, w.x.config.Slots), round: a.Round})
+		for _, g := range a.Gone {
+			b.owed |= 1 << g.Slot
+		}
 	case member.Drain:
 		w.each(a.Slots, func(s int) {
 			if b.gate[s].state == gateOpen {
 				b.gate[s].state = gateDraining
 			}
-			b.request(op{opDrain, 1 << s, a.Round})
+			b.request(op{kind: opDrain, slots: 1 << s, round: a.Round, room: a.Room > 0})
 		})
 	case member.Open:
 		w.checkOpen(pod, a)
 		w.each(a.Slots, func(s int) { b.open(s, int(a.Epoch)) })
 	case member.Shut:
 		w.each(a.Slots, func(s int) { b.shut(s) })
-	case member.Hold, member.Release:
+	case member.Hold:
+	case member.Release:
+		b.owed &^= maskOf(a.Slots, w.x.config.Slots)
 	case member.Deadline:
 		w.checkDeadline(pod, a)
 		b.setDeadline(int(a.At))

@@ -21,6 +21,8 @@ import (
 //   - no member creates a Lease that it had before (R7)
 //   - the deadline that a renewal sets is no later than its sending allows (R2)
 //   - a lapse ends with an answer to a read of the table (R13)
+//   - who gives a slot away names the deletion in it that is not reconciled, and the table names it until the slot's owner
+//     knows of it (R15)
 //   - no gate opens while its slot is being loaded (R8); a member that has left owns nothing (R9)
 
 // remember notes who owns what in a version of the table.
@@ -68,6 +70,7 @@ func (w *world) checkTransition(by uint8, before snap, t *table.Table) {
 			w.violate("expelled with lease", "%s takes %s out of the table, whose Lease is there", writer, m.ID)
 		}
 	}
+	w.checkGone(writer, old, t)
 	for s := range slot.Slot(w.x.Slots) {
 		was, is := old.At(s), t.At(s)
 		_, stays := t.Member(was.Owner)
@@ -130,6 +133,9 @@ func (w *world) checkOpen(pod int, a member.Open) {
 		}
 		h := &w.changeServer().slots[s]
 		epoch := int(a.Epoch)
+		if w.x.Gone && s == 0 && h.epoch == 0 {
+			w.change(pod).owed |= 1
+		}
 		if !slices.Contains(h.owners, ownerAt{epoch, self}) {
 			w.violate("open unowned", "slot %d is opened by %s at epoch %d, which is not its", s, id, epoch)
 		}

@@ -27,9 +27,9 @@
 //
 // Clocks that run at different rates, a pause between two actions of one step but for what a gate makes of it (lapse),
 // more than three members, the wall clock (memories of crashes never fade, and epochs of new tables are always above
-// all others), keys and objects, the content of what a handover passes on, and whatever needs more faults than the
-// scopes have. Package sim looks at those, by chance rather than exhaustively. A backlog of renewals that say the same
-// is delivered as its last one.
+// all others), keys and objects, the content of what a handover passes on but for the name of one deletion, and
+// whatever needs more faults than the scopes have. Package sim looks at those, by chance rather than exhaustively. A
+// backlog of renewals that say the same is delivered as its last one.
 //
 // What a member may still write when its gate is shut is bounded from above instead of being modelled by single writes:
 // see box.horizon and box.gun. With a fence (rule R7), that is.

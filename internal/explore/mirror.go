@@ -148,6 +148,7 @@ type slotMirror struct {
 	until     time.Duration
 	versions  table.Versions
 	cause     table.Cause
+	gone      []table.Gone
 }
 
 type aheadMirror struct {

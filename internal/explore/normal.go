@@ -164,7 +164,7 @@ func (x *space) clean(m *mirror) {
 		}
 		due(&s.until)
 		if s.state != drained && s.state != sent {
-			s.cause = table.CauseUnknown
+			s.cause, s.gone = table.CauseUnknown, nil
 		}
 		s.versions = nil
 	}
@@ -368,7 +368,7 @@ func (x *space) encode(m *mirror, b *encoder) {
 	b.times(m.trouble.since, m.gather)
 	for i := range m.slots {
 		s := &m.slots[i]
-		*b = append(*b, byte(s.state), byte(s.cause))
+		*b = append(*b, byte(s.state), byte(s.cause), byte(len(s.gone)))
 		b.int(int(s.epoch))
 		b.int(int(s.heldSince))
 		b.int(int(s.sentAt))

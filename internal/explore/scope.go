@@ -29,6 +29,9 @@ type Scope struct {
 	// its fence ("fence"); or the table is deleted, unseen by the last pod, and until the first has waited for a lease
 	// ("trouble").
 	From string
+	// Gone: an object of the first slot is gone when that is opened for the first time, and nobody ever comes to reconcile
+	// the deletion.
+	Gone bool
 	// Faults is how many faults may happen in all; Limits how many actions of each bounded kind.
 	Faults uint8
 	Limits Limits
@@ -60,6 +63,9 @@ func (s Scope) String() string {
 	if s.Free {
 		b.WriteString(", any order")
 	}
+	if s.Gone {
+		b.WriteString(", a deletion")
+	}
 	if s.Lazy {
 		b.WriteString(", slow stores")
 	}
@@ -86,6 +92,10 @@ var Scopes = []Scope{
 	{
 		Name: "lose", About: "a request goes astray while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain",
 		Limits: Limits{lose: 1}, Faults: 1, Within: 8,
+	},
+	{
+		Name: "gone", About: "a deletion that nobody reconciles goes with its slot, and members leave or crash", Pods: 2, Slots: 2, Running: 1,
+		From: "drain", Gone: true, Limits: Limits{leave: 1, crash: 1}, Faults: 1, Within: 8,
 	},
 	{
 		Name: "crash", About: "a container crashes, and may be restarted at once", Pods: 2, Slots: 2, Running: 2,
@@ -117,6 +127,10 @@ var Scopes = []Scope{
 	{
 		Name: "drain", About: "faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
 		Limits: Limits{crash: 1, pause: 1, lose: 1}, Faults: 1, Within: 6, Long: true,
+	},
+	{
+		Name: "gone2", About: "a deletion goes with its slot, a request goes astray, and members leave", Pods: 2, Slots: 2, Running: 1,
+		From: "drain", Gone: true, Limits: Limits{leave: 1, lose: 1}, Faults: 1, Within: 8, Long: true,
 	},
 	{
 		Name: "fence", About: "the slot of a dead member waits for the fence, and members come and go", Pods: 2, Slots: 2, Running: 2, From: "fence",

@@ -119,7 +119,7 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 	name := podName(pod)
 	c.Self = table.Member{
 		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: "v1", Weight: 1,
-		MinFormat: table.Format, MaxFormat: table.Format,
+		MinFormat: table.OldestFormat, MaxFormat: table.Format,
 	}
 	for i := former; i < inc; i++ {
 		c.Former = append(c.Former, x.name(x.leaseIndex(pod, i)))
@@ -263,6 +263,7 @@ func (x *space) event(e member.Event, b *encoder) {
 	case member.Drained:
 		*b = append(*b, 'n', maskOf(e.Slots, x.config.Slots))
 		b.int(int(e.Round))
+		b.int(len(e.Gone)) // one in each slot
 	default:
 		panic(fmt.Sprintf("event %T", e))
 	}

@@ -89,6 +89,10 @@ func tableKey(t *table.Table) string {
 		b.int(int(e))
 		b.int(int(t.Notes[e].Cause))
 	}
+	b.int(len(t.Gone))
+	for _, g := range t.Gone {
+		b.int(int(g.Slot))
+	}
 	b.int(len(t.Expels))
 	for _, e := range t.Expels {
 		b.text(e.Pod)

@@ -30,6 +30,7 @@ const (
 	ConflictIsSuccess    Mutant = "ConflictIsSuccess"
 	OpenByOldTable       Mutant = "OpenByOldTable"
 	LeaveWithoutTransfer Mutant = "LeaveWithoutTransfer"
+	GoneNotNamed         Mutant = "GoneNotNamed"
 	AdoptWithoutWaiting  Mutant = "AdoptWithoutWaiting"
 
 	InFlightIgnored     Mutant = "InFlightIgnored"
@@ -67,6 +68,7 @@ func All() []Info {
 		{SkipDrain, "member", "slots are handed over without a drain"},
 		{InFlightIgnored, "gate", "a drain does not wait for what is in flight"},
 		{DeletionsNotAwaited, "gate", "a drain does not wait for deletions that are known"},
+		{GoneNotNamed, "member", "transfers do not name the deletions that were not reconciled"},
 		{OpenBeforeLoaded, "member", "a slot opens before its objects are loaded"},
 		{LoadUnlisted, "delivery", "slots count as loaded before their list is in the stores"},
 		{OwnedAfterPrimary, "delivery", "slots count as loaded when their primary objects are, owned ones come later"},

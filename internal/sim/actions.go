@@ -81,11 +81,13 @@ func (n *Node) carryOut(action member.Action) {
 		})
 	case member.Hold:
 		n.Holds += a.Slots.Len()
+		n.work.held = n.work.held.Union(a.Slots)
 		if n.w.deep {
 			n.informer.hold(a.Slots, n.Slow.Warm, func() {})
 		}
 	case member.Warm:
 		n.Warms += a.Slots.Len()
+		n.work.held = n.work.held.Union(a.Slots)
 		if n.w.deep {
 			n.informer.list(a.Slots, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
 			return
@@ -98,6 +100,7 @@ func (n *Node) carryOut(action member.Action) {
 			n.w.Coverage.Rules[8]++
 		}
 		n.beginLoad(a)
+		n.inherit(a)
 		loaded := func() {
 			n.endLoad(a)
 			n.post(member.Loaded{Slots: a.Slots, Round: a.Round})
@@ -116,7 +119,9 @@ func (n *Node) carryOut(action member.Action) {
 		n.open(a)
 	case member.Shut:
 		n.gate.Shut(a.Slots)
-		n.forgetPending(a.Slots)
+		if !n.w.handsOver() {
+			n.forget(a.Slots)
+		}
 		n.cancelled()
 	case member.Release:
 		n.Releases += a.Slots.Len()
@@ -124,6 +129,9 @@ func (n *Node) carryOut(action member.Action) {
 			n.informer.release(a.Slots)
 		}
 		n.loaded = n.loaded.Minus(a.Slots)
+		if n.w.handsOver() {
+			n.forget(a.Slots)
+		}
 	case member.Deadline:
 		n.checkDeadline(a)
 		n.gate.SetDeadline(a.At)
@@ -224,10 +232,22 @@ func (n *Node) drain(a member.Drain) {
 	if held {
 		n.w.logf("%s's drain is held back", n.ID)
 	}
+	n.work.left = n.work.left.Minus(a.Slots)
 	do := func() {
+		begun := n.w.now
+		n.removeSome(a.Slots)
 		open := n.gate.OpenSet()
 		n.gate.Drain(a.Slots, n.pending, func(s slot.Slot) {
-			if open.Has(s) && n.pending(s) {
+			var gone []table.Gone
+			if a.Room > 0 && n.w.handsOver() {
+				gone = n.known(s)
+				if n.w.opts.LeavesGone != nil {
+					gone = n.w.opts.LeavesGone(s)
+				}
+			} else {
+				defer n.abandon(s)
+			}
+			if open.Has(s) && n.pending(s) && !n.work.left.Has(s) {
 				n.w.violate("deletion missed", "%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
 			}
 			var set slot.Set
@@ -239,12 +259,12 @@ func (n *Node) drain(a member.Drain) {
 			if n.w.opts.Leaves != nil {
 				versions = n.w.opts.Leaves()
 			}
-			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions})
+			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions, Gone: gone})
 		})
 		n.hurryPending(a.Slots)
 		n.run()
 		if !n.w.opts.Idle { // else a script says what happens
-			n.review(a.Slots)
+			n.review(a, begun)
 		}
 	}
 	if waiting, ok := n.held[Drain]; ok {
@@ -271,9 +291,13 @@ const (
 )
 
 // review looks after drains as production does, until they have ended.
-func (n *Node) review(set slot.Set) {
+func (n *Node) review(a member.Drain, begun time.Duration) {
+	set := a.Slots
 	n.w.after(reviewPeriod, func() {
 		n.local(func() {
+			if a.Room > 0 && n.w.handsOver() && n.w.now >= begun+leaveAfter {
+				n.leaveGone(set)
+			}
 			if n.Leaving && n.mono() >= n.leavingSince+cutAfter {
 				n.gate.Cut(set, cutOlder)
 				n.cancelled()
@@ -282,7 +306,7 @@ func (n *Node) review(set slot.Set) {
 			n.tryAll(parked)
 			n.run()
 			if left {
-				n.review(set)
+				n.review(a, begun)
 			}
 		})
 	})

@@ -110,7 +110,7 @@ func (c *Chaos) grow() {
 		r.PodUID = "uid-" + pod
 	}
 	if c.formats {
-		r.MaxFormat = table.Format + c.rng.IntN(2)
+		r.MaxFormat = table.OldestFormat + c.rng.IntN(2)
 	}
 	c.Start(r)
 }

@@ -22,7 +22,8 @@ import (
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
 //     (R8)
-//   - what is drained has no deletion left that is known (R15)
+//   - what is drained has no deletion left that is known, but for those that are left to the slot's next owner; the table
+//     names these until that knows of them (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
 //   - a member knows that its gate has lapsed, as soon as it was told (R13)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
@@ -36,6 +37,7 @@ import (
 //
 // and once faults have ended:
 //
+//   - deletions are reconciled, unless a member that knew of them crashed or lost the slot (R15)
 //   - what users changed last is reconciled by a member that saw it (R8, R10, R15)
 //   - package coverage finds nothing wrong with what members hold (R14)
 
@@ -82,6 +84,9 @@ func (w *World) checkChange(c store.Change) {
 	t := c.Table.Table
 	if w.writer != nil && before.Err != nil && before.UID == c.Table.UID {
 		w.violate("overwritten", "%s writes over a table that cannot be read: %v", w.writer.ID, before.Err)
+	}
+	if w.writer == nil || t == nil || before.UID != c.Table.UID {
+		w.nameGone(t)
 	}
 	if t == nil {
 		w.logf("table is missing, or no table")
@@ -149,6 +154,7 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 			w.violate("expelled with lease", "%s takes %s out of the table, whose Lease is there", w.writer.ID, m.ID)
 		}
 	}
+	w.checkGone(old, t)
 	planned := false
 	for s := range slot.Slot(t.Slots) {
 		was, is := old.At(s), t.At(s)

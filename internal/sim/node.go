@@ -126,7 +126,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	}
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.Slots, n.late)
-	n.work.flights = map[key]*flight{}
+	n.work.flights, n.work.busy = map[key]*flight{}, map[key]time.Duration{}
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
@@ -214,7 +214,7 @@ func (n *Node) run() {
 		if len(n.inbox) == 0 {
 			break
 		}
-		e := n.inbox[0]
+		e := n.reads(n.inbox[0])
 		n.inbox = n.inbox[1:]
 		n.w.Counts.Steps++
 		n.heard(e)

@@ -72,6 +72,9 @@ func (w *World) Unsettled() string {
 	if why := w.incomplete(); why != "" {
 		return why
 	}
+	if why := w.unreconciled(); why != "" && !w.opts.Idle {
+		return why
+	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
 		if !ok || !fair {

@@ -103,7 +103,18 @@ func (w *World) Told() bool {
 }
 
 // Delete makes the second key of a slot one whose object is gone, known to the node and not reconciled (rule R15).
-func (n *Node) Delete(s slot.Slot) { n.work.deletions = append(n.work.deletions, key{s, 1}) }
+func (n *Node) Delete(s slot.Slot) { n.remove(key{s, 1}) }
+
+// LeaveGone has the drain of a slot leave its deletions to the next owner.
+func (n *Node) LeaveGone(s slot.Slot) {
+	var set slot.Set
+	set.Add(s)
+	n.leaveGone(set)
+	n.run()
+}
+
+// Knows says that the node knows of the deletion of a slot's second key, and has not reconciled it.
+func (n *Node) Knows(s slot.Slot) bool { return n.pending(s) }
 
 // Reconcile tries the second key of a slot.
 func (n *Node) Reconcile(s slot.Slot) bool { return n.Try(s, 1) }

@@ -43,13 +43,13 @@ func describe(what any) string {
 	case member.Open:
 		return fmt.Sprintf("%s %v epoch=%d", name, x.Slots, x.Epoch)
 	case member.Load:
-		return fmt.Sprintf("%s %v %v held=%v %v", name, x.Slots, x.Cause, x.Held, x.Versions)
+		return fmt.Sprintf("%s %v %v held=%v %v gone=%v", name, x.Slots, x.Cause, x.Held, x.Versions, x.Gone)
 	case member.Hold:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Warm:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Drain:
-		return fmt.Sprintf("%s %v", name, x.Slots)
+		return fmt.Sprintf("%s %v room=%d", name, x.Slots, x.Room)
 	case member.Shut:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Release:
@@ -57,7 +57,7 @@ func describe(what any) string {
 	case member.Warmed:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Drained:
-		return fmt.Sprintf("%s %v %v", name, x.Slots, x.Versions)
+		return fmt.Sprintf("%s %v %v gone=%v", name, x.Slots, x.Versions, x.Gone)
 	case member.Loaded:
 		return fmt.Sprintf("%s %v", name, x.Slots)
 	case member.Notify:

@@ -29,7 +29,11 @@ type work struct {
 	flights map[key]*flight
 	// deletions are keys whose object is gone, known and not reconciled.
 	deletions []key
-	opened    []slot.Slot
+	// busy is until when no worker takes a deletion; left are slots whose drain leaves them to the next owner; held are
+	// slots that this node holds.
+	busy       map[key]time.Duration
+	left, held slot.Set
+	opened     []slot.Slot
 }
 
 // unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
@@ -45,6 +49,8 @@ type flight struct {
 	unknown time.Duration
 	// sending: a write was checked and not sent yet.
 	sending, over bool
+	// gone: it reconciles a deletion.
+	gone bool
 	// stuck: it does not look at its context. table is the UID of the table by which it began, then.
 	stuck bool
 	table string
@@ -73,7 +79,7 @@ func (n *Node) startWork() {
 				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
 			}
 			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !slices.Contains(n.work.deletions, k) {
-				n.work.deletions = append(n.work.deletions, k)
+				n.remove(k)
 				n.w.after(n.w.between(0, 2*time.Second), func() { n.local(func() { n.Try(k.slot, k.n) }) })
 			} else {
 				n.Try(k.slot, k.n)
@@ -101,6 +107,9 @@ func (n *Node) open(a member.Open) {
 		}
 	}
 	n.tryAll(parked)
+	if n.w.handsOver() {
+		n.hurryPending(a.Slots)
+	}
 }
 
 // tryAll tries keys that the gate gave back.
@@ -133,6 +142,9 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 		return false
 	}
 	gone := slices.Contains(n.work.deletions, k)
+	if gone && n.work.busy[k] > n.w.now {
+		return false
+	}
 	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), gone)
 	switch {
 	case verdict == gate.Refused:
@@ -143,10 +155,13 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 	if verdict != gate.Admitted {
 		return false
 	}
-	n.work.deletions = slices.DeleteFunc(n.work.deletions, func(d key) bool { return d == k })
+	if gone {
+		n.work.deletions = slices.DeleteFunc(n.work.deletions, func(d key) bool { return d == k })
+		delete(n.work.busy, k)
+	}
 	n.w.Counts.Admissions++
 	epoch, _ := gate.EpochFrom(ctx)
-	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave}
+	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, gone: gone}
 	n.checkAdmitted(f)
 	n.work.flights[k] = f
 	if n.w.deep {
@@ -180,6 +195,7 @@ func (n *Node) finish(f *flight) {
 		n.complete(f)
 	}
 	delete(n.work.flights, f.key)
+	n.unfinished(f)
 	f.leave()
 	n.run()
 }
@@ -287,24 +303,4 @@ func (n *Node) flying() []key {
 	}
 	slices.SortFunc(keys, func(a, b key) int { return (int(a.slot)-int(b.slot))*keysPerSlot + a.n - b.n })
 	return keys
-}
-
-// pending says that a key of the slot waits whose object is gone (rule R15).
-func (n *Node) pending(s slot.Slot) bool {
-	return slices.ContainsFunc(n.work.deletions, func(k key) bool { return k.slot == s })
-}
-
-func (n *Node) forgetPending(set slot.Set) {
-	n.work.deletions = slices.DeleteFunc(n.work.deletions, func(k key) bool { return set.Has(k.slot) })
-}
-
-func (n *Node) hurryPending(set slot.Set) {
-	if n.w.opts.Idle {
-		return // a script says when
-	}
-	for _, k := range slices.Clone(n.work.deletions) {
-		if set.Has(k.slot) {
-			n.Try(k.slot, k.n)
-		}
-	}
 }

@@ -30,6 +30,9 @@ type Options struct {
 	Trace func(line string)
 	// Leaves returns what a drained slot leaves for its next owner, in the place of what the model knows. May be nil.
 	Leaves func() table.Versions
+	// LeavesGone returns the deletions that a drained slot leaves to its next owner, in the place of what the model knows. May
+	// be nil.
+	LeavesGone func(slot.Slot) []table.Gone
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
 }
@@ -67,6 +70,7 @@ type World struct {
 	version    uint64                   // of the objects that members work on
 	edited     bool                     // somebody's hand changed the table
 	violations []Violation
+	tombstones map[key]*tombstone
 
 	// In deep worlds:
 	deep    bool
@@ -116,6 +120,8 @@ func New(o Options) *World {
 		ghosts:  map[string]string{},
 		named:   map[string]time.Duration{},
 		member:  map[string]time.Duration{},
+
+		tombstones: map[key]*tombstone{},
 		Messages: Messages{
 			Requests: map[string]int{},
 		},
@@ -205,6 +211,8 @@ type Counts struct {
 	Compacted, OldLists, Split, Reconciled, Excused int
 	// Of paced worlds: Sleeps of machines, Untold lapses of gates that a member was told of.
 	Sleeps, Untold int
+	// Inherited are deletions that were left to a slot's next owner.
+	Inherited int
 }
 
 // Messages counts the traffic between members and API server.

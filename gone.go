@@ -1,0 +1,126 @@
+package rota
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// leaveAfter is how long a drain waits for deletions that it may leave to the slot's next owner. Most are dealt with in
+// that time, at no cost to anybody else; the next owner can do no better with the others than this member.
+const leaveAfter = time.Second
+
+// leftover is what drains under way leave to the next owners of their slots (rule R15).
+type leftover struct {
+	*incarnation
+	begun time.Duration
+	room  int
+	// waits are the slots in which deletions are waited for.
+	waits slot.Set
+}
+
+// look leaves the deletions of as many slots as there is room for, once they have been waited for long enough.
+func (l *leftover) look() {
+	if l.room == 0 || l.waits.Empty() || l.now() < l.begun+leaveAfter {
+		return
+	}
+	hurried := l.now() >= l.leaveBy(0.75)
+	var leave slot.Set
+	for _, s := range l.waits.Slots() {
+		size := 0
+		for _, c := range l.registered() {
+			size += table.GoneSize(c.undone(s))
+		}
+		if size <= l.room || hurried {
+			leave.Add(s)
+			l.room -= min(size, l.room)
+		}
+	}
+	l.waits = l.waits.Minus(leave)
+	l.gate.LeaveGone(leave)
+}
+
+// undone returns the deletions in a slot that was drained: the next owner reconciles those that fit into room. What does
+// not is told.
+func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
+	var out []table.Gone
+	for _, c := range i.registered() {
+		gone := c.undone(s)
+		abandoned := slices.DeleteFunc(slices.Clone(gone), func(g table.Gone) bool {
+			size := table.GoneSize([]table.Gone{g})
+			fits := g.Fits() && size <= room
+			if fits {
+				room -= size
+				out = append(out, g)
+			}
+			return fits
+		})
+		if n := len(abandoned); n > 0 {
+			i.metrics.abandoned.Inc()
+			i.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(), "controller", c.name, "deletions", n,
+				"first", types.NamespacedName{Namespace: abandoned[0].Namespace, Name: abandoned[0].Name}.String())
+		}
+	}
+	return out
+}
+
+// giveUp tells of the deletions in the slots that a leaver could not hand over in time.
+func (i *incarnation) giveUp() {
+	set := i.tableOf().Owned(i.id)
+	for _, s := range set.Slots() {
+		i.undone(s, 0)
+	}
+}
+
+// inherit has deletions reconciled that the former owners of slots left, once the slots are open here.
+func (i *incarnation) inherit(a member.Load) {
+	for _, g := range a.Gone {
+		known := false
+		for _, c := range i.registered() {
+			if c.kind.String() == g.Kind {
+				known = true
+				c.inherit(g.Slot, types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
+			}
+		}
+		if known {
+			i.metrics.inherited.Inc()
+			continue
+		}
+		i.metrics.abandoned.Inc()
+		i.log.Error(nil, "A deletion that a former owner left is not reconciled: this member has no controller of that kind",
+			"slot", g.Slot.String(), "kind", g.Kind, "object", types.NamespacedName{Namespace: g.Namespace, Name: g.Name}.String())
+	}
+}
+
+// inherit remembers the key of an object that is gone until its slot opens here.
+func (c *Controller) inherit(s slot.Slot, key types.NamespacedName) {
+	if c.want(s, key) {
+		c.enqueue([]types.NamespacedName{key}, PriorityEvent)
+	}
+}
+
+// undone returns the deletions in a slot that have not been reconciled, in order. What is in flight is not among them.
+func (c *Controller) undone(s slot.Slot) []table.Gone {
+	keys := map[types.NamespacedName]struct{}{}
+	c.mu.Lock()
+	for key := range c.waiting[s] {
+		keys[key] = struct{}{}
+	}
+	maps.Copy(keys, c.owed[s])
+	maps.Copy(keys, c.awaiting[s])
+	c.mu.Unlock()
+	var out []table.Gone
+	for key := range keys {
+		if !c.rota.share.Exists(c.kind, key) {
+			out = append(out, table.Gone{Slot: s, Kind: c.kind.String(), Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	slices.SortFunc(out, table.CompareGone)
+	return out
+}
