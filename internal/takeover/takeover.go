@@ -178,7 +178,7 @@ func (r *runner) traffic(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, i)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, time.Now().UnixNano())
 		name := objectName(i * 7919 % r.Objects)
 		_, _ = r.client.CoreV1().Secrets(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
 		_, _ = r.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
