@@ -2,19 +2,135 @@ package ctrlrt
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
+
+// A controller works on its share of the kinds that it is for, and of those that it owns. Of other kinds it would take a
+// share for the whole.
+func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
+	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(stores, meta.RESTScopeNamespace)
+	share, all := fixedCache{items: make([]corev1.ConfigMap, 3)}, fixedCache{items: make([]corev1.ConfigMap, 9)}
+	for name, shard := range map[string]func(k *kinds) error{
+		"sharded by its own keys": func(k *kinds) error { return k.shard(stores.GroupKind(), "stores") },
+		"sharded by its owners": func(k *kinds) error {
+			_, err := k.own(stores.GroupKind(), "parents")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKinds()
+			if err := shard(k); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			rd := &reader{
+				Reader: share, live: &uncached{Reader: all, scheme: scheme.Scheme, mapper: mapper}, rota: r, kinds: k, scheme: scheme.Scheme,
+				log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}),
+			}
+			ctx := withAsker(t.Context(), &asker{controller: "pushes", owned: map[schema.GroupKind]bool{}})
+			for range 2 {
+				var list corev1.ConfigMapList
+				if err := rd.List(ctx, &list); err != nil || len(list.Items) != 9 {
+					t.Errorf("%d objects of another controller's kind, error %v, want all 9", len(list.Items), err)
+				}
+			}
+			if len(told) != 1 || !strings.Contains(told[0], `pushes`) || !strings.Contains(told[0], "asker_test.go:") {
+				t.Errorf("told %q, want once, with the controller and the place", told)
+			}
+			var list corev1.ConfigMapList
+			if err := rd.List(ctx, &list, Share); err != nil || len(list.Items) != 3 {
+				t.Errorf("%d objects with ctrlrt.Share, error %v, want the share of 3", len(list.Items), err)
+			}
+		})
+	}
+}
+
+// While a kind cannot be listed the cache lacks what is in slots that came: reads go to the API server, which says why.
+func TestListsOfAKindThatCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+		if err := r.Share().Shard(gvk.GroupKind()); err != nil {
+			t.Fatal(err)
+		}
+		k := newKinds()
+		if err := k.shard(gvk.GroupKind(), "configmap"); err != nil {
+			t.Fatal(err)
+		}
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no RoleBinding"))
+		share, answer := fixedCache{items: make([]corev1.ConfigMap, 3)}, fixedCache{err: refused}
+		rd := &reader{Reader: share, rota: r, kinds: k, scheme: scheme.Scheme, live: &uncached{Reader: answer, scheme: scheme.Scheme, mapper: mapper}}
+		lists := func(opts ...client.ListOption) (int, error) {
+			var list corev1.ConfigMapList
+			err := rd.List(withAsker(t.Context(), &asker{controller: "configmap"}), &list, opts...)
+			return len(list.Items), err
+		}
+		if n, err := lists(); n != 3 || err != nil {
+			t.Errorf("%d objects, error %v, want the share of 3", n, err)
+		}
+		inf := r.Share().NewInformer(gvk.GroupKind(), &toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return nil, refused },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
+		}, &corev1.ConfigMap{}, 0, nil)
+		// client-go's own waits by a clock that it shares with what is not in the bubble.
+		if err := inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { inf.RunWithContext(ctx) })
+		defer running.Wait()
+		defer cancel()
+		synctest.Wait() // it runs
+		one := slot.SetOf(slot.Range{First: 1, Last: 1})
+		r.Share().Hold(one)
+		if err := r.Share().Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, opts := range [][]client.ListOption{nil, {Share}} {
+			if n, err := lists(opts...); !apierrors.IsForbidden(err) {
+				t.Errorf("List with %v: %d objects, error %v, want that the API server refuses it", opts, n, err)
+			}
+		}
+		rd.live.Reader = fixedCache{items: make([]corev1.ConfigMap, 9)}
+		if n, err := lists(); n != 0 || err != nil {
+			t.Errorf("%d objects, error %v, want those among all 9 that are this member's: none", n, err)
+		}
+	})
+}
 
 // Who lists a sharded kind outside of sharded controllers is told once for each place.
 func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -23,8 +24,11 @@ import (
 
 // reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say
 // NotFound. Whose an object of an owned kind is, only the object tells. That place is the API server, or the cache of
-// Manager.Whole where it has the kind. A List by a sharded controller has the objects of this member's share; one by
-// anybody else has all.
+// Manager.Whole where it has the kind. A List by a sharded controller that is for the kind, or owns objects of it, has
+// the objects of this member's share; one by anybody else has all.
+//
+// Slots may be open although a kind cannot be listed (delivery.Share.Incomplete). The cache says nothing about it then,
+// and nothing is read from it.
 //
 // A kind may be in several caches, of which none is as new as another. A reconciler has to read from the one whose
 // events it gets: if it looked for a child that was deleted in another one, and found it, nothing would ever tell it
@@ -75,9 +79,16 @@ func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from cli
 		return r.live, false, nil
 	}
 	whole, err := r.whole()
-	a := askerFrom(ctx)
-	return whole, a == nil || !r.kinds.isFor(kind, a.controller) && !(a.owns(kind) && r.kinds.isOwned(kind)), err
+	return whole, !r.shares(askerFrom(ctx), kind), err
 }
+
+// shares says that who asks is a sharded controller whose share of the kind is what it works on.
+func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
+	return a != nil && (r.kinds.isFor(kind, a.controller) || a.owns(kind) && r.kinds.isOwned(kind))
+}
+
+// incomplete says that the cache lacks objects of this member's share.
+func (r *reader) incomplete(kind schema.GroupKind) bool { return r.rota.Share().Incomplete(kind) }
 
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -103,7 +114,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 			from = r.Reader
 		}
 		blank := obj.DeepCopyObject()
-		if err := from.Get(ctx, key, obj, opts...); err != nil && !apierrors.IsNotFound(err) || err == nil && r.mine(kind, obj, true) {
+		if err := from.Get(ctx, key, obj, opts...); err != nil && !apierrors.IsNotFound(err) || err == nil && !r.incomplete(kind) && r.mine(kind, obj, true) {
 			return err
 		}
 		// Decoding adds to what is there, which may be the cache's own.
@@ -142,41 +153,72 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return err
 	case only:
 		return others.List(ctx, list, opts...)
-	case askerFrom(ctx) == nil:
+	case !r.shares(askerFrom(ctx), kind):
 		return r.listLive(ctx, kind, list, opts...)
 	case r.kinds.isKept(kind) && r.kinds.inWhole(kind):
+		if r.incomplete(kind) {
+			return others.List(ctx, list, opts...)
+		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
 	default:
 		return r.listShare(ctx, kind, list, opts...)
 	}
 }
 
-// listLive answers a List from outside of sharded controllers.
+// listLive answers a List by somebody whose share of the kind is not what he works on: from outside of sharded
+// controllers, or by a sharded controller that neither is for the kind nor owns objects of it.
 func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+	from := "from outside of sharded controllers"
+	if a := askerFrom(ctx); a != nil {
+		from = fmt.Sprintf("by controller %q, which neither is For it nor Owns it,", a.controller)
+	}
 	place, first := r.lists.first(kind)
 	if first {
-		r.log.Info("A List of a sharded kind from outside of sharded controllers is answered by the API server, since this manager's cache holds a share "+
+		r.log.Info("A List of a sharded kind "+from+" is answered by the API server, since this manager's cache holds a share "+
 			"of its objects. For a cache of all objects use KeepWhole or Whole of the ctrlrt.Manager; for this member's share, the option ctrlrt.Share",
 			"kind", kind.String(), "place", place)
 	}
-	err := r.live.List(ctx, list, opts...)
+	return unindexed(r.live.List(ctx, list, opts...), kind, from+" at "+place+": this manager's cache holds a share of its objects", opts...)
+}
+
+// unindexed explains that the API server does not know a field by which it was to select, where that is the error.
+func unindexed(err error, kind schema.GroupKind, why string, opts ...client.ListOption) error {
 	o := client.ListOptions{}
-	if o.ApplyOptions(opts); apierrors.IsBadRequest(err) && o.FieldSelector != nil && !o.FieldSelector.Empty() {
-		return fmt.Errorf("List of %s by field %s at %s, outside of sharded controllers: this manager's cache holds a share of its objects, and the API server "+
-			"does not know that field; for a cache of all objects with the same index call KeepWhole of the ctrlrt.Manager with that kind, or "+
-			"read from the manager that its Whole returns; for this member's share use the option ctrlrt.Share: %w", kind, o.FieldSelector, place, err)
+	if o.ApplyOptions(opts); !apierrors.IsBadRequest(err) || o.FieldSelector == nil || o.FieldSelector.Empty() {
+		return err
 	}
-	return err
+	return fmt.Errorf("List of %s by field %s %s, and the API server does not know that field; for a cache of all objects with the same index call "+
+		"KeepWhole of the ctrlrt.Manager with that kind, or read from the manager that its Whole returns; for this member's share use the option "+
+		"ctrlrt.Share: %w", kind, o.FieldSelector, why, err)
 }
 
 // listShare lists the objects of this member's share. Of a kind that is sharded in both ways it returns those that are
 // in it by either, each once.
 func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+	if r.incomplete(kind) {
+		return r.listMine(ctx, kind, list, opts...)
+	}
 	first, second, byOwner, both := r.caches(ctx, kind)
 	if !both {
 		return r.Reader.List(ctx, list, opts...)
 	}
 	return r.join(ctx, kind, list, first, second, byOwner, opts...)
+}
+
+// listMine lists this member's share from the API server.
+func (r *reader) listMine(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+	if err := r.live.List(ctx, list, append(slices.Clip(opts), client.Limit(0))...); err != nil {
+		return unindexed(err, kind, "while the kind cannot be listed for the cache", opts...)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	sharded, owned := r.kinds.isSharded(kind), r.kinds.isOwned(kind)
+	return meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool {
+		about, err := meta.Accessor(item)
+		return err == nil && !(sharded && r.mine(kind, about, false) || owned && r.mine(kind, about, true))
+	}))
 }
 
 // join lists what is in the first, and what the second has besides.

@@ -18,11 +18,12 @@ import (
 type fixedCache struct {
 	cache.Cache
 	items []corev1.ConfigMap
+	err   error
 }
 
 func (c fixedCache) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
 	l.(*corev1.ConfigMapList).Items = c.items
-	return nil
+	return c.err
 }
 
 // The own slot of an object is being warmed (held, not open), its owner's slot is this member's: it is in both caches.

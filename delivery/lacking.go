@@ -85,6 +85,16 @@ func (s *Share) Lacking() map[schema.GroupKind]slot.Set {
 	return out
 }
 
+// Incomplete says that slots were opened without objects of this kind, which cannot be listed: what its informers show
+// is not all of this member's share.
+func (s *Share) Incomplete(kind schema.GroupKind) bool {
+	if s.lacking.Load() == nil {
+		return false
+	}
+	without := s.Lacking()[kind]
+	return !without.Empty()
+}
+
 // recount brings what Lacks says up to date.
 func (s *Share) recount() {
 	s.counting.Lock()
