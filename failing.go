@@ -110,6 +110,16 @@ func (o *outcomes) forget(set slot.Set) {
 	}
 }
 
+// buried leaves out the failures of an object that is gone and needs no more reconciles. It is no success: as a rule there
+// was nothing to be done.
+func (o *outcomes) buried(key types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if delete(o.objects, key); len(o.objects) == 0 {
+		o.failures, o.err = 0, nil
+	}
+}
+
 // turn returns whether people have to be told that it is failing now, or no longer.
 func (o *outcomes) turn(failing bool) bool {
 	o.mu.Lock()
@@ -148,6 +158,10 @@ func (c *Controller) again(key types.NamespacedName) {
 // judge takes in how a flight ended.
 func (c *Controller) judge(key types.NamespacedName, f flight) {
 	failed := f.err != nil
+	if f.gone && !failed {
+		c.outcomes.buried(key)
+		return
+	}
 	if errors.Is(f.err, errAgain) {
 		f.err = nil
 	}

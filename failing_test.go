@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -32,9 +34,28 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		go r.watchFailing(ctx)
 
 		var outcome error
-		sync := q.Admit(func(context.Context, cache.ObjectName) error { return outcome })
-		work := func(objects int) {
-			for n := range objects {
+		sync := q.Admit(func(_ context.Context, item cache.ObjectName) error {
+			if !r.share.Exists(secretKind, types.NamespacedName(item)) {
+				return nil // as reconcilers do
+			}
+			return outcome
+		})
+		objects := r.informerOf(q.Controller()).GetIndexer()
+		deleted := func(name string) {
+			gone := cache.ObjectName{Namespace: "a", Name: name}
+			_ = objects.Delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
+			q.Add(gone)
+			item, _ := q.Get()
+			if err := sync(t.Context(), item); err != nil {
+				t.Error(err)
+			}
+			q.Done(item)
+		}
+		work := func(count int) {
+			for n := range count {
+				if err := objects.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n)}}); err != nil {
+					t.Fatal(err)
+				}
 				q.Add(cache.ObjectName{Namespace: "a", Name: fmt.Sprint(n)})
 				item, _ := q.Get()
 				if err := sync(t.Context(), item); err == nil {
@@ -51,7 +72,7 @@ func TestControllersThatFailAreTold(t *testing.T) {
 			if got := len(s) > 0; got != failing {
 				t.Errorf("%s: failing controllers %v, want some: %t", when, s, failing)
 			}
-			if failing && (s[0].Controller != "test" || s[0].Never != never || !errors.Is(s[0].Err, outcome)) {
+			if failing && len(s) > 0 && (s[0].Controller != "test" || s[0].Never != never || !errors.Is(s[0].Err, outcome)) {
 				t.Errorf("%s: %+v, want controller test, never succeeded: %t, error %v", when, s[0], never, outcome)
 			}
 			if got := failingGauge(t, r); got != float64(len(s)) {
@@ -68,8 +89,10 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		look("nothing to do", false, false, "")
 		outcome = errors.New("the cache is not started")
 		work(3)
+		deleted("another")
 		look("all fail since the start", true, true, "ReconcilesFail")
 		work(9)
+		deleted("8")
 		look("all fail on", true, true, "ReconcilesFail")
 		outcome = nil
 		work(1)
@@ -77,6 +100,10 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		outcome = errors.New("broken backend")
 		work(20)
 		look("all fail again", true, false, "ReconcilesFail ReconcilesSucceed ReconcilesFail")
+		for n := range 20 {
+			deleted(fmt.Sprint(n))
+		}
+		look("none is left", false, false, "ReconcilesFail ReconcilesSucceed ReconcilesFail ReconcilesSucceed")
 	})
 }
 
