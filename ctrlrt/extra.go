@@ -3,7 +3,9 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +31,8 @@ func (c cached) GetCache() cache.Cache { return c.Cache }
 // any controller does: reconcilers of every member read from them. controller-runtime itself would start a cache with
 // Options.ByObject on the leader only.
 //
-// What needs a leader is refused by Start where the manager has no leader election: it would run on every replica.
+// What needs a leader is refused where the manager has no leader election, since it would run on every replica: by
+// Start what was added before, by Add what is added later.
 func (m *Manager) Add(r manager.Runnable) error {
 	if c, ok := r.(cache.Cache); ok {
 		if _, ok := r.(hasCache); !ok {
@@ -39,8 +42,10 @@ func (m *Manager) Add(r manager.Runnable) error {
 	if _, sharded := r.(asking); !sharded && (needsLeader(r) || isController(r)) {
 		m.kinds.addUnsharded(describe(r))
 	}
-	if needsLeader(r) && !m.options.LeaderElection {
-		m.leaderless = append(m.leaderless, describe(r))
+	if needsLeader(r) {
+		if err := m.leaderOnly.add(m, describe(r)); err != nil {
+			return err
+		}
 	}
 	return m.inner.Add(r)
 }
@@ -65,24 +70,62 @@ func isController(r manager.Runnable) bool {
 	return ok
 }
 
-// describe names a runnable. Controllers have a field Name.
+// describe names a runnable. Controllers have a field Name, functions the place where they are written.
 func describe(r manager.Runnable) string {
-	if v := reflect.Indirect(reflect.ValueOf(r)); isController(r) && v.Kind() == reflect.Struct {
+	v := reflect.Indirect(reflect.ValueOf(r))
+	if isController(r) && v.Kind() == reflect.Struct {
 		if name := v.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
 			return fmt.Sprintf("controller %q", name.String())
 		}
 	}
+	if v.Kind() == reflect.Func && !v.IsNil() {
+		f := goruntime.FuncForPC(v.Pointer())
+		file, line := f.FileLine(f.Entry())
+		return fmt.Sprintf("runnable %T %s (%s:%d)", r, f.Name(), filepath.Base(file), line)
+	}
 	return fmt.Sprintf("runnable %T", r)
 }
 
-func (m *Manager) refuseLeaderless() error {
-	if len(m.leaderless) == 0 {
-		return nil
+// leaderOnly are the names of what a manager runs on the leader only.
+type leaderOnly struct {
+	mu      sync.Mutex
+	names   []string
+	started bool
+}
+
+// add notes one more. Once the manager has started it is told, or refused, at once.
+func (l *leaderOnly) add(m *Manager, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		return m.judgeLeaderOnly(name)
 	}
-	return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so that they would run on every replica at "+
-		"once: %s. Set LeaderElection: true and LeaderElectionID in the manager's options; or shard a controller with ctrlrt.NewControllerManagedBy; "+
-		"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give the runnable a method "+
-		"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(m.leaderless, ", "))
+	l.names = append(l.names, name)
+	return nil
+}
+
+// start tells of what was added so far, or refuses it.
+func (l *leaderOnly) start(m *Manager) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = true
+	return m.judgeLeaderOnly(l.names...)
+}
+
+func (m *Manager) judgeLeaderOnly(names ...string) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case m.options.LeaderElection:
+		m.GetLogger().Info("These run on the leader only. Where they fill what reconcilers of sharded controllers read, such as a lister or a cache of tokens, "+
+			"it is empty on all other members: give such a runnable a method NeedLeaderElection that returns false", "runnables", strings.Join(names, ", "))
+		return nil
+	default:
+		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so that they would run on every replica at "+
+			"once: %s. Set LeaderElection: true and LeaderElectionID in the manager's options; or shard a controller with ctrlrt.NewControllerManagedBy; "+
+			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give the runnable a method "+
+			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))
+	}
 }
 
 // newCache returns one more cache of the manager, with its options.

@@ -31,10 +31,9 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers are those of the sharded controllers, leaderless the names of what needs a leader although there is no
-	// election.
+	// workers are those of the sharded controllers.
 	workers    []*worker
-	leaderless []string
+	leaderOnly leaderOnly
 	// options are those of the user, with a Scheme.
 	options manager.Options
 	indexes *indexes
@@ -237,7 +236,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
 	defer leave()
-	if err := m.refuseLeaderless(); err != nil {
+	if err := m.leaderOnly.start(m); err != nil {
 		return err
 	}
 	if err := m.addChildren(ctx); err != nil {

@@ -1,0 +1,121 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+)
+
+// heard is what a manager logged.
+type heard struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *heard) write(_, args string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, args)
+}
+
+// count returns how many lines have all of the words.
+func (h *heard) count(words ...string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, line := range h.lines {
+		has := true
+		for _, word := range words {
+			has = has && strings.Contains(line, word)
+		}
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+// offline returns a manager of which there is no API server.
+func offline(t *testing.T, name string, o ctrl.Options) (*ctrlrt.Manager, *heard) {
+	t.Helper()
+	h := &heard{}
+	o.Logger = funcr.New(h.write, funcr.Options{})
+	o.Metrics = managerOptions().Metrics
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
+	r, err := rota.New(cfg, rota.Options{Name: name, Namespace: "operators", Identity: rota.Identity{Pod: "p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr, h
+}
+
+// startOnce starts a manager and ends it at once.
+func startOnce(t *testing.T, mgr *ctrlrt.Manager) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return mgr.Start(ctx)
+}
+
+func fillTokens(context.Context) error { return nil }
+
+// Controllers and runnables may be added while a manager runs, by several goroutines.
+func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
+	mgr, _ := offline(t, "later", ctrl.Options{})
+	if err := startOnce(t, mgr); err != nil {
+		t.Fatal(err)
+	}
+	var adding sync.WaitGroup
+	for range 4 {
+		adding.Go(func() {
+			err := mgr.Add(manager.RunnableFunc(fillTokens))
+			if err == nil || !strings.Contains(err.Error(), "fillTokens") || !strings.Contains(err.Error(), "no leader election") {
+				t.Errorf("Add after Start: %v, want that fillTokens would run on every replica", err)
+			}
+		})
+	}
+	adding.Wait()
+}
+
+// What sharded reconcilers read is empty on all members but the leader where a runnable fills it that needs a leader.
+func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
+	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader", LeaderElectionNamespace: "operators"})
+	whole, err := mgr.Whole() // a cache runs everywhere
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(fillTokens)); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.Add(everywhere{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := startOnce(t, mgr); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.count("on the leader only", "fillTokens", "leader_test.go:"); n != 1 {
+		t.Errorf("told %d times that fillTokens runs on the leader only, want once, in: %s", n, h.lines)
+	}
+	if h.count("everywhere") > 0 {
+		t.Errorf("told of what runs everywhere, in: %s", h.lines)
+	}
+}
+
+// everywhere runs on every member.
+type everywhere struct{}
+
+func (everywhere) Start(context.Context) error { return nil }
+func (everywhere) NeedLeaderElection() bool    { return false }
