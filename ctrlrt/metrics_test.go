@@ -1,0 +1,64 @@
+package ctrlrt_test
+
+import (
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// shown returns how many rotas of a name the registry has metrics of.
+func shown(t *testing.T, name string) int {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range families {
+		if f.GetName() != "rota_members" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "rota" && l.GetValue() == "operators/"+name {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// The second member of one rota in a process says that it has no metrics; one that comes after the first has ended has
+// them.
+func TestMetricsOfOneMemberOfARota(t *testing.T) {
+	const name, told = "metrics-of-one", "This member has no metrics"
+	first, h := offline(t, name, ctrl.Options{})
+	if n := h.count(told); n > 0 || shown(t, name) != 1 {
+		t.Errorf("the first has metrics of %d rotas and was told %d times that it has none, want 1 and 0", shown(t, name), n)
+	}
+	second, h := offline(t, name, ctrl.Options{})
+	if n := h.count(told, "operators/"+name); n != 1 {
+		t.Errorf("the second was told %d times that it has no metrics, want once, in: %s", n, h.lines)
+	}
+	if err := startOnce(t, second); err != nil {
+		t.Fatal(err)
+	}
+	if n := shown(t, name); n != 1 {
+		t.Errorf("after the end of the second: %d, want the metrics of the first", n)
+	}
+	if err := startOnce(t, first); err != nil {
+		t.Fatal(err)
+	}
+	if n := shown(t, name); n != 0 {
+		t.Errorf("after the end of the first: %d, want none", n)
+	}
+	third, h := offline(t, name, ctrl.Options{})
+	if n := h.count(told); n > 0 || shown(t, name) != 1 {
+		t.Errorf("the third has metrics of %d rotas and was told %d times that it has none, want 1 and 0", shown(t, name), n)
+	}
+	if err := startOnce(t, third); err != nil {
+		t.Fatal(err)
+	}
+}
