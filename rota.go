@@ -80,7 +80,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	r := newRota(opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{
 		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
-		Report: func(err error) { r.report("Cannot watch", err) },
+		Report: r.report,
 	})
 	if err != nil {
 		return nil, err

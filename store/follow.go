@@ -64,7 +64,7 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 		}
 		wait := backoff(failures, rand.Float64())
 		if err != nil {
-			k.opts.Report(err)
+			k.opts.Report("Cannot watch "+f.resource, err)
 			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 				wait = max(wait, min(time.Duration(seconds)*time.Second, backoffLast))
 			}

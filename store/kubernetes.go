@@ -34,9 +34,9 @@ type Options struct {
 	LeaseDuration time.Duration
 	// Instance is the name under which events are reported: the member's ID. Default: the rota's name.
 	Instance string
-	// Report is told why a watch cannot be opened, at each attempt. It is called from several goroutines and must
-	// not block. Optional.
-	Report func(error)
+	// Report is told why a watch cannot be opened, at each attempt, or an event cannot be created. what says which:
+	// "Cannot watch configmaps". It is called from several goroutines and must not block. Optional.
+	Report func(what string, err error)
 }
 
 const (
@@ -92,7 +92,7 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 		opts.Instance = opts.Name
 	}
 	if opts.Report == nil {
-		opts.Report = func(error) {}
+		opts.Report = func(string, error) {}
 	}
 	calls, err := newClients(cfg)
 	if err != nil {

@@ -73,7 +73,7 @@ func newTamper(t *testing.T) *kubeTamper {
 func (k *kubeTamper) store(t *testing.T) *store.Kubernetes {
 	s, err := store.NewKubernetes(k.config, store.Options{
 		Namespace: k.namespace, Name: rotaName, Instance: "web-0-x7k2p",
-		Report: func(err error) { t.Logf("reported: %v", err) },
+		Report: func(what string, err error) { t.Logf("reported: %s: %v", what, err) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestPermissions(t *testing.T) {
 	k := newTamper(t)
 	k.grant(t, nil)
 	reported := make(chan error, 100)
-	s, err := store.NewKubernetes(k.config, store.Options{Namespace: k.namespace, Name: rotaName, Report: func(err error) {
+	s, err := store.NewKubernetes(k.config, store.Options{Namespace: k.namespace, Name: rotaName, Report: func(_ string, err error) {
 		select {
 		case reported <- err:
 		default:

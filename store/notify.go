@@ -42,7 +42,7 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	k.notes.Go(func() {
 		defer func() { <-k.noteSlots }()
 		if err := k.sendNote(ctx, event); err != nil {
-			k.opts.Report(err)
+			k.opts.Report("Cannot create the event "+n.Reason, err)
 		}
 	})
 }

@@ -72,6 +72,8 @@ func TestNotifyEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &events{failures: 1000, status: status, taken: make(chan struct{})}
 			k := notifier(t, e)
+			var reported []string // in the goroutine for which Close waits
+			k.opts.Report = func(what string, _ error) { reported = append(reported, what) }
 			begun := time.Now()
 			k.Notify(t.Context(), member.Notify{Reason: "Lapsed", Message: "m"})
 			k.Close()
@@ -80,6 +82,9 @@ func TestNotifyEnds(t *testing.T) {
 			}
 			if len(e.seen) != 1 {
 				t.Errorf("%d attempts, want the one that was under way", len(e.seen))
+			}
+			if len(reported) != 1 || reported[0] != "Cannot create the event Lapsed" {
+				t.Errorf("reported %q, want once that the event Lapsed cannot be created", reported)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestPrintWarnings(t *testing.T) {
 func TestReadWarnings(t *testing.T) {
 	cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
 	for _, name := range []string{"test", "other"} {
-		s, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name, Instance: "web-0", Report: func(err error) { t.Error(err) }})
+		s, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name, Instance: "web-0", Report: func(what string, err error) { t.Error(what, err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
