@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -36,9 +34,6 @@ const (
 	owedMax   = 1024
 )
 
-// unreachable is a version that no informer ever reaches, so that whoever waits for it lists.
-var unreachable = strconv.FormatUint(math.MaxUint64, 10)
-
 // owed is what the next owner of a place has to see although its version is not known.
 type owed struct {
 	// gone are the UIDs of objects that were deleted and that a store may still have, by name.
@@ -46,6 +41,8 @@ type owed struct {
 	sweep int
 	// blind counts the writes of which the informers cannot tell.
 	blind uint64
+	// unread says that no version could be read that proves anything: the next owner lists.
+	unread bool
 }
 
 // Deleted notes that the object was deleted, or that there is none, as the API server answered. obj is what it answered
@@ -163,7 +160,7 @@ func (s *Share) settleShown(p place, o *owed) {
 	}
 }
 
-// Unsettled says whether Settle has anything to do for a slot.
+// Unsettled says whether Settle has anything to do for a slot, again where the API server did not answer.
 func (s *Share) Unsettled(n slot.Slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +174,7 @@ func (s *Share) Unsettled(n slot.Slot) bool {
 
 // Settle has Versions tell of everything that this member wrote in the slots, deletions included. It is called when
 // nothing is in flight there any more, and returns within settlePatience and settleTimeout: where the API server does
-// not answer meanwhile, the slots' next owner lists.
+// not answer meanwhile, Versions has the slots' next owner list, until another call succeeds or the slots are released.
 func (s *Share) Settle(ctx context.Context, set slot.Set) {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience+settleTimeout)
 	defer cancel()
@@ -195,12 +192,15 @@ func (s *Share) Settle(ctx context.Context, set slot.Set) {
 			version, err := s.proof(ctx, key)
 			if err != nil {
 				s.log.Info("Cannot read the version of a kind; the next owner of slots will list it", "kind", key, "error", err.Error())
-				version = unreachable
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, p := range proofs {
-				s.prove(p, version)
+				if err != nil {
+					s.unread(p.place)
+				} else {
+					s.prove(p, version)
+				}
 			}
 		})
 	}
@@ -244,6 +244,13 @@ func (s *Share) unproved(set slot.Set) map[string][]proof {
 		out[p.key] = append(out[p.key], proof{p, maps.Clone(o.gone), o.blind})
 	}
 	return out
+}
+
+// unread notes that no version could be read for a place to which something is owed. s.mu is held.
+func (s *Share) unread(p place) {
+	if o := s.owed[p]; o != nil {
+		o.unread = true
+	}
 }
 
 // prove notes a version that is at least that of all that a proof is about. s.mu is held.

@@ -26,8 +26,8 @@ func (i *informer) versionKey() string {
 }
 
 // Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions
-// included (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version. Kinds
-// without any are left out. A kind that is primary and owned has two keys.
+// included (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version; where it
+// could not, the version is table.List. Kinds without any are left out. A kind that is primary and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
 	out := table.Versions{}
 	add := func(key, version string) {
@@ -45,6 +45,11 @@ func (s *Share) Versions(set slot.Set) table.Versions {
 	for key, versions := range s.wrote {
 		for _, n := range slots {
 			add(key, versions[n])
+		}
+	}
+	for p, o := range s.owed {
+		if o.unread && set.Has(p.slot) {
+			add(p.key, table.List)
 		}
 	}
 	return out

@@ -24,7 +24,7 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 		wg.Go(func() {
 			errs[at] = inf.source.served(ctx, func(ctx context.Context) error {
 				version := versions[inf.versionKey()]
-				if version == unreachable {
+				if version == table.List {
 					return s.catchUp(ctx, inf)
 				}
 				return s.reachOne(ctx, inf, version, false)
@@ -36,7 +36,7 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	return errors.Join(errs...)
 }
 
-// written returns the highest versions that this member wrote in slot n.
+// written returns the highest versions that this member wrote in slot n, and table.List where Settle could not read one.
 func (s *Share) written(n slot.Slot) table.Versions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,6 +44,11 @@ func (s *Share) written(n slot.Slot) table.Versions {
 	for key, versions := range s.wrote {
 		if versions[n] != "" {
 			out[key] = versions[n]
+		}
+	}
+	for p, o := range s.owed {
+		if o.unread && p.slot == n {
+			out[p.key] = table.List
 		}
 	}
 	return out

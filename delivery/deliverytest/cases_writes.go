@@ -62,15 +62,30 @@ func (r *rig) bury(key types.NamespacedName) Object {
 	return obj
 }
 
-// handOver has the next member load a slot, and compares its store with what there is.
-func (r *rig) handOver(next *rig, n slot.Slot) {
+// handOver has the next member load a slot. proved says that the API server answers meanwhile.
+func (r *rig) handOver(next *rig, n slot.Slot, proved bool) {
 	r.t.Helper()
 	r.share.Shut(only(n))
-	r.share.Settle(r.ctx, only(n))
-	if r.share.Unsettled(n) {
-		r.t.Error("unsettled after Settle")
-	}
+	r.settles(n, proved)
 	r.must(next.share.Load(next.ctx, only(n), table.CauseHanded, r.share.Versions(only(n)), false))
+}
+
+// settles calls Settle and compares what is left, and whether the slot's next owner has to list.
+func (r *rig) settles(n slot.Slot, proved bool) {
+	r.t.Helper()
+	r.share.Settle(r.ctx, only(n))
+	lists := r.ahead(n)
+	if unsettled := r.share.Unsettled(n); unsettled == proved || lists == proved {
+		r.t.Errorf("after Settle: unsettled: %v, the next owner lists: %v, want %v", unsettled, lists, !proved)
+	}
+}
+
+// ahead says that slot n's versions tell of one that there is not yet, so that whoever waits for it lists.
+func (r *rig) ahead(n slot.Slot) bool {
+	r.t.Helper()
+	_, now, err := r.kind.Client.List(r.ctx)
+	r.must(err)
+	return table.CompareVersions(r.share.Versions(only(n))[r.kind.GroupKind.String()], now) > 0
 }
 
 // A member deletes objects while no watch tells of it, its own or another's: their slot's next owner does not have them
@@ -95,7 +110,7 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 		if !old.share.Unsettled(1) {
 			t.Error("nothing is unsettled")
 		}
-		old.handOver(next, 1)
+		old.handOver(next, 1, true)
 		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
 			t.Errorf("store of the next owner (-want +got):\n%s", diff)
 		}
@@ -115,7 +130,7 @@ func (s suite) lostAnswersAreCarried(t *testing.T) {
 		defer resumeNext()
 		made := create(1)
 		old.share.Write(old.kind.GroupKind, types.NamespacedName{Namespace: made.Key.Namespace}, nil, 1).Lost()
-		old.handOver(next, 1)
+		old.handOver(next, 1, true)
 		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version, made.Key: made.Version}, store(next.informer)); diff != "" {
 			t.Errorf("store of the next owner (-want +got):\n%s", diff)
 		}
@@ -143,7 +158,8 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 	})
 }
 
-// The API server does not answer when a slot is drained: the next owner lists.
+// The API server does not answer when a slot is drained: the next owner lists. That is forgotten once a version has been
+// read, and with the slot.
 func (s suite) deletionsWithoutProof(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, gone := create(1), create(1)
@@ -154,14 +170,22 @@ func (s suite) deletionsWithoutProof(t *testing.T) {
 		old.eventually(func() error { return old.storeHas(kept, gone) })
 		resume := next.faults.Pause()
 		defer resume()
-		resumeOld := old.faults.Pause()
-		defer resumeOld()
+		defer old.faults.Pause()()
 		old.bury(gone.Key)
 		_, release := old.faults.HoldLists()
-		defer release()
-		old.handOver(next, 1)
+		old.handOver(next, 1, false)
 		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
 			t.Errorf("store of the next owner (-want +got):\n%s", diff)
+		}
+		release()
+		old.settles(1, true)
+		old.share.Write(old.kind.GroupKind, kept.Key, nil, 1).Lost()
+		_, release = old.faults.HoldLists()
+		defer release()
+		old.settles(1, false)
+		old.share.Release(only(1))
+		if old.ahead(1) || old.share.Unsettled(1) {
+			t.Errorf("after Release: the next owner lists: %v, unsettled: %v", old.ahead(1), old.share.Unsettled(1))
 		}
 	})
 }
