@@ -70,8 +70,8 @@ type Controller struct {
 	// would enqueue the former, since there is no object left to be found, nor the latter soon.
 	owed   map[slot.Slot]map[types.NamespacedName]struct{}
 	resets resets
-	// dealt is when a deletion was last reconciled.
-	dealt time.Duration
+	// dealt is when a deletion was last reconciled in each slot.
+	dealt map[slot.Slot]time.Duration
 }
 
 // flight is a key that was admitted.
@@ -396,7 +396,10 @@ func (c *Controller) Done(key types.NamespacedName) {
 	gone := resets && !c.rota.share.Exists(c.kind, key)
 	c.mu.Lock()
 	if f.gone && f.ctx.Err() == nil && !c.waiting[f.slot][key].queued {
-		c.dealt = c.rota.now()
+		if c.dealt == nil {
+			c.dealt = map[slot.Slot]time.Duration{}
+		}
+		c.dealt[f.slot] = c.rota.now()
 	}
 	c.settle(key)
 	c.resets.ended(f, key, gone)
@@ -515,11 +518,11 @@ func (c *Controller) deletions(s slot.Slot) bool {
 	return c.awaitsDeletion(s)
 }
 
-// lastDeletion is when a deletion was last reconciled.
-func (c *Controller) lastDeletion() time.Duration {
+// lastDeletion is when a deletion in the slot was last reconciled.
+func (c *Controller) lastDeletion(s slot.Slot) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.dealt
+	return c.dealt[s]
 }
 
 // resume enqueues keys that the gate had parked and would admit now.

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -25,25 +26,78 @@ type leftover struct {
 	waits slot.Set
 }
 
-// look leaves the deletions of as many slots as there is room for, once they have been waited for long enough.
+// look leaves the deletions of as many slots as there is room for, once they have been waited for long enough. Those of
+// slots without room are left when it gives up waiting for them: what does not go with the slot is told then.
 func (l *leftover) look() {
-	if l.room == 0 || l.waits.Empty() || l.now() < l.begun+leaveAfter {
+	if l.waits.Empty() || l.now() < l.begun+leaveAfter {
 		return
 	}
-	hurried := l.now() >= l.leaveBy(0.75)
 	var leave slot.Set
 	for _, s := range l.waits.Slots() {
+		over := l.now() >= l.patience(s)
+		if l.room == 0 && !over {
+			continue
+		}
 		size := 0
 		for _, c := range l.registered() {
 			size += table.GoneSize(c.undone(s))
 		}
-		if size <= l.room || hurried {
+		if over || size <= l.room {
 			leave.Add(s)
 			l.room -= min(size, l.room)
 		}
 	}
 	l.waits = l.waits.Minus(leave)
 	l.gate.LeaveGone(leave)
+}
+
+// patience is until when deletions in a slot are waited for: as long as some in this slot are dealt with, whosever they
+// are, but not for ever.
+func (l *leftover) patience(s slot.Slot) time.Duration {
+	last := l.begun
+	for _, c := range l.registered() {
+		last = max(last, c.lastDeletion(s))
+	}
+	return min(last+deletionPatience, l.begun+deletionLimit, l.leaveBy(0.75))
+}
+
+// heldByDeletions tells people that deletions keep some of the slots from moving on, and says whether they do.
+func (i *incarnation) heldByDeletions(set slot.Set) bool {
+	var held slot.Set
+	var example string
+	for _, s := range set.Slots() {
+		if !i.gate.AdmitsGone(s) {
+			continue // nothing waits for them
+		}
+		for _, c := range i.registered() {
+			if key, found := c.deletion(s); found {
+				held.Add(s)
+				example = fmt.Sprintf("%s of controller %s", key, c.name)
+			}
+		}
+	}
+	if held.Empty() {
+		return false
+	}
+	i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
+		"slots %s cannot move on: deletions in them wait to be reconciled, or keep failing, such as %s; other objects and slots are not held back",
+		held, example)})
+	return true
+}
+
+// deletion returns one in the slot that has not been reconciled; it may be in flight.
+func (c *Controller) deletion(s slot.Slot) (key types.NamespacedName, found bool) {
+	if gone := c.undone(s); len(gone) > 0 {
+		return types.NamespacedName{Namespace: gone[0].Namespace, Name: gone[0].Name}, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, f := range c.flying {
+		if f.slot == s && f.gone {
+			return key, true
+		}
+	}
+	return key, false
 }
 
 // undone returns the deletions in a slot that was drained: the next owner reconciles those that fit into room. What does

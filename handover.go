@@ -26,6 +26,8 @@ const (
 	// deletionPatience bounds how long a drain waits, while none is dealt with, for deletions that it cannot leave to the
 	// slot's next owner: a slot must not be held back for ever by an object that is gone.
 	deletionPatience = 10 * time.Second
+	// deletionLimit bounds that wait however many are dealt with: one that keeps failing may be among them.
+	deletionLimit = 10 * time.Minute
 	// reviewPeriod is the time between two looks at drains under way.
 	reviewPeriod = 100 * time.Millisecond
 	// cutAfter is what has to be in flight for this long when a leaver cuts short what keeps its slots from moving:
@@ -194,12 +196,7 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	controllers := i.registered()
 	begun := i.now()
 	pending := func(s slot.Slot) bool {
-		for _, c := range controllers {
-			if c.deletions(s) {
-				return i.now() < min(max(begun, c.lastDeletion())+deletionPatience, i.leaveBy(0.75))
-			}
-		}
-		return false
+		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
 	}
 	i.gate.Drain(set, pending, func(s slot.Slot) { i.drained(a.Round, s, i.undone(s, a.Room)) })
 	for _, c := range controllers {
@@ -270,7 +267,7 @@ func (i *incarnation) heldBack(a member.Drain) {
 	if i.ctx.Err() != nil {
 		return
 	}
-	found := false
+	found := i.heldByDeletions(set)
 	for _, f := range i.gate.Stuck(heldBackAfter) {
 		if !set.Has(f.Slot) {
 			continue

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,4 +83,71 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 	if limit := 20 * populated(n); got > limit || populated(n) < full {
 		t.Errorf("%d requests, want at most %d", got, limit)
 	}
+}
+
+// A drain waits for handlers that have not been told of a deletion that their store shows already, which costs no
+// request. The kind has nothing else in the slot.
+func TestCatchUpWaitsForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind := schema.GroupKind{Kind: "ConfigMap"}
+		share := delivery.New(delivery.Options{Slots: 8})
+		if err := share.Shard(kind); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		server := deliverytest.NewMemory()
+		name := types.NamespacedName{Namespace: "a", Name: "o"}
+		if _, err := server.Create(ctx, name, nil); err != nil {
+			t.Fatal(err)
+		}
+		faults := deliverytest.NewFaulty(server.ListWatch("", ""), false)
+		inf := share.NewInformer(kind, faults, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		busy, heard := make(chan struct{}), false
+		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, _ any) { <-busy }, // as a predicate that reads from the API server
+			DeleteFunc: func(any) { heard = true },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() { inf.RunWithContext(ctx) })
+		defer running.Wait()
+		defer cancel()
+		synctest.Wait()
+		n := share.Slot(name.Namespace, name.Name, "")
+		set := slot.SetOf(slot.Range{First: n, Last: n})
+		share.Hold(set)
+		if err := share.Warm(ctx, set); err != nil {
+			t.Fatal(err)
+		}
+		share.Open(set)
+		if _, err := server.Update(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if share.Exists(kind, name) {
+			t.Fatal("the store has the object still")
+		}
+		asked := faults.Asked()
+		done := make(chan error, 1)
+		go func() { done <- share.CatchUp(ctx, set) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Error("returned before the handler had been told")
+			done <- err
+		default:
+		}
+		close(busy)
+		synctest.Wait()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if !heard || faults.Asked() != asked {
+			t.Errorf("heard of the deletion: %v, %d requests, want none", heard, faults.Asked()-asked)
+		}
+	})
 }
