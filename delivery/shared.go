@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/table"
@@ -66,7 +65,8 @@ func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 
 var errWholeLags = errors.New("its watch lags behind a list by more than " + sharedLimit.String())
 
-// behindShared returns the informers of whole kinds of which none shows the version named for it.
+// behindShared returns the informers of whole kinds that do not show the version named for it. None vouches for
+// another of its kind: each may be of a namespace of its own, with a watch of its own.
 func (s *Share) behindShared(versions table.Versions) []*informer {
 	s.mu.Lock()
 	var whole []*informer
@@ -76,12 +76,9 @@ func (s *Share) behindShared(versions table.Versions) []*informer {
 		}
 	}
 	s.mu.Unlock()
-	shows := map[schema.GroupKind]bool{}
-	for _, inf := range whole {
-		version := inf.GetIndexer().LastStoreSyncResourceVersion()
-		shows[inf.kind] = shows[inf.kind] || table.CompareVersions(version, versions[inf.kind.String()]) >= 0
-	}
-	return slices.DeleteFunc(whole, func(inf *informer) bool { return shows[inf.kind] })
+	return slices.DeleteFunc(whole, func(inf *informer) bool {
+		return table.CompareVersions(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.kind.String()]) >= 0
+	})
 }
 
 // reachList returns nil once the store of a whole kind shows what a list showed that is as new as the version. It is an

@@ -39,11 +39,11 @@ func TestR8WholeKindsThatAreBehind(t *testing.T) {
 		}
 		lists, events := 0, watch.NewFake()
 		inf := s.NewInformer(configMapKind, listsOnly{&cache.ListWatch{
-			ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				lists++
 				return now.Load().DeepCopy(), nil
 			},
-			WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return events, nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 		}}, &corev1.ConfigMap{}, 0, nil)
 		put("7", at("a", "5"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,23 @@ func TestR8WholeKindsThatAreBehind(t *testing.T) {
 		if len(lines) != 1 || !strings.Contains(lines[0], `"kind"="ConfigMap"`) || !strings.Contains(lines[0], `"version"="18"`) {
 			t.Errorf("told: %q", lines)
 		}
+
+		// Another informer of the kind, of a namespace of its own, shows the version: that says nothing of this one.
+		more := watch.NewFake()
+		beside := s.NewInformer(configMapKind, listsOnly{&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return more, nil },
+		}}, &corev1.ConfigMap{}, 0, nil)
+		go beside.RunWithContext(ctx)
+		cache.WaitForCacheSync(ctx.Done(), beside.HasSynced)
+		put("20", at("b", "19"))
+		later(3*time.Second, func() { events.Modify(at("b", "19")) })
+		wait("shown by another informer", "19", 3*time.Second, 3100*time.Millisecond, 1)
+		wait("shown by another informer, known from before", "20", 0, time.Second, 0)
 		cancel()
 		events.Stop()
+		more.Stop()
 	})
 }
