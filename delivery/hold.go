@@ -76,7 +76,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 					released = true
 					return true
 				case src.complete(n):
-				case src.excused(begun) && (final || src.gen > 0):
+				case src.goesWithout(n), src.excused(begun) && (final || src.gen > 0):
 					missing.Add(n)
 				default:
 					return false
@@ -135,9 +135,12 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	return nil
 }
 
-// barrier waits until all stores hold what was sent to them.
-func (s *Share) barrier(ctx context.Context) error {
+// barrier waits until all stores hold what was sent to them. Those from which the slots go without are left out.
+func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 	for _, inf := range s.active() {
+		if inf.source.withoutAll(set) {
+			continue
+		}
 		err := inf.source.served(ctx, func(ctx context.Context) error {
 			_, err := inf.source.barrier(ctx, slot.Set{})
 			return err

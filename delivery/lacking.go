@@ -15,7 +15,8 @@ import (
 // whoever needs the kind does not work on that slot until the list has succeeded (rule R8): Lacks tells. Controllers
 // need the kind that they reconcile, and those that are declared as owned by it.
 //
-// A kind is excused once its lists have failed for Options.Excuse, not while they are merely slow. A member whose
+// A kind is excused once its lists have failed for Options.Excuse, not while they are merely slow. Slots that go without
+// it, since they were warmed for instance, are not held up by it any more until a list succeeds. A member whose
 // informer has never listed the kind does not take slots from one that is alive: it may be the only one that lacks the
 // permission.
 
@@ -31,6 +32,20 @@ const never = math.MaxUint64
 func (s *source) excused(begun time.Time) bool {
 	a := s.ailing[RequestList]
 	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.last.Before(begun) && time.Since(a.since) >= s.inf.share.excuse
+}
+
+// goesWithout says that slot n need not wait for the kind, since it was found not to come, and still cannot be listed.
+// s.mu is held.
+func (s *source) goesWithout(n slot.Slot) bool {
+	return s.without.Has(n) && s.ailing[RequestList].err != nil
+}
+
+// withoutAll says that none of the slots, of which there are some, need wait for the kind.
+func (s *source) withoutAll(set slot.Set) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := set.Minus(s.without)
+	return !set.Empty() && rest.Empty() && s.ailing[RequestList].err != nil
 }
 
 // complete says that the store holds slot n, or that there is nothing to be held. s.mu is held.

@@ -23,12 +23,16 @@ func (s *Share) latest(ctx context.Context, set slot.Set) error {
 }
 
 // follow waits until the informers have reached their versions in the slots, which the stores hold, and their stores
-// hold everything up to these.
+// hold everything up to these. Kinds that the slots go without are not asked: they are listed once that is possible.
 func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer, version func(*source) (string, error)) error {
 	var wg sync.WaitGroup
 	for _, inf := range informers {
 		wg.Go(func() {
 			src := inf.source
+			if src.withoutAll(set) {
+				src.refresh(set) // a list that is under way may be older
+				return
+			}
 			v, err := version(src)
 			if src.answered(err) {
 				return // there is nothing of the kind
@@ -43,7 +47,7 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 	if err := s.settled(ctx, set, true); err != nil {
 		return err
 	}
-	return s.barrier(ctx)
+	return s.barrier(ctx, set)
 }
 
 // follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes. It asks

@@ -114,3 +114,23 @@ func (s suite) merelySlow(t *testing.T) {
 	r.own(only(1, 2))
 	r.wantLevel(only(1, 2))
 }
+
+// A list that failed says nothing about slots that are wanted later, or again: these wait for the next one.
+func (s suite) failureIsOver(t *testing.T) {
+	r := s.rig(t)
+	r.fill(2, 1, 2, 3)
+	r.run(r.informer)
+	r.own(only(1))
+	r.faults.Refuse(errForbidden)
+	r.must(r.warm(r.ctx, only(2)))
+	r.lacks(2)
+	r.share.Release(only(2))
+	r.faults.Refuse(nil)
+	r.must(r.warm(r.ctx, only(2, 3))) // while it is waited until the list is tried again
+	r.lacks()
+	r.must(r.share.Load(r.ctx, only(2, 3), table.CauseHanded, nil, false))
+	r.lacks()
+	r.open(only(2, 3))
+	r.wantStore(only(1, 2, 3))
+	r.wantLevel(only(1, 2, 3))
+}

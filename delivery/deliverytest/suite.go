@@ -86,6 +86,7 @@ func Run(t *testing.T, o Options) {
 				{"ListsAloneNotServed", suite.listsNotServed},
 				{"R8KindCannotBeListed", suite.cannotBeListed},
 				{"R8KindIsMerelySlow", suite.merelySlow},
+				{"R8FailureIsOver", suite.failureIsOver},
 				{"ReleaseEndsWarm", suite.releaseEndsWarm},
 				{"LateInformer", suite.lateInformer},
 				{"LateHandler", suite.lateHandler},
