@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -235,7 +236,7 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 				}
 				i := newIncarnation(r)
 				i.ctx, i.cancel = context.WithCancel(t.Context())
-				defer func() { i.cancel(); i.calls.Wait() }()
+				defer func() { i.cancel(); i.calls.Wait(); r.closeStore() }()
 				i.draining[mine.Slots()[0]] = 1
 				begun := time.Now()
 				i.beginDrain(member.Drain{Slots: mine, Round: 1})
@@ -258,6 +259,95 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 				<-i.box.filled
 				if took := time.Since(begun); took < test.want || took > test.want+2*time.Second {
 					t.Errorf("the slot is given up after %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// R15: how long deletions are waited for that go nowhere depends on what becomes of those in the same slot, whosever they
+// are. A key that keeps failing does not hold its slot for ever beside others that succeed.
+func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// beside is how many deletions succeed beside one that keeps failing, a second each, in the same slot or not.
+		beside     int
+		sameSlot   bool
+		controller int // whose they are; 0: the failing one's
+		want       time.Duration
+	}{
+		{"others succeed in another slot", 900, false, 0, deletionPatience},
+		{"another controller's succeed", 30, true, 1, 30*time.Second + deletionPatience},
+		{"others never end", 900, true, 1, deletionLimit},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				var controllers []*Controller
+				for _, name := range []string{"one", "two"} {
+					c, err := r.NewController(name, schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, Priority) {})
+					if err != nil {
+						t.Fatal(err)
+					}
+					controllers = append(controllers, c)
+				}
+				fails := types.NamespacedName{Namespace: "a", Name: "fails"}
+				draining, all := slotOf(r, fails), slot.SetOf(slot.Range{Last: slot.Slot(r.cfg.Slots - 1)})
+				r.share.Hold(all)
+				r.gate.SetDeadline(24 * time.Hour)
+				r.gate.Open(all, 7)
+				controllers[0].Add(fails)
+				var beside []types.NamespacedName
+				for n := 0; len(beside) < test.beside; n++ {
+					key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}
+					if (slotOf(r, key) == draining) == test.sameSlot {
+						beside = append(beside, key)
+						controllers[test.controller].Add(key)
+					}
+				}
+				i := newIncarnation(r)
+				i.ctx, i.cancel = context.WithCancel(t.Context())
+				var workers sync.WaitGroup
+				defer func() { i.cancel(); workers.Wait(); i.calls.Wait(); r.closeStore() }()
+				i.draining[draining] = 1
+				begun := time.Now()
+				var mine slot.Set
+				mine.Add(draining)
+				i.beginDrain(member.Drain{Slots: mine, Round: 1})
+				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
+					c.Take(key)
+					_, ok := c.Admit(t.Context(), key)
+					if ok {
+						<-time.After(time.Second)
+						if again {
+							c.AddLater(key)
+						}
+					}
+					c.Done(key)
+					return ok
+				}
+				workers.Go(func() {
+					for reconcile(controllers[0], fails, true) {
+						<-time.After(time.Millisecond)
+					}
+				})
+				workers.Go(func() {
+					for _, key := range beside {
+						if i.ctx.Err() != nil || !reconcile(controllers[test.controller], key, false) {
+							return
+						}
+					}
+				})
+				<-i.box.filled
+				if took := time.Since(begun); took < test.want || took > test.want+3*time.Second {
+					t.Errorf("the slot is given up after %v, want %v", took, test.want)
+				}
+				told := (&labMember{Rota: r, lab: &lab{t: t}}).scrape()
+				if n := told[`rota_deletions_abandoned_total{rota="operators/website"}`]; n == 0 {
+					t.Error("no deletion is said to be given up")
+				}
+				if n := told[`rota_events_total{reason="SlotHeldBack",rota="operators/website"}`]; n == 0 {
+					t.Error("nobody was told that the slot is held back")
 				}
 			})
 		})
