@@ -22,6 +22,7 @@ const startEvents = 30 * time.Minute
 type start struct {
 	kind    schema.GroupKind
 	started <-chan struct{}
+	client  bool // it reads through a client that ShareInformer was given
 }
 
 // prerequisite is something without which a member does not join: it would take slots, and nobody would work on them.

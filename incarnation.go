@@ -91,6 +91,8 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 				continue // it worked before: whoever took the permission away may give it back
 			}
 			return member.Stop{Err: err}
+		case err := <-i.bypassed:
+			return member.Stop{Err: err}
 		case <-giveUp:
 			i.giveUp()
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",

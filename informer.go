@@ -45,9 +45,11 @@ type Children struct {
 // joins.
 //
 // The factory's resync period and transform hold for it. Its namespace and tweaks of list options do not: client says
-// what is listed.
+// what is listed. It has to be one of a config of WrapConfig, as the factory's should: Run ends with an error where the
+// informer's lists or watches do not come through one.
 //
-// Where there is no such factory, Share().NewInformer does the same for any cache.ListerWatcher.
+// Where there is no such factory, Share().NewInformer does the same for any cache.ListerWatcher. It is logged where its
+// requests do not come through such a client.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
 	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L], children ...Children,
 ) (cache.SharedIndexInformer, error) {
@@ -77,7 +79,7 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	_, started, _ := r.share.Of(made)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started = append(r.started, start{kind.GroupKind(), started})
+	r.started = append(r.started, start{kind: kind.GroupKind(), started: started, client: true})
 	return made, nil
 }
 

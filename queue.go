@@ -79,7 +79,7 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.informer = informer
-	r.started = append(r.started, start{kind, started})
+	r.started = append(r.started, start{kind: kind, started: started})
 	return q, nil
 }
 

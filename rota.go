@@ -65,6 +65,8 @@ type Rota struct {
 	snapshot    member.Snapshot
 	joined      chan struct{} // closed once the table names this process for the first time
 	denied      chan error    // a permission is missing
+	bypassed    chan error    // an informer of ShareInformer reads through a client that was not wrapped
+	toldUnseen  sync.Map      // kinds of which that was logged
 }
 
 // New checks the options and returns a Rota that has done nothing yet: there is no I/O before Run.
@@ -98,11 +100,11 @@ func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}), denied: make(chan error, 1),
-		inner: map[any]string{},
+		bypassed: make(chan error, 1), inner: map[any]string{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
-		Completed: r.completed,
+		Completed: r.completed, Unseen: r.unseen,
 	})
 	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
@@ -72,15 +74,41 @@ func (r *Rota) checkInformers() error {
 // checkClients refuses queues beside which no client was wrapped: what their workers write would have no deadline.
 func (r *Rota) checkClients() error {
 	if r.wrapped.Load() > 0 {
-		return nil
+		select {
+		case err := <-r.bypassed:
+			return err
+		default:
+			return nil
+		}
 	}
 	for _, c := range r.registered() {
 		if r.informerOf(c) != nil {
 			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes would not end when a slot is lost: "+
-				"wrap the config of every client of the workers; reads are left alone", c.name)
+				"wrap the config of every client of the workers and of the informers", c.name)
 		}
 	}
 	return nil
+}
+
+// unseen takes in that a request of an informer did not come through a wrapped client: what such clients watch is
+// unknown, and so is which resource is of which kind, so that writes might not be noted (rule R8). It ends Run where
+// ShareInformer was given the client.
+func (r *Rota) unseen(kind schema.GroupKind) {
+	r.mu.Lock()
+	shared := slices.ContainsFunc(r.started, func(s start) bool { return s.client && s.kind == kind })
+	r.mu.Unlock()
+	if shared {
+		select {
+		case r.bypassed <- fmt.Errorf("informer of %s: its lists and watches do not come through a client of what rota.WrapConfig (or WrapTransport) returns, so "+
+			"that the next owner of a slot might not wait for what was written in it: give ShareInformer, and the factory, a client of the wrapped config", kind):
+		default:
+		}
+		return
+	}
+	if _, told := r.toldUnseen.LoadOrStore(kind, true); !told {
+		r.log.Info("Lists and watches of an informer do not come through a client of what rota.WrapConfig (or WrapTransport) returns, or without their context: "+
+			"writes of its kind are noted only where its resource is the regular plural of the kind, or by Rota.Wrote", "kind", kind.String())
+	}
 }
 
 // watchWiring looks, while the member works, for what shows only then.

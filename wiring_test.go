@@ -3,6 +3,8 @@ package rota
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -155,6 +157,87 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 			})
 		})
 	}
+}
+
+// answers is an API server with no Secrets.
+func answers(req *http.Request) (*http.Response, error) {
+	resp := status(http.StatusOK)
+	resp.Header, resp.Request = http.Header{"Content-Type": {"application/json"}}, req
+	resp.Body = io.NopCloser(strings.NewReader(`{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+	if req.URL.Query().Get("watch") == "true" {
+		from, to := io.Pipe()
+		context.AfterFunc(req.Context(), func() { _ = to.Close() })
+		resp.Body = from
+	}
+	return resp, nil
+}
+
+// The requests of informers have to come through a wrapped client, as those of workers do.
+func TestInformersReadThroughWrappedClients(t *testing.T) {
+	for _, wrapped := range []bool{true, false} {
+		t.Run(fmt.Sprint("wrapped: ", wrapped), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				r.store, r.rest, r.reports = store.NewMemory().Client(nil), nil, nil
+				plain := &rest.Config{Host: "https://example.com", Transport: roundTripper(answers)}
+				client := r.WrapConfig(plain)
+				kubernetes.NewForConfigOrDie(client) // that of the workers
+				if !wrapped {
+					client = plain
+				}
+				api := kubernetes.NewForConfigOrDie(client)
+				factory := informers.NewSharedInformerFactory(api, 0)
+				informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(metav1.NamespaceAll))
+				if err != nil {
+					t.Fatal(err)
+				}
+				q, err := NewQueue(r, "secrets", informer, testInner[string](t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err = r.Work(ctx, runs(q, informer))
+				if wrapped {
+					if err != nil || !r.hasJoined() {
+						t.Errorf("Work returned %v, joined: %t, want that it works", err, r.hasJoined())
+					}
+					return
+				}
+				if err == nil {
+					t.Fatal("Work returned no error, want that the client was not wrapped")
+				}
+				for _, word := range []string{"informer of Secret", "rota.WrapConfig", "ShareInformer"} {
+					if !strings.Contains(err.Error(), word) {
+						t.Errorf("the error does not say %q: %v", word, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What Share().NewInformer reads may be no API server at all, so that it is told rather than refused.
+func TestInformersThatReadElsewhereAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := loggedRota(t)
+		if err := r.Share().Shard(secretKind); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for range 2 {
+			informer := r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+			running.Go(func() { informer.RunWithContext(ctx) })
+		}
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		log.wants(t, 1, "rota.WrapConfig", "Secret", "Rota.Wrote")
+	})
 }
 
 // What shows only while a member works is told with its place, again while it recurs, and makes the member unready.

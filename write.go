@@ -26,7 +26,7 @@ var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 const unknownMargin = time.Second
 
 // WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers
-// write; ctrlrt does for the manager's.
+// write, and for those of informers, whose requests tell which kinds are watched; ctrlrt does for the manager's.
 //
 // Each write with the context of a reconcile, or one made of it, is refused once the reconcile has ended, its slot is
 // lost, or the deadline of the member's Lease has passed; it carries a server-side timeout within that deadline; and,

@@ -2,7 +2,10 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,35 +31,61 @@ func WithSelectors(ctx context.Context, s Selectors) context.Context {
 	return context.WithValue(ctx, selectorsKey{}, s)
 }
 
-type kindKey struct{}
+type passageKey struct{}
+
+// passage is a request of an informer on its way.
+type passage struct {
+	kind schema.GroupKind
+	seen atomic.Bool // a transport asked for the kind
+}
 
 // KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false where no
-// informer of a Share does.
+// informer of a Share does. It is for transports: of what none has asked, Options.Unseen is told.
 func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
-	kind, ok = ctx.Value(kindKey{}).(schema.GroupKind)
-	return kind, ok
+	p, ok := ctx.Value(passageKey{}).(*passage)
+	if !ok {
+		return schema.GroupKind{}, false
+	}
+	p.seen.Store(true)
+	return p.kind, true
 }
 
 // selecting has the contexts of requests carry their informer's kind and their selectors.
 type selecting struct {
 	cache.ListerWatcherWithContext
-	kind schema.GroupKind
+	kind   schema.GroupKind
+	unseen func(schema.GroupKind)
 }
 
-func (s selecting) with(ctx context.Context, o metav1.ListOptions) context.Context {
-	ctx = context.WithValue(ctx, kindKey{}, s.kind)
+func (s selecting) with(ctx context.Context, o metav1.ListOptions) (context.Context, *passage) {
+	p := &passage{kind: s.kind}
+	ctx = context.WithValue(ctx, passageKey{}, p)
 	if o.LabelSelector == "" && o.FieldSelector == "" {
-		return ctx
+		return ctx, p
 	}
-	return WithSelectors(ctx, Selectors{Label: o.LabelSelector, Field: o.FieldSelector})
+	return WithSelectors(ctx, Selectors{Label: o.LabelSelector, Field: o.FieldSelector}), p
+}
+
+// passed looks at a request that was answered with err.
+func (s selecting) passed(p *passage, err error) {
+	var status apierrors.APIStatus
+	if answered := err == nil || errors.As(err, &status); answered && !p.seen.Load() && s.unseen != nil {
+		s.unseen(s.kind)
+	}
 }
 
 // ListWithContext implements cache.ListerWithContext.
 func (s selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	return s.ListerWatcherWithContext.ListWithContext(s.with(ctx, o), o)
+	ctx, p := s.with(ctx, o)
+	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, o)
+	s.passed(p, err)
+	return list, err
 }
 
 // WatchWithContext implements cache.WatcherWithContext.
 func (s selecting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return s.ListerWatcherWithContext.WatchWithContext(s.with(ctx, o), o)
+	ctx, p := s.with(ctx, o)
+	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, o)
+	s.passed(p, err)
+	return w, err
 }

@@ -45,6 +45,9 @@ type Options struct {
 	// make it what Share.Stamp says, of the object as it is by then. It is called concurrently and must neither block,
 	// since deliveries wait for it, nor change or keep the object. nil: nobody is told.
 	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
+	// Unseen is called after each request of an informer that was answered although no transport asked KindFrom about
+	// it. It is called concurrently and must not block. nil: nobody is told.
+	Unseen func(kind schema.GroupKind)
 }
 
 // Share is the set of informers of one manager over its share of the objects. Create it with New; its methods may be
@@ -58,6 +61,7 @@ type Share struct {
 	patience time.Duration
 
 	mislabelled func(schema.GroupKind, metav1.Object)
+	unseen      func(schema.GroupKind)
 	excuse      time.Duration
 	completed   func(map[schema.GroupKind]Opened)
 	// lacking is what Lacks looks at, for every key; nil: nothing. counting is held while it is made.
@@ -105,7 +109,7 @@ func New(o Options) *Share {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, mislabelled: o.Mislabelled, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{}, reading: make(chan struct{}, readers),
 	}

@@ -118,7 +118,7 @@ var (
 func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	n := inf.share.slots + 1 // the last one is that of orphans
 	return &source{
-		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind}, listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind, inf.share.unseen}, listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, scope: filterScope{}, suspects: make(chan struct{}, 1), doubts: map[cache.ObjectName]*doubt{},
 		got: make([]uint64, n), ready: make([]uint64, n), want: make([]uint64, n), saw: make([]string, n), ticket: 1,
