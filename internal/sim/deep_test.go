@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func TestOverwritingIsFound(t *testing.T) {
 	w := New(Options{})
 	tab := table.New(16, slot.KeyName, 1)
 	w.Put(tab)
-	w.Objects.EditTable(func(text map[string]string) { text["format"] = "2" })
+	w.Objects.EditTable(func(text map[string]string) { text["format"] = strconv.Itoa(table.Format + 1) })
 	w.Sync()
 	s := w.Objects.Table()
 	w.writer = &Node{ID: "a-1", cfg: member.Config{}}

@@ -52,7 +52,7 @@ func settled(t *testing.T, n int) (*sim.World, *table.Table) {
 	tab := table.New(slots, slot.KeyName, 1000)
 	for i := range n {
 		id := fmt.Sprintf("web-%d-1", i)
-		tab.Put(table.Member{ID: id, Pod: fmt.Sprintf("web-%d", i), PodUID: uid(i), Container: "main", Build: "v1", Weight: 1, MinFormat: 1, MaxFormat: 1, Joined: 1})
+		tab.Put(table.Member{ID: id, Pod: fmt.Sprintf("web-%d", i), PodUID: uid(i), Container: "main", Build: "v1", Weight: 1, MinFormat: table.OldestFormat, MaxFormat: table.Format, Joined: 1})
 		var set slot.Set
 		set.AddRange(slot.Range{First: slot.Slot(i * slots / n), Last: slot.Slot((i+1)*slots/n - 1)})
 		tab.Update(set, func(r *table.Run) { r.Owner, r.Epoch = id, 1000 })

@@ -42,6 +42,9 @@ func TestChaos(t *testing.T) {
 		return
 	}
 	for _, what := range total.Counts.Zero() {
+		if what == "Excused" {
+			continue // few lives have such clocks: TestClocksExcuse and TestFastClocksShortenTheFenceWait have them
+		}
 		t.Errorf("%s: never in all seeds", what)
 	}
 	for rule, n := range total.Coverage.Rules {
