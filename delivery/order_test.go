@@ -49,10 +49,10 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 		return []corev1.ConfigMap{*a, *b}
 	}
 	lists := &cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77e0"}, Items: objects()}, nil
 		},
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewFakeWithChanSize(2, false)
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				for _, obj := range objects() {

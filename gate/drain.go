@@ -100,9 +100,9 @@ func (g *Gate) Recheck(s slot.Slot) {
 			break
 		}
 		if st.state == draining {
-			changes := st.changes
+			changes, leaves := st.changes, d.leaves
 			g.mu.Unlock()
-			waits := !d.leaves && d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
+			waits := !leaves && d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
 			g.mu.Lock()
 			if st.changes != changes {
 				continue
