@@ -218,6 +218,9 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	for _, ns := range o.LabelNamespaces {
 		namespaces[ns] = cache.Config{}
 	}
+	if _, all := namespaces[metav1.NamespaceAll]; all {
+		namespaces = nil
+	}
 	r, err := rota.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
