@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
@@ -24,6 +28,16 @@ func Main(variable, by string, config any, run func(context.Context) error, log 
 		return 1
 	}
 	return 0
+}
+
+// Interruptible returns the context of a command that starts processes. It ends at Ctrl-C and SIGTERM, a second of which ends
+// the command at once. What libraries log in the command is dropped: the processes have logs of their own.
+func Interruptible() (ctx context.Context, stop context.CancelFunc) {
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	return ctx, stop
 }
 
 // Command returns a program and its arguments as they are; where there are none, this program with args.

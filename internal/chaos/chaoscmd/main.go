@@ -2,23 +2,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/rota-dev/rota/internal/chaos"
+	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -36,11 +30,8 @@ func main() {
 const shortObjects = 500
 
 func run(out io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := process.Interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop)   // a second Ctrl-C ends at once
-	ctrl.SetLogger(logr.Discard()) // the members have their own
-	klog.SetLogger(logr.Discard())
 	o := chaos.Options{Progress: os.Stderr}
 	flag.IntVar(&o.Runs, "runs", 200, "number of runs; they take the faults in turns")
 	names := flag.String("faults", "", "faults to run, such as pause-1.01,held-write (default all that -list shows first)")

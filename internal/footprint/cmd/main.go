@@ -2,22 +2,16 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/rota-dev/rota/internal/footprint"
+	"github.com/rota-dev/rota/internal/process"
 )
 
 func main() {
@@ -31,11 +25,8 @@ func main() {
 }
 
 func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := process.Interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop)   // a second Ctrl-C ends at once
-	ctrl.SetLogger(logr.Discard()) // the replicas have their own
-	klog.SetLogger(logr.Discard())
 	o := footprint.Options{Progress: os.Stderr}
 	flag.IntVar(&o.Objects, "objects", 20_000, "number of Websites")
 	flag.IntVar(&o.JoinObjects, "join-objects", 16_000, "number of Websites when a member joins")

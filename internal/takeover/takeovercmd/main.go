@@ -3,20 +3,14 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/internal/takeover"
 )
 
@@ -31,10 +25,8 @@ func main() {
 }
 
 func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := process.Interruptible()
 	defer stop()
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
 	o := takeover.Options{Progress: os.Stderr}
 	flag.IntVar(&o.Objects, "objects", 49_000, "number of Secrets, and of ConfigMaps")
 	flag.Float64Var(&o.Traffic, "traffic", 5, "how many of each are written per second; 0: none, so that only bookmarks show that watches are up to date")
