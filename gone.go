@@ -88,7 +88,7 @@ func (i *incarnation) heldByDeletions(set slot.Set) bool {
 // deletion returns one in the slot that has not been reconciled; it may be in flight.
 func (c *Controller) deletion(s slot.Slot) (key types.NamespacedName, found bool) {
 	if gone := c.undone(s); len(gone) > 0 {
-		return types.NamespacedName{Namespace: gone[0].Namespace, Name: gone[0].Name}, true
+		return nameOf(gone[0]), true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 		if n := len(abandoned); n > 0 {
 			i.metrics.abandoned.Inc()
 			i.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(), "controller", c.name, "deletions", n,
-				"first", types.NamespacedName{Namespace: abandoned[0].Namespace, Name: abandoned[0].Name}.String())
+				"first", nameOf(abandoned[0]).String())
 		}
 	}
 	return out
@@ -139,7 +139,7 @@ func (i *incarnation) inherit(a member.Load) {
 		for _, c := range i.registered() {
 			if c.kind.String() == g.Kind {
 				known = true
-				c.inherit(g.Slot, types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
+				c.inherit(g.Slot, nameOf(g))
 			}
 		}
 		if known {
@@ -148,8 +148,12 @@ func (i *incarnation) inherit(a member.Load) {
 		}
 		i.metrics.abandoned.Inc()
 		i.log.Error(nil, "A deletion that a former owner left is not reconciled: this member has no controller of that kind",
-			"slot", g.Slot.String(), "kind", g.Kind, "object", types.NamespacedName{Namespace: g.Namespace, Name: g.Name}.String())
+			"slot", g.Slot.String(), "kind", g.Kind, "object", nameOf(g).String())
 	}
+}
+
+func nameOf(g table.Gone) types.NamespacedName {
+	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }
 
 // inherit remembers the key of an object that is gone until its slot opens here.

@@ -108,16 +108,7 @@ func TestR15WaitingDeletionsAreHandedOver(t *testing.T) {
 // next owner.
 func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 	r := testRota(t)
-	var mu sync.Mutex
-	again := 0
-	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
-		mu.Lock()
-		defer mu.Unlock()
-		again += len(keys)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, again := newCounting(t, r)
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
 	s := slotOf(r, key)
 	mine := slot.SetOf(slot.Range{First: s, Last: s})
@@ -127,7 +118,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 	reconciled, left := 0, 0
 	for n := range 3000 {
 		r.gate.Open(mine, 7)
-		again = 0
+		*again = 0
 		c.Add(key)
 		var gone []table.Gone
 		done := false
@@ -149,7 +140,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 		<-idle
 		switch {
 		case done == (len(gone) == 1):
-			t.Fatalf("try %d: reconciled: %v, left: %v, enqueued again: %d", n, done, gone, again)
+			t.Fatalf("try %d: reconciled: %v, left: %v, enqueued again: %d", n, done, gone, *again)
 		case done:
 			reconciled++
 		default:

@@ -66,16 +66,7 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
-			var mu sync.Mutex
-			enqueued := 0
-			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
-				mu.Lock()
-				defer mu.Unlock()
-				enqueued += len(keys)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, enqueued := newCounting(t, r)
 			key := types.NamespacedName{Namespace: "a", Name: "b"}
 			var mine slot.Set
 			mine.Add(slotOf(r, key))
@@ -83,7 +74,7 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 			r.gate.SetDeadline(time.Hour)
 			r.gate.Open(mine, 7)
 			for n := range 3000 {
-				enqueued = 0
+				*enqueued = 0
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					r.gate.Shut(mine)
@@ -92,11 +83,27 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 				dealt := false
 				wg.Go(func() { dealt = test.work(c, key) })
 				wg.Wait()
-				if !dealt && enqueued == 0 {
+				if !dealt && *enqueued == 0 {
 					t.Fatalf("try %d: the deletion is neither reconciled nor in the queue", n)
 				}
 				c.forget(mine)
 			}
 		})
 	}
+}
+
+// newCounting makes a controller that counts the keys that are enqueued. The count is to be looked at when nothing goes on.
+func newCounting(t *testing.T, r *Rota) (c *Controller, enqueued *int) {
+	t.Helper()
+	var mu sync.Mutex
+	enqueued = new(int)
+	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+		mu.Lock()
+		defer mu.Unlock()
+		*enqueued += len(keys)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, enqueued
 }
