@@ -79,13 +79,7 @@ func (s *Share) told(ctx context.Context, inf *informer) error {
 		defer cancel()
 		ctx = limited
 	}
-	err := src.served(ctx, func(ctx context.Context) error {
-		serial, err := src.barrier(ctx, slot.Set{})
-		if err != nil {
-			return err
-		}
-		return inf.everyoneSaw(ctx, serial)
-	})
+	err := src.served(ctx, src.heard)
 	if err != nil && !errors.Is(err, errStopped) {
 		return fmt.Errorf("informer of %s: telling its handlers: %w", inf.kind, err)
 	}

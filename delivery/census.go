@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,9 +13,8 @@ import (
 
 // Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the
 // informers select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not
-// served are empty, those that cannot be listed are left out and in failed. It is an error
-// when ctx ends. The informers, by their ListerWatchers, say what there is: an object that their user's selectors
-// leave out is not in it.
+// served are empty, those that cannot be listed are left out and in failed. The informers, by their ListerWatchers, say
+// what there is: an object that their user's selectors leave out is not in it. It is an error when ctx ends.
 func (s *Share) Census(ctx context.Context) (digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error) {
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	failed = map[schema.GroupKind]error{}
@@ -42,47 +40,24 @@ func (s *Share) Census(ctx context.Context) (digests map[schema.GroupKind]map[sl
 }
 
 func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {
-	var o metav1.ListOptions
-	for {
-		o.Limit = i.source.pageSize()
-		page, err := i.source.upstream.ListWithContext(ctx, o)
+	_, err := i.source.eachListed(ctx, censusPause, func(obj runtime.Object) error {
+		about, err := meta.Accessor(obj)
 		if err != nil {
 			return err
 		}
-		list, err := meta.ListAccessor(page)
-		if err != nil {
-			return err
+		n, _, ok := i.slotOf(obj)
+		if !ok || i.adoptable(about) {
+			return nil // orphans are no member's
 		}
-		err = meta.EachListItem(page, func(obj runtime.Object) error {
-			about, err := meta.Accessor(obj)
-			if err != nil {
-				return err
-			}
-			n, _, ok := i.slotOf(obj)
-			if !ok || i.adoptable(about) {
-				return nil // orphans are no member's
-			}
-			hash := i.share.digestHash(about)
-			if _, again := seen[hash]; !again {
-				seen[hash] = struct{}{}
-				digests[n] = digests[n].with(hash)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+		hash := i.share.digestHash(about)
+		if _, again := seen[hash]; !again {
+			seen[hash] = struct{}{}
+			digests[n] = digests[n].with(hash)
 		}
-		if o.Continue = list.GetContinue(); o.Continue == "" {
-			return nil
-		}
-		// Of the API server's time a census takes a small part.
-		select {
-		case <-time.After(censusPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return nil
+	})
+	return err
 }
 
-// censusPause is the time between two pages of a census.
+// censusPause is the time between two pages of a census, which takes a small part of the API server's time.
 const censusPause = 20 * time.Millisecond

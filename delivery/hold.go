@@ -231,6 +231,11 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 		s.nudge()
 		patience = nudgeSeconds * time.Second
 	}
+	return s.heard(ctx)
+}
+
+// heard returns when the store holds what was sent to it, and the handlers have been told.
+func (s *source) heard(ctx context.Context) error {
 	serial, err := s.barrier(ctx, slot.Set{})
 	if err != nil {
 		return err

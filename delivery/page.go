@@ -1,8 +1,12 @@
 package delivery
 
 import (
+	"context"
 	"encoding/json"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -26,6 +30,34 @@ func (s *source) pageSize() int64 {
 		return firstPage
 	}
 	return s.page
+}
+
+// eachListed calls a function for each object of a consistent list of all that the informer selects, a page at a time with a
+// pause between them, and returns the list's version. What is listed goes to no store.
+func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (version string, err error) {
+	var o metav1.ListOptions
+	for {
+		o.Limit = s.pageSize()
+		page, err := s.upstream.ListWithContext(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return "", err
+		}
+		if err := meta.EachListItem(page, do); err != nil {
+			return "", err
+		}
+		if o.Continue = list.GetContinue(); o.Continue == "" {
+			return list.GetResourceVersion(), nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
 }
 
 // sized notes how large some objects of a page are, in bytes altogether.

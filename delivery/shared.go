@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -136,24 +134,10 @@ func (i *informer) matches(listed map[string]string, at string) bool {
 // listVersions returns the versions of the objects that the informer selects, and that of the list, as of now.
 func (s *source) listVersions(ctx context.Context) (listed map[string]string, at string, err error) {
 	listed = map[string]string{}
-	var o metav1.ListOptions
-	for {
-		o.Limit = s.pageSize()
-		page, err := s.upstream.ListWithContext(ctx, o)
-		if err != nil {
-			return nil, "", err
-		}
-		about, err := meta.ListAccessor(page)
-		if err != nil {
-			return nil, "", err
-		}
-		err = meta.EachListItem(page, func(obj runtime.Object) error {
-			key, err := cache.MetaNamespaceKeyFunc(obj)
-			listed[key] = versionOf(obj)
-			return err
-		})
-		if o.Continue = about.GetContinue(); err != nil || o.Continue == "" {
-			return listed, about.GetResourceVersion(), err
-		}
-	}
+	at, err = s.eachListed(ctx, 0, func(obj runtime.Object) error {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		listed[key] = versionOf(obj)
+		return err
+	})
+	return listed, at, err
 }

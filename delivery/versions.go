@@ -29,28 +29,37 @@ func (i *informer) versionKey() string {
 // included (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version; where it
 // could not, the version is table.List. Kinds without any are left out. A kind that is primary and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
-	out := table.Versions{}
-	add := func(key, version string) {
-		if table.CompareVersions(out[key], version) < 0 {
-			out[key] = version
-		}
-	}
-	slots := set.Slots()
+	out := s.written(set)
 	for _, inf := range s.active() {
 		all := inf.withOrphans(set)
-		add(inf.versionKey(), inf.source.highest(all.Slots()))
+		raise(out, inf.versionKey(), inf.source.highest(all.Slots()))
 	}
+	return out
+}
+
+// written returns the highest versions that this member wrote in the slots, and table.List where Settle could not read
+// one.
+func (s *Share) written(set slot.Set) table.Versions {
+	out := table.Versions{}
+	slots := set.Slots()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, versions := range s.wrote {
 		for _, n := range slots {
-			add(key, versions[n])
+			raise(out, key, versions[n])
 		}
 	}
 	for p, o := range s.owed {
 		if o.unread && set.Has(p.slot) {
-			add(p.key, table.List)
+			raise(out, p.key, table.List)
 		}
 	}
 	return out
+}
+
+// raise has a key name a version, unless it names a higher one.
+func raise(versions table.Versions, key, version string) {
+	if table.CompareVersions(versions[key], version) < 0 {
+		versions[key] = version
+	}
 }

@@ -10,14 +10,14 @@ import (
 )
 
 // ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was
-// noted (Share.Write), and their handlers have heard of all that the stores hold. Of kinds that are not
-// sharded it tells no handler; what they lag by more than half a minute is told, and not waited for. It is an error when ctx ends before.
+// noted (Share.Write), and their handlers have heard of all that the stores hold. Of kinds that are not sharded it tells no
+// handler; what they lag by more than half a minute is told, and not waited for. It is an error when ctx ends before.
 func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	var set slot.Set
 	set.Add(n)
 	s.Settle(ctx, set)
 	informers := s.active()
-	versions := s.written(n)
+	versions := s.written(set)
 	errs := make([]error, len(informers))
 	var wg sync.WaitGroup
 	for at, inf := range informers {
@@ -34,22 +34,4 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	wg.Wait()
 	s.reachShared(ctx, versions)
 	return errors.Join(errs...)
-}
-
-// written returns the highest versions that this member wrote in slot n, and table.List where Settle could not read one.
-func (s *Share) written(n slot.Slot) table.Versions {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := table.Versions{}
-	for key, versions := range s.wrote {
-		if versions[n] != "" {
-			out[key] = versions[n]
-		}
-	}
-	for p, o := range s.owed {
-		if o.unread && p.slot == n {
-			out[p.key] = table.List
-		}
-	}
-	return out
 }
