@@ -52,6 +52,9 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 
 // follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes. It asks
 // for a bookmark: the version may be that of an object that this stream does not bring, or of none.
+//
+// An API server sends a watch no bookmark at the version of the latest event of the kind that lay between the watch's
+// start and its present: only at a later one. So before it asks again it has the API server learn of a later version.
 func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) bool {
 	limit := s.inf.share.patience
 	if !s.silent.Load() {
@@ -61,7 +64,7 @@ func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for wait := nudgeAfter; ; wait = nudgeSeconds * time.Second {
+	for wait, again := nudgeAfter, false; ; wait, again = nudgeSeconds*time.Second, true {
 		soon, stop := context.WithTimeout(ctx, wait)
 		err := s.wait(soon, func() bool { return s.reached(slots, version) })
 		stop()
@@ -70,6 +73,9 @@ func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) 
 		}
 		if ctx.Err() != nil {
 			return false
+		}
+		if again {
+			_, _ = s.present(ctx) // what it fails by, the next list tells
 		}
 		s.nudge()
 	}

@@ -63,7 +63,7 @@ func (s suite) rig(t *testing.T) *rig {
 		r.hashed = slot.KeyUID
 	}
 	r.share = s.share(delivery.Options{
-		Slots: slots, Patience: 100 * time.Millisecond, Kind: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
+		Slots: slots, Patience: s.follows, Kind: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
 		Excuse: 200 * time.Millisecond,
 		Completed: func(opened map[schema.GroupKind]delivery.Opened) {
 			r.heard.reconcile(opened[r.kind.GroupKind].All()...)
@@ -200,6 +200,33 @@ func (r *rig) delete(key types.NamespacedName) Object {
 	obj, err := r.kind.Client.Delete(r.ctx, key)
 	r.must(err)
 	return obj
+}
+
+// busy writes an object of a slot again and again until stop is called.
+func (r *rig) busy(n slot.Slot) (stop func()) {
+	r.t.Helper()
+	key := r.create(r.key(n)).Key
+	ctx, cancel := context.WithCancel(r.ctx)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				failed <- nil
+				return
+			}
+			if _, err := r.kind.Client.Update(r.ctx, key); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		r.t.Helper()
+		cancel()
+		r.must(<-failed)
+	}
 }
 
 // sync returns when the handlers have been told of everything up to now. It makes an object for that, so that

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rota-dev/rota/delivery"
 )
@@ -31,7 +32,9 @@ type suite struct {
 	ignores   bool
 	watchList bool
 	steps     int
-	runs      *atomic.Int64
+	// follows is the Patience of shares.
+	follows time.Duration
+	runs    *atomic.Int64
 }
 
 // Run runs the suite.
@@ -49,7 +52,7 @@ func Run(t *testing.T, o Options) {
 		o.Steps = 300
 	}
 	for _, watchList := range o.WatchList {
-		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, &atomic.Int64{}}
+		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, 100 * time.Millisecond, &atomic.Int64{}}
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			for _, c := range []struct {
 				name string
