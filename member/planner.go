@@ -324,7 +324,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 	every := func(table.Run) bool { return true }
 	eachSlot(d.next, every, func(s slot.Slot, r table.Run) {
 		to := target[s]
-		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) {
+		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) || d.stays.Has(s) {
 			return
 		}
 		group := moves

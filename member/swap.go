@@ -132,6 +132,8 @@ type draft struct {
 	due bool
 	// transfers are the slots that this change gives to their next owner.
 	transfers slot.Set
+	// stays are drained slots that have to be opened again first: this change takes their moves back, and plans none.
+	stays slot.Set
 	leftOut
 }
 
@@ -242,7 +244,7 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		case r.Next != "" && (next.Leaving || (going || state == draining) && !m.renewing(r.Next)):
 			abort.Add(s)
 		case going && r.Next != "" && d.noTransfers:
-			abort.Add(s) // it is opened again
+			d.stays.Add(s)
 		case going && (r.Ready || r.Next == "" && m.phase == leaving):
 			set.Add(s)
 		case state == draining:
@@ -251,11 +253,10 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	})
 	wait := m.tooMuchGone(t, d, set)
 	set = set.Minus(wait)
-	for _, s := range wait.Slots() {
-		if m.phase != leaving {
-			abort.Add(s) // better open than shut until there is room
-		}
+	if m.phase != leaving {
+		d.stays = d.stays.Union(wait) // better open than shut until there is room
 	}
+	abort = abort.Union(d.stays)
 	// What this change takes back, it cannot transfer; what it transfers is drained at its precondition.
 	if m.waited(&m.swap.abort, !abort.Empty(), 0) {
 		d.due = true
