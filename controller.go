@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -303,40 +303,10 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	c.mu.Unlock()
 	ctx = withSlot(inner, s)
 	if c.where != nil {
-		ctx = context.WithValue(ctx, subjectKey{}, subject{c.kind, key, s, gone})
+		ctx = adapter.WithSubject(ctx, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
 	}
 	c.reset(ctx, s, key)
 	return ctx, true
-}
-
-type (
-	subjectKey struct{}
-	// subject is, with slot.KeyUID, what a reconcile is about: an object of that name in that slot.
-	subject struct {
-		kind schema.GroupKind
-		name types.NamespacedName
-		slot slot.Slot
-		gone bool
-	}
-)
-
-// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name, with slot.KeyUID:
-// a namesake that was created since is none of its business, so that a reader has to say that there is no such object.
-func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
-	about, ok := ctx.Value(subjectKey{}).(subject)
-	return ok && about.gone && about.kind == kind && about.name == name
-}
-
-// Namesake says that obj, which was read with the context of a reconcile, has the name of the object that is reconciled
-// and is another one, in another slot: with slot.KeyUID it may be another member's, and a reader has to say that there
-// is no such object.
-func (r *Rota) Namesake(ctx context.Context, kind schema.GroupKind, obj metav1.Object) bool {
-	about, ok := ctx.Value(subjectKey{}).(subject)
-	if !ok || about.kind != kind || about.name != (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}) {
-		return false
-	}
-	n, ok := r.share.SlotOf(kind, obj)
-	return about.gone || ok && n != about.slot
 }
 
 const (

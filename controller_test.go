@@ -18,7 +18,7 @@ import (
 
 // slotOf returns the slot of a key in a rota by name.
 func slotOf(r *Rota, name types.NamespacedName) slot.Slot {
-	n, _ := r.SlotOf(schema.GroupKind{Kind: "ConfigMap"}, name)
+	n, _ := r.share.Locate(schema.GroupKind{Kind: "ConfigMap"}, name)
 	return n
 }
 
@@ -133,7 +133,7 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf := r.Share().NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
 	obj := func(uid string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: types.UID(uid)}}

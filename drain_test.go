@@ -89,7 +89,7 @@ func (p *pair) start(n int) {
 	case err := <-p.run[n]:
 		p.t.Fatalf("Run has ended: %v", err)
 	}
-	inf := p.r[n].Share().NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	for _, key := range slices.Concat(p.long, p.peers) {
 		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
 			p.t.Fatal(err)

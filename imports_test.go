@@ -22,7 +22,7 @@ var layers = []struct {
 }{
 	{"internal/mutant", pure}, {"slot", pure}, {"table", pure}, {"plan", pure}, {"member", pure},
 	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
-	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime},
+	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }
 

@@ -48,15 +48,10 @@ type Children struct {
 // what is listed. It has to be one of a config of WrapConfig, as the factory's should: Run ends with an error where the
 // informer's lists or watches do not come through one.
 //
-// Where there is no such factory, Share().NewInformer does the same for any cache.ListerWatcher. It is logged where its
-// requests do not come through such a client.
+// Where there is no such factory, Rota.NewInformer makes an informer of any cache.ListerWatcher.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
 	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L], children ...Children,
 ) (cache.SharedIndexInformer, error) {
-	newInformer := r.share.NewInformer
-	if len(children) > 0 {
-		newInformer = r.share.NewOwnedInformer
-	}
 	var made cache.SharedIndexInformer
 	given := factory.InformerFor(example, func(_ C, resync time.Duration) cache.SharedIndexInformer {
 		lw := &cache.ListWatch{
@@ -66,14 +61,14 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 			WatchFuncWithContext: client.Watch,
 		}
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		made = newInformer(kind.GroupKind(), lw, example, resync, indexers)
+		made = r.NewInformer(kind.GroupKind(), lw, example, resync, indexers, children...)
 		return made
 	})
 	if made == nil {
 		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory is asked for the kind; "+
 			"a second one, of the same objects by their owners for instance, needs a factory of its own", kind.GroupKind())
 	}
-	if err := r.declare(kind.GroupKind(), children); err != nil {
+	if err := r.declare("ShareInformer", kind.GroupKind(), children); err != nil {
 		return nil, err
 	}
 	_, started, _ := r.share.Of(made)
@@ -83,13 +78,36 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	return made, nil
 }
 
-// declare says how a kind is sharded.
-func (r *Rota) declare(kind schema.GroupKind, children []Children) error {
+// NewInformer makes an informer of any cache.ListerWatcher, as cache.NewSharedIndexInformer does. Whether it holds this
+// member's share is decided when it begins to run: it does if NewQueue was called with it, or Shard for its kind. If
+// not it holds all objects, and the next owner of a slot waits for it as it does for the others (rule R8). With
+// Children it holds the share by owners, where the kind is shared by its own keys, too: call Shard with the same.
+//
+// example must be a pointer to a struct with metadata. It is logged where the informer's requests do not come through a
+// client of a config of WrapConfig.
+func (r *Rota) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers, children ...Children,
+) cache.SharedIndexInformer {
+	if len(children) > 0 {
+		return r.share.NewOwnedInformer(kind, lw, example, resync, indexers)
+	}
+	return r.share.NewInformer(kind, lw, example, resync, indexers)
+}
+
+// Shard has the informers of a kind hold this member's share: by the objects' own keys, or with Children by those of
+// their controlling owners. It must be called before Run and before an informer of the kind runs. ShareInformer does
+// it, and NewQueue for the kind of its informer.
+func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
+	return r.declare("Shard", kind, children)
+}
+
+// declare says how a kind is sharded; call is what the user called.
+func (r *Rota) declare(call string, kind schema.GroupKind, children []Children) error {
 	r.mu.Lock()
 	ran := r.ran
 	r.mu.Unlock()
 	if ran {
-		return fmt.Errorf("informer of %s: Run was called before: call ShareInformer first", kind)
+		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
 	}
 	if len(children) == 0 {
 		return r.share.Shard(kind)
@@ -99,7 +117,7 @@ func (r *Rota) declare(kind schema.GroupKind, children []Children) error {
 			return fmt.Errorf("informer of %s: Children.Of is empty: say of which kind the owners are", kind)
 		}
 		if !r.share.Own(kind, c.Of, !c.ClusterScoped) {
-			return fmt.Errorf("informer of %s: one runs already: call ShareInformer before any informer of the kind runs", kind)
+			return fmt.Errorf("informer of %s: one runs already: call %s before any informer of the kind runs", kind, call)
 		}
 		if c.WithoutOrphans {
 			continue

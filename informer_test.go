@@ -2,6 +2,7 @@ package rota
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func TestShareInformer(t *testing.T) {
 	if _, err := NewQueue(r, "test", shared, queue); err != nil {
 		t.Error(err)
 	}
-	if !r.Share().Sharded(schema.GroupKind{Kind: "Secret"}) {
+	if !r.share.Sharded(schema.GroupKind{Kind: "Secret"}) {
 		t.Error("NewQueue did not shard the kind")
 	}
 }
@@ -54,5 +55,30 @@ func TestRunWaitsForInformers(t *testing.T) {
 	cancel()
 	if err := r.Run(ctx); err != nil || r.ID() != "" {
 		t.Errorf("Run joined as %q and returned %v, want it not to join", r.ID(), err)
+	}
+}
+
+// Without a factory: an informer holds the share of what Shard declared, by the objects' keys or by their owners'.
+func TestNewInformer(t *testing.T) {
+	r := testRota(t)
+	parent := schema.GroupKind{Kind: "ConfigMap"}
+	if err := r.Shard(parent); err != nil {
+		t.Fatal(err)
+	}
+	owner := Children{Of: parent}
+	if err := r.Shard(secretKind, owner); err != nil {
+		t.Fatal(err)
+	}
+	own := r.NewInformer(parent, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	children := r.NewInformer(secretKind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil, owner)
+	if r.share.HoldsByOwner(own) || !r.share.Sharded(parent) {
+		t.Error("the informer of a kind that is shared by its own keys does not hold the share by them")
+	}
+	if !r.share.HoldsByOwner(children) || !r.share.Owned(secretKind) || r.share.Sharded(secretKind) {
+		t.Error("the informer of children does not hold the share by owners")
+	}
+	r.ran = true
+	if err := r.Shard(gadgetKind); err == nil || !strings.Contains(err.Error(), "call Shard first") {
+		t.Errorf("Shard after Run: error %v, want one", err)
 	}
 }

@@ -127,11 +127,11 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		if kind == gadgetKind {
 			objects = l.gadgets
 		}
-		if err := r.Share().Shard(kind); err != nil {
+		if err := r.share.Shard(kind); err != nil {
 			l.t.Fatal(err)
 		}
 		m.requests = deliverytest.NewFaulty(objects.ListWatch("", ""), false)
-		m.informer = r.Share().NewInformer(kind, m.requests, &corev1.ConfigMap{}, 0, nil)
+		m.informer = r.share.NewInformer(kind, m.requests, &corev1.ConfigMap{}, 0, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
 		if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 			l.t.Fatal(err)

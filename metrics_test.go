@@ -65,7 +65,7 @@ func until(t *testing.T, what string, ok func() bool) {
 func runInformer(t *testing.T, r *Rota, kind schema.GroupKind, m *deliverytest.Memory) (cache.SharedIndexInformer, *deliverytest.Faulty) {
 	t.Helper()
 	faults := deliverytest.NewFaulty(m.ListWatch("", ""), false)
-	inf := r.Share().NewInformer(kind, faults, &corev1.ConfigMap{}, 0, nil)
+	inf := r.share.NewInformer(kind, faults, &corev1.ConfigMap{}, 0, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.RunWithContext(ctx) })
@@ -79,7 +79,7 @@ func runInformer(t *testing.T, r *Rota, kind schema.GroupKind, m *deliverytest.M
 func TestFailingRequestsShow(t *testing.T) {
 	r := testRota(t)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	if err := r.Share().Shard(kind); err != nil {
+	if err := r.share.Shard(kind); err != nil {
 		t.Fatal(err)
 	}
 	_, faults := runInformer(t, r, kind, deliverytest.NewMemory())

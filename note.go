@@ -48,7 +48,7 @@ func (r *Rota) noting(req *http.Request, stray bool) *noted {
 	if !ok || !r.share.Knows(kind) {
 		if _, inFlight := admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
 			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: when slots come here, that may be behind what their former "+
-				"owner wrote. Make it with Share().NewInformer, which leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
+				"owner wrote. Make it with Rota.NewInformer, which leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
 		}
 		return nil
 	}

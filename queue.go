@@ -37,7 +37,7 @@ type Items[T comparable] struct {
 	Item func(types.NamespacedName) T
 }
 
-// NewQueue shards the kind of the informer, which must come from ShareInformer or from Share().NewInformer and not run
+// NewQueue shards the kind of the informer, which must come from ShareInformer or from Rota.NewInformer and not run
 // yet, and returns the work queue for it. Name is unique in the process. The objects of slots that come to this member
 // are added to the queue by themselves.
 //

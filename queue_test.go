@@ -36,7 +36,7 @@ func testInner[T comparable](t *testing.T) workqueue.TypedRateLimitingInterface[
 }
 
 func testInformer(r *Rota) cache.SharedIndexInformer {
-	return r.Share().NewInformer(schema.GroupKind{Kind: "Secret"}, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
+	return r.share.NewInformer(schema.GroupKind{Kind: "Secret"}, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
 }
 
 // own makes r the owner of the slot of an object.

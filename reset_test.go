@@ -153,7 +153,7 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 func keep(t *testing.T, r *Rota) {
 	t.Helper()
 	kind := schema.GroupKind{Kind: "Secret"}
-	inf := r.Share().NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
+	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
 	if err := inf.GetIndexer().Add(obj); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -126,15 +125,6 @@ func (r *Rota) ID() string {
 	return r.id
 }
 
-// Share returns the informers over this member's share, for wiring caches.
-func (r *Rota) Share() *delivery.Share { return r.share }
-
-// SlotOf returns the slot of an object by its kind, which must be sharded by its own key, and name. With slot.KeyUID a
-// name does not tell: ok is false where this member neither has the object nor saw its deletion lately.
-func (r *Rota) SlotOf(kind schema.GroupKind, name types.NamespacedName) (n slot.Slot, ok bool) {
-	return r.share.Locate(kind, name)
-}
-
 // Owns says whether this member owns the object of that kind and name and has its slot activated: its caches are
 // complete for it. With slot.KeyUID the object has to be in the cache.
 func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
@@ -145,15 +135,6 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	n, ok := locate(kind, name)
 	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
 }
-
-// OwnsObject is Owns for an object of any kind that is sharded, by its own key or by its owner's; other objects are
-// nobody's.
-func (r *Rota) OwnsObject(kind schema.GroupKind, obj metav1.Object) bool {
-	return slices.ContainsFunc(r.share.Slots(kind, obj), r.gate.Owns)
-}
-
-// OwnsSlot says whether this member owns the slot and has it activated.
-func (r *Rota) OwnsSlot(n slot.Slot) bool { return r.gate.Owns(n) }
 
 // Joined is closed when the table names this member for the first time. A member without slots has joined, too:
 // Ready is a readiness check of it.

@@ -71,7 +71,7 @@ var scenarios = map[string]func(l *lab){
 		}
 		duties := 0
 		for _, m := range []*labMember{a, b} {
-			if m.OwnsSlot(m.cfg.Slots.Of(slot.HashName("", scrubName))) {
+			if m.gate.Owns(m.cfg.Slots.Of(slot.HashName("", scrubName))) {
 				duties++
 				m.want("with the duty", "rota_coverage_findings", `what="unowned"`, 0)
 			} else {
@@ -306,7 +306,7 @@ var scenarios = map[string]func(l *lab){
 		l.wait(2 * time.Minute)
 		moved := 0
 		for s := range of {
-			if !a.OwnsSlot(s) {
+			if !a.gate.Owns(s) {
 				moved++
 			}
 		}

@@ -64,7 +64,7 @@ func (r *Rota) checkInformers() error {
 			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.name, c.kind))
 		default:
 			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss what happens: call rota.ShareInformer "+
-				"(or Share().NewInformer) for the kind before its factory is asked for it, add the handlers to the informer that it returns, and make the queue "+
+				"(or Rota.NewInformer) for the kind before its factory is asked for it, add the handlers to the informer that it returns, and make the queue "+
 				"of it with rota.NewQueue", c.name, c.kind))
 		}
 	}

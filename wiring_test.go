@@ -117,7 +117,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		{
 			"a client that was not wrapped",
 			func(t *testing.T, r *Rota) func(context.Context) {
-				informer := r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
 				q, err := NewQueue(r, "replicas", informer, testInner[string](t))
 				if err != nil {
 					t.Fatal(err)
@@ -133,7 +133,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
 				c.Started()
 				return func(ctx context.Context) { <-ctx.Done() }
 			},
@@ -220,17 +220,17 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 	}
 }
 
-// What Share().NewInformer reads may be no API server at all, so that it is told rather than refused.
+// What Rota.NewInformer reads may be no API server at all, so that it is told rather than refused.
 func TestInformersThatReadElsewhereAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := loggedRota(t)
-		if err := r.Share().Shard(secretKind); err != nil {
+		if err := r.share.Shard(secretKind); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 2 {
-			informer := r.Share().NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+			informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
 			running.Go(func() { informer.RunWithContext(ctx) })
 		}
 		synctest.Wait()

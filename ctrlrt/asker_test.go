@@ -83,7 +83,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(gvk, meta.RESTScopeNamespace)
-		if err := r.Share().Shard(gvk.GroupKind()); err != nil {
+		if err := shareOf(r).Shard(gvk.GroupKind()); err != nil {
 			t.Fatal(err)
 		}
 		k := newKinds()
@@ -101,7 +101,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		if n, err := lists(); n != 3 || err != nil {
 			t.Errorf("%d objects, error %v, want the share of 3", n, err)
 		}
-		inf := r.Share().NewInformer(gvk.GroupKind(), &toolscache.ListWatch{
+		inf := shareOf(r).NewInformer(gvk.GroupKind(), &toolscache.ListWatch{
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return nil, refused },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, &corev1.ConfigMap{}, 0, nil)
@@ -116,8 +116,8 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		defer cancel()
 		synctest.Wait() // it runs
 		one := slot.SetOf(slot.Range{First: 1, Last: 1})
-		r.Share().Hold(one)
-		if err := r.Share().Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
+		shareOf(r).Hold(one)
+		if err := shareOf(r).Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, opts := range [][]client.ListOption{nil, {Share}} {

@@ -210,7 +210,7 @@ func (b *Builder) watch(object client.Object, controller string) error {
 	if err != nil || !disown {
 		return err
 	}
-	return b.mgr.rota.Share().Disown(gvk.GroupKind())
+	return shareOf(b.mgr.rota).Disown(gvk.GroupKind())
 }
 
 // own shards a kind by its controlling owners, unless somebody needs all of its objects.
@@ -229,7 +229,7 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 	if err != nil {
 		return fmt.Errorf("controller %s: is kind %s namespaced? %w", controller, owner, err)
 	}
-	if !b.mgr.rota.Share().Own(kind, owner, namespaced) {
+	if !shareOf(b.mgr.rota).Own(kind, owner, namespaced) {
 		return b.mgr.keepWhole(kind) // an informer of it runs
 	}
 	return nil

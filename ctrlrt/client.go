@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // writingClient is the manager's client. It puts the labels on objects by which they are delivered. What it writes is
@@ -72,7 +74,7 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
 	c.hideStamps(gvk.GroupKind(), obj)
 	// Whether caches or the API server answered: kinds may be read past caches.
-	if c.mgr.rota.Namesake(ctx, gvk.GroupKind(), obj) {
+	if adapter.Namesake(ctx, shareOf(c.mgr.rota), gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
 		reflect.ValueOf(obj).Elem().Set(empty.Elem())
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)

@@ -155,7 +155,7 @@ func (m *Manager) addChildren(ctx context.Context) error {
 	if len(both) == 0 {
 		return nil
 	}
-	children, err := m.newCache(m.newInformer(m.rota.Share().NewOwnedInformer))
+	children, err := m.newCache(m.newInformer(shareOf(m.rota).NewOwnedInformer))
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 					if cm.Name == "rota-test" || cm.Name == "test" {
 						continue // the table
 					}
-					if mine := m.Rota().OwnsObject(configMapKind, &cm); mine != have[cm.Name] {
+					if mine := inShare(m.Rota(), configMapKind, &cm); mine != have[cm.Name] {
 						return fmt.Sprintf("%s: %s in its share: %t, listed: %t", m.Rota().ID(), cm.Name, mine, have[cm.Name])
 					}
 				}

@@ -328,7 +328,7 @@ func withClientGo(owned bool) laggard {
 		} else {
 			children = factory.InformerFor(&corev1.Secret{}, func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
 				lw := toolscache.NewListWatchFromClient(api.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
-				return r.Share().NewInformer(secretKind, lw, &corev1.Secret{}, resync, toolscache.Indexers{})
+				return r.NewInformer(secretKind, lw, &corev1.Secret{}, resync, toolscache.Indexers{})
 			})
 		}
 		queue, err := rota.NewQueue(r, "lag", parents, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/store"
 )
@@ -109,7 +110,7 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	held, _ := a.Rota().SlotOf(configMapKind, types.NamespacedName{Namespace: namespace, Name: "stuck"})
+	held, _ := adapter.Of(a.Rota()).Share.Locate(configMapKind, types.NamespacedName{Namespace: namespace, Name: "stuck"})
 	b := startReplica(t, namespace, "b", j, replicaOptions{})
 	eventually(t, 30*time.Second, func() string {
 		if s := b.Rota().Status(); s.Members != 2 {

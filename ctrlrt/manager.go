@@ -74,7 +74,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	o.Cache.HTTPClient, o.Client.HTTPClient = wrapClient(r, o.Cache.HTTPClient), wrapClient(r, o.Client.HTTPClient)
 	o.Client.Cache = ownOptions(o.Client.Cache)
 	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{}), options: o}
-	o.Cache.NewInformer = m.newInformer(r.Share().NewInformer)
+	o.Cache.NewInformer = m.newInformer(shareOf(r).NewInformer)
 	newClient := o.NewClient
 	if newClient == nil {
 		newClient = client.New
@@ -212,7 +212,7 @@ func (m *Manager) keepWhole(kind schema.GroupKind) error {
 	if !m.kinds.keep(kind) {
 		return nil
 	}
-	return m.rota.Share().Disown(kind)
+	return shareOf(m.rota).Disown(kind)
 }
 
 // GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused, and List

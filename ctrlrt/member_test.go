@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -28,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/table"
 )
@@ -351,4 +354,10 @@ func settled(replicas ...*replica) func() string {
 
 func configMap(namespace, name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value}}
+}
+
+// inShare says whether an object of a sharded kind, by its own key or by its owner's, is a member's.
+func inShare(r *rota.Rota, kind schema.GroupKind, obj metav1.Object) bool {
+	parts := adapter.Of(r)
+	return slices.ContainsFunc(parts.Share.Slots(kind, obj), parts.Gate.Owns)
 }

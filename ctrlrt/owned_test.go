@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/slot"
 )
@@ -184,7 +185,7 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 	shared := func(mgr *ctrlrt.Manager) bool {
 		cm := configMap("a", "b", "")
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "c", UID: "1", Controller: ptr.To(true)}}
-		_, ok := mgr.Rota().Share().SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
+		_, ok := adapter.Of(mgr.Rota()).Share.SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
 		return ok
 	}
 	keep := func(mgr *ctrlrt.Manager) {

@@ -118,7 +118,7 @@ func TestR11ShardSelectorIgnored(t *testing.T) {
 					return err.Error()
 				}
 				for _, cm := range list.Items {
-					if !m.Rota().OwnsObject(configMapKind, &cm) {
+					if !inShare(m.Rota(), configMapKind, &cm) {
 						return fmt.Sprintf("%s caches %s, which is another member's", m.Rota().ID(), cm.Name)
 					}
 				}

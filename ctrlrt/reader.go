@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say
@@ -64,12 +65,12 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 
 // mine says whether an object of a kind is in this member's share, by its own key or by its owner's.
 func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bool {
-	slotOf := r.rota.Share().SlotOf
+	slotOf := shareOf(r.rota).SlotOf
 	if byOwner {
-		slotOf = r.rota.Share().OwnerSlotOf
+		slotOf = shareOf(r.rota).OwnerSlotOf
 	}
 	n, ok := slotOf(kind, obj)
-	return ok && r.rota.OwnsSlot(n)
+	return ok && adapter.Of(r.rota).Gate.Owns(n)
 }
 
 // elsewhere returns where the objects of a sharded kind are that are not this member's. only says that who asks has to
@@ -88,7 +89,7 @@ func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 }
 
 // incomplete says that the cache lacks objects of this member's share.
-func (r *reader) incomplete(kind schema.GroupKind) bool { return r.rota.Share().Incomplete(kind) }
+func (r *reader) incomplete(kind schema.GroupKind) bool { return shareOf(r.rota).Incomplete(kind) }
 
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -97,7 +98,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	kind := gvk.GroupKind()
-	if rota.Deleted(ctx, kind, key) {
+	if adapter.Deleted(ctx, kind, key) {
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name) // as a cache says it
 	}
 	others, only, err := r.elsewhere(ctx, kind)

@@ -28,7 +28,7 @@ func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	if err != nil {
 		return nil // the write says what is wrong
 	}
-	stamps := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
+	stamps := shareOf(c.mgr.rota).Stamps(gvk.GroupKind(), obj)
 	if len(stamps) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func(
 	if about == nil {
 		return nil
 	}
-	stamps := c.mgr.rota.Share().Stamps(about.GroupVersionKind().GroupKind(), about)
+	stamps := shareOf(c.mgr.rota).Stamps(about.GroupVersionKind().GroupKind(), about)
 	if len(stamps) == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 			continue
 		}
 		if ours == nil {
-			if ours = c.mgr.rota.Share().Labels(kind); len(ours) == 0 {
+			if ours = shareOf(c.mgr.rota).Labels(kind); len(ours) == 0 {
 				return
 			}
 		}
@@ -167,7 +167,7 @@ func set(obj metav1.Object, stamps map[string]string) {
 // complete labels an object whose labels do not follow from what was applied: its controlling owner was set by another
 // manager, say. It returns what became of it; nil: it had them, or the labeller has to do it.
 func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
-	missing := c.mgr.rota.Share().Stamps(gvk.GroupKind(), obj)
+	missing := shareOf(c.mgr.rota).Stamps(gvk.GroupKind(), obj)
 	maps.DeleteFunc(missing, func(label, value string) bool { return obj.GetLabels()[label] == value })
 	if len(missing) == 0 {
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
@@ -213,7 +214,7 @@ func TestLabelsAreApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, field := mgr.GetClient(), client.FieldOwner("test")
-	label := r.Share().Labels(configMapKind)[0]
+	label := adapter.Of(r).Share.Labels(configMapKind)[0]
 	want := func(name string) *corev1ac.ConfigMapApplyConfiguration {
 		return corev1ac.ConfigMap(name, namespace).WithLabels(map[string]string{"app": "x"}).WithData(map[string]string{"value": "1"}).
 			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName("parent").WithUID("1-2-3").WithController(true))

@@ -33,10 +33,10 @@ func TestListOfAKindInTwoCaches(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind, owner := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	if err := r.Share().Shard(kind); err != nil {
+	if err := shareOf(r).Shard(kind); err != nil {
 		t.Fatal(err)
 	}
-	r.Share().Own(kind, owner, true)
+	shareOf(r).Own(kind, owner, true)
 	k := newKinds()
 	_ = k.shard(kind, "a")
 	_, _ = k.own(kind, "b")

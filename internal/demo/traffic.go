@@ -32,7 +32,7 @@ func recordTraffic(ctx context.Context, path string, r *rota.Rota) error {
 	}
 	for await.Sleep(ctx, trafficPeriod) == nil {
 		received, foreign := uint64(0), uint64(0)
-		for _, t := range r.Share().Traffic() {
+		for _, t := range r.Status().Traffic {
 			received += t.Received
 			foreign += t.Foreign
 		}

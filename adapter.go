@@ -1,0 +1,10 @@
+package rota
+
+import "github.com/rota-dev/rota/internal/adapter"
+
+func init() {
+	adapter.Of = func(r any) adapter.Parts {
+		rota := r.(*Rota)
+		return adapter.Parts{Share: rota.share, Gate: rota.gate}
+	}
+}

@@ -1,0 +1,10 @@
+package ctrlrt
+
+import (
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/adapter"
+)
+
+// shareOf returns the informers over a member's share.
+func shareOf(r *rota.Rota) *delivery.Share { return adapter.Of(r).Share }
