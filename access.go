@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 const (
@@ -21,10 +21,10 @@ const (
 )
 
 // access asks the API server whether this member may do all that it will have to: with the rota's own objects, and
-// where it labels, with those of sharded kinds. The error is a store.MissingError with all that is missing. Where the
-// server does not answer the question, requests that are refused later say so.
+// where it labels, with those of sharded kinds. The error is a permission.MissingError with all that is missing. Where
+// the server does not answer the question, requests that are refused later say so.
 func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
-	needs := store.Needs(r.opts.Namespace, store.Rules(r.opts.Name))
+	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
 	for _, k := range labels {
 		if s := k.served(); s != nil {
 			needs = append(needs, s.Needs()...)
@@ -33,7 +33,7 @@ func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	for begun := r.now(); ; {
-		denied, err := store.Denied(ctx, r.rest, nil, needs)
+		denied, err := permission.Denied(ctx, r.rest, nil, needs)
 		if err != nil {
 			r.log.V(1).Info("Cannot ask which permissions are missing", "cause", err.Error())
 			return nil
@@ -42,7 +42,7 @@ func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 			return nil
 		}
 		if r.now()-begun >= accessPatience {
-			return fmt.Errorf("delivery %s: %w", r.share.Delivery(), &store.MissingError{Rota: r.opts.Name, Missing: denied})
+			return fmt.Errorf("delivery %s: %w", r.share.Delivery(), &permission.MissingError{Rota: r.opts.Name, Missing: denied})
 		}
 		pause(ctx, time.Second)
 	}
@@ -58,7 +58,7 @@ type refusals struct {
 const refusalQuiet = 2 * time.Minute
 
 // fresh says whether a refusal has not been told yet.
-func (f *refusals) fresh(denied *store.PermissionError, now time.Duration) bool {
+func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last == nil {
@@ -73,7 +73,7 @@ func (f *refusals) fresh(denied *store.PermissionError, now time.Duration) bool 
 // refused tells that a permission is missing, once, by an event as well as in the log; false where err is about
 // something else.
 func (r *Rota) refused(what string, err error) bool {
-	var denied *store.PermissionError
+	var denied *permission.Error
 	if !errors.As(err, &denied) {
 		return false
 	}

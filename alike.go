@@ -8,7 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 // unlike is what keeps this process from joining: members that work, and that it cannot work together with.
@@ -59,7 +59,7 @@ func (r *Rota) awaitAlike(ctx context.Context) bool {
 		}
 		reports, err := r.reports.Read(ctx)
 		if len(reports) == 0 && err != nil {
-			if denied := new(store.PermissionError); !errors.As(err, &denied) && r.now()-begun < startPatience {
+			if denied := new(permission.Error); !errors.As(err, &denied) && r.now()-begun < startPatience {
 				continue
 			}
 			if ctx.Err() == nil {

@@ -21,6 +21,7 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/mutant", pure}, {"slot", pure}, {"table", pure}, {"plan", pure}, {"member", pure},
+	{"internal/names", pure}, {"permission", noControllerRuntime},
 	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -215,7 +215,7 @@ func (o Options) validNames() error {
 	if reasons := validation.IsDNS1123Label(o.Namespace); len(reasons) > 0 {
 		return fmt.Errorf("Options.Namespace %q: no namespace has such a name: %s", o.Namespace, strings.Join(reasons, "; "))
 	}
-	lease := store.LeaseName(o.Name, newID(o.Identity.Pod))
+	lease := names.Lease(o.Name, newID(o.Identity.Pod))
 	if reasons := validation.IsDNS1123Subdomain(lease); len(reasons) > 0 {
 		return fmt.Errorf("Options.Identity.Pod %q (POD_NAME): no Lease can have the name %q: %s; give every replica a name as Pods have them, of at most %d characters",
 			o.Identity.Pod, lease, strings.Join(reasons, "; "),

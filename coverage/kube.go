@@ -15,8 +15,9 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Reports are the reports of a rota in a Kubernetes API server: each in the annotations of a Lease that is owned by its
@@ -46,19 +47,19 @@ func NewReports(cfg *rest.Config, namespace, name string) (*Reports, error) {
 const attempts = 3
 
 // Publish writes a member's report in place of its last one. lease is the UID of its Lease. A missing permission is a
-// store.PermissionError.
+// permission.Error.
 func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) error {
 	data, err := report.Encode()
 	if err != nil {
 		return err
 	}
-	name, owner := reportName(r.rota, report.Member), store.LeaseName(r.rota, report.Member)
+	name, owner := reportName(r.rota, report.Member), names.Lease(r.rota, report.Member)
 	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{store.LabelCoverage: r.rota}, Annotations: map[string]string{},
+		Name: name, Labels: map[string]string{names.LabelCoverage: r.rota}, Annotations: map[string]string{},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: owner, UID: lease}},
 	}}
 	for field, text := range data {
-		obj.Annotations[store.AnnotationReport+field] = text
+		obj.Annotations[names.AnnotationReport+field] = text
 	}
 	r.mu.Lock()
 	obj.ResourceVersion = r.versions[name]
@@ -94,7 +95,7 @@ func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) 
 
 // reportName returns the name of the Lease with a member's report.
 func reportName(rota, member string) string {
-	name := store.LeaseName(rota, member) + ".report"
+	name := names.Lease(rota, member) + ".report"
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		name = fmt.Sprintf("%s.%016x.report", rota, slot.HashName("", member))
 	}
@@ -113,7 +114,7 @@ func (r *Reports) Withdraw(ctx context.Context, member string) error {
 
 // Read returns all reports. Those that cannot be read are left out, and are in the error.
 func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
-	list, err := r.client.List(ctx, metav1.ListOptions{LabelSelector: store.LabelCoverage + "=" + r.rota})
+	list, err := r.client.List(ctx, metav1.ListOptions{LabelSelector: names.LabelCoverage + "=" + r.rota})
 	if err != nil {
 		return nil, r.wrap("read", "list", "", err)
 	}
@@ -122,7 +123,7 @@ func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
 	for i := range list.Items {
 		data := map[string]string{}
 		for name, text := range list.Items[i].Annotations {
-			if field, ours := strings.CutPrefix(name, store.AnnotationReport); ours {
+			if field, ours := strings.CutPrefix(name, names.AnnotationReport); ours {
 				data[field] = text
 			}
 		}
@@ -140,6 +141,6 @@ func (r *Reports) wrap(what, verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = store.Refused(err, store.PermissionError{Namespace: r.ns, Group: coordinationv1.GroupName, Resource: "leases", Verb: verb})
+	err = permission.Refused(err, permission.Error{Namespace: r.ns, Group: coordinationv1.GroupName, Resource: "leases", Verb: verb})
 	return fmt.Errorf("%s the report %s of rota %s/%s: %w", what, name, r.ns, r.rota, err)
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // R14: nothing is found while all is well, be it that a member joins and another one leaves; an object that its owner
@@ -143,7 +143,7 @@ func TestR14Coverage(t *testing.T) {
 		}
 		mine.Open.Add(foreign)
 		lease := &coordinationv1.Lease{}
-		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: store.LeaseName("test", mine.Member)}, lease); err != nil {
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: names.Lease("test", mine.Member)}, lease); err != nil {
 			t.Fatal(err)
 		}
 		// It says so until it is believed: b's own report comes in between.
@@ -176,7 +176,7 @@ func isReport(r *http.Request) bool {
 		return false
 	}
 	text, err := io.ReadAll(body)
-	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && strings.Contains(string(text), store.LabelCoverage)
+	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && strings.Contains(string(text), names.LabelCoverage)
 }
 
 // R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it

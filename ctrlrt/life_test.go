@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
 )
 
 func adminClient(t *testing.T) client.Client {
@@ -52,7 +52,7 @@ func TestExpelledMemberJoinsAgain(t *testing.T) {
 	stop := churn(t, c, keys)
 	old, before := a.Rota().ID(), j.total()
 	lease := &coordinationv1.Lease{}
-	lease.Namespace, lease.Name = namespace, store.LeaseName("test", old)
+	lease.Namespace, lease.Name = namespace, names.Lease("test", old)
 	if err := c.Delete(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestLosingASlotEndsTheContext(t *testing.T) {
 		return ""
 	})
 	lease := &coordinationv1.Lease{}
-	lease.Namespace, lease.Name = namespace, store.LeaseName("test", a.Rota().ID())
+	lease.Namespace, lease.Name = namespace, names.Lease("test", a.Rota().ID())
 	if err := c.Delete(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}

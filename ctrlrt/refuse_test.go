@@ -30,7 +30,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -152,9 +152,9 @@ func TestMissingPermission(t *testing.T) {
 	err = r.Run(t.Context())
 	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n", "- leases", "- events", r.Name().Namespace)
 	// What it says is all that it takes.
-	var missing *store.MissingError
+	var missing *permission.MissingError
 	if !errors.As(err, &missing) {
-		t.Fatalf("%T, want a store.MissingError", err)
+		t.Fatalf("%T, want a permission.MissingError", err)
 	}
 	for doc := range strings.SplitSeq(missing.Manifests(), "---\n") {
 		obj := &unstructured.Unstructured{}
@@ -189,7 +189,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := append(store.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}})
+	rules := append(permission.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
 	for _, obj := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: rules},

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/labeller"
-	"github.com/rota-dev/rota/store"
 )
 
 // stamp puts the labels on an object by which it is delivered, so that it arrives without a second write. undo takes
@@ -129,7 +129,7 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 }
 
 // stampField is how our labels, and others of the project, begin in the text of managed fields.
-const stampField = `"f:` + store.Prefix + `/`
+const stampField = `"f:` + names.Prefix + `/`
 
 // withoutStamps returns the text of managed fields without some labels; "": it cannot be read.
 func withoutStamps(text string, stamps []string) string {

@@ -27,8 +27,8 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Every write of the manager's client leaves an object with the labels by which it is delivered, without a second
@@ -93,7 +93,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 			}
 		}
 		for label, got := range obj.GetLabels() {
-			if strings.HasPrefix(label, store.Prefix) && want[label] == "" {
+			if strings.HasPrefix(label, names.Prefix) && want[label] == "" {
 				t.Errorf("label %s is %q, want none", label, got)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // HashLabel returns the label by which SlotLabel selects the objects of a primary kind; "" for key UID, which has none.
@@ -50,7 +50,7 @@ func labelOf(what string, kind schema.GroupKind) string {
 	lower := strings.ToLower(kind.Kind)
 	digits := fmt.Sprintf("-%06x", slot.HashName(kind.Group, lower)>>40)
 	name := what + "-" + lower
-	return store.Prefix + "/" + name[:min(len(name), longest-len(digits))] + digits
+	return names.Prefix + "/" + name[:min(len(name), longest-len(digits))] + digits
 }
 
 const (

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 func TestStamp(t *testing.T) {
@@ -72,7 +72,7 @@ func TestLabelNames(t *testing.T) {
 				if label == "" && key == slot.KeyUID && role == "primary" {
 					continue
 				}
-				if problems := validation.IsQualifiedName(label); len(problems) > 0 || !strings.HasPrefix(label, store.Prefix+"/") {
+				if problems := validation.IsQualifiedName(label); len(problems) > 0 || !strings.HasPrefix(label, names.Prefix+"/") {
 					t.Errorf("%s: %v", label, problems)
 				}
 				this := fmt.Sprintf("%s %s by %s", role, kind, key)

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/table"
 )
 
 const (
 	// Annotation on the rota's ConfigMap, with the value Off, takes the fence down at once. Members keep it when
 	// they change the table.
-	Annotation = store.Prefix + "/fence"
+	Annotation = names.Prefix + "/fence"
 	// Off is the value of Annotation that takes the fence down. No other value does anything.
 	Off = "off"
 
@@ -36,7 +36,7 @@ func conditions(o Options) []admissionregistrationv1.MatchCondition {
 			Name: "not-the-rota-itself",
 			Expression: fmt.Sprintf("!(request.resource.resource in ['configmaps', 'leases'] && request.?namespace.orValue('') == '%[1]s'"+
 				" && (request.?name.orValue('') == '%[2]s' || request.?name.orValue('').startsWith('%[3]s')))",
-				o.Rota.Namespace, o.Rota.Name, store.LeaseName(o.Rota.Name, "")),
+				o.Rota.Namespace, o.Rota.Name, names.Lease(o.Rota.Name, "")),
 		})
 	}
 	return out

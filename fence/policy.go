@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
 )
 
 // Policy returns the policy and the binding that are the fence of a rota. It does no I/O; the same options give the
@@ -14,7 +14,7 @@ func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *adm
 	if err := o.Validate(); err != nil {
 		return nil, nil, err
 	}
-	meta := metav1.ObjectMeta{Name: o.ObjectName(), Labels: map[string]string{store.LabelRota: o.Rota.Name}}
+	meta := metav1.ObjectMeta{Name: o.ObjectName(), Labels: map[string]string{names.LabelRota: o.Rota.Name}}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
 		ObjectMeta: meta,

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -152,7 +152,7 @@ func (o Options) any(ctx context.Context, reader dynamic.Interface, gvr schema.G
 	}
 	for i := range list.Items {
 		obj := &list.Items[i]
-		if obj.GetNamespace() != o.Rota.Namespace || obj.GetName() != o.Rota.Name && !strings.HasPrefix(obj.GetName(), store.LeaseName(o.Rota.Name, "")) {
+		if obj.GetNamespace() != o.Rota.Namespace || obj.GetName() != o.Rota.Name && !strings.HasPrefix(obj.GetName(), names.Lease(o.Rota.Name, "")) {
 			return obj, nil
 		}
 	}

@@ -23,8 +23,8 @@ import (
 
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 var domains = schema.GroupVersionResource{Group: "labeller.rota.dev", Version: "v1", Resource: "domains"}
@@ -265,7 +265,7 @@ func TestRefusesWithoutPermission(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = l.Run(t.Context())
-		var denied *store.PermissionError
+		var denied *permission.Error
 		if !errors.As(err, &denied) {
 			t.Fatalf("%s: %v, want a PermissionError", c.name, err)
 		}

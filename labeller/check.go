@@ -4,22 +4,22 @@ import (
 	"context"
 	"errors"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 // Needs returns the permissions that the labeller needs, one by one.
-func (l *Labeller) Needs() []store.PermissionError {
-	var needs []store.PermissionError
+func (l *Labeller) Needs() []permission.Error {
+	var needs []permission.Error
 	for _, s := range l.scopes() {
-		needs = append(needs, store.Needs(s.namespace, Rules(s.resource))...)
+		needs = append(needs, permission.Needs(s.namespace, Rules(s.resource))...)
 	}
 	return needs
 }
 
-// Check asks the API server whether the user may do what the labeller does. It returns a store.PermissionError, joined
+// Check asks the API server whether the user may do what the labeller does. It returns a permission.Error, joined
 // with others, for each permission that is missing; nil also where the server does not answer that question.
 func (l *Labeller) Check(ctx context.Context) error {
-	denied, err := store.Denied(ctx, l.config, l.http, l.Needs())
+	denied, err := permission.Denied(ctx, l.config, l.http, l.Needs())
 	if err != nil {
 		return nil //nolint:nilerr // what is refused later says so
 	}

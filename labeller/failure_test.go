@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/labeller"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 func TestThrottlingIsHonoured(t *testing.T) {
@@ -188,7 +188,7 @@ func refusedLater(t *testing.T, verb string) {
 		default:
 		}
 	}})
-	var refused *store.PermissionError
+	var refused *permission.Error
 	select {
 	case err := <-reported:
 		if !errors.As(err, &refused) || refused.User != "jane" || refused.Verb != verb || refused.Resource != "configmaps" || refused.Namespace != "" {

@@ -108,7 +108,7 @@ func (l *Labeller) Stats() Stats {
 
 // Run works until ctx ends, then returns nil: it writes what Fix was told of, and whenever Options.Permit says so,
 // finds by itself what is to be labelled. It returns an error only at the start, and before it writes anything, where the
-// user lacks permissions; a store.PermissionError for each is in it. One that is withdrawn later is reported, and waited
+// user lacks permissions; a permission.Error for each is in it. One that is withdrawn later is reported, and waited
 // for. It may be called again when it has returned, not before.
 func (l *Labeller) Run(ctx context.Context) error {
 	if err := l.Check(ctx); err != nil {

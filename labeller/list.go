@@ -26,7 +26,7 @@ func (l *Labeller) pages(ctx context.Context, s scope, selector string, f func(*
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("list %s: %w", s, permission(err, s, "list"))
+			return fmt.Errorf("list %s: %w", s, denied(err, s, "list"))
 		}
 		if !f(page) || page.Continue == "" {
 			return nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 const (
@@ -184,7 +184,7 @@ func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
 	if errors.As(err, &status) {
 		code = int(status.Status().Code)
 	}
-	wrapped := fmt.Errorf("label %s: %w", t, permission(err, scope{t.resource, l.namespaceOf(t)}, "patch"))
+	wrapped := fmt.Errorf("label %s: %w", t, denied(err, scope{t.resource, l.namespaceOf(t)}, "patch"))
 	switch {
 	case code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		// Not about the object: nothing is served at this path.
@@ -228,9 +228,9 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// permission turns the refusal of an authorizer into a store.PermissionError.
-func permission(err error, s scope, verb string) error {
-	return store.Refused(err, store.PermissionError{Namespace: s.namespace, Group: s.resource.Group, Resource: s.resource.Resource, Verb: verb})
+// denied turns the refusal of an authorizer into a permission.Error.
+func denied(err error, s scope, verb string) error {
+	return permission.Refused(err, permission.Error{Namespace: s.namespace, Group: s.resource.Group, Resource: s.resource.Resource, Verb: verb})
 }
 
 // targetOf returns the object as a target if its label is not what it should be.

@@ -72,7 +72,7 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 		LabelSelector: selector, ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
 	})
 	if err != nil {
-		return version, fmt.Errorf("watch %s: %w", s, permission(err, s, "watch"))
+		return version, fmt.Errorf("watch %s: %w", s, denied(err, s, "watch"))
 	}
 	defer w.Stop()
 	held := grace{period: l.opts.Grace}

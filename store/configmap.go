@@ -10,14 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/table"
 )
 
 const configMaps = "configmaps"
 
-func (k *Kubernetes) configMap(verb string) PermissionError {
-	return PermissionError{Namespace: k.opts.Namespace, Resource: configMaps, Verb: verb, Name: k.opts.Name}
+func (k *Kubernetes) configMap(verb string) permission.Error {
+	return permission.Error{Namespace: k.opts.Namespace, Resource: configMaps, Verb: verb, Name: k.opts.Name}
 }
 
 // ReadTable implements Store.
@@ -99,6 +101,6 @@ func setLabel(obj metav1.Object, rota string) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[LabelRota] = rota
+	labels[names.LabelRota] = rota
 	obj.SetLabels(labels)
 }

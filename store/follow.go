@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/permission"
 )
 
 const (
@@ -42,7 +44,7 @@ type feed struct {
 	// options select the objects.
 	options metav1.ListOptions
 	list    runtime.Object
-	want    PermissionError
+	want    permission.Error
 	// reset gets the state as listed, at its version; change one event after the other. Both are called from the
 	// goroutine that follows the feed.
 	reset  func(version string)
@@ -112,7 +114,7 @@ func (k *Kubernetes) listFeed(ctx context.Context, f feed) (version string, err 
 	err = f.client.Get().Namespace(k.opts.Namespace).Resource(f.resource).
 		VersionedParams(&f.options, scheme.ParameterCodec).MaxRetries(0).Do(ctx).Into(f.list)
 	if err != nil {
-		return "", f.want.wrap(err)
+		return "", wrap(f.want, err)
 	}
 	list, err := meta.ListAccessor(f.list)
 	if err != nil {
@@ -138,7 +140,7 @@ func (k *Kubernetes) watchFeed(ctx context.Context, f feed, version string) (wat
 	}
 	if err != nil {
 		cancel(nil)
-		return nil, f.want.wrap(err)
+		return nil, wrap(f.want, err)
 	}
 	return stopper{w, cancel}, nil
 }
@@ -168,11 +170,11 @@ func drainFeed(ctx context.Context, f feed, w watch.Interface, version *string) 
 		case !open:
 			return nil
 		case event.Type == watch.Error:
-			return fmt.Errorf("watch %s: %w", f.want.object(), apierrors.FromObject(event.Object))
+			return fmt.Errorf("watch %s: %w", about(f.want), apierrors.FromObject(event.Object))
 		}
 		obj, err := meta.Accessor(event.Object)
 		if err != nil {
-			return fmt.Errorf("watch %s: %s event: %w", f.want.object(), event.Type, err)
+			return fmt.Errorf("watch %s: %s event: %w", about(f.want), event.Type, err)
 		}
 		if event.Type != watch.Bookmark {
 			f.change(event.Type, event.Object)

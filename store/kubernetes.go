@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -166,9 +167,9 @@ func (c clients) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport)
 //
 // Within a quarter of the timeout it must be on its way; the server is given the other three quarters by the
 // parameter timeout=, so that it takes effect within the timeout or never; the client waits for the whole of it.
-func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object, want PermissionError) (member.Outcome, error) {
+func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object, want permission.Error) (member.Outcome, error) {
 	if timeout <= 0 {
-		return member.OutcomeFailed, fmt.Errorf("%s: no time left", want.object())
+		return member.OutcomeFailed, fmt.Errorf("%s: no time left", about(want))
 	}
 	begun, s := time.Now(), &sending{}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, sendingKey{}, s), timeout)
@@ -189,11 +190,11 @@ func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		k.calls.conns.dropSilent(begun.Add(timeout / 2))
 	}
-	return outcome(err, sent), want.wrap(err)
+	return outcome(err, sent), wrap(want, err)
 }
 
 // get reads one object, consistently.
-func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Object, want PermissionError) error {
+func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Object, want permission.Error) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -201,7 +202,7 @@ func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Ob
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		k.calls.conns.dropSilent(begun.Add(readTimeout / 2))
 	}
-	return want.wrap(err)
+	return wrap(want, err)
 }
 
 // remember keeps an object as seen in the server, unless it is older than what is known: a watch lags.
@@ -227,19 +228,19 @@ func (k *Kubernetes) recall(key string) object {
 	return k.last[key]
 }
 
-// object names what the request is about, for errors.
-func (e *PermissionError) object() string {
-	name := e.Resource + " " + e.Namespace
-	if e.Name != "" {
-		name += "/" + e.Name
+// about names what a request is about, for errors.
+func about(want permission.Error) string {
+	name := want.Resource + " " + want.Namespace
+	if want.Name != "" {
+		name += "/" + want.Name
 	}
 	return name
 }
 
 // wrap puts the noun and the verb before the error, and the missing rule into it. nil stays nil.
-func (e PermissionError) wrap(err error) error {
+func wrap(want permission.Error, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", e.Verb, e.object(), Refused(err, e))
+	return fmt.Errorf("%s %s: %w", want.Verb, about(want), permission.Refused(err, want))
 }

@@ -19,7 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/store/storetest"
 )
@@ -31,7 +33,7 @@ func TestKubernetes(t *testing.T) {
 	controlplane.For(t)
 	storetest.Run(t, func(t *testing.T) storetest.Target {
 		k := newTamper(t)
-		k.grant(t, store.Rules(rotaName))
+		k.grant(t, permission.Rules(rotaName))
 		return storetest.Target{Store: k.store(t), Other: k.store(t), Tamper: k}
 	})
 }
@@ -154,14 +156,14 @@ func (k *kubeTamper) RestoreTable(t *testing.T, text map[string]string) {
 }
 
 func (k *kubeTamper) RemoveLease(t *testing.T, id string) {
-	if err := k.admin.CoordinationV1().Leases(k.namespace).Delete(t.Context(), store.LeaseName(rotaName, id), metav1.DeleteOptions{}); err != nil {
+	if err := k.admin.CoordinationV1().Leases(k.namespace).Delete(t.Context(), names.Lease(rotaName, id), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (k *kubeTamper) TouchLease(t *testing.T, id string) {
 	leases := k.admin.CoordinationV1().Leases(k.namespace)
-	lease, err := leases.Get(t.Context(), store.LeaseName(rotaName, id), metav1.GetOptions{})
+	lease, err := leases.Get(t.Context(), names.Lease(rotaName, id), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func (k *kubeTamper) TouchLease(t *testing.T, id string) {
 
 func (k *kubeTamper) HoldLease(t *testing.T, id, holder string) {
 	leases := k.admin.CoordinationV1().Leases(k.namespace)
-	lease, err := leases.Get(t.Context(), store.LeaseName(rotaName, id), metav1.GetOptions{})
+	lease, err := leases.Get(t.Context(), names.Lease(rotaName, id), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func (k *kubeTamper) Disconnect(*testing.T) {
 // TestForeignMetadataStays: what others add to our objects survives our writes.
 func TestForeignMetadataStays(t *testing.T) {
 	k := newTamper(t)
-	k.grant(t, store.Rules(rotaName))
+	k.grant(t, permission.Rules(rotaName))
 	s, ctx := k.store(t), t.Context()
 	if _, _, err := s.CreateTable(ctx, storetest.Table(1), time.Minute); err != nil {
 		t.Fatal(err)
@@ -221,16 +223,16 @@ func TestForeignMetadataStays(t *testing.T) {
 	if _, _, err := s.RenewLease(ctx, lease, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := k.configMap(t).Labels, map[string]string{"example.com/team": "blue", store.LabelRota: rotaName}; !maps.Equal(got, want) {
+	if got, want := k.configMap(t).Labels, map[string]string{"example.com/team": "blue", names.LabelRota: rotaName}; !maps.Equal(got, want) {
 		t.Errorf("labels of the table: %v, want %v", got, want)
 	}
-	obj, err := k.admin.CoordinationV1().Leases(k.namespace).Get(ctx, store.LeaseName(rotaName, "a"), metav1.GetOptions{})
+	obj, err := k.admin.CoordinationV1().Leases(k.namespace).Get(ctx, names.Lease(rotaName, "a"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := slices.Sorted(maps.Keys(obj.Annotations))
-	want := []string{"example.com/touched", store.AnnotationEpoch, store.AnnotationFormat, store.AnnotationGate, store.AnnotationTableUID}
-	if !slices.Equal(got, want) || obj.Labels[store.LabelRota] != rotaName || *obj.Spec.HolderIdentity != "a" || *obj.Spec.LeaseDurationSeconds != 15 {
+	want := []string{"example.com/touched", names.AnnotationEpoch, names.AnnotationFormat, names.AnnotationGate, names.AnnotationTableUID}
+	if !slices.Equal(got, want) || obj.Labels[names.LabelRota] != rotaName || *obj.Spec.HolderIdentity != "a" || *obj.Spec.LeaseDurationSeconds != 15 {
 		t.Errorf("lease: annotations %v, want %v; labels %v, spec %v", got, want, obj.Labels, obj.Spec)
 	}
 }
@@ -308,7 +310,7 @@ func TestPermissions(t *testing.T) {
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
 			o, err := call(t.Context())
-			var refused *store.PermissionError
+			var refused *permission.Error
 			if !errors.As(err, &refused) || o != member.OutcomeFailed {
 				t.Fatalf("outcome %v, error %v; want a PermissionError", o, err)
 			}
@@ -316,7 +318,7 @@ func TestPermissions(t *testing.T) {
 				t.Errorf("error of user %q: %v", refused.User, err)
 			}
 			rule := refused.Rule()
-			if !slices.ContainsFunc(store.Rules(rotaName), func(r rbacv1.PolicyRule) bool {
+			if !slices.ContainsFunc(permission.Rules(rotaName), func(r rbacv1.PolicyRule) bool {
 				return slices.Equal(r.APIGroups, rule.APIGroups) && slices.Equal(r.Resources, rule.Resources) &&
 					slices.Equal(r.ResourceNames, rule.ResourceNames) && slices.Contains(r.Verbs, rule.Verbs[0])
 			}) {
@@ -332,7 +334,7 @@ func TestPermissions(t *testing.T) {
 // TestNotify: an event on the ConfigMap.
 func TestNotify(t *testing.T) {
 	k := newTamper(t)
-	k.grant(t, store.Rules(rotaName))
+	k.grant(t, permission.Rules(rotaName))
 	s := k.store(t)
 	created, _, err := s.CreateTable(t.Context(), storetest.Table(1), time.Minute)
 	if err != nil {

@@ -13,21 +13,23 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
 )
 
 const leases = "leases"
 
 // lease describes a request for a Lease. The names of Leases are not limited in Rules, so the missing rule has none.
-func (k *Kubernetes) lease(verb string) PermissionError {
-	return PermissionError{Namespace: k.opts.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
+func (k *Kubernetes) lease(verb string) permission.Error {
+	return permission.Error{Namespace: k.opts.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
 }
 
 func leaseKey(id string) string { return leases + "/" + id }
 
 // CreateLease implements Store.
 func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
-	name := LeaseName(k.opts.Name, lease.ID)
+	name := names.Lease(k.opts.Name, lease.ID)
 	if reasons := validation.IsDNS1123Subdomain(name); len(reasons) > 0 {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease %q: %s", name, strings.Join(reasons, "; "))
 	}
@@ -127,7 +129,7 @@ func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, t
 		options.Preconditions.ResourceVersion = nil
 	}
 	o, err := k.write(ctx, timeout,
-		k.calls.leases.Delete().Namespace(k.opts.Namespace).Resource(leases).Name(LeaseName(k.opts.Name, id)).Body(options),
+		k.calls.leases.Delete().Namespace(k.opts.Namespace).Resource(leases).Name(names.Lease(k.opts.Name, id)).Body(options),
 		nil, k.lease("delete"))
 	if o == member.OutcomeDone {
 		k.forget(leaseKey(id))
@@ -144,17 +146,17 @@ func (k *Kubernetes) unseenLease(ctx context.Context, id string, timeout time.Du
 	case err != nil:
 		return member.OutcomeFailed, err
 	}
-	return member.OutcomeConflict, fmt.Errorf("lease %s: it exists", LeaseName(k.opts.Name, id))
+	return member.OutcomeConflict, fmt.Errorf("lease %s: it exists", names.Lease(k.opts.Name, id))
 }
 
 func (k *Kubernetes) getLease(ctx context.Context, id string) (*coordinationv1.Lease, error) {
 	obj := &coordinationv1.Lease{}
-	err := k.get(ctx, k.calls.leases.Get().Namespace(k.opts.Namespace).Resource(leases).Name(LeaseName(k.opts.Name, id)), obj, k.lease("get"))
+	err := k.get(ctx, k.calls.leases.Get().Namespace(k.opts.Namespace).Resource(leases).Name(names.Lease(k.opts.Name, id)), obj, k.lease("get"))
 	return obj, err
 }
 
 func (k *Kubernetes) newLease(id string) *coordinationv1.Lease {
-	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(k.opts.Name, id), Namespace: k.opts.Namespace}}
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: names.Lease(k.opts.Name, id), Namespace: k.opts.Namespace}}
 	setLabel(obj, k.opts.Name)
 	return obj
 }

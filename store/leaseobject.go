@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"
 )
@@ -19,12 +20,12 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[AnnotationEpoch] = strconv.FormatUint(lease.Epoch, 10)
-	annotations[AnnotationTableUID] = lease.TableUID
-	annotations[AnnotationFormat] = strconv.Itoa(lease.Format)
-	annotations[AnnotationGate] = GateShut
+	annotations[names.AnnotationEpoch] = strconv.FormatUint(lease.Epoch, 10)
+	annotations[names.AnnotationTableUID] = lease.TableUID
+	annotations[names.AnnotationFormat] = strconv.Itoa(lease.Format)
+	annotations[names.AnnotationGate] = names.GateShut
 	if lease.Open {
-		annotations[AnnotationGate] = GateOpen
+		annotations[names.AnnotationGate] = names.GateOpen
 	}
 	obj.Annotations = annotations
 	renewed := metav1.NewMicroTime(now)
@@ -45,13 +46,13 @@ const maxLeaseEpoch = table.MaxEpoch / 2
 func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	lease := member.Lease{
 		ID: id, UID: string(obj.UID), Version: obj.ResourceVersion,
-		TableUID: obj.Annotations[AnnotationTableUID],
-		Open:     obj.Annotations[AnnotationGate] != GateShut,
+		TableUID: obj.Annotations[names.AnnotationTableUID],
+		Open:     obj.Annotations[names.AnnotationGate] != names.GateShut,
 	}
-	if epoch, err := strconv.ParseUint(obj.Annotations[AnnotationEpoch], 10, 64); err == nil && epoch <= maxLeaseEpoch {
+	if epoch, err := strconv.ParseUint(obj.Annotations[names.AnnotationEpoch], 10, 64); err == nil && epoch <= maxLeaseEpoch {
 		lease.Epoch = epoch
 	}
-	if format, err := strconv.Atoi(obj.Annotations[AnnotationFormat]); err == nil {
+	if format, err := strconv.Atoi(obj.Annotations[names.AnnotationFormat]); err == nil {
 		lease.Format = format
 	}
 	return lease

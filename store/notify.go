@@ -11,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
 )
 
 const (
@@ -52,7 +54,7 @@ const maxInstance = 128
 
 // sendNote sends an event until it is there, the server refuses it, it is too old, or the store is closed.
 func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error {
-	want := PermissionError{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
+	want := permission.Error{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
 	begun := time.Now()
 	for delay := noteRetry; ; delay = min(2*delay, noteRetryMost) {
 		_, err := k.write(ctx, readTimeout, k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event), nil, want)
@@ -86,7 +88,7 @@ func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", k.opts.Name, now.UnixNano()), Namespace: k.opts.Namespace},
 		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: Prefix + "/rota",
+		ReportingController: names.Prefix + "/rota",
 		ReportingInstance:   k.opts.Instance[:min(len(k.opts.Instance), maxInstance)],
 		Action:              n.Reason,
 		Reason:              n.Reason,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -53,7 +54,7 @@ func (k *Kubernetes) WatchTable(ctx context.Context, emit func(s member.Snapshot
 // WatchLeases implements Store.
 func (k *Kubernetes) WatchLeases(ctx context.Context, all bool, ids []string, emit func(Leases)) error {
 	if all {
-		options := metav1.ListOptions{LabelSelector: labels.Set{LabelRota: k.opts.Name}.String()}
+		options := metav1.ListOptions{LabelSelector: labels.Set{names.LabelRota: k.opts.Name}.String()}
 		return k.follow(ctx, k.leaseFeed(options, emit))
 	}
 	return k.watchEach(ctx, ids, emit)
@@ -67,7 +68,7 @@ func (k *Kubernetes) leaseFeed(options metav1.ListOptions, emit func(Leases)) fe
 		reset: func(string) {
 			seen := Leases{Complete: true}
 			for i := range list.Items {
-				if id, ok := leaseID(k.opts.Name, list.Items[i].Name); ok {
+				if id, ok := names.Member(k.opts.Name, list.Items[i].Name); ok {
 					seen.Leases = append(seen.Leases, readLease(id, &list.Items[i]))
 				}
 			}
@@ -79,7 +80,7 @@ func (k *Kubernetes) leaseFeed(options metav1.ListOptions, emit func(Leases)) fe
 			if !ok {
 				return
 			}
-			id, ok := leaseID(k.opts.Name, lease.Name)
+			id, ok := names.Member(k.opts.Name, lease.Name)
 			switch {
 			case !ok:
 			case kind == watch.Deleted:
@@ -102,7 +103,7 @@ func (k *Kubernetes) watchEach(ctx context.Context, ids []string, emit func(Leas
 	defer group.Wait()
 	for _, id := range ids {
 		group.Go(func() {
-			_ = k.follow(ctx, k.leaseFeed(named(LeaseName(k.opts.Name, id)), func(seen Leases) {
+			_ = k.follow(ctx, k.leaseFeed(named(names.Lease(k.opts.Name, id)), func(seen Leases) {
 				select {
 				case reports <- report{id, seen}:
 				case <-ctx.Done():

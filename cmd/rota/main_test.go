@@ -13,8 +13,8 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -97,14 +97,14 @@ func TestPrintStatus(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	lease := func(gate string, renewed time.Duration) coordinationv1.Lease {
 		return coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{store.AnnotationGate: gate}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.AnnotationGate: gate}},
 			Spec:       coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-renewed))), LeaseDurationSeconds: ptr.To(int32(15))},
 		}
 	}
 	var out bytes.Buffer
 	if err := printStatus(&out, tab, map[string]coordinationv1.Lease{
-		"web-0-a": lease(store.GateOpen, 1900*time.Millisecond), "web-1-b": lease(store.GateShut, 0),
-		"web-3-d": lease(store.GateOpen, 16*time.Second), "web-4-e": lease(store.GateOpen, -time.Minute), // its clock is ahead
+		"web-0-a": lease(names.GateOpen, 1900*time.Millisecond), "web-1-b": lease(names.GateShut, 0),
+		"web-3-d": lease(names.GateOpen, 16*time.Second), "web-4-e": lease(names.GateOpen, -time.Minute), // its clock is ahead
 	}, now); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
@@ -101,7 +102,7 @@ func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string) (
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: store.LabelRota + "=" + name})
+	list, err := client.Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelRota + "=" + name})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the Leases: %w", err)
 	}
@@ -169,8 +170,8 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 		renewed, gate, over := "missing", "-", false
 		if l, ok := leases[m.ID]; ok {
 			renewed, over = lease(l, now)
-			if gate = store.GateOpen; l.Annotations[store.AnnotationGate] == store.GateShut {
-				gate = store.GateShut
+			if gate = names.GateOpen; l.Annotations[names.AnnotationGate] == names.GateShut {
+				gate = names.GateShut
 			}
 		}
 		state := "working"

@@ -23,7 +23,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -109,7 +109,7 @@ func TestVerify(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	lease := &coordinationv1.Lease{}
-	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: store.LeaseName("test", r.ID())}, lease); err != nil {
+	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: names.Lease("test", r.ID())}, lease); err != nil {
 		t.Fatal(err)
 	}
 	for kind, digests := range all[0].Digests {

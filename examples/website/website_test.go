@@ -15,7 +15,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/labeller"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 // TestFiveLines: an operator becomes sharded in at most five lines, and the README shows them.
@@ -28,8 +28,8 @@ func TestRole(t *testing.T) {
 	if err := yaml.UnmarshalStrict(first, &role); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(store.Rules("website"), role.Rules); diff != "" {
-		t.Errorf("config/rbac/rota.yaml (-store.Rules +manifest):\n%s", diff)
+	if diff := cmp.Diff(permission.Rules("website"), role.Rules); diff != "" {
+		t.Errorf("config/rbac/rota.yaml (-permission.Rules +manifest):\n%s", diff)
 	}
 	first, _, _ = bytes.Cut(config.LabelRole, []byte("\n---\n"))
 	var labels rbacv1.ClusterRole

@@ -33,7 +33,8 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -123,7 +124,7 @@ func (c *cluster) install(ctx context.Context) error {
 		home, away := metav1.ObjectMeta{Name: f.rota, Namespace: rotaNamespace}, metav1.ObjectMeta{Name: f.rota, Namespace: sitesNamespace}
 		objects = append(objects,
 			&corev1.ServiceAccount{ObjectMeta: home},
-			&rbacv1.Role{ObjectMeta: home, Rules: store.Rules(f.rota)}, &rbacv1.RoleBinding{ObjectMeta: home, Subjects: members, RoleRef: role},
+			&rbacv1.Role{ObjectMeta: home, Rules: permission.Rules(f.rota)}, &rbacv1.RoleBinding{ObjectMeta: home, Subjects: members, RoleRef: role},
 			&rbacv1.Role{ObjectMeta: away, Rules: []rbacv1.PolicyRule{sites}}, &rbacv1.RoleBinding{ObjectMeta: away, Subjects: members, RoleRef: role},
 		)
 	}
@@ -223,11 +224,11 @@ func (c *cluster) writer(ctx context.Context, name types.NamespacedName) (string
 // it deletes, in place of the garbage collector, which does not run here.
 func (c *cluster) left(ctx context.Context, rota string) (leases, reports []string, err error) {
 	var told coordinationv1.LeaseList
-	if err := c.client.List(ctx, &told, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelCoverage: rota}); err != nil {
+	if err := c.client.List(ctx, &told, client.InNamespace(rotaNamespace), client.MatchingLabels{names.LabelCoverage: rota}); err != nil {
 		return nil, nil, err
 	}
 	var list coordinationv1.LeaseList
-	if err := c.client.List(ctx, &list, client.InNamespace(rotaNamespace), client.MatchingLabels{store.LabelRota: rota}); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(rotaNamespace), client.MatchingLabels{names.LabelRota: rota}); err != nil {
 		return nil, nil, err
 	}
 	there := map[types.UID]bool{}

@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/proxy"
 	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // over notes that members can reach the API server again.
@@ -100,7 +100,7 @@ var tableFaults = []fault{
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		cm.ObjectMeta = metav1.ObjectMeta{Name: r.rota, Namespace: rotaNamespace, Labels: map[string]string{store.LabelRota: r.rota}}
+		cm.ObjectMeta = metav1.ObjectMeta{Name: r.rota, Namespace: rotaNamespace, Labels: map[string]string{names.LabelRota: r.rota}}
 		cm.Data = old
 		return errors.Join(r.cluster.client.Create(ctx, cm), r.remade(ctx))
 	}},

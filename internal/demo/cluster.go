@@ -29,7 +29,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 const (
@@ -137,7 +137,7 @@ func (c *cluster) install(ctx context.Context, scheme *runtime.Scheme) error {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sitesNamespace}},
 		&role,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: members, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rotaNamespace}},
-		&rbacv1.Role{ObjectMeta: local, Rules: store.Rules(rotaName)},
+		&rbacv1.Role{ObjectMeta: local, Rules: permission.Rules(rotaName)},
 		&rbacv1.RoleBinding{ObjectMeta: local, Subjects: members, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: rotaNamespace}},
 	} {
 		if err := c.client.Create(ctx, obj); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // ForeignWrite is an accepted write by a member that did not own the Website's slot.
@@ -174,7 +174,7 @@ func same(a, b *Object) bool {
 func ours[V any](all map[string]V) map[string]V {
 	out := map[string]V{}
 	for key, value := range all {
-		if domain, _, _ := strings.Cut(key, "/"); domain == store.Prefix || strings.HasSuffix(domain, "."+store.Prefix) {
+		if domain, _, _ := strings.Cut(key, "/"); domain == names.Prefix || strings.HasSuffix(domain, "."+names.Prefix) {
 			out[key] = value
 		}
 	}

@@ -1,4 +1,5 @@
-package store
+// Package names is what a rota calls its objects in Kubernetes, and their labels and annotations.
+package names
 
 import "strings"
 
@@ -31,12 +32,12 @@ const (
 	GateShut = "shut"
 )
 
-// LeaseName returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
+// Lease returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
 // namespace meet.
-func LeaseName(rota, id string) string { return rota + "." + id }
+func Lease(rota, id string) string { return rota + "." + id }
 
-// leaseID is the inverse of LeaseName; it returns false for a Lease that belongs to no member of the rota.
-func leaseID(rota, lease string) (string, bool) {
-	id, ok := strings.CutPrefix(lease, rota+".")
+// Member is the inverse of Lease; it returns false for a Lease that belongs to no member of the rota.
+func Member(rota, lease string) (id string, ok bool) {
+	id, ok = strings.CutPrefix(lease, rota+".")
 	return id, ok && id != ""
 }

@@ -1,4 +1,4 @@
-package store
+package permission
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 )
 
 // Needs returns the permissions in rules one by one, for Denied. namespace is empty for a ClusterRole.
-func Needs(namespace string, rules []rbacv1.PolicyRule) []PermissionError {
-	var out []PermissionError
+func Needs(namespace string, rules []rbacv1.PolicyRule) []Error {
+	var out []Error
 	for _, r := range rules {
 		names := r.ResourceNames
 		if len(names) == 0 {
@@ -29,7 +29,7 @@ func Needs(namespace string, rules []rbacv1.PolicyRule) []PermissionError {
 			for _, resource := range r.Resources {
 				for _, name := range names {
 					for _, verb := range r.Verbs {
-						out = append(out, PermissionError{Namespace: namespace, Group: group, Resource: resource, Verb: verb, Name: name})
+						out = append(out, Error{Namespace: namespace, Group: group, Resource: resource, Verb: verb, Name: name})
 					}
 				}
 			}
@@ -40,7 +40,7 @@ func Needs(namespace string, rules []rbacv1.PolicyRule) []PermissionError {
 
 // Denied asks the API server which of the permissions the user of cfg lacks. An error says that it did not answer that
 // question: nothing is known then. client may be nil.
-func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []PermissionError) ([]*PermissionError, error) {
+func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []Error) ([]*Error, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
 	if client == nil {
@@ -53,7 +53,7 @@ func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []
 	if err != nil {
 		return nil, fmt.Errorf("access reviews: %w", err)
 	}
-	var denied []*PermissionError
+	var denied []*Error
 	for _, need := range needs {
 		review, err := access.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -94,7 +94,7 @@ func whoami(ctx context.Context, cfg *rest.Config, http *http.Client) string {
 type MissingError struct {
 	// Rota is the name of the rota, for the names of the manifests.
 	Rota    string
-	Missing []*PermissionError
+	Missing []*Error
 }
 
 // Unwrap returns the permissions that are missing.

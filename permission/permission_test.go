@@ -1,10 +1,10 @@
-package store_test
+package permission_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/permission"
 )
 
 func TestPermissionErrorNamesTheKindOfRole(t *testing.T) {
@@ -12,7 +12,7 @@ func TestPermissionErrorNamesTheKindOfRole(t *testing.T) {
 		"ns": "jane may not list pods in namespace ns; add this to the rules of its Role there:\n",
 		"":   "jane may not list pods in the cluster; add this to the rules of its ClusterRole:\n",
 	} {
-		err := &store.PermissionError{User: "jane", Namespace: namespace, Resource: "pods", Verb: "list"}
+		err := &permission.Error{User: "jane", Namespace: namespace, Resource: "pods", Verb: "list"}
 		if !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -23,7 +23,7 @@ func TestPermissionErrorNamesTheKindOfRole(t *testing.T) {
 // RBAC names them.
 func TestMissingErrorHasManifests(t *testing.T) {
 	user := "system:serviceaccount:ops:web"
-	err := &store.MissingError{Rota: "web", Missing: []*store.PermissionError{
+	err := &permission.MissingError{Rota: "web", Missing: []*permission.Error{
 		{User: user, Namespace: "ops", Resource: "configmaps", Name: "web", Verb: "get"},
 		{User: user, Namespace: "ops", Resource: "configmaps", Name: "web", Verb: "update"},
 		{User: user, Group: "apps", Resource: "deployments", Verb: "patch"},

@@ -1,4 +1,4 @@
-package store
+package permission
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// PermissionError says that the API server refused a request for want of a permission, and which.
-type PermissionError struct {
+// Error says that the API server refused a request for want of a permission, and which.
+type Error struct {
 	// User is who asked, in the words of the server: "system:serviceaccount:<namespace>:<name>" as a rule. Empty
 	// where the server did not say.
 	User string
@@ -23,7 +23,7 @@ type PermissionError struct {
 }
 
 // Rule returns the rule that is missing from the user's Role, or ClusterRole where Namespace is empty.
-func (e *PermissionError) Rule() rbacv1.PolicyRule {
+func (e *Error) Rule() rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{e.Group}, Resources: []string{e.Resource}, Verbs: []string{e.Verb}}
 	if e.Name != "" {
 		rule.ResourceNames = []string{e.Name}
@@ -32,7 +32,7 @@ func (e *PermissionError) Rule() rbacv1.PolicyRule {
 }
 
 // Error names who lacks what, and gives the rule to add as YAML.
-func (e *PermissionError) Error() string {
+func (e *Error) Error() string {
 	var b strings.Builder
 	who := e.User
 	if who == "" {
@@ -56,15 +56,15 @@ func (e *PermissionError) Error() string {
 }
 
 // Unwrap returns the server's error.
-func (e *PermissionError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
 // rbacMessage matches a refusal by an authorizer. Admission (quotas, policies, terminating namespaces) answers 403
 // as well, but in other words.
 var rbacMessage = regexp.MustCompile(`User "([^"]*)" cannot `)
 
-// Refused turns the refusal of an authorizer into a PermissionError like want, with User and Err filled in, and leaves
+// Refused turns the refusal of an authorizer into a Error like want, with User and Err filled in, and leaves
 // other errors alone.
-func Refused(err error, want PermissionError) error {
+func Refused(err error, want Error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
