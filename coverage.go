@@ -68,13 +68,13 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 
 // holdings says what this member holds, as of now (rule R14).
 func (i *incarnation) holdings() *coverage.Report {
-	r := i.outline()
+	r := i.rota.outline()
 	open := r.Open
 	since := map[slot.Slot]time.Duration{}
-	for _, c := range i.registered() {
+	for _, c := range i.rota.registered() {
 		c.oldest(since)
 	}
-	now := i.now()
+	now := i.rota.now()
 	for s, at := range since {
 		if age := now - at; age > time.Second && open.Has(s) {
 			r.Waiting[s] = age
@@ -141,9 +141,9 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 // publish publishes the report when it changed, every reportPeriod at most, and otherwise every renewalPeriod, until
 // the incarnation ends; then it withdraws it.
 func (i *incarnation) publish() {
-	tick := time.NewTicker(reportPeriod(i.cfg.LeaseDuration))
+	tick := time.NewTicker(reportPeriod(i.rota.cfg.LeaseDuration))
 	defer tick.Stop()
-	i.published.set(i.now(), 0, 1)
+	i.rota.published.set(i.rota.now(), 0, 1)
 	var last map[string]string // but for its serial
 	var serial uint64
 	var at time.Duration
@@ -155,7 +155,7 @@ func (i *incarnation) publish() {
 			if last != nil {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(i.ctx), withdrawTimeout)
 				defer cancel()
-				_ = i.reports.Withdraw(ctx, i.id) // it is owned by the Lease
+				_ = i.rota.reports.Withdraw(ctx, i.id) // it is owned by the Lease
 			}
 			return
 		}
@@ -165,66 +165,66 @@ func (i *incarnation) publish() {
 		}
 		report := i.holdings()
 		text, err := report.Encode()
-		if err == nil && maps.Equal(text, last) && i.now()-at < renewalPeriod(i.cfg.LeaseDuration) {
+		if err == nil && maps.Equal(text, last) && i.rota.now()-at < renewalPeriod(i.rota.cfg.LeaseDuration) {
 			continue
 		}
 		if err == nil {
 			serial++
 			report.Serial = serial
-			err = i.reports.Publish(i.ctx, report, types.UID(*lease))
+			err = i.rota.reports.Publish(i.ctx, report, types.UID(*lease))
 		}
 		if err != nil {
 			if i.ctx.Err() == nil && !denied {
 				// An API server that has just started refuses what it permits a moment later.
-				i.log.Error(err, "Cannot tell what this member holds, so that nobody can check it; trying again")
+				i.rota.log.Error(err, "Cannot tell what this member holds, so that nobody can check it; trying again")
 			}
 			denied = true
 			continue
 		}
 		fold, _ := strconv.Atoi(text["fold"])
-		if _, _, before := i.published.get(); fold > before {
-			i.log.Info("There are so many kinds and slots that this member's report sums up several slots in one figure: what is found will be about all of them",
+		if _, _, before := i.rota.published.get(); fold > before {
+			i.rota.log.Info("There are so many kinds and slots that this member's report sums up several slots in one figure: what is found will be about all of them",
 				"slots", fold, "kinds", len(report.Digests), "bytes", coverage.Size(text))
 		}
-		i.published.set(i.now(), coverage.Size(text), fold)
-		last, denied, at = text, false, i.now()
+		i.rota.published.set(i.rota.now(), coverage.Size(text), fold)
+		last, denied, at = text, false, i.rota.now()
 	}
 }
 
 // scrub compares what members hold with the table, and now and then with what there is, as long as this member has that
 // duty, and tells what is wrong.
 func (i *incarnation) scrub() {
-	duty := i.cfg.Slots.Of(slot.HashName("", scrubName))
+	duty := i.rota.cfg.Slots.Of(slot.HashName("", scrubName))
 	// There is enough to be listed when members come and go.
 	first := func() scrubber {
-		bounds := coverage.BoundsOf(i.cfg.LeaseDuration, i.cfg.FenceDelay)
-		return scrubber{tracker: coverage.NewTracker(bounds), due: i.now() + i.scrubPeriod(scrubFirst/scrubShare)}
+		bounds := coverage.BoundsOf(i.rota.cfg.LeaseDuration, i.rota.cfg.FenceDelay)
+		return scrubber{tracker: coverage.NewTracker(bounds), due: i.rota.now() + i.scrubPeriod(scrubFirst/scrubShare)}
 	}
 	s := first()
-	tick := time.NewTicker(lookPeriod(i.cfg.LeaseDuration))
+	tick := time.NewTicker(lookPeriod(i.rota.cfg.LeaseDuration))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 		case <-i.ctx.Done():
-			i.scrubbed.end()
+			i.rota.scrubbed.end()
 			return
 		}
-		if !i.gate.Owns(duty) {
-			i.scrubbed.end()
+		if !i.rota.gate.Owns(duty) {
+			i.rota.scrubbed.end()
 			s = first()
 			continue
 		}
 		findings, err := i.compare(&s)
 		if err != nil {
 			if i.ctx.Err() == nil && !s.failing {
-				i.log.Error(err, "Cannot compare what members hold with what there is; trying again")
+				i.rota.log.Error(err, "Cannot compare what members hold with what there is; trying again")
 			}
 			s.failing = true
 			continue
 		}
 		s.failing = false
-		i.scrubbed.look(findings)
+		i.rota.scrubbed.look(findings)
 		i.tellFindings(findings, &s)
 	}
 }
@@ -253,37 +253,37 @@ func both(before, now map[schema.GroupKind]error) []coverage.Finding {
 
 // compare returns the findings that count.
 func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
-	t := i.tableOf()
+	t := i.rota.tableOf()
 	if t.Slots == 0 {
 		return nil, errors.New("there is no table")
 	}
-	reports, err := i.reports.Read(i.ctx)
+	reports, err := i.rota.reports.Read(i.ctx)
 	if len(reports) == 0 && err != nil {
 		return nil, err
 	}
 	if err != nil {
-		i.log.Error(err, "Cannot read all reports of what members hold")
+		i.rota.log.Error(err, "Cannot read all reports of what members hold")
 	}
 	census := coverage.Digests(nil)
-	if begun := i.now(); begun >= s.due || s.tracker.Undecided(reports) {
+	if begun := i.rota.now(); begun >= s.due || s.tracker.Undecided(reports) {
 		var failed map[schema.GroupKind]error
-		census, failed, err = i.share.Census(i.ctx)
-		s.due = i.now() + i.scrubPeriod(i.now()-begun)
+		census, failed, err = i.rota.share.Census(i.ctx)
+		s.due = i.rota.now() + i.scrubPeriod(i.rota.now()-begun)
 		if err != nil {
 			return nil, err
 		}
 		for kind, err := range failed {
-			i.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind", kind.String(), "after", (s.due - i.now()).String())
+			i.rota.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind", kind.String(), "after", (s.due - i.rota.now()).String())
 		}
 		s.unlisted, s.failed = both(s.failed, failed), failed
 	}
-	return append(s.tracker.Look(i.now(), t, reports, census), s.unlisted...), nil
+	return append(s.tracker.Look(i.rota.now(), t, reports, census), s.unlisted...), nil
 }
 
 // scrubPeriod returns the time to the next lists, where the last ones took so long.
 func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
-	if i.opts.ScrubPeriod > 0 {
-		return i.opts.ScrubPeriod
+	if i.rota.opts.ScrubPeriod > 0 {
+		return i.rota.opts.ScrubPeriod
 	}
 	return min(scrubShare*took, scrubLatest)
 }
@@ -308,7 +308,7 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	}
 	if fresh > scrubNotices {
 		i.notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
-			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.opts.Namespace, i.opts.Name)})
+			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.rota.opts.Namespace, i.rota.opts.Name)})
 	}
 	s.told = now
 }

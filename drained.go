@@ -12,7 +12,7 @@ import (
 // all known, deletions among them, that has to wait: its next owner would not know how new its informers have to be
 // (rule R8). gone are the deletions that are left to that. It does not block.
 func (i *incarnation) drained(round uint64, s slot.Slot, gone []table.Gone) {
-	if i.share.Unsettled(s) {
+	if i.rota.share.Unsettled(s) {
 		i.settling.idle(round, s, gone)
 	} else {
 		i.box.idle(round, s, gone)
@@ -28,7 +28,7 @@ func (i *incarnation) settleDrained() {
 			return
 		}
 		for _, e := range i.settling.take(func(set slot.Set) table.Versions {
-			i.share.Settle(i.ctx, set)
+			i.rota.share.Settle(i.ctx, set)
 			return nil
 		}) {
 			d, _ := e.(member.Drained)

@@ -19,7 +19,7 @@ const leaveAfter = time.Second
 
 // leftover is what drains under way leave to the next owners of their slots (rule R15).
 type leftover struct {
-	*incarnation
+	in    *incarnation
 	begun time.Duration
 	room  int
 	// waits are the slots in which deletions are waited for.
@@ -29,17 +29,17 @@ type leftover struct {
 // look leaves the deletions of as many slots as there is room for, once they have been waited for long enough. Those of
 // slots without room are left when it gives up waiting for them: what does not go with the slot is told then.
 func (l *leftover) look() {
-	if l.waits.Empty() || l.now() < l.begun+leaveAfter {
+	if l.waits.Empty() || l.in.rota.now() < l.begun+leaveAfter {
 		return
 	}
 	var leave slot.Set
 	for _, s := range l.waits.Slots() {
-		over := l.now() >= l.patience(s)
+		over := l.in.rota.now() >= l.patience(s)
 		if l.room == 0 && !over {
 			continue
 		}
 		size := 0
-		for _, c := range l.registered() {
+		for _, c := range l.in.rota.registered() {
 			size += table.GoneSize(c.undone(s))
 		}
 		if over || size <= l.room {
@@ -48,17 +48,17 @@ func (l *leftover) look() {
 		}
 	}
 	l.waits = l.waits.Minus(leave)
-	l.gate.LeaveGone(leave)
+	l.in.rota.gate.LeaveGone(leave)
 }
 
 // patience is until when deletions in a slot are waited for: as long as some in this slot are dealt with, whosever they
 // are, but not for ever.
 func (l *leftover) patience(s slot.Slot) time.Duration {
 	last := l.begun
-	for _, c := range l.registered() {
+	for _, c := range l.in.rota.registered() {
 		last = max(last, c.lastDeletion(s))
 	}
-	return min(last+deletionPatience, l.begun+deletionLimit, l.leaveBy(0.75))
+	return min(last+deletionPatience, l.begun+deletionLimit, l.in.leaveBy(0.75))
 }
 
 // heldByDeletions tells people that deletions keep some of the slots from moving on, and says whether they do.
@@ -66,10 +66,10 @@ func (i *incarnation) heldByDeletions(set slot.Set) bool {
 	var held slot.Set
 	var example string
 	for _, s := range set.Slots() {
-		if !i.gate.AdmitsGone(s) {
+		if !i.rota.gate.AdmitsGone(s) {
 			continue // nothing waits for them
 		}
-		for _, c := range i.registered() {
+		for _, c := range i.rota.registered() {
 			if key, found := c.deletion(s); found {
 				held.Add(s)
 				example = fmt.Sprintf("%s of controller %s", key, c.name)
@@ -104,7 +104,7 @@ func (c *Controller) deletion(s slot.Slot) (key types.NamespacedName, found bool
 // not is told.
 func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 	var out []table.Gone
-	for _, c := range i.registered() {
+	for _, c := range i.rota.registered() {
 		gone := c.undone(s)
 		abandoned := slices.DeleteFunc(slices.Clone(gone), func(g table.Gone) bool {
 			size := table.GoneSize([]table.Gone{g})
@@ -116,8 +116,8 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 			return fits
 		})
 		if n := len(abandoned); n > 0 {
-			i.metrics.abandoned.Inc()
-			i.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(), "controller", c.name, "deletions", n,
+			i.rota.metrics.abandoned.Inc()
+			i.rota.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(), "controller", c.name, "deletions", n,
 				"first", nameOf(abandoned[0]).String())
 		}
 	}
@@ -126,7 +126,7 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 
 // giveUp tells of the deletions in the slots that a leaver could not hand over in time.
 func (i *incarnation) giveUp() {
-	set := i.tableOf().Owned(i.id)
+	set := i.rota.tableOf().Owned(i.id)
 	for _, s := range set.Slots() {
 		i.undone(s, 0)
 	}
@@ -136,18 +136,18 @@ func (i *incarnation) giveUp() {
 func (i *incarnation) inherit(a member.Load) {
 	for _, g := range a.Gone {
 		known := false
-		for _, c := range i.registered() {
+		for _, c := range i.rota.registered() {
 			if c.kind.String() == g.Kind {
 				known = true
 				c.inherit(g.Slot, nameOf(g))
 			}
 		}
 		if known {
-			i.metrics.inherited.Inc()
+			i.rota.metrics.inherited.Inc()
 			continue
 		}
-		i.metrics.abandoned.Inc()
-		i.log.Error(nil, "A deletion that a former owner left is not reconciled: this member has no controller of that kind",
+		i.rota.metrics.abandoned.Inc()
+		i.rota.log.Error(nil, "A deletion that a former owner left is not reconciled: this member has no controller of that kind",
 			"slot", g.Slot.String(), "kind", g.Kind, "object", nameOf(g).String())
 	}
 }

@@ -48,18 +48,18 @@ const (
 func (i *incarnation) doSlots(a member.Action) {
 	switch a := a.(type) {
 	case member.Hold:
-		i.share.Hold(a.Slots)
+		i.rota.share.Hold(a.Slots)
 	case member.Warm:
-		i.share.Hold(a.Slots)
+		i.rota.share.Hold(a.Slots)
 		i.calls.Go(func() {
-			held := i.settle("warm", a.Slots, func(set slot.Set) error { return i.share.Warm(i.ctx, set) })
+			held := i.settle("warm", a.Slots, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
 			i.box.put(member.Warmed{Slots: held, Round: a.Round})
 		})
 	case member.Load:
 		if a.Cause == table.CauseHanded || a.Held {
-			i.share.Hold(a.Slots)
+			i.rota.share.Hold(a.Slots)
 		} else {
-			i.share.HoldAnew(a.Slots)
+			i.rota.share.HoldAnew(a.Slots)
 		}
 		if a.Cause == table.CauseHanded && !a.Held {
 			i.handed = i.handed.Union(a.Slots)
@@ -69,23 +69,23 @@ func (i *incarnation) doSlots(a member.Action) {
 		i.inherit(a)
 		i.calls.Go(func() {
 			held := i.settle("load", a.Slots, func(set slot.Set) error {
-				return i.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
+				return i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
 			})
 			i.box.put(member.Loaded{Slots: held, Round: a.Round})
 		})
 	case member.Open:
 		i.callOff(a.Slots)
-		parked := i.gate.Open(a.Slots, a.Epoch)
+		parked := i.rota.gate.Open(a.Slots, a.Epoch)
 		i.opened(a.Slots.Minus(i.handed), parked, false)
 		i.opened(a.Slots.Intersect(i.handed), nil, true)
 	case member.Drain:
 		i.drain(a)
 	case member.Shut:
 		i.callOff(a.Slots)
-		i.gate.Shut(a.Slots)
+		i.rota.gate.Shut(a.Slots)
 		i.silence(a.Slots)
 	case member.Release:
-		i.share.Release(a.Slots)
+		i.rota.share.Release(a.Slots)
 		i.forget(a.Slots)
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
@@ -94,15 +94,15 @@ func (i *incarnation) doSlots(a member.Action) {
 
 // silence keeps handlers from hearing of the slots.
 func (i *incarnation) silence(set slot.Set) {
-	i.share.Shut(set)
-	for _, c := range i.registered() {
+	i.rota.share.Shut(set)
+	for _, c := range i.rota.registered() {
 		c.silence(set)
 	}
 }
 
 // opened enqueues what slots brought whose gate was opened.
 func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
-	i.share.Unmute(set)
+	i.rota.share.Unmute(set)
 	if set.Empty() && len(parked) == 0 {
 		return
 	}
@@ -112,8 +112,8 @@ func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
 	i.gathering[done] = struct{}{}
 	i.mu.Unlock()
 	i.calls.Go(func() {
-		opened := i.share.Gather(set)
-		for _, c := range i.registered() {
+		opened := i.rota.share.Gather(set)
+		for _, c := range i.rota.registered() {
 			rest := c.opened(set, opened[c.kind], parked)
 			if !slowly {
 				c.enqueue(rest, PriorityOpened)
@@ -151,12 +151,12 @@ func (i *incarnation) settle(what string, set slot.Set, f func(slot.Set) error) 
 			return slot.Set{}
 		}
 		if errors.Is(err, delivery.ErrReleased) {
-			if set = set.Intersect(i.share.Held()); set.Empty() {
+			if set = set.Intersect(i.rota.share.Held()); set.Empty() {
 				return set
 			}
 			continue
 		}
-		i.log.Error(err, "Cannot "+what+" slots; trying again", "slots", set.String(), "after", delay.String())
+		i.rota.log.Error(err, "Cannot "+what+" slots; trying again", "slots", set.String(), "after", delay.String())
 		select {
 		case <-i.ctx.Done():
 			return slot.Set{}
@@ -183,8 +183,8 @@ func (i *incarnation) drain(a member.Drain) {
 func (i *incarnation) catchUp(set slot.Set) {
 	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
 	defer cancel()
-	if err := i.share.CatchUp(ctx, set); err != nil && i.ctx.Err() == nil {
-		i.log.V(1).Info("Handing over without proof that the watches have caught up", "cause", err.Error())
+	if err := i.rota.share.CatchUp(ctx, set); err != nil && i.ctx.Err() == nil {
+		i.rota.log.V(1).Info("Handing over without proof that the watches have caught up", "cause", err.Error())
 	}
 }
 
@@ -193,16 +193,16 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	set := i.stillDraining(a)
-	controllers := i.registered()
-	begun := i.now()
+	controllers := i.rota.registered()
+	begun := i.rota.now()
 	pending := func(s slot.Slot) bool {
 		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
 	}
-	i.gate.Drain(set, pending, func(s slot.Slot) { i.drained(a.Round, s, i.undone(s, a.Room)) })
+	i.rota.gate.Drain(set, pending, func(s slot.Slot) { i.drained(a.Round, s, i.undone(s, a.Room)) })
 	for _, c := range controllers {
 		c.hurry(set)
 	}
-	i.calls.Go(func() { i.review(set, &leftover{incarnation: i, begun: begun, room: a.Room, waits: set}) })
+	i.calls.Go(func() { i.review(set, &leftover{in: i, begun: begun, room: a.Room, waits: set}) })
 	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 }
 
@@ -218,11 +218,11 @@ func (i *incarnation) review(set slot.Set, left *leftover) {
 			return
 		}
 		left.look()
-		if i.now() >= i.leaveBy(0.5) {
-			i.gate.Cut(set, cutAfter)
+		if i.rota.now() >= i.leaveBy(0.5) {
+			i.rota.gate.Cut(set, cutAfter)
 		}
-		parked, more := i.gate.Review(set)
-		for _, c := range i.registered() {
+		parked, more := i.rota.gate.Review(set)
+		for _, c := range i.rota.registered() {
 			c.resume(parked)
 		}
 		if !more {
@@ -237,7 +237,7 @@ func (i *incarnation) leaveBy(part float64) time.Duration {
 	if since == 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(since + int64(part*float64(i.opts.LeaveTimeout)))
+	return time.Duration(since + int64(part*float64(i.rota.opts.LeaveTimeout)))
 }
 
 func (i *incarnation) stillDraining(a member.Drain) slot.Set {
@@ -268,7 +268,7 @@ func (i *incarnation) heldBack(a member.Drain) {
 		return
 	}
 	found := i.heldByDeletions(set)
-	for _, f := range i.gate.Stuck(heldBackAfter) {
+	for _, f := range i.rota.gate.Stuck(heldBackAfter) {
 		if !set.Has(f.Slot) {
 			continue
 		}

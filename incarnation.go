@@ -16,7 +16,7 @@ import (
 // incarnation drives one member.Member: it steps it with events and carries out its actions. What concerns slots is
 // in handover.go.
 type incarnation struct {
-	*Rota
+	rota   *Rota
 	id     string
 	member *member.Member
 	box    *mailbox
@@ -54,7 +54,7 @@ func newIncarnation(r *Rota) *incarnation {
 	r.deadline = min(r.deadline, r.clock.late()) // the former one's
 	r.mu.Unlock()
 	return &incarnation{
-		Rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
+		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
 }
@@ -64,12 +64,12 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.ctx, i.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer i.end()
 	i.calls.Go(func() {
-		_ = i.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
+		_ = i.rota.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
 			i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
 		})
 	})
 	i.calls.Go(i.settleDrained)
-	if i.reports != nil {
+	if i.rota.reports != nil {
 		i.calls.Go(i.publish)
 		i.calls.Go(i.scrub)
 	}
@@ -79,30 +79,30 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for i.stop == nil {
-		timer.Reset(min(i.member.Wake()-i.now(), lookEvery))
+		timer.Reset(min(i.member.Wake()-i.rota.now(), lookEvery))
 		select {
 		case <-leave:
 			leave = nil
-			giveUp = time.After(i.opts.LeaveTimeout)
-			i.leaving.Store(int64(i.now()))
+			giveUp = time.After(i.rota.opts.LeaveTimeout)
+			i.leaving.Store(int64(i.rota.now()))
 			i.step(member.Leave{})
-		case err := <-i.denied:
-			if i.hasJoined() {
+		case err := <-i.rota.denied:
+			if i.rota.hasJoined() {
 				continue // it worked before: whoever took the permission away may give it back
 			}
 			return member.Stop{Err: err}
-		case err := <-i.bypassed:
+		case err := <-i.rota.bypassed:
 			return member.Stop{Err: err}
 		case <-giveUp:
 			i.giveUp()
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
-				i.opts.LeaveTimeout, i.gate.Stuck(0))}
+				i.rota.opts.LeaveTimeout, i.rota.gate.Stuck(0))}
 		case <-i.box.filled:
-			for _, e := range i.box.take(i.share.Versions) {
+			for _, e := range i.box.take(i.rota.share.Versions) {
 				i.step(e)
 			}
 		case <-timer.C:
-			if i.now() >= i.member.Wake() {
+			if i.rota.now() >= i.member.Wake() {
 				i.step(member.Tick{})
 			}
 			i.look()
@@ -113,20 +113,20 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 
 // end stops everything that the incarnation began, and lets go of all slots.
 func (i *incarnation) end() {
-	i.gate.Shut(i.all())
+	i.rota.gate.Shut(i.all())
 	i.cancel()
 	i.calls.Wait()
 	i.silence(i.all())
-	i.share.Release(i.all())
+	i.rota.share.Release(i.all())
 	i.forget(i.all())
 }
 
 func (i *incarnation) all() slot.Set {
-	return slot.SetOf(slot.Range{First: 0, Last: slot.Slot(i.cfg.Slots - 1)})
+	return slot.SetOf(slot.Range{First: 0, Last: slot.Slot(i.rota.cfg.Slots - 1)})
 }
 
 func (i *incarnation) forget(set slot.Set) {
-	for _, c := range i.registered() {
+	for _, c := range i.rota.registered() {
 		c.forget(set)
 	}
 }
@@ -143,14 +143,14 @@ func (i *incarnation) step(e member.Event) {
 // look has the gate look at its deadline, which may have passed between a Step and its actions, or while the machine
 // slept: then the gate has lapsed, and the member does not know (rule R13).
 func (i *incarnation) look() {
-	if i.gate.Expire() {
+	if i.rota.gate.Expire() {
 		i.act(member.Lapsed{})
 	}
 }
 
 // act steps the member with an event, and carries out its actions.
 func (i *incarnation) act(e member.Event) {
-	for _, a := range i.member.Step(i.clock.now(), e) {
+	for _, a := range i.member.Step(i.rota.clock.now(), e) {
 		i.do(a)
 	}
 }
@@ -163,26 +163,26 @@ func (i *incarnation) observe(e member.Event) {
 	case member.TableSeen:
 		s, watched = e.Snapshot, !e.Consistent
 	case member.Swapped:
-		i.metrics.swap(e.Outcome)
+		i.rota.metrics.swap(e.Outcome)
 		s = e.Snapshot
 	}
-	i.Rota.mu.Lock()
-	defer i.Rota.mu.Unlock()
+	i.rota.mu.Lock()
+	defer i.rota.mu.Unlock()
 	if watched {
-		i.tableGone = s.UID == "" && s.Err == nil
+		i.rota.tableGone = s.UID == "" && s.Err == nil
 	}
 	if s.Table == nil {
 		return
 	}
-	if old := i.snapshot; old.UID == s.UID && table.CompareVersions(old.Version, s.Version) > 0 {
+	if old := i.rota.snapshot; old.UID == s.UID && table.CompareVersions(old.Version, s.Version) > 0 {
 		return
 	}
-	i.snapshot = s
+	i.rota.snapshot = s
 	if _, ok := s.Table.Member(i.id); ok {
 		select {
-		case <-i.joined:
+		case <-i.rota.joined:
 		default:
-			close(i.joined)
+			close(i.rota.joined)
 		}
 	}
 }
@@ -190,32 +190,32 @@ func (i *incarnation) observe(e member.Event) {
 func (i *incarnation) do(a member.Action) {
 	switch a := a.(type) {
 	case member.CreateLease:
-		i.renew(a.Lease, a.Timeout, i.store.CreateLease)
+		i.renew(a.Lease, a.Timeout, i.rota.store.CreateLease)
 	case member.RenewLease:
-		i.renew(a.Lease, a.Timeout, i.store.RenewLease)
+		i.renew(a.Lease, a.Timeout, i.rota.store.RenewLease)
 	case member.ReadTable:
 		i.read()
 	case member.CreateTable:
 		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
-			return i.store.CreateTable(i.ctx, a.Table, a.Timeout)
+			return i.rota.store.CreateTable(i.ctx, a.Table, a.Timeout)
 		})
 	case member.Swap:
 		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
-			return i.store.SwapTable(i.ctx, a.Table, a.UID, a.Version, a.Timeout)
+			return i.rota.store.SwapTable(i.ctx, a.Table, a.UID, a.Version, a.Timeout)
 		})
 	case member.WatchLeases:
 		i.watchLeases(a)
 	case member.DeleteLease:
 		i.calls.Go(func() {
-			outcome, err := i.store.DeleteLease(i.ctx, a.ID, a.UID, a.Version, a.Timeout)
+			outcome, err := i.rota.store.DeleteLease(i.ctx, a.ID, a.UID, a.Version, a.Timeout)
 			i.complain("delete the Lease of "+a.ID, err)
 			i.box.put(member.LeaseDeleted{ID: a.ID, Outcome: outcome})
 		})
 	case member.Deadline:
-		i.Rota.mu.Lock()
-		i.deadline, i.renewed = a.At, true
-		i.Rota.mu.Unlock()
-		i.gate.SetDeadline(a.At)
+		i.rota.mu.Lock()
+		i.rota.deadline, i.rota.renewed = a.At, true
+		i.rota.mu.Unlock()
+		i.rota.gate.SetDeadline(a.At)
 	case member.Notify:
 		i.notify(a)
 	case member.Stop:
@@ -234,11 +234,11 @@ func (r *Rota) registered() []*Controller {
 func (i *incarnation) renew(l member.Lease, timeout time.Duration,
 	call func(context.Context, member.Lease, time.Duration) (member.Lease, member.Outcome, error),
 ) {
-	start := i.clock.late()
+	start := i.rota.clock.late()
 	i.calls.Go(func() {
 		renewed, outcome, err := call(i.ctx, l, timeout)
 		i.complain("renew the Lease", err)
-		i.metrics.renewed(outcome)
+		i.rota.metrics.renewed(outcome)
 		if outcome == member.OutcomeDone {
 			i.leaseUID.Store(&renewed.UID)
 		}
@@ -247,9 +247,9 @@ func (i *incarnation) renew(l member.Lease, timeout time.Duration,
 }
 
 func (i *incarnation) read() {
-	begun := i.now()
+	begun := i.rota.now()
 	i.calls.Go(func() {
-		snapshot, err := i.store.ReadTable(i.ctx)
+		snapshot, err := i.rota.store.ReadTable(i.ctx)
 		i.complain("read the table", err)
 		if err != nil {
 			i.box.put(member.ReadFailed{})
@@ -274,19 +274,19 @@ func (i *incarnation) watchLeases(a member.WatchLeases) {
 	ctx, cancel := context.WithCancel(i.ctx)
 	i.unwatch = cancel
 	i.calls.Go(func() {
-		_ = i.store.WatchLeases(ctx, a.All, a.IDs, func(l store.Leases) {
+		_ = i.rota.store.WatchLeases(ctx, a.All, a.IDs, func(l store.Leases) {
 			i.box.put(member.LeasesSeen{Leases: l.Leases, Gone: l.Gone, Complete: l.Complete, Watch: a.Serial})
 		})
 	})
 }
 
 func (i *incarnation) notify(n member.Notify) {
-	i.tell(i.ctx, n)
+	i.rota.tell(i.ctx, n)
 }
 
 // complain logs what went wrong; the member decides what to do about it.
 func (i *incarnation) complain(what string, err error) {
 	if err != nil && i.ctx.Err() == nil {
-		i.report("Cannot "+what, err)
+		i.rota.report("Cannot "+what, err)
 	}
 }

@@ -31,11 +31,11 @@ func TestR10Reset(t *testing.T) {
 		{"the slot goes and comes back", func(i *incarnation, mine slot.Set) {
 			i.do(member.Shut{Slots: mine})
 			i.do(member.Release{Slots: mine})
-			i.share.Hold(mine)
+			i.rota.share.Hold(mine)
 			i.do(member.Open{Slots: mine, Epoch: 9})
 		}, 2},
 		{"a drain is called off: handlers heard everything", func(i *incarnation, mine slot.Set) {
-			i.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			i.rota.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
 			i.do(member.Open{Slots: mine, Epoch: 7})
 		}, 1},
 	} {
