@@ -17,7 +17,6 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/store"
@@ -272,7 +271,7 @@ func (r *Rota) idle(ctx context.Context) bool {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for r.gate.InFlight() > 0 && !mutant.On(mutant.RejoinInFlight) {
+	for r.gate.InFlight() > 0 {
 		select {
 		case <-ctx.Done():
 			return false

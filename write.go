@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -91,14 +90,11 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	left := w.rota.untilDeadline()
-	if left <= 0 && !mutant.On(mutant.WritePastDeadline) {
+	if left <= 0 {
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
 	timeout := min(left, w.rota.writeTimeout())
-	if mutant.On(mutant.WritePastDeadline) || mutant.On(mutant.TimeoutUncapped) {
-		timeout = w.rota.writeTimeout()
-	}
 	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
 	parent := req.Context()
 	ctx, cancel := context.WithTimeout(parent, timeout)
@@ -115,8 +111,6 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		release()
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
 		note.answered(resp) // while the slot cannot move
-		release()
-	case mutant.On(mutant.UnknownIsOver):
 		release()
 	default:
 		// It may have been sent, or sent again by the transport, a moment ago.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -63,9 +62,6 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 	for _, inf := range s.active() {
 		all := inf.withOrphans(set)
 		slots := all.Slots()
-		if mutant.On(mutant.LoadUnlisted) || mutant.On(mutant.OwnedAfterPrimary) && !inf.role.primary {
-			continue
-		}
 		src, released, missing := inf.source, false, slot.Set{}
 		err := src.wait(ctx, func() bool {
 			held := s.held.Load()
@@ -121,7 +117,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	var behind []*informer
 	for _, inf := range s.active() {
 		switch version, named := versions[inf.versionKey()]; {
-		case !named || mutant.On(mutant.HandedBehind):
+		case !named:
 		case version == table.List:
 			inf.source.refresh(set)
 		default:

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -16,9 +15,6 @@ const nudgeAfter = 100 * time.Millisecond
 // latest brings slots that the stores hold, or that are being listed, to what there is now (rule R8). Informers follow
 // their streams up to a version that is read now; a list is made only where that takes longer than a list would.
 func (s *Share) latest(ctx context.Context, set slot.Set) error {
-	if mutant.On(mutant.StaleListAtActivation) {
-		return nil
-	}
 	return s.follow(ctx, set, s.active(), func(src *source) (string, error) { return src.present(ctx) })
 }
 

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/rota-dev/rota/internal/mutant"
 )
 
 // errOvertaken says that the whole was listed meanwhile.
@@ -50,9 +48,6 @@ func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Obje
 
 func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, strays []runtime.Object, version string, err error) {
 	o := metav1.ListOptions{}
-	if mutant.On(mutant.CachedLists) {
-		o.ResourceVersion = "0"
-	}
 	asked := s.scope.narrow(&o, t.set)
 	r := &relist{set: s.inf.withOrphans(t.set), listed: map[string]struct{}{}}
 	for {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,9 +31,6 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if o.Continue == "" {
 		s.pending = s.begin()
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
-		if mutant.On(mutant.CachedLists) {
-			o.ResourceVersion = "0"
-		}
 	}
 	pending := s.pending
 	s.mu.Unlock()

@@ -9,9 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -226,9 +224,6 @@ func (p *pump) open() {
 	}
 	p.source.mu.Lock()
 	set := p.source.needed()
-	if mutant.On(mutant.WatchFromList) && table.CompareVersions(p.source.listed, o.ResourceVersion) > 0 {
-		o.ResourceVersion = p.source.listed
-	}
 	p.source.mu.Unlock()
 	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {

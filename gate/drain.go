@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -95,14 +94,14 @@ func (g *Gate) Recheck(s slot.Slot) {
 	// Whatever changes meanwhile makes its answer void.
 	st.changes++
 	for st.drain != nil {
-		d, busy := st.drain, st.inFlight > 0 && !mutant.On(mutant.InFlightIgnored)
+		d, busy := st.drain, st.inFlight > 0
 		if busy && (d.hard || st.state != draining || g.horizon(st) > moment) {
 			break
 		}
 		if st.state == draining {
 			changes, leaves := st.changes, d.leaves
 			g.mu.Unlock()
-			waits := !leaves && d.pending(s) && !mutant.On(mutant.DeletionsNotAwaited)
+			waits := !leaves && d.pending(s)
 			g.mu.Lock()
 			if st.changes != changes {
 				continue

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -81,7 +80,7 @@ func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
 	if st.state == shut {
 		return Refused
 	}
-	late := g.now() >= g.deadline && !mutant.On(mutant.GateIgnoresDeadline) || st.state == lapsed
+	late := g.now() >= g.deadline || st.state == lapsed
 	if !late && (st.state == open || st.state == draining && st.drain.admits(g, st, key, gone)) {
 		return Admitted
 	}

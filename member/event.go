@@ -3,7 +3,6 @@ package member
 import (
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -21,12 +20,7 @@ type Time struct {
 }
 
 // Late is the latest that it can be, by Mono and Ahead. The member's own deadline is measured by it.
-func (t Time) Late() time.Duration {
-	if mutant.On(mutant.SleepIgnored) {
-		return t.Mono
-	}
-	return t.Mono + t.Ahead
-}
+func (t Time) Late() time.Duration { return t.Mono + t.Ahead }
 
 // Event is something that happened. The types are listed in this file.
 type Event interface{ isEvent() }

@@ -3,7 +3,6 @@ package member
 import (
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -47,11 +46,7 @@ func (m *Member) fitting(t *table.Table) *draft {
 		if !d.due {
 			return d
 		}
-		epoch := t.Epoch + 1
-		if mutant.On(mutant.EpochNotRaised) {
-			epoch = t.Epoch
-		}
-		d.next.Seal(max(epoch, d.top))
+		d.next.Seal(max(t.Epoch+1, d.top))
 		err := d.next.Valid()
 		if err == nil {
 			err = m.small(t, d.next)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/rota-dev/rota/internal/mutant"
 )
 
 // lease is the state of the member's own Lease (rules R1, R2, R5).
@@ -105,9 +103,6 @@ func (m *Member) renewed(e Renewed) {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
-		if mutant.On(mutant.DeadlineFromAnswer) {
-			m.lease.start = m.now.Late()
-		}
 		m.witnessed(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
@@ -121,12 +116,6 @@ func (m *Member) renewed(e Renewed) {
 			// The answer came after the deadline that it set: it proves nothing.
 			m.lease.next = m.now.Mono
 			return
-		}
-		if mutant.On(mutant.ExpelByLaggingWatch) && m.echoed(e.Lease) {
-			m.settlePending()
-		}
-		if mutant.On(mutant.ResumeOnCachedTable) {
-			m.lapsed = false
 		}
 		if !m.lapsed {
 			m.do(Deadline{At: m.deadline()})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/plan"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -25,10 +24,6 @@ func (m *Member) leave() {
 	case joining:
 		m.phase = leaving // followTable goes on, once a swap under way is answered
 	case joined:
-		if mutant.On(mutant.LeaveWithoutTransfer) {
-			m.part()
-			return
-		}
 		m.phase = leaving
 		m.note("Leaving", false, "handing over what is owned")
 	case leaving, parting, ended:

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -110,9 +109,6 @@ const never = time.Duration(math.MaxInt64)
 
 // New returns a member that has done nothing yet: give it a Tick. The config must be valid.
 func New(cfg Config) *Member {
-	if c, ok := ParseClause(string(mutant.Chosen())); ok {
-		cfg.Without |= c
-	}
 	return &Member{
 		cfg:     cfg,
 		rng:     rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it

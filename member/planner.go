@@ -8,7 +8,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/plan"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -102,10 +101,6 @@ func (m *Member) leaseDeleted(e LeaseDeleted) {
 	case OutcomeDone, OutcomeMissing:
 		m.buried[e.ID] = true
 	case OutcomeConflict:
-		if mutant.On(mutant.ExpelDespiteConflict) {
-			m.buried[e.ID] = true
-			return
-		}
 		// Alive: it renewed since it was last seen. Its wait starts anew.
 		if o := m.watch.others[e.ID]; o != nil {
 			o.pending, o.seen = true, m.now.Mono

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -56,7 +55,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.believeMissing(s, consistent)
 		return
 	}
-	if !mutant.On(mutant.OpenByOldTable) && (m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0) {
+	if m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0 {
 		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there
 		// were.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
@@ -71,7 +70,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: repair the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
 		return
 	}
-	if s.adopted() && s.Table.Epoch < m.top && !mutant.On(mutant.OpenByOldTable) {
+	if s.adopted() && s.Table.Epoch < m.top {
 		m.stop(m.stale(s, m.top), false)
 		return
 	}

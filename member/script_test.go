@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/mutant/active"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -101,7 +101,7 @@ func scripts(t *testing.T, rule string) {
 			if err != nil || r.w.Failed() {
 				t.Fatalf("%v %+v\n%s", err, r.w.Violations(), r.tail())
 			}
-			if s.clause == "" || mutant.Chosen() != mutant.None {
+			if s.clause == "" || active.Name() != "" {
 				return
 			}
 			without, _ := member.ParseClause(s.clause)

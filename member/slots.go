@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -201,15 +200,11 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		if m.phase == leaving {
 			// Hand it on without loading it. Something may be in flight since before a lapse.
 			m.beginDrain(t, s, r, l, req)
-		} else if l.state == loaded || mutant.On(mutant.OpenBeforeLoaded) {
+		} else if l.state == loaded {
 			m.openLoaded(s, l, req)
 		}
 	case open:
-		switch {
-		case !req.mayDrain || !m.drainNow(t, r):
-		case mutant.On(mutant.SkipDrain):
-			l.state, l.cause = drained, table.CauseHanded
-		default:
+		if req.mayDrain && m.drainNow(t, r) {
 			m.beginDrain(t, s, r, l, req)
 		}
 	case draining:

@@ -3,7 +3,6 @@ package member
 import (
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -91,9 +90,6 @@ func (m *Member) swapped(e Swapped) {
 		m.swap.conflicts, m.swap.unknown = 0, ""
 		m.believe(e.Snapshot, false)
 		m.trail.vouch(e.Snapshot.Version)
-		return
-	}
-	if mutant.On(mutant.ConflictIsSuccess) && e.Outcome == OutcomeConflict {
 		return
 	}
 	if e.Outcome == OutcomeUnknown {
@@ -298,7 +294,7 @@ func (m *Member) draftGone(s slot.Slot, d *draft) {
 	if l.heldSince == l.epoch {
 		d.next.DropGone(s)
 	}
-	if !d.noGone && !mutant.On(mutant.GoneNotNamed) {
+	if !d.noGone {
 		d.next.PutGone(l.gone)
 	}
 }

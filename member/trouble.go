@@ -7,7 +7,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -69,9 +68,6 @@ func (m *Member) caughtUp() bool {
 func (m *Member) safe() bool {
 	if !m.watch.all || !m.watch.complete || m.trouble.pending {
 		return false
-	}
-	if mutant.On(mutant.AdoptWithoutWaiting) {
-		return true
 	}
 	if m.has(ClauseNewcomersWait) && m.watch.heard-m.trouble.since < m.cfg.LeaseDuration {
 		return false

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -262,11 +261,7 @@ func (m *Member) silence(id string) time.Duration {
 	if o == nil || o.pending {
 		return 0
 	}
-	heard := m.watch.heard
-	if mutant.On(mutant.ExpelByWallClock) && m.watch.echo > 0 {
-		heard += m.now.Mono - m.watch.echo
-	}
-	return heard - o.since
+	return m.watch.heard - o.since
 }
 
 // dead says that this member holds another for dead (rule R1).

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
@@ -70,9 +69,6 @@ func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version
 		setLabel(cm, k.opts.Name)
 	}
 	cm.UID, cm.ResourceVersion, cm.Data = types.UID(uid), version, table.Encode(t)
-	if mutant.On(mutant.SwapWithoutPrecondition) {
-		cm.ResourceVersion = ""
-	}
 	var out corev1.ConfigMap
 	o, err := k.write(ctx, timeout, k.calls.core.Put().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name).Body(cm),
 		&out, k.configMap("update"))

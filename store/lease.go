@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
@@ -124,9 +123,6 @@ func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, t
 	options := &metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: ptr.To(types.UID(uid)), ResourceVersion: &version},
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
-	}
-	if mutant.On(mutant.ExpelWithoutPrecondition) {
-		options.Preconditions.ResourceVersion = nil
 	}
 	o, err := k.write(ctx, timeout,
 		k.calls.leases.Delete().Namespace(k.opts.Namespace).Resource(leases).Name(names.Lease(k.opts.Name, id)).Body(options),

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"
 )
@@ -86,7 +85,7 @@ func (o *Objects) SwapTable(t *table.Table, uid, version string) (member.Snapsho
 	switch {
 	case o.table.Missing():
 		return member.Snapshot{}, member.OutcomeMissing
-	case o.table.UID != uid || o.table.Version != version && !mutant.On(mutant.SwapWithoutPrecondition):
+	case o.table.UID != uid || o.table.Version != version:
 		return member.Snapshot{}, member.OutcomeConflict
 	}
 	return o.setTable(member.Snapshot{UID: uid, Table: t}, nil), member.OutcomeDone
@@ -154,7 +153,7 @@ func (o *Objects) DeleteLease(id, uid, version string) member.Outcome {
 	switch {
 	case !ok:
 		return member.OutcomeMissing
-	case old.UID != uid || old.Version != version && !mutant.On(mutant.ExpelWithoutPrecondition):
+	case old.UID != uid || old.Version != version:
 		return member.OutcomeConflict
 	}
 	o.RemoveLease(id)

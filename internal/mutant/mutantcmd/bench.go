@@ -14,18 +14,19 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/mutant/active"
 )
 
 // bench runs checks that were built once, for every mutant.
 type bench struct {
 	options
-	dir string
+	dir, overlay string
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
 const (
-	module   = "github.com/rota-dev/rota"
+	module   = mutant.Module
 	chaosPkg = "internal/chaos/chaoscmd"
 )
 
@@ -34,7 +35,7 @@ func (b *bench) binary(pkg string) string {
 	return filepath.Join(b.dir, strings.NewReplacer("/", "-", ".", "rota").Replace(pkg)+".test")
 }
 
-// build builds what the checks run, with the tag.
+// build builds what the checks run, with all mutants.
 func (b *bench) build(ctx context.Context, tools []tool) error {
 	built := map[string]bool{}
 	do := func(pkg string, args ...string) error {
@@ -42,7 +43,7 @@ func (b *bench) build(ctx context.Context, tools []tool) error {
 			return nil
 		}
 		built[pkg] = true
-		args = append(args, "-tags", "rota_mutants", "-o", b.binary(pkg), module+"/"+pkg)
+		args = append(args, "-overlay", b.overlay, "-o", b.binary(pkg), module+"/"+pkg)
 		args[len(args)-1] = strings.TrimSuffix(args[len(args)-1], "/.")
 		cmd := exec.CommandContext(ctx, "go", args...)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -110,7 +111,7 @@ func (r result) String() string {
 
 // row is what came of a mutant.
 type row struct {
-	candidate
+	mutant.Mutant
 	Results map[string]result
 }
 
@@ -124,21 +125,21 @@ func (r row) caught() bool {
 }
 
 // matrix runs the checks for every mutant.
-func (b *bench) matrix(ctx context.Context, tools []tool, mutants []candidate) []row {
+func (b *bench) matrix(ctx context.Context, tools []tool, mutants []mutant.Mutant) []row {
 	var rows []row
-	for _, c := range mutants {
-		r := row{c, map[string]result{}}
+	for _, m := range mutants {
+		r := row{m, map[string]result{}}
 		for _, t := range tools {
 			switch {
 			case ctx.Err() != nil:
 				return rows
-			case !t.reached(c):
+			case !t.reached(m):
 				r.Results[t.name] = result{Verdict: Unreached}
 			case r.caught() && !b.all:
 				r.Results[t.name] = result{Verdict: Skipped}
 			default:
-				r.Results[t.name] = b.try(ctx, t, c)
-				fmt.Fprintf(os.Stderr, "%s: %s %s\n", c.Mutant, t.name, r.Results[t.name])
+				r.Results[t.name] = b.try(ctx, t, m)
+				fmt.Fprintf(os.Stderr, "%s: %s %s\n", m.Name, t.name, r.Results[t.name])
 			}
 		}
 		rows = append(rows, r)
@@ -146,21 +147,21 @@ func (b *bench) matrix(ctx context.Context, tools []tool, mutants []candidate) [
 	return rows
 }
 
-// try runs a check with a mutant built in; without any for the zero candidate.
-func (b *bench) try(ctx context.Context, t tool, c candidate) result {
+// try runs a check with a mutant; without any for the zero one.
+func (b *bench) try(ctx context.Context, t tool, m mutant.Mutant) result {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	r := result{Verdict: Survived}
 	if t.probe != nil {
-		r.Verdict, r.Found = b.probe(ctx, t, c.Mutant)
+		r.Verdict, r.Found = b.probe(ctx, t, m)
 	}
 	if t.faults != nil {
-		r.Verdict, r.Found = b.faults(ctx, t, c.Mutant)
+		r.Verdict, r.Found = b.faults(ctx, t, m)
 	}
-	for _, one := range t.tests[c.Package] {
+	for _, one := range t.tests[m.Package] {
 		if r.Verdict == Survived {
-			r.Verdict, r.Found = b.test(ctx, one, c.Mutant)
+			r.Verdict, r.Found = b.test(ctx, one, m)
 		}
 	}
 	r.Seconds = time.Since(begun).Seconds()
@@ -169,7 +170,7 @@ func (b *bench) try(ctx context.Context, t tool, c candidate) result {
 
 func (b *bench) command(ctx context.Context, m mutant.Mutant, pkg string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.binary(pkg), args...)
-	cmd.Env = append(os.Environ(), mutant.Variable+"="+string(m))
+	cmd.Env = append(os.Environ(), active.Variable+"="+m.Name)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
@@ -177,9 +178,7 @@ func (b *bench) command(ctx context.Context, m mutant.Mutant, pkg string, args .
 func (b *bench) probe(ctx context.Context, t tool, m mutant.Mutant) (Verdict, string) {
 	out, err := b.command(ctx, m, "internal/mutant/probe", t.probe(b.options)...).Output()
 	var found struct {
-		Mutant         mutant.Mutant
-		Where, Rule    string
-		Message, Error string
+		Mutant, Where, Rule string
 	}
 	if err == nil {
 		err = json.Unmarshal(out, &found)
@@ -189,8 +188,8 @@ func (b *bench) probe(ctx context.Context, t tool, m mutant.Mutant) (Verdict, st
 		return Crashed, "out of time"
 	case err != nil:
 		return Crashed, crash(err)
-	case found.Mutant != m:
-		return Crashed, fmt.Sprintf("built without the tag: it ran with mutant %q", found.Mutant)
+	case found.Mutant != m.Name:
+		return Crashed, fmt.Sprintf("built without mutants: it ran with mutant %q", found.Mutant)
 	case found.Rule == "":
 		return Survived, ""
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"testing"
+
+	"github.com/rota-dev/rota/internal/mutant"
 )
 
 // A check that crashes, or has nothing to run, has found nothing.
@@ -59,25 +61,29 @@ func TestJudgeFaults(t *testing.T) {
 }
 
 // Every mutant has a name of its own, and a check that runs the code it is in.
-func TestCandidates(t *testing.T) {
+func TestEveryMutantIsLookedFor(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range candidates() {
-		name := string(c.Mutant)
+	all, err := mutant.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		name := m.Name
 		if seen[name] {
 			t.Errorf("two mutants are called %s", name)
 		}
 		seen[name] = true
 		reached := false
 		for _, tool := range checks() {
-			if tool.reached(c) {
+			if tool.reached(m) {
 				reached = true
-				if tool.probe == nil && tool.faults == nil && len(tool.tests[c.Package]) == 0 {
-					t.Errorf("%s: %s has no tests of package %s", name, tool.name, c.Package)
+				if tool.probe == nil && tool.faults == nil && len(tool.tests[m.Package]) == 0 {
+					t.Errorf("%s: %s has no tests of package %s", name, tool.name, m.Package)
 				}
 			}
 		}
 		if !reached {
-			t.Errorf("%s: no check runs package %s", name, c.Package)
+			t.Errorf("%s: no check runs package %s", name, m.Package)
 		}
 	}
 }

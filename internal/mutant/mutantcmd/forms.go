@@ -30,7 +30,7 @@ func text(tools []tool, rows []row) string {
 		lines.WriteString("\t" + t.name)
 	}
 	for _, r := range rows {
-		lines.WriteString("\n" + string(r.Mutant))
+		lines.WriteString("\n" + r.Name)
 		for _, t := range tools {
 			res := r.Results[t.name]
 			lines.WriteString("\t" + cell(res))
@@ -53,7 +53,7 @@ func markdown(tools []tool, rows []row) string {
 	}
 	fmt.Fprintf(&out, "\n| --- | --- |%s\n", strings.Repeat(" --- |", len(tools)))
 	for _, r := range rows {
-		fmt.Fprintf(&out, "| `%s` | %s |", r.Mutant, r.About)
+		fmt.Fprintf(&out, "| `%s` | %s |", r.Name, r.About)
 		for _, t := range tools {
 			fmt.Fprintf(&out, " %s |", cell(r.Results[t.name]))
 		}

@@ -8,6 +8,10 @@
 //
 // Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a check:
 // a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
+//
+// With arguments it runs a command instead, with one mutant in what that builds:
+//
+//	mutantcmd -mutants NewcomersWait go run ./internal/sim/simcmd -seed 10353
 package main
 
 import (
@@ -16,11 +20,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/mutant/active"
 )
 
 // options are the flags.
@@ -43,17 +51,21 @@ func main() {
 	flag.StringVar(&o.mutants, "mutants", "", "`names` of mutants, by commas; all of them if empty")
 	flag.StringVar(&o.tools, "tools", "", "`names` of checks, by commas; all of them if empty")
 	flag.StringVar(&o.output, "o", "text", "`form` of the output: text, json or markdown")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "mutantcmd [flags] [command with its arguments, to be run with the one mutant of -mutants]")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(ctx, o, flag.Args()); err != nil {
 		stop()
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options, command []string) error {
 	show, ok := forms[o.output]
 	if !ok {
 		return fmt.Errorf("no form %q of output: text, json or markdown", o.output)
@@ -66,7 +78,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	mutants, err := chosen(candidates(), o.mutants, func(c candidate) string { return string(c.Mutant) })
+	mutants, err := mutant.All()
+	if err != nil {
+		return err
+	}
+	mutants, err = chosen(mutants, o.mutants, func(m mutant.Mutant) string { return m.Name })
 	if err != nil {
 		return err
 	}
@@ -75,12 +91,23 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	b := bench{options: o, dir: dir}
+	root, err := mutant.Root(".")
+	if err != nil {
+		return err
+	}
+	overlay, err := mutant.Write(dir, root)
+	if err != nil {
+		return err
+	}
+	if len(command) > 0 {
+		return with(ctx, mutants, overlay, command)
+	}
+	b := bench{options: o, dir: dir, overlay: overlay}
 	if err := b.build(ctx, tools); err != nil {
 		return err
 	}
 	for _, t := range tools {
-		r := b.try(ctx, t, candidate{})
+		r := b.try(ctx, t, mutant.Mutant{})
 		fmt.Fprintf(os.Stderr, "without a mutant: %s %s\n", t.name, r)
 		if r.Verdict != Survived {
 			return fmt.Errorf("%s without a mutant: %s: it says nothing about mutants before that is mended", t.name, r)
@@ -94,13 +121,24 @@ func run(ctx context.Context, o options) error {
 	var survivors []string
 	for _, r := range rows {
 		if !r.caught() {
-			survivors = append(survivors, string(r.Mutant))
+			survivors = append(survivors, r.Name)
 		}
 	}
 	if len(survivors) > 0 {
 		return fmt.Errorf("%d of %d mutants survive: %s", len(survivors), len(rows), strings.Join(survivors, ", "))
 	}
 	return nil
+}
+
+// with runs a command with one mutant: what it builds with go has that.
+func with(ctx context.Context, mutants []mutant.Mutant, overlay string, command []string) error {
+	if len(mutants) != 1 {
+		return errors.New("-mutants must name the one that the command is to be run with")
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), active.Variable+"="+mutants[0].Name, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
 }
 
 // chosen returns those of the names, in their order; all if there are none.

@@ -1,5 +1,5 @@
 // Command probe runs the simulation or the exhaustive check until it finds something, in one process, so that whoever starts it
-// can choose the mutant (package mutant) by the environment. It prints what it found, if anything, in one line of JSON.
+// can choose the mutant (package active) by the environment. It prints what it found, if anything, in one line of JSON.
 package main
 
 import (
@@ -10,14 +10,14 @@ import (
 	"runtime/debug"
 
 	"github.com/rota-dev/rota/internal/explore"
-	"github.com/rota-dev/rota/internal/mutant"
+	"github.com/rota-dev/rota/internal/mutant/active"
 	"github.com/rota-dev/rota/internal/sim"
 )
 
 // found says what was found, and where.
 type found struct {
 	// Mutant is the one that was looked for.
-	Mutant mutant.Mutant
+	Mutant string
 	// Where is a seed or a scope; Rule what was broken. Empty: nothing was found.
 	Where, Rule, Message string
 }
@@ -31,7 +31,7 @@ func main() {
 	if f.Rule == "" {
 		f = search(*states)
 	}
-	f.Mutant = mutant.Chosen()
+	f.Mutant = active.Name()
 	if err := json.NewEncoder(os.Stdout).Encode(f); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)

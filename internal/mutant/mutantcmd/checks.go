@@ -4,27 +4,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/internal/mutant"
-	"github.com/rota-dev/rota/member"
 )
-
-// candidate is a mutant, and where to look for it.
-type candidate struct {
-	mutant.Info
-	// Clause says that the mutant is a clause of the protocol that is left out.
-	Clause bool
-}
-
-// candidates returns all mutants: those with a place in the code, then the clauses.
-func candidates() []candidate {
-	var out []candidate
-	for _, info := range mutant.All() {
-		out = append(out, candidate{Info: info})
-	}
-	for _, name := range (^member.Clause(0)).Names() {
-		out = append(out, candidate{mutant.Info{Mutant: mutant.Mutant(name), Package: "member", About: "the clause is left out"}, true})
-	}
-	return out
-}
 
 // tool is a check.
 type tool struct {
@@ -98,4 +78,4 @@ var (
 )
 
 // reached says whether a check can find a bug there at all.
-func (t tool) reached(c candidate) bool { return slices.Contains(t.reaches, c.Package) }
+func (t tool) reached(m mutant.Mutant) bool { return slices.Contains(t.reaches, m.Package) }

@@ -1,0 +1,174 @@
+package mutant
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// compose returns a file with the mutants in it that have edits of it. Each patch is applied to the file as it is, alone,
+// so that patches of the same lines do not meet. A function that a patch changes is added as it then is, under another
+// name, and the function itself begins with a call of it where the mutant is active:
+//
+//	func (m *Member) isPlanner() bool { if rotamutant.Is("X") { return m.isPlanner_X() }
+//
+// All lines stay where they are.
+func compose(file, text string, all []Mutant) (string, error) {
+	original, err := parseFile(file, text)
+	if err != nil {
+		return "", err
+	}
+	imports := `; import rotamutant "` + Module + `/internal/mutant/active"`
+	inserts := map[int]string{}
+	var variants strings.Builder
+	for _, m := range all {
+		if len(m.edits[file]) == 0 {
+			continue
+		}
+		fail := func(err error) (string, error) {
+			return "", fmt.Errorf("the patch of %s does not fit %s any more: %w", m.Name, file, err)
+		}
+		patched, err := apply(text, m.edits[file])
+		if err != nil {
+			return fail(err)
+		}
+		changed, err := parseFile(file, patched)
+		if err != nil {
+			return fail(err)
+		}
+		for _, spec := range changed.file.Imports {
+			if text := "; import " + changed.slice(spec.Pos(), spec.End()); !original.imports(spec.Path.Value) && !strings.Contains(imports, text) {
+				imports += text
+			}
+		}
+		changes, err := differing(original, changed)
+		if err != nil {
+			return fail(err)
+		}
+		for _, c := range changes {
+			call, err := original.forward(c.before, m.Name)
+			if err != nil {
+				return fail(err)
+			}
+			inserts[original.at(c.before.Body.Lbrace)+1] += call
+			name := changed.at(c.after.Name.End())
+			fmt.Fprintf(&variants, "\n%s_%s%s\n", changed.text[changed.at(c.after.Pos()):name], m.Name, changed.text[name:changed.at(c.after.End())])
+		}
+	}
+	inserts[original.at(original.file.Name.End())] = imports
+	var out strings.Builder
+	for i := range len(text) {
+		out.WriteString(inserts[i])
+		out.WriteByte(text[i])
+	}
+	return out.String() + variants.String(), nil
+}
+
+// source is a file that was parsed.
+type source struct {
+	file *ast.File
+	set  *token.FileSet
+	text string
+}
+
+func parseFile(name, text string) (*source, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
+	return &source{file, set, text}, err
+}
+
+// at is where a position is in the text.
+func (s *source) at(p token.Pos) int { return s.set.PositionFor(p, false).Offset }
+
+func (s *source) slice(from, to token.Pos) string { return s.text[s.at(from):s.at(to)] }
+
+func (s *source) imports(path string) bool {
+	return slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == path })
+}
+
+// change is a function before and after a patch.
+type change struct{ before, after *ast.FuncDecl }
+
+// differing returns the functions whose bodies differ. Nothing else may, but imports.
+func differing(a, b *source) ([]change, error) {
+	as, bs := a.decls(), b.decls()
+	if len(as) != len(bs) {
+		return nil, errors.New("it must change the bodies of functions only, and adds or removes a declaration")
+	}
+	var changes []change
+	for i := range as {
+		f, _ := as[i].(*ast.FuncDecl)
+		g, _ := bs[i].(*ast.FuncDecl)
+		switch {
+		case f != nil && g != nil && a.slice(f.Pos(), f.Body.Lbrace) == b.slice(g.Pos(), g.Body.Lbrace):
+			if a.slice(f.Body.Lbrace, f.End()) != b.slice(g.Body.Lbrace, g.End()) {
+				changes = append(changes, change{f, g})
+			}
+		case a.slice(as[i].Pos(), as[i].End()) != b.slice(bs[i].Pos(), bs[i].End()):
+			return nil, fmt.Errorf("it must change the bodies of functions only, and changes\n%s", a.slice(as[i].Pos(), as[i].End()))
+		}
+	}
+	if len(changes) == 0 {
+		return nil, errors.New("it changes no function")
+	}
+	return changes, nil
+}
+
+// decls are the declarations of a file, without imports.
+func (s *source) decls() []ast.Decl {
+	return slices.DeleteFunc(slices.Clone(s.file.Decls), func(d ast.Decl) bool {
+		g, ok := d.(*ast.GenDecl)
+		return ok && g.Tok == token.IMPORT
+	})
+}
+
+// forward is the call of a function's mutant at its beginning.
+func (s *source) forward(f *ast.FuncDecl, mutant string) (string, error) {
+	target := f.Name.Name + "_" + mutant
+	if f.Recv != nil {
+		names, err := names(f.Recv)
+		if err != nil {
+			return "", err
+		}
+		target = names[0] + "." + target
+	}
+	if types := f.Type.TypeParams; types != nil {
+		names, err := names(types)
+		if err != nil {
+			return "", err
+		}
+		target += "[" + strings.Join(names, ", ") + "]"
+	}
+	args, err := names(f.Type.Params)
+	if err != nil {
+		return "", err
+	}
+	if n := len(f.Type.Params.List); n > 0 {
+		if _, variadic := f.Type.Params.List[n-1].Type.(*ast.Ellipsis); variadic {
+			args[len(args)-1] += "..."
+		}
+	}
+	call := target + "(" + strings.Join(args, ", ") + ")"
+	if f.Type.Results != nil {
+		return fmt.Sprintf(" if rotamutant.Is(%q) { return %s };", mutant, call), nil
+	}
+	return fmt.Sprintf(" if rotamutant.Is(%q) { %s; return };", mutant, call), nil
+}
+
+// names returns the names of parameters.
+func names(list *ast.FieldList) ([]string, error) {
+	var names []string
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			names = append(names, name.Name)
+		}
+		if len(field.Names) == 0 || slices.Contains(names, "_") {
+			return nil, errors.New("a function that is patched must name all its parameters")
+		}
+	}
+	return names, nil
+}
