@@ -46,8 +46,6 @@ type Config struct {
 	MaxTable int
 	// Seed is for jitter.
 	Seed uint64
-	// Without leaves clauses of the protocol out. For tests only.
-	Without Clause
 }
 
 // SetDefaults fills in the fields that are zero.

@@ -147,7 +147,6 @@ func (m *Member) say(open bool) {
 		m.lease.said, m.lease.open = false, false
 	case !m.lease.said:
 		m.lease.said, m.lease.saidAt = true, m.now.Mono
-		m.lease.open = !m.has(ClauseOpenConfirmed)
 	}
 	if m.lease.said && !m.lease.open {
 		m.read.wanted, m.read.retryAt = true, 0

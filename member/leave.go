@@ -81,9 +81,6 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 		d.edit().Put(self)
 		d.due = true
 	}
-	if !m.has(ClauseLeaverPlans) {
-		return false
-	}
 	// Without anybody to hand to, the slots are drained and given up to nobody.
 	in := m.planInput(t, func(other table.Member) bool {
 		return m.watch.others[other.ID] == nil || m.lively(other.ID)
@@ -157,11 +154,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	d.edit().Put(self)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {
-		cause := table.CauseExpelled
-		if !m.has(ClauseRestartWaits) {
-			cause = table.CauseAssigned
-		}
-		epoch := d.note(t.Epoch, cause, nil)
+		epoch := d.note(t.Epoch, table.CauseExpelled, nil)
 		d.update(t.Owned(p.ID), func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
 		})

@@ -151,9 +151,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Loaded:
 		m.answer(e.Slots, e.Round, loading, loaded)
 	case Lapsed:
-		if m.has(ClauseLapseTold) {
-			m.lapse()
-		}
+		m.lapse()
 	case Leave:
 		m.leave()
 	}

@@ -15,14 +15,12 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/sim"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 
 // TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another pod or taken
 // from another script. What a mutant expects does not count; all checks of package sim do, and so does that all is well in the
-// end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one, with a trace;
-// WITHOUT=<clause> leaves a clause out, to see whether mutants find that.
+// end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one, with a trace.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
@@ -32,11 +30,10 @@ func TestMutants(t *testing.T) {
 	for _, file := range files {
 		scripts = append(scripts, readScript(t, file))
 	}
-	without, _ := member.ParseClause(os.Getenv("WITHOUT"))
 	if n, err := strconv.ParseUint(os.Getenv("MUTANT"), 10, 64); err == nil {
 		m := mutate(scripts, n)
 		t.Log(strings.Join(m.lines, "\n"))
-		r := m.mutant(without, true)
+		r := m.mutant(true)
 		t.Fatalf("%v\n%s", r.w.Violations(), strings.Join(r.trace, "\n"))
 	}
 	count := uint64(500)
@@ -55,7 +52,7 @@ func TestMutants(t *testing.T) {
 		all.Go(func() {
 			for n := next.Add(1); n <= count; n = next.Add(1) {
 				m := mutate(scripts, n)
-				r := m.mutant(without, false)
+				r := m.mutant(false)
 				if !r.w.Failed() {
 					continue
 				}
@@ -140,9 +137,9 @@ func mutate(scripts []*script, seed uint64) *script {
 }
 
 // mutant runs a mutant: what cannot be done is left out.
-func (s *script) mutant(without member.Clause, trace bool) *run {
+func (s *script) mutant(trace bool) *run {
 	r := &run{vars: map[string]string{"$S": "0"}}
-	o := sim.Options{Slots: 8, Idle: true, Tune: func(c *member.Config) { c.Without = without }}
+	o := sim.Options{Slots: 8, Idle: true}
 	if trace {
 		o.Trace = func(line string) { r.trace = append(r.trace, line) }
 	}

@@ -78,10 +78,6 @@ func (m *Member) buryOne(id string) {
 	if m.burying[id] || m.buried[id] || !m.due(m.plan.buryAt) {
 		return
 	}
-	if !m.has(ClauseLeaseFirst) {
-		m.buried[id] = true
-		return
-	}
 	m.burying[id] = true
 	o := m.watch.others[id]
 	d := DeleteLease{ID: id, Timeout: m.timeout()}
@@ -174,16 +170,14 @@ func (m *Member) assignment(t, next *table.Table, dead []string, receives func(t
 	// Leavers plan for themselves: what they own is not touched, what is on its way from them counts for whom it goes
 	// to.
 	in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
-	if m.has(ClauseLeaverPlans) {
-		leavers := func(r table.Run) bool {
-			owner, ok := t.Member(r.Owner)
-			return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
-		}
-		eachSlot(next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
-		for i := range in.Members {
-			if p := &in.Members[i]; p.Leaves {
-				p.Leaves, p.Receives = false, false
-			}
+	leavers := func(r table.Run) bool {
+		owner, ok := t.Member(r.Owner)
+		return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
+	}
+	eachSlot(next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
+	for i := range in.Members {
+		if p := &in.Members[i]; p.Leaves {
+			p.Leaves, p.Receives = false, false
 		}
 	}
 	in.Tolerant = tolerant
@@ -333,7 +327,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		case r.Owner == m.cfg.Self.ID && m.slots[s].state == sent:
 			return
 		}
-		if owner, _ := t.Member(r.Owner); owner.Leaving && m.has(ClauseLeaverPlans) {
+		if owner, _ := t.Member(r.Owner); owner.Leaving {
 			return
 		}
 		if !lost.Has(s) && r.Owner != "" && !d.mayMove() {

@@ -135,7 +135,7 @@ func (m *Member) confirm(e TableSeen) {
 	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
 		return
 	}
-	if told := m.epochs[s.UID]; m.has(ClauseToldEpoch) && s.Table.Epoch < told && e.Begun >= m.toldAt {
+	if told := m.epochs[s.UID]; s.Table.Epoch < told && e.Begun >= m.toldAt {
 		m.stop(m.stale(s, told), false)
 		return
 	}
@@ -152,7 +152,7 @@ func (m *Member) precedes(s Snapshot) bool {
 // hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until
 // that is known the Leases must stay, even those of the dead: they may be all that tells of it (rule R16).
 func (m *Member) hides(t *table.Table) bool {
-	return t.Epoch < m.epochs[m.snap.UID] && m.has(ClauseToldEpoch)
+	return t.Epoch < m.epochs[m.snap.UID]
 }
 
 // stale is the error for a table that is older than one seen before under its UID.

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/mutant/active"
 	"github.com/rota-dev/rota/internal/sim"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -22,8 +19,8 @@ import (
 // to the API server takes a millisecond, clocks agree, and nothing is reconciled but what the script begins. All
 // checks of package sim are on throughout.
 //
-//	clause NAME prevents RULE   the script must pass, and must fail without that clause, by that check of package sim
-//	                            ("wait": by a wait or expect of the script itself)
+//	clause NAME prevents RULE   without that clause of the protocol the script must fail by that check of package sim
+//	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
 //	slots N
 //	start POD... [build=B] [format=N]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, sleep, resume POD...
@@ -43,8 +40,6 @@ import (
 type script struct {
 	file  string
 	lines []string
-	// clause and prevents are of the first line, if it says so.
-	clause, prevents string
 }
 
 // run is one run of a script.
@@ -72,20 +67,6 @@ func TestR15Deletions(t *testing.T) { scripts(t, "R15") }
 func TestR16TableLost(t *testing.T) { scripts(t, "R16") }
 func TestR17Plan(t *testing.T)      { scripts(t, "R17") }
 
-// Every clause that looks as if it could be left out has a script that shows what it prevents.
-func TestClausesHaveScripts(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
-	cut := map[string]bool{}
-	for _, file := range files {
-		cut[readScript(t, file).clause] = true
-	}
-	for _, name := range (^member.Clause(0)).Names() {
-		if !cut[name] {
-			t.Errorf("clause %s: no script shows what it prevents", name)
-		}
-	}
-}
-
 // scripts runs the scripts of a rule.
 func scripts(t *testing.T, rule string) {
 	files, err := filepath.Glob("testdata/" + rule + "_*.txt")
@@ -97,20 +78,12 @@ func scripts(t *testing.T, rule string) {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(strings.TrimPrefix(name, rule+"_"), func(t *testing.T) {
 			t.Parallel()
-			r, err := s.run(0)
-			if err != nil || r.w.Failed() {
-				t.Fatalf("%v %+v\n%s", err, r.w.Violations(), r.tail())
+			r, err := s.run()
+			if r.w.Failed() {
+				t.Fatalf("violated: %v\n%s", r.w.Violations()[0], r.tail())
 			}
-			if s.clause == "" || active.Name() != "" {
-				return
-			}
-			without, _ := member.ParseClause(s.clause)
-			r, err = s.run(without)
-			switch {
-			case s.prevents == "wait" && err != nil && !r.w.Failed():
-			case r.w.Failed() && r.w.Violations()[0].Rule == s.prevents:
-			default:
-				t.Errorf("without clause %s: %v %v, want it to fail by %q\n%s", s.clause, err, r.w.Violations(), s.prevents, r.tail())
+			if err != nil {
+				t.Fatalf("%v\n%s", err, r.tail())
 			}
 		})
 	}
@@ -127,11 +100,7 @@ func readScript(t *testing.T, file string) *script {
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		line, _, _ := strings.Cut(sc.Text(), "#")
 		line = strings.TrimSpace(line)
-		if m := regexp.MustCompile(`^clause (\w+) prevents (.*)$`).FindStringSubmatch(line); m != nil {
-			s.clause, s.prevents = m[1], m[2]
-			if _, ok := member.ParseClause(s.clause); !ok {
-				t.Fatalf("%s: no clause %s", file, s.clause)
-			}
+		if strings.HasPrefix(line, "clause ") {
 			line = ""
 		}
 		s.lines = append(s.lines, line)
@@ -139,7 +108,7 @@ func readScript(t *testing.T, file string) *script {
 	return s
 }
 
-func (s *script) run(without member.Clause) (*run, error) {
+func (s *script) run() (*run, error) {
 	r := &run{vars: map[string]string{}}
 	slots := slot.Count(8)
 	for _, line := range s.lines {
@@ -150,7 +119,6 @@ func (s *script) run(without member.Clause) (*run, error) {
 	}
 	r.w = sim.New(sim.Options{
 		Slots: slots, Idle: true,
-		Tune:  func(c *member.Config) { c.Without = without },
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

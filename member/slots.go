@@ -183,16 +183,16 @@ func (m *Member) followSlot(t *table.Table, s slot.Slot, r table.Run, req *reque
 }
 
 func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
-	if l.epoch != r.Epoch && (m.has(ClauseOpenEpoch) || l.epoch == 0) {
+	if l.epoch != r.Epoch {
 		m.activate(t, s, r, l, req)
 	}
 	switch l.state {
 	case fenced:
-		switch over := m.due(l.until); {
-		case !over && m.has(ClauseFenceFirst):
-		case m.phase == leaving || !over && m.drainNow(t, r):
+		switch {
+		case !m.due(l.until):
+		case m.phase == leaving:
 			m.beginDrain(t, s, r, l, req)
-		case over:
+		default:
 			l.state = loading
 			req.addLoad(s, l, table.CauseExpelled)
 		}
@@ -216,12 +216,12 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 			m.beginDrain(t, s, r, l, req) // whom it was drained for is gone: what is abandoned is told
 			return
 		}
-		if m.phase != leaving && (r.Next == "" || !m.has(ClauseShutOnceSent) && !m.renewing(r.Next)) {
+		if m.phase != leaving && r.Next == "" {
 			m.reopen(s, l, req)
 		}
 	case sent:
 		// Only a version newer than the one that the transfer was conditional on tells how it ended (rule R6).
-		if t.Epoch > l.sentAt || !m.has(ClauseShutOnceSent) {
+		if t.Epoch > l.sentAt {
 			l.state = drained
 			m.followOwned(t, s, r, l, req)
 		}
@@ -274,7 +274,7 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	if r.Unsettled {
 		note = t.Notes[r.Epoch]
 	}
-	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch && m.has(ClauseFenceWait) {
+	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch {
 		l.state, l.until = fenced, m.now.Mono+m.cfg.FenceDelay
 		if m.phase != leaving && !m.ahead.slots.Has(s) {
 			req.hold.Add(s)

@@ -342,17 +342,6 @@ func TestR16WhenLeasesAreAsked(t *testing.T) {
 	}
 }
 
-// Names of clauses are those that their constants have.
-func TestClauseNames(t *testing.T) {
-	some := member.ClauseGapCounts | member.ClauseOpenEpoch | member.ClauseClearedFirst
-	if got := some.String(); got != "GapCounts,OpenEpoch,ClearedFirst" {
-		t.Errorf("got %s", got)
-	}
-	if c, ok := member.ParseClause("OpenEpoch"); !ok || c != member.ClauseOpenEpoch {
-		t.Errorf("OpenEpoch: %v, %v", c, ok)
-	}
-}
-
 // Whoever joins with another wall clock is told of, once, by the member that plans; and its clock is not believed (rule
 // R9).
 func TestR09ClocksThatDiffer(t *testing.T) {

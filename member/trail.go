@@ -54,7 +54,7 @@ func later(a, b string) string {
 // follows says that the table is known to follow from the ones before. Nothing is written on top of one that is not, and no
 // Lease is deleted by it. What it says of this member's own slots holds all the same: nobody else gives them up while its Lease is there.
 func (m *Member) follows() bool {
-	return !m.has(ClauseFollows) || table.CompareVersions(m.snap.Version, m.trail.known) <= 0
+	return table.CompareVersions(m.snap.Version, m.trail.known) <= 0
 }
 
 // asksLeases says that all Leases have to be read to make sure of the table. Usually its watch does that in a moment; not for a

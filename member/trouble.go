@@ -42,7 +42,7 @@ func (m *Member) found(s Snapshot) {
 	anew := !m.trouble.on || m.snap.UID != s.UID
 	m.snap = s
 	m.enterTrouble()
-	if anew && m.has(ClauseLeasesSince) {
+	if anew {
 		m.trouble.early, m.trouble.witness = m.lease.underWay, ""
 		m.lease.next = m.now.Mono
 	}
@@ -59,7 +59,7 @@ func (m *Member) witnessed(version string) {
 // was seen, has come back. A watch that lags does not show who opened a gate by a table that came and went before this object.
 func (m *Member) caughtUp() bool {
 	w := m.trouble.witness
-	return !m.has(ClauseLeasesSince) || w != "" && table.CompareVersions(m.watch.version, w) >= 0
+	return w != "" && table.CompareVersions(m.watch.version, w) >= 0
 }
 
 // safe says that nobody can still be working by another table: each other member's Lease shows a shut gate or the
@@ -69,12 +69,12 @@ func (m *Member) safe() bool {
 	if !m.watch.all || !m.watch.complete || m.trouble.pending {
 		return false
 	}
-	if m.has(ClauseNewcomersWait) && m.watch.heard-m.trouble.since < m.cfg.LeaseDuration {
+	if m.watch.heard-m.trouble.since < m.cfg.LeaseDuration {
 		return false
 	}
 	for id, o := range m.watch.others {
 		switch {
-		case !o.missing && !o.lease.Open && (!m.has(ClauseShutWaits) || m.stillFor(o)):
+		case !o.missing && !o.lease.Open && m.stillFor(o):
 		case !o.missing && m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
 		case m.silence(id) >= m.cfg.LeaseDuration:
 		default:
@@ -114,7 +114,7 @@ func (m *Member) mend() {
 		return
 	}
 	t, epoch := m.snap.Table.Clone(), m.epochAbove()
-	switch restored := t.UID != "" && m.has(ClauseClearedFirst); {
+	switch restored := t.UID != ""; {
 	case restored && len(t.Members) > 0:
 		// A copy of another table: its members may have worked in other slots since it was made. Whichever of them was stopped in the
 		// middle of sending a write must be none any more, for the fence goes by that.
@@ -163,7 +163,7 @@ func (m *Member) epochAbove() uint64 {
 	if m.snap.Table != nil {
 		epoch = max(epoch, m.snap.Table.Epoch)
 	}
-	if m.has(ClauseEpochAbove) && m.now.Wall > 0 {
+	if m.now.Wall > 0 {
 		epoch = max(epoch, uint64(m.now.Wall)*epochsPerSecond)
 	}
 	return epoch + 1

@@ -191,19 +191,9 @@ func (m *Member) echoed(l Lease) bool {
 	if m.watch.echo > 0 {
 		gap := m.now.Mono - m.watch.echo
 		quarter := m.cfg.LeaseDuration / 4
-		if gap > quarter {
-			if !m.has(ClauseGapCounts) {
-				for _, o := range m.watch.others {
-					o.pending = true
-				}
-			}
-			if m.has(ClauseGapCapped) {
-				gap = quarter
-			}
-		}
-		m.watch.capped = m.now.Mono-m.watch.echo > quarter
-		m.watch.step = gap
-		m.watch.heard += gap
+		m.watch.capped = gap > quarter
+		m.watch.step = min(gap, quarter)
+		m.watch.heard += m.watch.step
 	} else {
 		m.watch.capped = true
 	}
@@ -248,10 +238,8 @@ func (m *Member) missing(id string, gapless bool) {
 		return
 	}
 	if !o.missing {
-		pending := o.pending || m.has(ClauseMissingRestarts) && !(gapless && m.dead(id))
+		pending := o.pending || !(gapless && m.dead(id))
 		*o = other{lease: Lease{ID: id}, missing: true, since: o.since, pending: pending}
-	} else if !m.has(ClauseMissingCounts) {
-		o.pending = true
 	}
 }
 
@@ -327,7 +315,7 @@ func (m *Member) candidates(t *table.Table) []string {
 	}
 	newest := 0
 	for _, c := range o.members {
-		if !m.has(ClauseLivePlanners) || !m.dead(c.ID) {
+		if !m.dead(c.ID) {
 			newest = max(newest, c.MaxFormat)
 		}
 	}
@@ -344,7 +332,7 @@ func (m *Member) candidates(t *table.Table) []string {
 func (m *Member) livePlanners(ids []string) []string {
 	var live []string
 	for _, id := range ids {
-		if !m.has(ClauseLivePlanners) || !m.dead(id) {
+		if !m.dead(id) {
 			live = append(live, id)
 		}
 		if len(live) == planners {
@@ -367,13 +355,11 @@ func (m *Member) rank() int {
 	if i := slices.Index(m.livePlanners(m.candidates(t)), m.cfg.Self.ID); i >= 0 {
 		return i
 	}
-	if m.has(ClauseLivePlanners) {
-		// Spread over a lease, so that not all members begin to watch everything at once.
-		patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
-		for id := range m.watch.others {
-			if _, member := t.Member(id); member && m.dead(id) && m.silence(id) >= patience {
-				return planners
-			}
+	// Spread over a lease, so that not all members begin to watch everything at once.
+	patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
+	for id := range m.watch.others {
+		if _, member := t.Member(id); member && m.dead(id) && m.silence(id) >= patience {
+			return planners
 		}
 	}
 	return -1

@@ -3,10 +3,7 @@ package explore
 import (
 	"context"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -194,63 +191,6 @@ func TestFixpoint(t *testing.T) {
 	for k, n := range counts {
 		if n == 0 {
 			t.Errorf("%v never happened", kind(k))
-		}
-	}
-}
-
-// What was found once without a clause is found again by its script.
-func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
-		want, _, _ := strings.Cut(strings.TrimPrefix(first, "# "), ":")
-		switch v, err := Replay(string(text), func(string) {}); {
-		case err != nil:
-			t.Errorf("%s: %v", file, err)
-		case v == nil || v.Rule != want:
-			t.Errorf("%s: %v, want %s", file, v, want)
-		}
-	}
-}
-
-// Without a clause that looks as if it could be left out, something is found: the search is able to.
-func TestClauses(t *testing.T) {
-	for _, c := range []struct{ clause, scope, rule string }{
-		{"LeaseFirst", "crash", "expelled with lease"},
-		{"FenceWait", "crash", "late write"},
-		{"RestartWaits", "crash", "late write"},
-		{"ShutOnceSent", "drain2", "opened though sent"},
-		{"NewcomersWait", "trouble", "late write"},
-		{"ShutWaits", "trouble", "late write"},
-		{"LapseTold", "late", "settle"},
-	} {
-		sc, ok := ScopeOf(c.scope)
-		if !ok {
-			t.Fatal("no scope " + c.scope)
-		}
-		if sc.Without, ok = member.ParseClause(c.clause); !ok {
-			t.Fatal("no clause " + c.clause)
-		}
-		s := NewSearch(sc)
-		s.Run(500_000)
-		if s.Found == nil {
-			s.Settle(1)
-		}
-		if s.Found == nil || s.Found.Violation.Rule != c.rule {
-			t.Errorf("%s without %s: found %v, want %q", c.scope, c.clause, s.Found, c.rule)
-			continue
-		}
-		// The way there can be told, and gone again.
-		v, err := Replay(s.Script(), func(string) {})
-		if err != nil || v == nil || v.Rule != c.rule {
-			t.Errorf("%s without %s: the script leads to %v, %v\n%s", c.scope, c.clause, v, err, s.Script())
 		}
 	}
 }

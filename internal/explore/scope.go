@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/rota-dev/rota/member"
 )
 
 // Scope is a small world, and what may happen in it.
@@ -40,8 +38,6 @@ type Scope struct {
 	Within int
 	// Long: not for a test run.
 	Long bool
-	// Without leaves clauses of the protocol out.
-	Without member.Clause
 }
 
 // Limits are by kind of action.

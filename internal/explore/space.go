@@ -101,16 +101,13 @@ func newSpace(s Scope) *space {
 		Slots: slot.Count(s.Slots), Key: slot.KeyName,
 		LeaseDuration: 4, RenewDeadline: time.Duration(s.Deadline), RetryPeriod: 1, WriteTimeout: writeTimeout, FenceDelay: 2,
 		SettleDelay: time.Duration(s.Settle), JoinDelay: time.Duration(s.Join), RolloutDelay: time.Duration(s.Join),
-		Without: s.Without, MaxTable: table.MaxSize,
+		MaxTable: table.MaxSize,
 	}
 	if s.Deadline == 0 {
 		x.config.RenewDeadline = 3
 	}
 	lease := x.config.LeaseDuration
 	x.echoMemory, x.silenceMemory = lease/4+1, lease*5/2
-	if s.Without&member.ClauseGapCapped != 0 {
-		x.echoMemory = 3 * lease
-	}
 	return x
 }
 

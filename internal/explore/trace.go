@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/mutant/active"
 )
 
 // Finding is a violation, and the way to it.
@@ -35,8 +35,8 @@ func (s *Search) path(to uint32) []act {
 func (s *Search) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\nscope %s\n", s.Found.Violation.Rule, s.Found.Violation.Message, s.x.Name)
-	for _, name := range s.x.Without.Names() {
-		fmt.Fprintf(&b, "without %s\n", name)
+	if name := active.Name(); name != "" {
+		fmt.Fprintf(&b, "mutant %s\n", name)
 	}
 	way := s.Found.way
 	if way == nil {
@@ -73,12 +73,10 @@ func Replay(script string, tell func(string)) (*Violation, error) {
 				return nil, fmt.Errorf("no scope %s", of)
 			}
 			continue
-		case name == "without":
-			c, ok := member.ParseClause(of)
-			if !ok {
-				return nil, fmt.Errorf("no clause %s", of)
+		case name == "mutant":
+			if of != active.Name() {
+				return nil, fmt.Errorf("the script is about mutant %s: build with it (docs/verification.md)", of)
 			}
-			sc.Without |= c
 			continue
 		case sc.Name == "":
 			return nil, errors.New("a script begins with a scope")

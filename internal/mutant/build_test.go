@@ -1,86 +1,102 @@
 package mutant_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
-	_ "github.com/rota-dev/rota" // the tests are run again when it changes
+	_ "github.com/rota-dev/rota" // the tests are run again when what they build changes
+	_ "github.com/rota-dev/rota/internal/explore"
 	"github.com/rota-dev/rota/internal/mutant"
 	"github.com/rota-dev/rota/internal/mutant/active"
 	_ "github.com/rota-dev/rota/internal/sim"
 )
 
-// Every package that mutants are in compiles with all of them.
-func TestMutantsCompile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds most of the product")
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir != "" {
+		_ = os.RemoveAll(dir)
 	}
+	os.Exit(code)
+}
+
+// dir is where programs with all mutants are, once one was asked for.
+var dir string
+
+// build builds the tests of package member, the simulation and the exhaustive check with all mutants, once.
+func build(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	if err := once(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var once = sync.OnceValue(func() error {
 	root, err := mutant.Root(".")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	overlay, err := mutant.Write(t.TempDir(), root)
+	if dir, err = os.MkdirTemp("", "rota-mutants-"); err != nil {
+		return err
+	}
+	overlay, err := mutant.Write(dir, root)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	all, err := mutant.All()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	args := []string{"build", "-overlay", overlay}
+	var packages []string // with those that nothing here runs: they must compile
 	for _, m := range all {
-		if path := strings.TrimSuffix(mutant.Module+"/"+m.Package, "/rota"); !slices.Contains(args, path) {
-			args = append(args, path)
+		if path := strings.TrimSuffix(mutant.Module+"/"+m.Package, "/rota"); !slices.Contains(packages, path) {
+			packages = append(packages, path)
 		}
 	}
-	output(t, "go", args...)
+	for _, args := range [][]string{
+		append([]string{"build", "-overlay", overlay}, packages...),
+		{"test", "-c", "-overlay", overlay, "-o", filepath.Join(dir, "member.test"), mutant.Module + "/member"},
+		{"build", "-overlay", overlay, "-o", dir, mutant.Module + "/internal/sim/simcmd", mutant.Module + "/internal/explore/explorecmd"},
+	} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+})
+
+// run runs a program with a mutant, and says what it printed and whether it failed.
+func run(t *testing.T, mutant, program string, args ...string) (out string, failed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, program), args...)
+	if program == "member.test" {
+		cmd.Dir = "../../member"
+	}
+	cmd.Env = append(os.Environ(), active.Variable+"="+mutant)
+	text, err := cmd.CombinedOutput()
+	return string(text), err != nil
 }
 
 // A script of package member passes in a build with mutants, and fails with a mutant that it is about.
 func TestAMutantIsCaught(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the tests of another package")
-	}
-	root, err := mutant.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	overlay, err := mutant.Write(dir, root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "member.test")
-	output(t, "go", "test", "-c", "-overlay", overlay, "-o", binary, "github.com/rota-dev/rota/member")
+	build(t)
 	for m, want := range map[string]string{
 		"":                "PASS",
 		"InFlightIgnored": "--- FAIL: TestR06Transfer/waits_for_what_is_in_flight",
-		"LeaseFirst":      "expelled with lease", // a clause of the protocol
+		"LeaseFirst":      "violated: expelled with lease", // a clause of the protocol
 		"Misspelt":        "there is no mutant Misspelt",
 	} {
-		cmd := exec.Command(binary, "-test.run", "^TestR0[67].*/(waits_for_what_is_in_flight|lease_first)$")
-		cmd.Dir = filepath.Join("..", "..", "member")
-		cmd.Env = append(os.Environ(), active.Variable+"="+m)
-		out, err := cmd.CombinedOutput()
-		if (err == nil) != (m == "") || !strings.Contains(string(out), want) {
-			t.Errorf("with mutant %q: %v, want %q in\n%s", m, err, want, out)
+		out, failed := run(t, m, "member.test", "-test.run", "^TestR0[67].*/(waits_for_what_is_in_flight|lease_first)$")
+		if failed != (m != "") || !strings.Contains(out, want) {
+			t.Errorf("with mutant %q: want %q in\n%s", m, want, out)
 		}
 	}
-}
-
-func output(t *testing.T, name string, args ...string) []byte {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	out, err := cmd.Output()
-	if err != nil {
-		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // what Output returns
-			out = exit.Stderr
-		}
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
-	return out
 }

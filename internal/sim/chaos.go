@@ -24,18 +24,18 @@ type Chaos struct {
 	alarm bool
 }
 
-// RunChaos lives through a life of a seed and returns its world. without leaves clauses of the protocol out.
-func RunChaos(seed uint64, without member.Clause, trace func(string)) *World {
-	return runChaos(seed, without, Options{Trace: trace}, spoiled{})
+// RunChaos lives through a life of a seed and returns its world.
+func RunChaos(seed uint64, trace func(string)) *World {
+	return runChaos(seed, Options{Trace: trace}, spoiled{})
 }
 
 // DrawChaos is RunChaos with a Timeline.
-func DrawChaos(seed uint64, without member.Clause) (*World, *Timeline) {
+func DrawChaos(seed uint64) (*World, *Timeline) {
 	t := &Timeline{}
-	return runChaos(seed, without, Options{Timeline: t}, spoiled{}), t
+	return runChaos(seed, Options{Timeline: t}, spoiled{}), t
 }
 
-func runChaos(seed uint64, without member.Clause, o Options, s spoiled) *World {
+func runChaos(seed uint64, o Options, s spoiled) *World {
 	o.Seed, o.Wild, o.Slots = seed, true, 16
 	c := &Chaos{World: New(o)}
 	c.spoiled = s
@@ -52,7 +52,6 @@ func runChaos(seed uint64, without member.Clause, o Options, s spoiled) *World {
 	}
 	weights := c.rng.IntN(4) == 0
 	c.opts.Tune = func(cfg *member.Config) {
-		cfg.Without = without
 		if weights {
 			cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3
 		}

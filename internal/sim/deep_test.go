@@ -23,7 +23,7 @@ func TestDeepLivesMissWhatIsBroken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := uint64(DeepFrom); seed < DeepFrom+200; seed++ {
-				w := runChaos(seed, 0, Options{}, c.spoiled)
+				w := runChaos(seed, Options{}, c.spoiled)
 				if !w.Failed() {
 					continue
 				}

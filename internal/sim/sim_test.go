@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/internal/sim"
-	"github.com/rota-dev/rota/member"
 )
 
 // TestChaos lives through some seeds of each kind; make sim through many. SIM_SEED=<n> repeats one, with a trace.
@@ -29,7 +28,7 @@ func TestChaos(t *testing.T) {
 	}
 	var total sim.Survey
 	for _, first := range []uint64{1, sim.DeepFrom, sim.PacedFrom} {
-		s := sim.Seeds(first, seeds, without(), nil)
+		s := sim.Seeds(first, seeds, nil)
 		for _, f := range s.Failures {
 			t.Errorf("%v\n\trepeat: SIM_SEED=%d go test -run TestChaos ./internal/sim", f, f.Seed)
 		}
@@ -57,6 +56,7 @@ func TestChaos(t *testing.T) {
 //go:embed testdata/graveyard.txt
 var graveyard string
 
+// Package mutant lives through those again, with clauses left out.
 func TestGraveyard(t *testing.T) {
 	for line := range strings.Lines(graveyard) {
 		words := strings.Fields(line)
@@ -67,26 +67,8 @@ func TestGraveyard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		what := strings.Join(words[1:], " ")
-		// A clause that is younger than what a seed found makes another life of it: it is lived as it was, too.
-		lives := []member.Clause{0}
-		if seed < sim.DeepFrom {
-			lives = append(lives, member.ClauseLeasesSince)
-		}
-		for _, without := range lives {
-			if w := sim.RunChaos(seed, without, nil); w.Failed() {
-				t.Errorf("seed %d (%s), without %v: %v", seed, what, without, w.Violations()[0])
-			}
-		}
-		if _, name, ok := strings.Cut(what, "["); ok {
-			name = strings.TrimSuffix(name, "]")
-			clause, ok := member.ParseClause(name)
-			if !ok {
-				t.Fatalf("seed %d: no clause %s", seed, name)
-			}
-			if w := sim.RunChaos(seed, clause, nil); !w.Failed() {
-				t.Errorf("seed %d (%s) does not fail any more without clause %s", seed, what, name)
-			}
+		if w := sim.RunChaos(seed, nil); w.Failed() {
+			t.Errorf("seed %d (%s): %v", seed, strings.Join(words[1:], " "), w.Violations()[0])
 		}
 	}
 }
@@ -96,7 +78,7 @@ func TestSeedsRepeat(t *testing.T) {
 	lives := map[string]bool{}
 	for range 2 {
 		h := fnv.New64a()
-		sim.RunChaos(7, 0, func(line string) { _, _ = h.Write([]byte(line)) })
+		sim.RunChaos(7, func(line string) { _, _ = h.Write([]byte(line)) })
 		lives[fmt.Sprint(h.Sum64())] = true
 	}
 	if len(lives) != 1 {
@@ -104,19 +86,10 @@ func TestSeedsRepeat(t *testing.T) {
 	}
 }
 
-// without is a clause to leave out, by the number SIM_WITHOUT of its bit: do the seeds miss it?
-func without() member.Clause {
-	bit, err := strconv.Atoi(os.Getenv("SIM_WITHOUT"))
-	if err != nil {
-		return 0
-	}
-	return 1 << bit
-}
-
 func repeat(t *testing.T, seed uint64) {
 	t.Helper()
 	var lines []string
-	w := sim.RunChaos(seed, without(), func(line string) { lines = append(lines, line) })
+	w := sim.RunChaos(seed, func(line string) { lines = append(lines, line) })
 	limit := 400
 	if os.Getenv("SIM_ALL") != "" {
 		limit = len(lines)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rota-dev/rota/member"
 )
 
 // Survey is what came of many lives.
@@ -37,7 +35,7 @@ func (f Failure) String() string {
 
 // Seeds lives through n seeds from first on, as many at a time as there are processors. tell, which may be nil, hears after each
 // life, from one goroutine at a time, and says whether to go on.
-func Seeds(first uint64, n int, without member.Clause, tell func(*Survey) bool) Survey {
+func Seeds(first uint64, n int, tell func(*Survey) bool) Survey {
 	var (
 		s     Survey
 		mu    sync.Mutex
@@ -48,7 +46,7 @@ func Seeds(first uint64, n int, without member.Clause, tell func(*Survey) bool) 
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for seed := next.Add(1) - 1; seed < first+uint64(n); seed = next.Add(1) - 1 {
-				w := RunChaos(seed, without, nil)
+				w := RunChaos(seed, nil)
 				mu.Lock()
 				s.count(seed, w)
 				if tell != nil && !tell(&s) {

@@ -11,13 +11,11 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/internal/explore"
-	"github.com/rota-dev/rota/member"
 )
 
 func main() {
 	names := flag.String("scopes", "", "`names` of the scopes, by commas; all of them if empty")
 	states := flag.Int("states", 3_000_000, "stop after this `number` of states")
-	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas; all: each in turn")
 	memory := flag.Int("memory", 5, "aim to use at most this much memory, in `GB`")
 	save := flag.String("save", "", "write what was found to this `file`, for -replay")
 	replay := flag.String("replay", "", "replay the script in this `file`")
@@ -25,13 +23,13 @@ func main() {
 	// Most of what is held lives as long as the search.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(int64(*memory) << 30)
-	if err := run(*names, *states, *without, *save, *replay); err != nil {
+	if err := run(*names, *states, *save, *replay); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(names string, states int, without, save, replay string) error {
+func run(names string, states int, save, replay string) error {
 	if replay != "" {
 		text, err := os.ReadFile(replay)
 		if err != nil {
@@ -47,26 +45,8 @@ func run(names string, states int, without, save, replay string) error {
 		if names != "" && !slices.Contains(strings.Split(names, ","), s.Name) {
 			continue
 		}
-		switch without {
-		case "":
-			if err := search(s, states, save); err != nil {
-				return err
-			}
-		case "all":
-			for _, name := range (^s.Without).Names() {
-				caught(s, states, name)
-			}
-		default:
-			for name := range strings.SplitSeq(without, ",") {
-				c, ok := member.ParseClause(name)
-				if !ok {
-					return fmt.Errorf("no clause %s", name)
-				}
-				s.Without |= c
-			}
-			if err := search(s, states, save); err != nil {
-				return err
-			}
+		if err := search(s, states, save); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -98,19 +78,4 @@ func search(s explore.Scope, states int, save string) error {
 		}
 	}
 	return fmt.Errorf("%s: %s: %s", s.Name, r.Found.Violation.Rule, r.Found.Violation.Message)
-}
-
-// caught prints what is found without a clause.
-func caught(s explore.Scope, states int, clause string) {
-	s.Without, _ = member.ParseClause(clause)
-	r := explore.NewSearch(s)
-	r.Run(states)
-	if r.Found == nil {
-		r.Settle(1)
-	}
-	what := "nothing"
-	if r.Found != nil {
-		what = r.Found.Violation.Rule
-	}
-	fmt.Printf("%-10s without %-16s %-20s %v\n", s.Name, clause, what, r)
 }

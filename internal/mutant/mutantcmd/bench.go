@@ -250,7 +250,7 @@ var (
 	failed   = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*)$`)
 	// violated is what a script or a test says that is about a check of package sim.
-	violated = regexp.MustCompile(`_test\.go:\d+: <nil> \[([a-z][a-z ]*): `)
+	violated = regexp.MustCompile(`_test\.go:\d+: violated: ([a-z][a-z ]*): `)
 )
 
 func (b *bench) test(ctx context.Context, t test, m mutant.Mutant) (Verdict, string) {

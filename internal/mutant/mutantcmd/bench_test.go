@@ -20,7 +20,7 @@ func TestJudge(t *testing.T) {
 		{"nothing to run", "testing: warning: no tests to run\nPASS\n", nil, Crashed, "there are no such tests"},
 		{
 			"a script", "--- FAIL: TestR06Transfer (0.00s)\n    --- FAIL: TestR06Transfer/next_dies (0.1s)\n" +
-				"        script_test.go:1: <nil> [two open: slots 1 are opened]\nFAIL\n",
+				"        script_test.go:1: violated: two open: slots 1 are opened\nFAIL\n",
 			failure, Caught, "TestR06Transfer/next_dies: two open",
 		},
 		{"a test", "--- FAIL: TestOwns (0.00s)\n    gate_test.go:1: owns\nFAIL\n", failure, Caught, "TestOwns"},

@@ -44,7 +44,7 @@ func simulate(seeds uint64) found {
 		if n%2 == 0 {
 			seed += sim.DeepFrom // every second life is a deep one
 		}
-		if w := sim.RunChaos(seed, 0, nil); w.Failed() {
+		if w := sim.RunChaos(seed, nil); w.Failed() {
 			v := w.Violations()[0]
 			return found{Where: fmt.Sprintf("seed %d", seed), Rule: v.Rule, Message: v.Message}
 		}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutant/active"
 	"github.com/rota-dev/rota/internal/sim"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -21,7 +21,6 @@ func main() {
 	first := flag.Uint64("first", 0, "begin with this `seed`; by default half of the seeds are paced ones, from 1,000,000 on")
 	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
-	without := flag.String("without", "", "leave `clauses` of the protocol out, by commas")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
 	timeline := flag.String("timeline", "", "with -seed: draw it in this `file`, an SVG, instead")
 	from := flag.Duration("from", 0, "draw from this `time` on; by default the minute before something was violated, or everything")
@@ -30,32 +29,19 @@ func main() {
 	flag.Parse()
 	// Most of what a life allocates dies at once.
 	debug.SetGCPercent(800)
-	clause, err := clauses(*without)
+	var err error
 	switch {
-	case err != nil:
 	case *timeline != "":
-		err = draw(*seed, clause, *timeline, sim.Window{From: *from, To: *to}, *slots)
+		err = draw(*seed, *timeline, sim.Window{From: *from, To: *to}, *slots)
 	case *seed != 0:
-		err = failure(*seed, sim.RunChaos(*seed, clause, func(line string) { fmt.Println(line) }))
+		err = failure(*seed, sim.RunChaos(*seed, func(line string) { fmt.Println(line) }))
 	default:
-		err = survey(*first, *seeds, *limit, clause, *all)
+		err = survey(*first, *seeds, *limit, *all)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-func clauses(names string) (member.Clause, error) {
-	set := member.Clause(0)
-	for name := range strings.SplitSeq(names, ",") {
-		c, ok := member.ParseClause(name)
-		if !ok && name != "" {
-			return 0, fmt.Errorf("no clause %s: see member/clause.go, and leave out the prefix", name)
-		}
-		set |= c
-	}
-	return set, nil
 }
 
 func failure(seed uint64, w *sim.World) error {
@@ -66,7 +52,7 @@ func failure(seed uint64, w *sim.World) error {
 }
 
 // draw draws the life of a seed.
-func draw(seed uint64, without member.Clause, file string, window sim.Window, slots string) error {
+func draw(seed uint64, file string, window sim.Window, slots string) error {
 	for part := range strings.SplitSeq(slots, ",") {
 		if part == "" {
 			continue
@@ -77,10 +63,10 @@ func draw(seed uint64, without member.Clause, file string, window sim.Window, sl
 		}
 		window.Slots.AddRange(r)
 	}
-	_, life := sim.DrawChaos(seed, without)
+	_, life := sim.DrawChaos(seed)
 	title := fmt.Sprintf("seed %d", seed)
-	if names := without.Names(); len(names) > 0 {
-		title += ", without clause " + strings.Join(names, ", ")
+	if name := active.Name(); name != "" {
+		title += ", with mutant " + name
 	}
 	out, err := os.Create(file)
 	if err != nil {
@@ -90,12 +76,12 @@ func draw(seed uint64, without member.Clause, file string, window sim.Window, sl
 }
 
 // survey lives through seeds and prints what came of it.
-func survey(first uint64, seeds int, limit time.Duration, without member.Clause, all bool) error {
+func survey(first uint64, seeds int, limit time.Duration, all bool) error {
 	begun, told, failed := time.Now(), time.Now(), 0
 	var s sim.Survey
 	run := func(first uint64, seeds int) {
 		failed = 0
-		one := sim.Seeds(first, seeds, without, func(s *sim.Survey) bool {
+		one := sim.Seeds(first, seeds, func(s *sim.Survey) bool {
 			for ; failed < len(s.Failures); failed++ {
 				fmt.Println(s.Failures[failed])
 			}
