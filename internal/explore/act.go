@@ -185,7 +185,7 @@ func (w *world) enabled(into []act) []act {
 			urgent = urgent || !w.x.Lazy
 			add(finish, i, uint8(j), slot)
 		}
-		if w.mirror(i).wake <= base {
+		if w.member(i).Wake() <= base {
 			must(tick)
 		}
 		if !b.sig && w.may(leave) {

@@ -3,6 +3,7 @@ package explore
 import (
 	"slices"
 
+	"github.com/rota-dev/rota/internal/inspect"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -190,9 +191,9 @@ func (w *world) checkDeadline(pod int, a member.Deadline) {
 }
 
 // checkResumed looks at what ended a lapse.
-func (w *world) checkResumed(pod int, before *mirror, e member.Event) {
+func (w *world) checkResumed(pod int, lapsed bool, e member.Event) {
 	seen, ok := e.(member.TableSeen)
-	if after := w.mirror(pod); before.lapsed && after != nil && !after.lapsed && !(ok && seen.Consistent) {
+	if after := w.member(pod); lapsed && after != nil && !inspect.Look(after).Lapsed && !(ok && seen.Consistent) {
 		w.violate("resumed unread", "%s ends its lapse without reading the table", w.id(pod))
 	}
 }

@@ -10,7 +10,8 @@
 //
 //   - All times are relative to now; what lies further back than any wait asks for stays there. Versions, epochs and
 //     serials are renamed by rank, since they are only compared. What is never looked at again is left out. See
-//     normal.go. TestNumbers shows for many states that other numbers lead to the same ones.
+//     normal.go, and state.go of package member for what each number means. TestNumbers shows for many states that
+//     other numbers lead to the same ones.
 //   - All durations are whole ticks: a lease has 4, the deadline is 3, a write lasts 1, the fence 2, renewals come
 //     every tick. What production derives from them by division, jitter among it, is 0: it happens at once, in any
 //     order.

@@ -12,13 +12,6 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// The search knows every field of a member.
-func TestLayout(t *testing.T) {
-	if err := checkLayout(); err != nil {
-		t.Errorf("%v: say in mirror.go and normal.go what the search is to make of it", err)
-	}
-}
-
 // visitStates shows states of a small search.
 func visitStates(t *testing.T, nth int, look func(x *space, st state, a act)) {
 	t.Helper()
@@ -42,7 +35,7 @@ func TestClone(t *testing.T) {
 		w := x.look(st)
 		e := w.take(int(a.pod), a)
 		m := x.members.items[st.members[a.pod]]
-		bytes := func(m *mirror) string {
+		bytes := func(m *member.Member) string {
 			var b encoder
 			x.encode(m, &b)
 			return string(b)
@@ -51,9 +44,8 @@ func TestClone(t *testing.T) {
 		var ends [2]string
 		var actions [2][]member.Action
 		for i := range ends {
-			c := m.clone()
-			actions[i] = c.member().Step(member.Time{Mono: base, Wall: wall}, e)
-			c.snap.Table = x.intern(c.snap.Table)
+			c := clone(m)
+			actions[i] = c.Step(member.Time{Mono: base, Wall: wall}, e)
 			x.clean(c)
 			ends[i] = bytes(c)
 		}
@@ -85,7 +77,7 @@ func TestNumbers(t *testing.T) {
 		renamed := st
 		for i := range x.Pods {
 			if id := st.members[i]; id != 0 {
-				m := x.members.items[id].clone()
+				m := clone(x.members.items[id])
 				x.numbers(m, other)
 				renamed.members[i] = x.addMember(m)
 			}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/inspect"
 )
 
 // Search is a breadth-first search.
@@ -68,7 +70,7 @@ func (x *space) prepare() (state, *Violation) {
 	}
 	w.changeServer().used = Limits{} // it does not count
 	return x.until(w.pack(), func(w *world, _ []act) bool {
-		if m := w.mirror(0); x.From == "trouble" && m.trouble.on && !m.trouble.pending && m.trouble.since <= base-m.cfg.LeaseDuration {
+		if x.From == "trouble" && inspect.Look(w.member(0)).Alone {
 			return true
 		}
 		for i := range x.Pods {
@@ -77,7 +79,7 @@ func (x *space) prepare() (state, *Violation) {
 					return true
 				}
 			}
-			if m := w.mirror(i); x.From == "fence" && m != nil && slices.ContainsFunc(m.slots, func(s slotMirror) bool { return s.state == fenced }) {
+			if m := w.member(i); x.From == "fence" && m != nil && inspect.Look(m).Fenced {
 				return true
 			}
 		}

@@ -74,13 +74,11 @@ type space struct {
 	Scope
 	config  member.Config
 	tables  tables
-	members *store[mirror]
+	members *store[member.Member]
 	boxes   *store[box]
 	servers *store[server]
 	steps   map[string]stepped
 	shifted []uint32 // by member
-	// echoMemory and silenceMemory are how long ago is long enough.
-	echoMemory, silenceMemory time.Duration
 
 	key     encoder
 	scratch [classLease + maxPods*maxIncs][]int
@@ -93,10 +91,7 @@ type stepped struct {
 }
 
 func newSpace(s Scope) *space {
-	if err := checkLayout(); err != nil {
-		panic(err)
-	}
-	x := &space{Scope: s, tables: newTables(), members: newStore[mirror](), boxes: newStore[box](), servers: newStore[server](), steps: map[string]stepped{}}
+	x := &space{Scope: s, tables: newTables(), members: newStore[member.Member](), boxes: newStore[box](), servers: newStore[server](), steps: map[string]stepped{}}
 	x.config = member.Config{
 		Slots: slot.Count(s.Slots), Key: slot.KeyName,
 		LeaseDuration: 4, RenewDeadline: time.Duration(s.Deadline), RetryPeriod: 1, WriteTimeout: writeTimeout, FenceDelay: 2,
@@ -106,8 +101,6 @@ func newSpace(s Scope) *space {
 	if s.Deadline == 0 {
 		x.config.RenewDeadline = 3
 	}
-	lease := x.config.LeaseDuration
-	x.echoMemory, x.silenceMemory = lease/4+1, lease*5/2
 	return x
 }
 
@@ -145,7 +138,7 @@ func (x *space) indexOf(id string) uint8 {
 
 func (x *space) leaseClass(id string) uint8 { return classLease + x.indexOf(id) }
 
-func (x *space) addMember(m *mirror) uint32 {
+func (x *space) addMember(m *member.Member) uint32 {
 	x.key = x.key[:0]
 	x.encode(m, &x.key)
 	return x.members.add(x.key, m, func(v visit) { x.numbers(m, v) })
@@ -168,7 +161,7 @@ func (x *space) shiftMember(id uint32) uint32 {
 	if int(id) < len(x.shifted) && x.shifted[id] != 0 {
 		return x.shifted[id]
 	}
-	m := x.members.items[id].clone()
+	m := clone(x.members.items[id])
 	x.shift(m)
 	to := x.addMember(m)
 	if n := len(x.members.items); len(x.shifted) < n {
@@ -186,8 +179,8 @@ func (x *space) step(id uint32, e member.Event) (uint32, []member.Action) {
 		return s.member, s.actions
 	}
 	key := string(x.key)
-	m := x.members.items[id].clone()
-	actions := m.member().Step(member.Time{Mono: base, Wall: wall}, e)
+	m := clone(x.members.items[id])
+	actions := m.Step(member.Time{Mono: base, Wall: wall}, e)
 	for i, a := range actions {
 		switch a := a.(type) {
 		case member.Swap:
@@ -200,8 +193,7 @@ func (x *space) step(id uint32, e member.Event) (uint32, []member.Action) {
 		}
 	}
 	s := stepped{actions: actions}
-	if m.phase != ended {
-		m.snap.Table = x.intern(m.snap.Table)
+	if !m.Ended() {
 		x.clean(m)
 		s.member = x.addMember(m)
 	}
@@ -299,7 +291,7 @@ func (x *space) normal(s state) state {
 		to := x.renaming(own)
 		if id := s.members[i]; id != 0 {
 			s.members[i] = rename(x, x.members, id, to, func() uint32 {
-				m := x.members.items[id].clone()
+				m := clone(x.members.items[id])
 				x.numbers(m, to)
 				return x.addMember(m)
 			})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/rota-dev/rota/internal/inspect"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -58,7 +59,7 @@ func (w *world) changeServer() *server {
 	return w.srv
 }
 
-func (w *world) mirror(pod int) *mirror { return w.x.members.items[w.state.members[pod]] }
+func (w *world) member(pod int) *member.Member { return w.x.members.items[w.state.members[pod]] }
 
 // pack returns the state that the world has come to.
 func (w *world) pack() state {
@@ -108,18 +109,17 @@ func (w *world) start(pod int, newProcess bool) {
 	b.tables, b.listed = []snap{w.server().table}, true
 	b.came(w.x, byTables, answer{})
 	x := w.x
-	m := mirrorOf(member.New(x.memberConfig(pod, inc, former)))
-	m.wake = base // it is due a Tick at once
+	m := member.New(x.memberConfig(pod, inc, former)) // it is due a Tick at once
 	x.clean(m)
 	w.state.members[pod] = x.addMember(m)
 }
 
 // deliver steps a pod's member, and carries out what it wants done.
 func (w *world) deliver(pod int, e member.Event) {
-	before := w.mirror(pod)
+	lapsed := inspect.Look(w.member(pod)).Lapsed
 	id, actions := w.x.step(w.state.members[pod], e)
 	w.state.members[pod] = id
-	w.checkResumed(pod, before, e)
+	w.checkResumed(pod, lapsed, e)
 	if w.explain != nil {
 		w.say("%s ← %s", w.id(pod), describe(e))
 	}
