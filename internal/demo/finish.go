@@ -116,6 +116,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if audit != nil {
+		audit.Saw(history)
 		foreign := audit.Foreign(e.world())
 		n := len(foreign)
 		r.ForeignWrites = &n

@@ -342,3 +342,30 @@ func (l *Log) Sort() {
 	slices.SortStableFunc(l.Tables, func(a, b Version) int { return table.CompareVersions(a.Version, b.Version) })
 	l.Tables = slices.CompactFunc(l.Tables, func(a, b Version) bool { return a.Version == b.Version })
 }
+
+// Saw adds the versions of the table that were seen and that the log does not have: those of writes that took effect
+// although the API server, having waited too long, answered with an error. It is not known when they were written, only
+// that it was between their neighbors. Call Sort before.
+func (l *Log) Saw(seen History) {
+	logged := map[string]bool{}
+	for _, v := range l.Tables {
+		logged[v.Version] = true
+	}
+	for _, v := range seen {
+		if !logged[v.Version] {
+			v.Received, v.Done = time.Time{}, time.Time{}
+			l.Tables = append(l.Tables, v)
+		}
+	}
+	slices.SortStableFunc(l.Tables, func(a, b Version) int { return table.CompareVersions(a.Version, b.Version) })
+	for i := 1; i < len(l.Tables); i++ {
+		if v := &l.Tables[i]; v.Received.IsZero() {
+			v.Received = l.Tables[i-1].Received
+		}
+	}
+	for i := len(l.Tables) - 2; i >= 0; i-- {
+		if v := &l.Tables[i]; v.Done.IsZero() {
+			v.Done = l.Tables[i+1].Done
+		}
+	}
+}

@@ -76,7 +76,7 @@ func (l *Log) owned(w Write, who string, s slot.Slot) (owner string, own bool) {
 		if v.Received.After(w.Done) {
 			break
 		}
-		over := i+1 < len(l.Tables) && l.Tables[i+1].Done.Before(w.Received)
+		over := i+1 < len(l.Tables) && !l.Tables[i+1].Done.IsZero() && l.Tables[i+1].Done.Before(w.Received)
 		if owner = v.Owner(s); !over && owner == who && who != "" {
 			return owner, true
 		}

@@ -3,6 +3,7 @@ package check_test
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,33 @@ func TestForeignWrites(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: foreign writes %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// The API server answers 504 to a write of the table that takes effect all the same. Whoever watches sees it.
+func TestTablesThatWereSeenOnly(t *testing.T) {
+	all := history()
+	deleting := `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+	for missing, v := range all {
+		for name, lines := range map[string][]string{
+			"by version": {line("patch", "websites", "one", "member:b", "200", 6, site("u", "141", 1, 1, ""))},
+			"by time":    {line("patch", "websites", "one", "member:b", "200", 6.5, site("u", "120", 1, 1, deleting))},
+		} {
+			l := logOf(t, lines...)
+			l.Tables = slices.Delete(slices.Clone(all), missing, missing+1)
+			l.Saw(all)
+			if foreign := l.Foreign(world); len(foreign) != 0 {
+				t.Errorf("%s, without version %s: %+v", name, v.Version, foreign)
+			}
+			if len(l.Tables) != len(all) {
+				t.Errorf("%d versions, want %d", len(l.Tables), len(all))
+			}
+		}
+	}
+	l := logOf(t, line("patch", "websites", "one", "member:b", "200", 4, site("u", "139", 1, 1, "")))
+	l.Saw(all)
+	if foreign := l.Foreign(world); len(foreign) != 1 {
+		t.Errorf("a write before the slot was handed over: %d foreign writes", len(foreign))
 	}
 }
 
