@@ -71,7 +71,7 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	if err := r.declare("ShareInformer", kind.GroupKind(), children); err != nil {
 		return nil, err
 	}
-	_, started, _ := r.share.Of(made)
+	_, started, _ := r.share.KindOf(made)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = append(r.started, start{kind: kind.GroupKind(), started: started, client: true})

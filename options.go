@@ -48,7 +48,7 @@ type Options struct {
 	//
 	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
 	// that labeller.Rules lists, and objects come to members once they are labelled.
-	Delivery delivery.Kind
+	Delivery delivery.Mode
 	// Label has the members label objects, and children, although Delivery is delivery.Filter: roll it out before a
 	// change to delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector, so that they have their labels when
 	// the first member looks for them.

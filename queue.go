@@ -52,7 +52,7 @@ func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInfo
 func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T], items Items[T],
 ) (*Queue[T], error) {
-	kind, started, ok := r.share.Of(informer)
+	kind, started, ok := r.share.KindOf(informer)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("queue %s: its informer holds all objects, or has stopped: make one with rota.ShareInformer, "+

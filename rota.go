@@ -101,7 +101,7 @@ func newRota(opts Options, config member.Config) *Rota {
 		bypassed: make(chan error, 1), inner: map[any]string{},
 	}
 	r.share = delivery.New(delivery.Options{
-		Slots: config.Slots, Key: config.Key, Kind: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
+		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
 		Completed: r.completed, Unseen: r.unseen,
 	})
 	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })

@@ -123,7 +123,7 @@ type replicaOptions struct {
 	setup     func(*ctrlrt.Manager)
 	// leaderElection is for unsharded controllers.
 	leaderElection bool
-	delivery       delivery.Kind
+	delivery       delivery.Mode
 	// selector is a user's own, for ConfigMaps.
 	selector labels.Selector
 	// transform is a user's own, for ConfigMaps.

@@ -16,14 +16,14 @@ import (
 
 func TestMembersShareObjects(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testMembersShareObjects(t, kind) })
 	}
 }
 
 // testMembersShareObjects has objects that the cache's own selector leaves out among them: both selectors hold. While
 // slots move all objects change, and their reconciles take a while: none of two members may overlap.
-func testMembersShareObjects(t *testing.T, kind delivery.Kind) {
+func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	create := func(name, app string) types.NamespacedName {

@@ -24,12 +24,12 @@ import (
 // wherever their slots are on the way to: no wake-up is lost.
 func TestSharedKindsWakeOwners(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testSharedKinds(t, kind) })
 	}
 }
 
-func testSharedKinds(t *testing.T, kind delivery.Kind) {
+func testSharedKinds(t *testing.T, kind delivery.Mode) {
 	t.Parallel()
 	const objects, secrets, field = 60, 3, "data.secret"
 	c, namespace := adminClient(t), controlplane.Namespace(t)

@@ -65,12 +65,12 @@ func (j *uidJournal) reconcile(pod string, c client.Client) reconcile.Func {
 // mostly another member's, is reconciled by its owner whatever became of its predecessor.
 func TestR15NamesakesWithKeyUID(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Kind{delivery.Filter, delivery.ShardSelector} {
+	for _, kind := range []delivery.Mode{delivery.Filter, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testNamesakes(t, kind) })
 	}
 }
 
-func testNamesakes(t *testing.T, kind delivery.Kind) {
+func testNamesakes(t *testing.T, kind delivery.Mode) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{}, story: map[string][]string{}}

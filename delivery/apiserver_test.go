@@ -109,7 +109,7 @@ func TestAPIServer(t *testing.T) {
 		})
 	}
 	// What the others do is the same for all forms: lists for one, WatchList for the other.
-	for _, kind := range []delivery.Kind{delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []delivery.Mode{delivery.SlotLabel, delivery.ShardSelector} {
 		for i, f := range forms[:2] {
 			t.Run(kind.String()+f.name, func(t *testing.T) {
 				controlplane.For(t)

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"encoding"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,21 +9,6 @@ import (
 
 	"github.com/rota-dev/rota/slot"
 )
-
-// Fits returns an error where the kind of delivery does not go with the key.
-func (k Kind) Fits(key slot.Key) error {
-	switch {
-	case k > ShardSelector:
-		return fmt.Errorf("delivery kind %d: must be %s, %s or %s", k, Filter, SlotLabel, ShardSelector)
-	case k == SlotLabel && key == slot.KeyUID:
-		return fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
-			"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
-	case k == ShardSelector && key != slot.KeyUID:
-		return fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel", key, slot.KeyUID)
-	default:
-		return nil
-	}
-}
 
 // Kinds returns the kinds that are declared as primary or owned, in order.
 func (s *Share) Kinds() []schema.GroupKind {
@@ -61,8 +44,8 @@ func (s *Share) Knows(kind schema.GroupKind) bool {
 }
 
 // Delivery returns how objects of primary kinds are delivered.
-func (s *Share) Delivery() Kind {
-	if s.delivery == KindUnknown {
+func (s *Share) Delivery() Mode {
+	if s.delivery == ModeUnknown {
 		return Filter
 	}
 	return s.delivery
@@ -89,7 +72,7 @@ func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot
 	return n, ok
 }
 
-// Labels returns the labels that objects of the kind may have to carry under this share's kind of delivery: see Stamps.
+// Labels returns the labels that objects of the kind may have to carry under this share's mode of delivery: see Stamps.
 func (s *Share) Labels(kind schema.GroupKind) []string {
 	var out []string
 	for _, part := range s.role(kind).parts() {
@@ -99,37 +82,3 @@ func (s *Share) Labels(kind schema.GroupKind) []string {
 	}
 	return out
 }
-
-// ParseKind is the inverse of String; upper and lower case and hyphens do not matter, as in slot-label.
-func ParseKind(text string) (Kind, error) {
-	plain := strings.ReplaceAll(text, "-", "")
-	for k := Filter; k <= ShardSelector; k++ {
-		if strings.EqualFold(plain, k.String()) {
-			return k, nil
-		}
-	}
-	return KindUnknown, fmt.Errorf("delivery %q: must be one of %s, %s, %s", text, Filter, SlotLabel, ShardSelector)
-}
-
-// MarshalText implements encoding.TextMarshaler; KindUnknown is the empty text.
-func (k Kind) MarshalText() ([]byte, error) {
-	if k == KindUnknown {
-		return nil, nil
-	}
-	return []byte(k.String()), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler with ParseKind, so that flag.TextVar takes a *Kind.
-func (k *Kind) UnmarshalText(text []byte) (err error) {
-	if len(text) == 0 {
-		*k = KindUnknown
-		return nil
-	}
-	*k, err = ParseKind(string(text))
-	return err
-}
-
-var (
-	_ encoding.TextMarshaler   = KindUnknown
-	_ encoding.TextUnmarshaler = (*Kind)(nil)
-)

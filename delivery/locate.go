@@ -28,7 +28,7 @@ func (s *Share) Locate(kind schema.GroupKind, name types.NamespacedName) (slot.S
 // Stored returns the slot of a primary object that is in a store.
 func (s *Share) Stored(kind schema.GroupKind, name types.NamespacedName) (slot.Slot, bool) {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
-	for _, inf := range s.of(kind) {
+	for _, inf := range s.informersOf(kind) {
 		if inf.asOwned {
 			continue
 		}
@@ -46,7 +46,7 @@ func (s *Share) Stored(kind schema.GroupKind, name types.NamespacedName) (slot.S
 // Live asks the API server, consistently, whether an object of that name exists, be it that one or a namesake, within what the
 // informers of the kind select.
 func (s *Share) Live(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) (bool, error) {
-	for _, inf := range s.of(kind) {
+	for _, inf := range s.informersOf(kind) {
 		obj, _, err := inf.source.lookUp(ctx, cache.NewObjectName(name.Namespace, name.Name), "")
 		if err != nil && !notServed(err) {
 			return false, fmt.Errorf("%s %s: %w", kind, name, err)

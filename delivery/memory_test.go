@@ -18,7 +18,7 @@ func TestMemory(t *testing.T) {
 func memoryKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		kind   delivery.Kind
+		kind   delivery.Mode
 		ignore func() bool
 		lists  []bool // settings of WatchList; nil: all
 	}{

@@ -120,7 +120,7 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 // shows says whether no informer has the object as it was before the version.
 func (s *Share) shows(about subject, version string) bool {
 	name := cache.NewObjectName(about.name.Namespace, about.name.Name)
-	for _, inf := range s.of(about.kind) {
+	for _, inf := range s.informersOf(about.kind) {
 		if obj := inf.stored(name); obj != nil && table.CompareVersions(obj.GetResourceVersion(), version) < 0 {
 			return false
 		}

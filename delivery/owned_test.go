@@ -284,15 +284,15 @@ func TestOwnedKinds(t *testing.T) {
 	})
 }
 
-// ways runs a test for every kind of delivery and key.
+// ways runs a test for every mode of delivery and key.
 func ways(t *testing.T, test func(t *testing.T, o delivery.Options, watchList bool)) {
 	for _, o := range []delivery.Options{
-		{Kind: delivery.Filter, Key: slot.KeyName}, {Kind: delivery.Filter, Key: slot.KeyUID},
-		{Kind: delivery.SlotLabel, Key: slot.KeyName}, {Kind: delivery.SlotLabel, Key: slot.KeyNamespace},
-		{Kind: delivery.ShardSelector, Key: slot.KeyUID},
+		{Mode: delivery.Filter, Key: slot.KeyName}, {Mode: delivery.Filter, Key: slot.KeyUID},
+		{Mode: delivery.SlotLabel, Key: slot.KeyName}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace},
+		{Mode: delivery.ShardSelector, Key: slot.KeyUID},
 	} {
 		for _, watchList := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v/%v/WatchList=%v", o.Kind, o.Key, watchList), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v/%v/WatchList=%v", o.Mode, o.Key, watchList), func(t *testing.T) {
 				t.Parallel()
 				test(t, o, watchList)
 			})

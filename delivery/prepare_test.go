@@ -11,7 +11,7 @@ import (
 
 // Labels that are written before they are asked for select nothing.
 func TestLabelsInPreparation(t *testing.T) {
-	s := New(Options{Kind: Filter, Label: true})
+	s := New(Options{Mode: Filter, Label: true})
 	owner, child := schema.GroupKind{Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
 	s.Own(child, owner, true)
 	sc := s.scopeOf(child, role{owners: map[schema.GroupKind]bool{owner: true}})
@@ -24,7 +24,7 @@ func TestLabelsInPreparation(t *testing.T) {
 
 // The label of an object whose name the API server is to make is not known.
 func TestStampOfAGeneratedName(t *testing.T) {
-	s := New(Options{Kind: SlotLabel})
+	s := New(Options{Mode: SlotLabel})
 	kind := schema.GroupKind{Kind: "Site"}
 	if err := s.Shard(kind); err != nil {
 		t.Fatal(err)

@@ -7,37 +7,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Kind says how the objects of the slots reach the member.
-type Kind uint8
-
-const (
-	// KindUnknown stands for Filter where Options leave it out.
-	KindUnknown Kind = iota
-	// Filter receives all objects of a kind and keeps its own. It works with any API server and any key.
-	Filter
-	// SlotLabel asks for the objects whose label, which Share.Stamp tells, lies in the slots. Somebody has to write that
-	// label, once in an object's life. It works with any API server and with the keys Name and Namespace.
-	SlotLabel
-	// ShardSelector has the API server select by the hash of metadata.uid: Kubernetes 1.36 or later with the feature
-	// gate ShardedListAndWatch, and key UID. Where the server ignores the selector it is a Filter: see Share.Traffic.
-	ShardSelector
-)
-
-// String returns the kind's name.
-func (k Kind) String() string {
-	switch k {
-	case Filter:
-		return "Filter"
-	case SlotLabel:
-		return "SlotLabel"
-	case ShardSelector:
-		return "ShardSelector"
-	default:
-		return "Unknown"
-	}
-}
-
-// scope is what a delivery kind asks of the API server. Whatever it asks, every object that arrives is hashed
+// scope is what a delivery mode asks of the API server. Whatever it asks, every object that arrives is hashed
 // and compared with the slots wanted (rule R11).
 type scope interface {
 	// narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that it

@@ -155,18 +155,18 @@ func TestShardRanges(t *testing.T) {
 
 func TestOptionsThatDoNotFit(t *testing.T) {
 	for i, o := range []Options{
-		{Kind: SlotLabel, Key: slot.KeyUID}, {Kind: ShardSelector, Key: slot.KeyName}, {Kind: ShardSelector, Key: slot.KeyNamespace}, {Kind: 9},
+		{Mode: SlotLabel, Key: slot.KeyUID}, {Mode: ShardSelector, Key: slot.KeyName}, {Mode: ShardSelector, Key: slot.KeyNamespace}, {Mode: 9},
 	} {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%v with key %v is taken", o.Kind, o.Key)
+					t.Errorf("%v with key %v is taken", o.Mode, o.Key)
 				}
 			}()
 			New(o)
 		})
 	}
-	if s := New(Options{Kind: ShardSelector}); s.key != slot.KeyUID {
+	if s := New(Options{Mode: ShardSelector}); s.key != slot.KeyUID {
 		t.Errorf("key %v", s.key)
 	}
 	if got := JoinSelectors("", "a=b", " ", "c in (d,e)"); got != "a=b,c in (d,e)" {

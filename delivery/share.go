@@ -24,8 +24,8 @@ type Options struct {
 	Slots slot.Count
 	// Key is what of an object is hashed; KeyUnknown is KeyName, and KeyUID with ShardSelector.
 	Key slot.Key
-	// Kind is how objects are delivered; KindUnknown is Filter. It must go with the key.
-	Kind Kind
+	// Mode is how objects are delivered; ModeUnknown is Filter. It must go with the key.
+	Mode Mode
 	// Label says that objects should carry labels as with SlotLabel although they are delivered in another way: see
 	// Stamp.
 	Label bool
@@ -55,7 +55,7 @@ type Options struct {
 type Share struct {
 	slots    slot.Count
 	key      slot.Key
-	delivery Kind
+	delivery Mode
 	label    bool
 	log      logr.Logger
 	patience time.Duration
@@ -92,7 +92,7 @@ func New(o Options) *Share {
 	}
 	if o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyName
-		if o.Kind == ShardSelector {
+		if o.Mode == ShardSelector {
 			o.Key = slot.KeyUID
 		}
 	}
@@ -105,11 +105,11 @@ func New(o Options) *Share {
 	if err := o.Slots.Validate(); err != nil {
 		panic(err)
 	}
-	if err := o.Kind.Fits(o.Key); err != nil {
+	if err := o.Mode.Fits(o.Key); err != nil {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Kind, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Mode, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{}, reading: make(chan struct{}, readers),
 	}
@@ -154,9 +154,9 @@ func (s *Share) add(inf *informer) *informer {
 	return inf
 }
 
-// Of returns the kind of an informer that this share made and that has not stopped, and a channel that is closed when
-// the informer runs, from when on Warm and Load wait for it.
-func (s *Share) Of(i cache.SharedIndexInformer) (kind schema.GroupKind, started <-chan struct{}, ok bool) {
+// KindOf returns the kind of an informer that this share made and that has not stopped, and a channel that is closed
+// when the informer runs, from when on Warm and Load wait for it.
+func (s *Share) KindOf(i cache.SharedIndexInformer) (kind schema.GroupKind, started <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, inf := range s.informers {
@@ -170,7 +170,7 @@ func (s *Share) Of(i cache.SharedIndexInformer) (kind schema.GroupKind, started 
 // Informers says whether this share made informers of the kind, by its primary role where it has one, that have not
 // stopped, and whether one of them runs.
 func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
-	informers := s.of(kind)
+	informers := s.informersOf(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(informers) > 0, slices.ContainsFunc(informers, func(inf *informer) bool { return inf.running })
@@ -202,7 +202,7 @@ func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 // that is primary and owned it asks those of the primary role.
 func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
-	for _, inf := range s.of(kind) {
+	for _, inf := range s.informersOf(kind) {
 		if _, exists, err := inf.GetIndexer().GetByKey(key); err == nil && exists {
 			return true
 		}
@@ -214,7 +214,7 @@ func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 // primary and owned it asks those of the primary role.
 func (s *Share) Size(kind schema.GroupKind) int {
 	most := 0
-	for _, inf := range s.of(kind) {
+	for _, inf := range s.informersOf(kind) {
 		most = max(most, len(inf.GetIndexer().ListKeys()))
 	}
 	return most
@@ -226,8 +226,8 @@ func (s *Share) Holds(n slot.Slot) bool { return s.held.Load().Has(n) }
 // Held returns the slots that the share holds, or is about to.
 func (s *Share) Held() slot.Set { return *s.held.Load() }
 
-// of returns the informers of a kind, by its primary role where it has one, that have not stopped.
-func (s *Share) of(kind schema.GroupKind) []*informer {
+// informersOf returns the informers informersOf a kind, by its primary role where it has one, that have not stopped.
+func (s *Share) informersOf(kind schema.GroupKind) []*informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.roles[kind]

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Stamp returns the label that an object of the kind should carry under this share's kind of delivery, and its value.
+// Stamp returns the label that an object of the kind should carry under this share's mode of delivery, and its value.
 // Whoever creates or changes objects writes it with them; where it is missing or wrong, somebody has to put it right.
 //
 // Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel and

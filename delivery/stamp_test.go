@@ -18,7 +18,7 @@ func TestStamp(t *testing.T) {
 		return delivery.LabelValue(key.Hash("a", name, string(uidOf(name))))
 	}
 	for _, c := range []struct {
-		kind       delivery.Kind
+		kind       delivery.Mode
 		key        slot.Key
 		own, owner string // the labels
 	}{
@@ -29,7 +29,7 @@ func TestStamp(t *testing.T) {
 		{delivery.ShardSelector, slot.KeyUID, "", "rota.dev/owner-uid-hash-configmap-fd3f2d"},
 	} {
 		t.Run(fmt.Sprint(c.kind, c.key), func(t *testing.T) {
-			s := delivery.New(delivery.Options{Kind: c.kind, Key: c.key})
+			s := delivery.New(delivery.Options{Mode: c.kind, Key: c.key})
 			if err := s.Shard(siteKind); err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestLabelNames(t *testing.T) {
 // What is copied from a parent to its child, as some operators copy all labels, says nothing about the child, even
 // where its kind is sharded by its own keys, too, and nothing about the child's own children.
 func TestCopiedLabelsMeanNothing(t *testing.T) {
-	for _, o := range []delivery.Options{{Kind: delivery.SlotLabel}, {Kind: delivery.SlotLabel, Key: slot.KeyNamespace}, {Kind: delivery.ShardSelector}} {
+	for _, o := range []delivery.Options{{Mode: delivery.SlotLabel}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace}, {Mode: delivery.ShardSelector}} {
 		s := delivery.New(o)
 		leafKind := schema.GroupKind{Kind: "Leaf"}
 		for _, kind := range []schema.GroupKind{siteKind, childKind} {
@@ -107,7 +107,7 @@ func TestCopiedLabelsMeanNothing(t *testing.T) {
 		for _, kind := range []schema.GroupKind{siteKind, childKind, leafKind} {
 			for _, label := range s.Labels(kind) {
 				if other, taken := seen[label]; taken {
-					t.Errorf("%v: %s means something on %s and on %s", o.Kind, label, other, kind)
+					t.Errorf("%v: %s means something on %s and on %s", o.Mode, label, other, kind)
 				}
 				seen[label] = kind
 			}

@@ -211,9 +211,9 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of that child, or of one of
 // the same name: their labels are right.
-func gaining(t *testing.T, kind Kind) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
+func gaining(t *testing.T, kind Mode) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
 	t.Helper()
-	o := Options{Kind: kind, Slots: 8}
+	o := Options{Mode: kind, Slots: 8}
 	share := New(o)
 	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, n), "c", version)

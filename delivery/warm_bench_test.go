@@ -37,16 +37,16 @@ func BenchmarkWarm(b *testing.B) {
 				b.Fatal(err)
 			}
 			fill(b, client.Resource(f.resource).Namespace(namespace), f, namespace)
-			for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+			for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 				b.Run(kind.String(), func(b *testing.B) { warm(b, f, kind, namespace) })
 			}
 		})
 	}
 }
 
-func warm(b *testing.B, f form, how delivery.Kind, namespace string) {
+func warm(b *testing.B, f form, how delivery.Mode, namespace string) {
 	list, follow := f.source(b, controlplane.For(b).Config(), f)(namespace)
-	share := delivery.New(delivery.Options{Kind: how})
+	share := delivery.New(delivery.Options{Mode: how})
 	kind := schema.GroupKind{Group: f.resource.Group, Kind: f.kind}
 	if err := share.Shard(kind); err != nil {
 		b.Fatal(err)

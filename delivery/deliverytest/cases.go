@@ -391,7 +391,7 @@ func (s suite) keyNamespace(t *testing.T) {
 		t.Skip("hashes UIDs")
 	}
 	r.hashed = slot.KeyNamespace
-	r.share = s.share(delivery.Options{Key: slot.KeyNamespace, Kind: s.delivery})
+	r.share = s.share(delivery.Options{Key: slot.KeyNamespace, Mode: s.delivery})
 	r.must(r.share.Shard(r.kind.GroupKind))
 	r.informer, r.faults = r.newInformer("", 0)
 	r.heard = r.listen(r.informer)

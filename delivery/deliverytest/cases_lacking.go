@@ -89,7 +89,7 @@ func (s suite) merelySlow(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); r.informer.RunWithContext(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	_, started, _ := r.share.Of(r.informer)
+	_, started, _ := r.share.KindOf(r.informer)
 	<-started
 	waits := func(what string) {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// narrow skips a test of what a delivery kind that selects on the server does.
+// narrow skips a test of what a delivery mode that selects on the server does.
 func (s suite) narrow(t *testing.T) {
 	t.Helper()
 	if s.delivery == delivery.Filter || s.ignores {

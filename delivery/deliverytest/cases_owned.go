@@ -34,7 +34,7 @@ func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
 	t.Helper()
 	r := s.rig(t)
 	r.hashed = key
-	r.share = s.share(delivery.Options{Slots: slots, Kind: s.delivery, Key: key, Mislabelled: r.reports.add})
+	r.share = s.share(delivery.Options{Slots: slots, Mode: s.delivery, Key: key, Mislabelled: r.reports.add})
 	if !r.share.Own(r.kind.GroupKind, parents, false) {
 		t.Fatal("not owned")
 	}
@@ -43,7 +43,7 @@ func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
 	return r
 }
 
-// keys runs a test of owned kinds with every key that goes with the kind of delivery.
+// keys runs a test of owned kinds with every key that goes with the mode of delivery.
 func (s suite) keys(t *testing.T, test func(t *testing.T, key slot.Key)) {
 	keys := []slot.Key{slot.KeyName}
 	switch s.delivery { //nolint:exhaustive // the others take any key

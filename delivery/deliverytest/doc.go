@@ -1,3 +1,3 @@
-// Package deliverytest is the conformance suite of package delivery: every delivery kind passes it, in memory and
+// Package deliverytest is the conformance suite of package delivery: every delivery mode passes it, in memory and
 // on a real API server. It also has the API server in memory, and a ListerWatcher that misbehaves.
 package deliverytest

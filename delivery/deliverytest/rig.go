@@ -45,7 +45,7 @@ type rig struct {
 	label     string
 	watchList bool
 	serial    int
-	delivery  delivery.Kind
+	delivery  delivery.Mode
 	hashed    slot.Key
 	places    places
 }
@@ -63,7 +63,7 @@ func (s suite) rig(t *testing.T) *rig {
 		r.hashed = slot.KeyUID
 	}
 	r.share = s.share(delivery.Options{
-		Slots: slots, Patience: s.follows, Kind: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
+		Slots: slots, Patience: s.follows, Mode: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
 		Excuse: 200 * time.Millisecond,
 		Completed: func(opened map[schema.GroupKind]delivery.Opened) {
 			r.heard.reconcile(opened[r.kind.GroupKind].All()...)

@@ -13,9 +13,9 @@ import (
 type Options struct {
 	// Kind makes a kind with namespaces of its own for a test.
 	Kind func(t *testing.T) Kind
-	// Delivery is the delivery kind under test; KindUnknown is Filter.
-	Delivery delivery.Kind
-	// Ignores says that the server may ignore what the delivery kind asks for.
+	// Delivery is the delivery mode under test; ModeUnknown is Filter.
+	Delivery delivery.Mode
+	// Ignores says that the server may ignore what the delivery mode asks for.
 	Ignores bool
 	// Share makes a share of the options; nil: delivery.New as it is.
 	Share func(delivery.Options) *delivery.Share
@@ -28,7 +28,7 @@ type Options struct {
 type suite struct {
 	kind      func(t *testing.T) Kind
 	share     func(delivery.Options) *delivery.Share
-	delivery  delivery.Kind
+	delivery  delivery.Mode
 	ignores   bool
 	watchList bool
 	steps     int
@@ -42,7 +42,7 @@ func Run(t *testing.T, o Options) {
 	if o.Share == nil {
 		o.Share = delivery.New
 	}
-	if o.Delivery == delivery.KindUnknown {
+	if o.Delivery == delivery.ModeUnknown {
 		o.Delivery = delivery.Filter
 	}
 	if o.WatchList == nil {

@@ -31,7 +31,7 @@ type fault struct {
 	// limit marks faults that show what is not promised; they run only where they are named.
 	limit bool
 	// delivery is the members'; default delivery.Filter.
-	delivery delivery.Kind
+	delivery delivery.Mode
 	do       func(context.Context, *run) error
 }
 

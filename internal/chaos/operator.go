@@ -37,7 +37,7 @@ type operatorConfig struct {
 	Host, Token, Rota, Pod, PodUID, Build, Journal string
 	CA                                             []byte
 	Slots                                          slot.Count
-	Delivery                                       delivery.Kind
+	Delivery                                       delivery.Mode
 	Lease                                          time.Duration
 }
 

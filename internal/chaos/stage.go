@@ -54,8 +54,8 @@ var unlabelled = func() labels.Selector {
 
 var forms = []form{{"chaos", slot.KeyName}, {"chaos-uid", slot.KeyUID}}
 
-// formOf returns the rota whose members use a kind of delivery.
-func formOf(d delivery.Kind) form {
+// formOf returns the rota whose members use a mode of delivery.
+func formOf(d delivery.Mode) form {
 	if d == delivery.ShardSelector {
 		return forms[1]
 	}
@@ -74,7 +74,7 @@ type stage struct {
 	work     sync.WaitGroup
 
 	form
-	delivery delivery.Kind
+	delivery delivery.Mode
 	members  []*member // all that ever were
 	build    int
 	fenced   map[string]bool // rotas
@@ -153,7 +153,7 @@ func pods(members []*member) []string {
 }
 
 // prepare brings the stage to rest with the usual number of members, none of which was ever expelled; fresh ones have just begun.
-func (s *stage) prepare(ctx context.Context, d delivery.Kind, fresh bool) error {
+func (s *stage) prepare(ctx context.Context, d delivery.Mode, fresh bool) error {
 	if d != s.delivery || fresh {
 		if err := s.clear(ctx); err != nil {
 			return err

@@ -19,17 +19,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestDemo is the whole demo, small, with each kind of delivery. What takes how long is not its business.
+// TestDemo is the whole demo, small, with each mode of delivery. What takes how long is not its business.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")
 	}
-	for _, kind := range []delivery.Kind{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testDemo(t, kind) })
 	}
 }
 
-func testDemo(t *testing.T, kind delivery.Kind) {
+func testDemo(t *testing.T, kind delivery.Mode) {
 	t.Helper()
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)

@@ -38,7 +38,7 @@ const EnvOperator = "ROTA_DEMO_OPERATOR"
 type operatorConfig struct {
 	Build, Kubeconfig, Journal, Traffic, Pages string
 	Slots                                      slot.Count
-	Delivery                                   delivery.Kind
+	Delivery                                   delivery.Mode
 	Lease, Renew, Retry, Write                 time.Duration
 	Verbose                                    bool
 }

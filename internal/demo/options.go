@@ -20,7 +20,7 @@ type Options struct {
 	Rate    float64
 	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector the
 	// rota's key is slot.KeyUID, with the others slot.KeyName.
-	Delivery delivery.Kind
+	Delivery delivery.Mode
 	// Slots is the number of slots of the rota.
 	Slots slot.Count
 	// LeaseDuration and the following are those of rota.Options; zero is its default.
@@ -54,7 +54,7 @@ func (o *Options) validate() error {
 		}
 		return fmt.Errorf("slot count %d: use at least 16, so that there is something to share", o.Slots)
 	}
-	if o.Delivery == delivery.KindUnknown {
+	if o.Delivery == delivery.ModeUnknown {
 		o.Delivery = delivery.Filter
 	}
 	if err := o.Delivery.Fits(o.key()); err != nil {

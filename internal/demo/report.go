@@ -13,7 +13,7 @@ type Report struct {
 	Members int `json:"members"`
 	Slots   int `json:"slots"`
 	// Delivery is how the objects of their slots reached the members.
-	Delivery delivery.Kind `json:"delivery"`
+	Delivery delivery.Mode `json:"delivery"`
 	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
 	// time.
 	LabelWritesBefore *int `json:"label_writes_before"`

@@ -16,7 +16,7 @@ const Stock Form = "stock"
 // forms are the deliveries of Rota.
 var forms = []struct {
 	form Form
-	kind delivery.Kind
+	kind delivery.Mode
 }{{"filter", delivery.Filter}, {"slot-label", delivery.SlotLabel}, {"shard-selector", delivery.ShardSelector}}
 
 // ParseForm returns the delivery of that name; Stock is none.
@@ -31,14 +31,14 @@ func ParseForm(name string) (Form, error) {
 	return "", fmt.Errorf("delivery %q: must be one of %s", name, strings.Join(names, ", "))
 }
 
-// delivery returns the kind of delivery, KindUnknown for Stock.
-func (f Form) delivery() delivery.Kind {
+// delivery returns the mode of delivery, ModeUnknown for Stock.
+func (f Form) delivery() delivery.Mode {
 	for _, known := range forms {
 		if known.form == f {
 			return known.kind
 		}
 	}
-	return delivery.KindUnknown
+	return delivery.ModeUnknown
 }
 
 // Title is what tables call the form.

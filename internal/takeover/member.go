@@ -33,7 +33,7 @@ const EnvMember = "ROTA_TAKEOVER_MEMBER"
 
 type memberConfig struct {
 	Kubeconfig, Name string // Name is the rota's
-	Delivery         delivery.Kind
+	Delivery         delivery.Mode
 	Debug            bool
 	Profile          string // the address at which net/http/pprof listens; "": nowhere
 }

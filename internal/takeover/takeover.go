@@ -39,7 +39,7 @@ type Options struct {
 	// Objects is the number of Secrets, and of ConfigMaps.
 	Objects int
 	// Deliveries are measured one after the other.
-	Deliveries []delivery.Kind
+	Deliveries []delivery.Mode
 	// Traffic is how many of the Secrets, and of the ConfigMaps, are written per second.
 	Traffic float64
 	// Kubeconfig is that of a control plane that runs; objects of earlier runs there are used again. "": one of its own.
@@ -54,7 +54,7 @@ type Options struct {
 
 // Result is what was measured with a delivery. The times begin with the kill or the start.
 type Result struct {
-	Delivery delivery.Kind
+	Delivery delivery.Mode
 	// Join is the time from the start of a member's process until it works on its share, and all slots are open.
 	Join time.Duration
 	// List is what a consistent list of both kinds by one client takes, one after the other.
@@ -186,7 +186,7 @@ func (r *runner) traffic(ctx context.Context) {
 }
 
 // measure has members work, then one more join, crash and come back, and crash for good.
-func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, err error) {
+func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, err error) {
 	out.Delivery = kind
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*limit, errors.New("not done in time"))
 	defer cancel()
@@ -266,9 +266,9 @@ func (r *runner) measure(ctx context.Context, kind delivery.Kind) (out Result, e
 }
 
 // pod is how the names of a rota's pods begin, and the rota's. Another run on the same control plane has other ones.
-func (r *runner) pod(kind delivery.Kind) string { return pods[kind] + "-" + r.run }
+func (r *runner) pod(kind delivery.Mode) string { return pods[kind] + "-" + r.run }
 
-var pods = map[delivery.Kind]string{delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector"}
+var pods = map[delivery.Mode]string{delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector"}
 
 // after waits until all slots that were open before are open again. It returns when the number of open slots first rose
 // and when that was so, counted from a time.
@@ -387,7 +387,7 @@ func (m *replica) now() report {
 	return m.last
 }
 
-func (r *runner) start(pod string, kind delivery.Kind, profile string) (*replica, error) {
+func (r *runner) start(pod string, kind delivery.Mode, profile string) (*replica, error) {
 	env, err := json.Marshal(memberConfig{Kubeconfig: r.Kubeconfig, Name: r.pod(kind), Delivery: kind, Profile: profile, Debug: r.Trace != nil})
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func run() error {
 		o.Trace = os.Stderr
 	}
 	for _, name := range strings.Split(*deliveries, ",") {
-		kind, err := delivery.ParseKind(name)
+		kind, err := delivery.ParseMode(name)
 		if err != nil {
 			return err
 		}
