@@ -20,7 +20,7 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 .PHONY: test
 test: kube ## Run every test, those on the real API server included
 	$(GO) vet ./...
-	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./store ./labeller ./delivery ./internal/sim .
+	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./internal/store ./labeller ./delivery ./internal/sim .
 	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v /ctrlrt$$)
 	$(MAKE) --no-print-directory fuzz TIME=3s

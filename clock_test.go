@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
 )
 
 // fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not, set

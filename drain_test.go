@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // pair are members that share objects: in each of some slots one whose reconcile takes long, and one whose does not.

@@ -22,7 +22,7 @@ var layers = []struct {
 }{
 	{"slot", pure}, {"table", pure}, {"plan", pure}, {"internal/inspect", pure}, {"member", pure},
 	{"internal/names", pure}, {"permission", noControllerRuntime},
-	{"store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
+	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }

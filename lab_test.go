@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/delivery/deliverytest"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/store"
 )
 
 // lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.

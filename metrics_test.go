@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/deliverytest"
 )
 
 // metricOf returns the value of the metric's series with all of these labels, given as name, value, …; false where

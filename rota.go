@@ -17,9 +17,9 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Rota is this process's part in a rota. Create it with New; its methods may be called concurrently.

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/store"
 )
 
 // lines are what a rota logged.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/store"
 )
 
 // R9: the rota is left while informers and workers still work, and they end then.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/slot"
 )
 

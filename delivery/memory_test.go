@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/deliverytest"
 )
 
 func TestMemory(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/delivery/deliverytest"
+	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )

@@ -20,9 +20,9 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 

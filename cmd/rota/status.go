@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/table"
 )
 

@@ -23,8 +23,8 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 

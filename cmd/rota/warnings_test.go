@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
 )
 
 func TestPrintWarnings(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rota-dev/rota/internal/demo/check"
 	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 

@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/store"
 )
 
 // Timeline is what people want to see of a life: who owned the slots, whose gates were open, what was in flight, how

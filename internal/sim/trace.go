@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
 	"github.com/rota-dev/rota/table"
 )
 

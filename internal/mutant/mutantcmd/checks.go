@@ -29,17 +29,17 @@ func checks() []tool {
 	scripts := []test{{"member", "^TestR[0-9]", true}}
 	return []tool{
 		{
-			name: "scripts", reaches: []string{"member", "gate", "store"},
-			tests: map[string][]test{"": scripts, "member": scripts, "gate": scripts, "store": scripts},
+			name: "scripts", reaches: []string{"member", "gate", "internal/store"},
+			tests: map[string][]test{"": scripts, "member": scripts, "gate": scripts, "internal/store": scripts},
 		},
 		{
-			name: "conformance", reaches: []string{"gate", "store", "delivery", "rota"},
+			name: "conformance", reaches: []string{"gate", "internal/store", "delivery", "rota"},
 			tests: map[string][]test{
-				"":         slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
-				"gate":     gateTests,
-				"store":    storeTests,
-				"delivery": deliveryTests,
-				"rota":     rotaTests,
+				"":               slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
+				"gate":           gateTests,
+				"internal/store": storeTests,
+				"delivery":       deliveryTests,
+				"rota":           rotaTests,
 			},
 		},
 		{
@@ -47,11 +47,11 @@ func checks() []tool {
 			probe: func(o options) []string { return []string{"-states", itoa(o.states)} },
 		},
 		{
-			name: "simulation", reaches: []string{"member", "gate", "store"},
+			name: "simulation", reaches: []string{"member", "gate", "internal/store"},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
 		{
-			name: chaos, reaches: []string{"member", "gate", "store", "delivery", "rota"},
+			name: chaos, reaches: []string{"member", "gate", "internal/store", "delivery", "rota"},
 			faults: chaosFaults,
 		},
 	}
@@ -69,7 +69,7 @@ var chaosFaults = []string{
 // The suites in memory. The same run against a real API server, in the tests of their packages.
 var (
 	gateTests     = []test{{"gate", ".", true}}
-	storeTests    = []test{{"store", "^Test(Memory|Objects)", true}}
+	storeTests    = []test{{"internal/store", "^Test(Memory|Objects)", true}}
 	deliveryTests = []test{
 		{"delivery", "^TestOwnedKinds$", false},
 		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},

@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/storetest"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
-	"github.com/rota-dev/rota/store/storetest"
 )
 
 func TestMemory(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/storetest"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/store"
-	"github.com/rota-dev/rota/store/storetest"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }

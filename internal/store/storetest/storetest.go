@@ -4,7 +4,7 @@ package storetest
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/store"
+	"github.com/rota-dev/rota/internal/store"
 )
 
 // Target is a fresh, empty store of one rota, with the means to meddle.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/store"
 )
 
 func ExampleMemory() {
