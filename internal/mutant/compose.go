@@ -22,50 +22,64 @@ func compose(file, text string, all []Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	imports := `; import rotamutant "` + Module + `/internal/mutant/active"`
-	inserts := map[int]string{}
-	var variants strings.Builder
+	c := composition{original: original, imports: `; import rotamutant "` + Module + `/internal/mutant/active"`, calls: map[int]string{}}
 	for _, m := range all {
 		if len(m.edits[file]) == 0 {
 			continue
 		}
-		fail := func(err error) (string, error) {
+		if err := c.add(m, m.edits[file]); err != nil {
 			return "", fmt.Errorf("the patch of %s does not fit %s any more: %w", m.Name, file, err)
 		}
-		patched, err := apply(text, m.edits[file])
-		if err != nil {
-			return fail(err)
-		}
-		changed, err := parseFile(file, patched)
-		if err != nil {
-			return fail(err)
-		}
-		for _, spec := range changed.file.Imports {
-			if text := "; import " + changed.slice(spec.Pos(), spec.End()); !original.imports(spec.Path.Value) && !strings.Contains(imports, text) {
-				imports += text
-			}
-		}
-		changes, err := differing(original, changed)
-		if err != nil {
-			return fail(err)
-		}
-		for _, c := range changes {
-			call, err := original.forward(c.before, m.Name)
-			if err != nil {
-				return fail(err)
-			}
-			inserts[original.at(c.before.Body.Lbrace)+1] += call
-			name := changed.at(c.after.Name.End())
-			fmt.Fprintf(&variants, "\n%s_%s%s\n", changed.text[changed.at(c.after.Pos()):name], m.Name, changed.text[name:changed.at(c.after.End())])
-		}
 	}
-	inserts[original.at(original.file.Name.End())] = imports
+	inserts := c.calls
+	inserts[original.at(original.file.Name.End())] = c.imports
 	var out strings.Builder
 	for i := range len(text) {
 		out.WriteString(inserts[i])
 		out.WriteByte(text[i])
 	}
-	return out.String() + variants.String(), nil
+	return out.String() + c.functions.String(), nil
+}
+
+// composition is a file in the making.
+type composition struct {
+	original *source
+	// imports follow the package clause, calls stand where a function's body begins, and functions follow the file.
+	imports   string
+	calls     map[int]string
+	functions strings.Builder
+}
+
+// add adds what a mutant changes.
+func (c *composition) add(m Mutant, edits []edit) error {
+	text, err := apply(c.original.text, edits)
+	if err != nil {
+		return err
+	}
+	patched, err := parseFile(m.Name, text)
+	if err != nil {
+		return err
+	}
+	for _, spec := range patched.file.Imports {
+		text := "; import " + patched.slice(spec.Pos(), spec.End())
+		if !c.original.imports(spec.Path.Value) && !strings.Contains(c.imports, text) {
+			c.imports += text
+		}
+	}
+	changes, err := differing(c.original, patched)
+	if err != nil {
+		return err
+	}
+	for _, f := range changes {
+		call, err := c.original.forward(f.before, m.Name)
+		if err != nil {
+			return err
+		}
+		c.calls[c.original.at(f.before.Body.Lbrace)+1] += call
+		name := f.after.Name.End()
+		fmt.Fprintf(&c.functions, "\n%s_%s%s\n", patched.slice(f.after.Pos(), name), m.Name, patched.slice(name, f.after.End()))
+	}
+	return nil
 }
 
 // source is a file that was parsed.
