@@ -47,7 +47,7 @@ tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the n
 
 .PHONY: kube
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
-	@$(GO) run ./internal/controlplane/buildcmd >/dev/null
+	@$(GO) run ./internal/controlplane/cmd >/dev/null
 
 .PHONY: kube-up
 kube-up: kube ## Start a control plane for kubectl; Ctrl-C ends it (ARGS="--audit --apiservers 2")
@@ -64,20 +64,20 @@ footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--
 
 .PHONY: sim
 sim: ## Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false")
-	$(GO) run ./internal/sim/simcmd -seeds $(or $(SEEDS),50000) $(ARGS)
+	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
 
 .PHONY: explore
 explore: ## Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2")
-	$(GO) run ./internal/explore/explorecmd -states $(or $(STATES),4000000) $(ARGS)
+	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
 .PHONY: chaos
 chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
-	@$(GO) build -o bin/chaos ./internal/chaos/chaoscmd
+	@$(GO) build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(ARGS)
 .PHONY: mutants
 mutants: ## Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown")
-	@$(GO) run ./internal/mutant/mutantcmd $(ARGS)
+	@$(GO) run ./internal/mutant/cmd $(ARGS)
 
 # Short tests, and no scripts made of others: each mutation runs them all. The coefficient is for machines that are busy.
 .PHONY: mutate

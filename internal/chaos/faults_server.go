@@ -17,7 +17,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/proxy"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 )

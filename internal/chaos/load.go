@@ -15,8 +15,8 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
-	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // load changes Websites: half of what it does is to one of them; of the rest, it updates most, deletes and creates others again

@@ -12,7 +12,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 )
 
 // A log is read on from where it was read last, and a line that is being written is left for later.

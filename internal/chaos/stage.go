@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/chaos/proxy"
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )

@@ -15,7 +15,7 @@ import (
 	"syscall"
 
 	"github.com/rota-dev/rota/internal/chaos/proxy"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // The places at which a member stops itself when it is told to.

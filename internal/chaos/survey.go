@@ -13,7 +13,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 )
 
 // settled waits until every object's status shows its generation, for limit at most, and returns all objects.

@@ -20,7 +20,7 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 const (

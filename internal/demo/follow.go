@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"

@@ -11,7 +11,7 @@ import (
 
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -27,7 +27,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/slot"
 )

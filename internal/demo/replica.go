@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // newSite returns the next Website. The caller holds the lock.

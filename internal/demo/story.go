@@ -10,8 +10,8 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // story is what happens, in order. The load runs until loading ends.

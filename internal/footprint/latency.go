@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // latency creates Websites by turns for an operator with leader election and for one with Rota, which run at the same

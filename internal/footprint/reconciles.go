@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // createdPrefix begins the names of the Websites that are created to see how soon they are reconciled.

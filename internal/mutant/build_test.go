@@ -64,7 +64,8 @@ var once = sync.OnceValue(func() error {
 	for _, args := range [][]string{
 		append([]string{"build", "-overlay", overlay}, packages...),
 		{"test", "-c", "-overlay", overlay, "-o", filepath.Join(dir, "member.test"), mutant.Module + "/member"},
-		{"build", "-overlay", overlay, "-o", dir, mutant.Module + "/internal/sim/simcmd", mutant.Module + "/internal/explore/explorecmd"},
+		{"build", "-overlay", overlay, "-o", filepath.Join(dir, "sim"), mutant.Module + "/internal/sim/cmd"},
+		{"build", "-overlay", overlay, "-o", filepath.Join(dir, "explore"), mutant.Module + "/internal/explore/cmd"},
 	} {
 		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)

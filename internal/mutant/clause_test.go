@@ -78,7 +78,7 @@ func TestGraveyardWithoutClauses(t *testing.T) {
 		}
 		t.Run(seed+"-"+clause, func(t *testing.T) {
 			t.Parallel()
-			out, failed := run(t, clause, "simcmd", "-first", seed, "-seeds", "1", "-all=false")
+			out, failed := run(t, clause, "sim", "-first", seed, "-seeds", "1", "-all=false")
 			if failed == old || failed && !strings.Contains(out, "seed "+seed+" after ") {
 				t.Errorf("without clause %s seed %s failed: %v\n%s", clause, seed, failed, out)
 			}
@@ -123,9 +123,9 @@ func TestExploreWithoutClauses(t *testing.T) {
 // finds runs the exhaustive check, which must find that a rule is broken.
 func finds(t *testing.T, rule, mutant string, args ...string) {
 	t.Helper()
-	out, failed := run(t, mutant, "explorecmd", args...)
+	out, failed := run(t, mutant, "explore", args...)
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); !failed || !strings.Contains(lines[len(lines)-1], rule+": ") {
-		t.Errorf("explorecmd %q with mutant %s does not find %q:\n%s", args, mutant, rule, out)
+		t.Errorf("explore %q with mutant %s does not find %q:\n%s", args, mutant, rule, out)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/journal"
 )
 
 // Options say what to start.

@@ -54,7 +54,7 @@ const reportEvery = 10 * time.Millisecond
 func MemberMain() int {
 	var c memberConfig
 	process.EndWithInput(0)
-	return process.Main(EnvMember, "takeovercmd", &c, c.run, func(o *zap.Options) { o.Development = c.Debug })
+	return process.Main(EnvMember, "takeover", &c, c.run, func(o *zap.Options) { o.Development = c.Debug })
 }
 
 func (c *memberConfig) run(ctx context.Context) error {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/demo/check"
-	"github.com/rota-dev/rota/internal/demo/journal"
+	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/slot"
 )
 

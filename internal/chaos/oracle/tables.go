@@ -3,7 +3,7 @@ package oracle
 import (
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 )
 
 // misuses says what is wrong with epochs in the table's history: one that does not rise (rule R3), or that belongs to two owners of a

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/demo/check"
+	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )

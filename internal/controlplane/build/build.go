@@ -2,7 +2,7 @@
 // against, from the module in kube/.
 //
 // It is the only place that knows how: `make bin/rota-kube` runs it through
-// buildcmd, the package controlplane calls it when a test needs the binary.
+// controlplane/cmd, the package controlplane calls it when a test needs the binary.
 // The first build compiles a whole Kubernetes API server, some 2,500 packages;
 // later ones take what changed from Go's cache.
 package build

@@ -1,7 +1,7 @@
-// Command buildcmd builds bin/rota-kube where it is missing or older than its
-// sources, and prints its path:
+// Command cmd builds bin/rota-kube where it is missing or older than its sources,
+// and prints its path:
 //
-//	go run ./internal/controlplane/buildcmd
+//	go run ./internal/controlplane/cmd
 package main
 
 import (

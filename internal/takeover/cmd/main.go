@@ -1,4 +1,4 @@
-// Command takeovercmd measures how soon the objects of a member that is gone are worked on, and how soon a new member
+// Command takeover measures how soon the objects of a member that is gone are worked on, and how soon a new member
 // works, and prints a table.
 package main
 

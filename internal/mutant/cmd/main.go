@@ -1,4 +1,4 @@
-// Command mutantcmd builds bugs into the product, one at a time, and shows which of the project's checks find them:
+// Command mutant builds bugs into the product, one at a time, and shows which of the project's checks find them:
 //
 //	scripts      the scripts of package member
 //	simulation   package sim, up to a number of seeds
@@ -11,7 +11,7 @@
 //
 // With arguments it runs a command instead, with one mutant in what that builds:
 //
-//	mutantcmd -mutants NewcomersWait go run ./internal/sim/simcmd -seed 10353
+//	mutant -mutants NewcomersWait go run ./internal/sim/cmd -seed 10353
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	flag.StringVar(&o.tools, "tools", "", "`names` of checks, by commas; all of them if empty")
 	flag.StringVar(&o.output, "o", "text", "`form` of the output: text, json or markdown")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "mutantcmd [flags] [command with its arguments, to be run with the one mutant of -mutants]")
+		fmt.Fprintln(os.Stderr, "mutant [flags] [command with its arguments, to be run with the one mutant of -mutants]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

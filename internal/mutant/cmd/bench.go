@@ -27,7 +27,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 const (
 	module   = mutant.Module
-	chaosPkg = "internal/chaos/chaoscmd"
+	chaosPkg = "internal/chaos/cmd"
 )
 
 // binary is where the tests of a package are, or the probe.

@@ -1,4 +1,4 @@
-// Command simcmd lives through seeds of package sim, and prints what the lives were about; or it draws one of them.
+// Command sim lives through seeds of package sim, and prints what the lives were about; or it draws one of them.
 // docs/verification.md shows how to read both.
 package main
 

@@ -1,5 +1,5 @@
-// Command explorecmd searches the small worlds of package explore, and prints what it came to. docs/verification.md shows how
-// to read that.
+// Command explore searches the small worlds of package explore, and prints what it came to. docs/verification.md shows
+// how to read that.
 package main
 
 import (
