@@ -23,7 +23,7 @@ test: kube ## Run every test, those on the real API server included
 	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./internal/store ./labeller ./delivery ./internal/sim .
 	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v /ctrlrt$$)
-	$(MAKE) --no-print-directory fuzz TIME=3s
+	$(MAKE) --no-print-directory check WHAT=fuzz TIME=3s
 	cd tools/alerts && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -count=1 ./...
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
@@ -49,54 +49,61 @@ tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the n
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
 	@$(GO) run ./internal/controlplane/cmd >/dev/null
 
-.PHONY: kube-up
-kube-up: kube ## Start a control plane for kubectl; Ctrl-C ends it (ARGS="--audit --apiservers 2")
-	@$(KUBE) up $(ARGS)
-
-.PHONY: bench
-bench: ## Run the Go benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
+# To have one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
 .PHONY: footprint
 footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
 	@$(GO) build -o bin/footprint ./internal/footprint/cmd
 	@bin/footprint $(ARGS)
 
-.PHONY: sim
-sim: ## Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false")
-	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
-
-.PHONY: explore
-explore: ## Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2")
-	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
-	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
-
 .PHONY: chaos
 chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
 	@$(GO) build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(ARGS)
-.PHONY: mutants
-mutants: ## Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown")
+# Each takes minutes or more, and what is said of it in docs/verification.md.
+CHECKS := explore sim mutants mutate fuzz bench
+.PHONY: check $(CHECKS:%=check-%)
+check: $(if $(filter $(WHAT),$(CHECKS)),check-$(WHAT),check-what) ## Run one of the long checks: WHAT=explore, sim, mutants, mutate, fuzz or bench
+
+.PHONY: check-what
+check-what:
+	@echo 'make check WHAT=$(WHAT): must be one of $(CHECKS)' >&2; exit 2
+
+# Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
+check-explore:
+	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
+	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
+
+# Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false").
+check-sim:
+	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
+
+# Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown").
+check-mutants:
 	@$(GO) run ./internal/mutant/cmd $(ARGS)
 
+# Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table").
 # Short tests, and no scripts made of others: each mutation runs them all. The coefficient is for machines that are busy.
-.PHONY: mutate
-mutate: export GOFLAGS := -short
-mutate: export MUTANTS := 0
-mutate: $(GREMLINS) ## Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table")
+check-mutate: export GOFLAGS := -short
+check-mutate: export MUTANTS := 0
+check-mutate: $(GREMLINS)
 	@for p in $(or $(PACKAGES),gate table plan member); do $(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; done
 
 $(GREMLINS): tools/gremlins/go.mod
 	cd tools/gremlins && GOFLAGS= $(GO) build -o ../../$(GREMLINS) github.com/go-gremlins/gremlins/cmd/gremlins
 
-.PHONY: fuzz
-fuzz: ## Fuzz every decoder and the selectors (TIME=60s each)
+# Fuzz every decoder and the selectors (TIME=60s each).
+check-fuzz:
 	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
 		done; \
 	done
+
+# Run the Go benchmarks.
+check-bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
 
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod

@@ -12,7 +12,8 @@ import (
 	"github.com/rota-dev/rota/internal/sim"
 )
 
-// TestChaos lives through some seeds of each kind; make sim through many. SIM_SEED=<n> repeats one, with a trace.
+// TestChaos lives through some seeds of each kind; make check WHAT=sim through many. SIM_SEED=<n> repeats one, with a
+// trace.
 func TestChaos(t *testing.T) {
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)

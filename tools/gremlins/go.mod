@@ -1,4 +1,4 @@
-// The tool of `make mutate`, apart from the other tools: golangci-lint needs an older viper than it does.
+// The tool of `make check WHAT=mutate`, apart from the other tools: golangci-lint needs an older viper than it does.
 module github.com/rota-dev/rota/tools/gremlins
 
 go 1.26.0
