@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // incarnation drives one member.Member: it steps it with events and carries out its actions. What concerns slots is
@@ -174,7 +174,7 @@ func (i *incarnation) observe(e member.Event) {
 	if s.Table == nil {
 		return
 	}
-	if old := i.rota.snapshot; old.UID == s.UID && table.CompareVersions(old.Version, s.Version) > 0 {
+	if old := i.rota.snapshot; old.UID == s.UID && resourceversion.Compare(old.Version, s.Version) > 0 {
 		return
 	}
 	i.rota.snapshot = s

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 // A look-up may be ahead of the stream. What the stream tells later of an object of which a look-up has shown that it is
@@ -50,7 +50,7 @@ func (s *source) lose(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is, there := s.sent[key]
-	if !there || table.CompareVersions(is.version, s.position) <= 0 {
+	if !there || resourceversion.Compare(is.version, s.position) <= 0 {
 		return
 	}
 	if name, err := cache.ParseObjectName(key); err == nil {
@@ -63,10 +63,10 @@ func (s *source) leftAt(id identity, version string) {
 	if s.left == nil {
 		s.left = map[identity]string{}
 	}
-	if table.CompareVersions(s.left[id], version) < 0 {
+	if resourceversion.Compare(s.left[id], version) < 0 {
 		s.left[id] = version
 	}
-	if table.CompareVersions(s.leftMax, version) < 0 {
+	if resourceversion.Compare(s.leftMax, version) < 0 {
 		s.leftMax = version
 	}
 }
@@ -78,24 +78,24 @@ func (s *source) outrun(d *doubt, state, version string) {
 		// The list, and what is told again after it, may be older than the look-up even when the stream has passed that.
 		s.leftAt(identity{d.key, d.uid}, version)
 	}
-	if table.CompareVersions(version, s.position) <= 0 {
+	if resourceversion.Compare(version, s.position) <= 0 {
 		return
 	}
 	if s.ahead == nil {
 		s.ahead = map[cache.ObjectName]farewell{}
 	}
 	s.ahead[d.key] = farewell{d.uid, state}
-	if table.CompareVersions(s.aheadMax, version) < 0 {
+	if resourceversion.Compare(s.aheadMax, version) < 0 {
 		s.aheadMax = version
 	}
 }
 
 // caughtUp forgets the look-ups that the position has passed, and what left the store. s.mu is held.
 func (s *source) caughtUp() {
-	if s.left != nil && s.warming.Empty() && table.CompareVersions(s.position, s.leftMax) >= 0 {
+	if s.left != nil && s.warming.Empty() && resourceversion.Compare(s.position, s.leftMax) >= 0 {
 		s.left, s.leftMax = nil, ""
 	}
-	if s.ahead != nil && table.CompareVersions(s.position, s.aheadMax) >= 0 {
+	if s.ahead != nil && resourceversion.Compare(s.position, s.aheadMax) >= 0 {
 		s.ahead, s.aheadMax = nil, ""
 	}
 }
@@ -103,14 +103,14 @@ func (s *source) caughtUp() {
 // outran says that a look-up has shown what became of a state of an object, or that a later one has left the store. The state that it
 // showed is not among these: its slot may be gained yet. s.mu is held.
 func (s *source) outran(about metav1.Object) bool {
-	if s.left != nil && table.CompareVersions(s.left[identity{cache.MetaObjectToName(about), about.GetUID()}], about.GetResourceVersion()) > 0 {
+	if s.left != nil && resourceversion.Compare(s.left[identity{cache.MetaObjectToName(about), about.GetUID()}], about.GetResourceVersion()) > 0 {
 		return true
 	}
 	if s.ahead == nil {
 		return false
 	}
 	f, ok := s.ahead[cache.MetaObjectToName(about)]
-	return ok && f.uid == about.GetUID() && (f.state == "" || table.CompareVersions(about.GetResourceVersion(), f.state) < 0)
+	return ok && f.uid == about.GetUID() && (f.state == "" || resourceversion.Compare(about.GetResourceVersion(), f.state) < 0)
 }
 
 // told says that an event is about a state of an object that later ones, or its end, were told of before.
@@ -123,7 +123,7 @@ func (s *source) told(e watch.Event) bool {
 	defer s.mu.Unlock()
 	// What came of a DELETED bears its version, or that of the look-up, which may be the same.
 	left := s.left[identity{cache.MetaObjectToName(about), about.GetUID()}]
-	return s.outran(about) || e.Type == watch.Deleted && table.CompareVersions(left, about.GetResourceVersion()) >= 0
+	return s.outran(about) || e.Type == watch.Deleted && resourceversion.Compare(left, about.GetResourceVersion()) >= 0
 }
 
 // overtaken says that a list shows an object in a state that is older than what was sent of it. Where it is newer than what was
@@ -140,7 +140,7 @@ func (s *source) overtaken(obj runtime.Object) bool {
 		return true
 	}
 	key := cache.MetaObjectToName(about)
-	if d := s.doubts[key]; d != nil && s.inf.owned() && table.CompareVersions(d.version, version) <= 0 {
+	if d := s.doubts[key]; d != nil && s.inf.owned() && resourceversion.Compare(d.version, version) <= 0 {
 		delete(s.doubts, key)
 		s.changed()
 	}

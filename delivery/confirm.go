@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 const (
@@ -82,7 +82,7 @@ func (s *source) due(now time.Time) ([]*doubt, time.Duration) {
 		}
 	}
 	// The oldest first, as they came.
-	slices.SortFunc(out, func(a, b *doubt) int { return table.CompareVersions(a.version, b.version) })
+	slices.SortFunc(out, func(a, b *doubt) int { return resourceversion.Compare(a.version, b.version) })
 	return out, next
 }
 
@@ -91,7 +91,7 @@ func (s *source) check(ctx context.Context, d *doubt) {
 	s.mu.Lock()
 	current, told, atLeast := s.doubts[d.key] == d, d.gone.Type != "", d.version
 	for _, version := range []string{s.position, s.floorMax} { // a list may be newer than the position
-		if table.CompareVersions(atLeast, version) < 0 {
+		if resourceversion.Compare(atLeast, version) < 0 {
 			atLeast = version
 		}
 	}
@@ -153,7 +153,7 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 	if exists {
 		n, _, has = s.inf.slotOf(obj)
 	}
-	if s.warming.Has(d.slot) || has && s.warming.Has(n) || table.CompareVersions(version, s.floorMax) < 0 {
+	if s.warming.Has(d.slot) || has && s.warming.Has(n) || resourceversion.Compare(version, s.floorMax) < 0 {
 		d.busy, d.due = false, time.Now().Add(firstBackoff) // the list that is under way, or was meanwhile, will decide
 		s.mu.Unlock()
 		s.suspect()
@@ -184,7 +184,7 @@ func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
 		return sent
 	}
 	right := s.scope.right(about)
-	newer := table.CompareVersions(about.GetResourceVersion(), versionOf(d.last)) > 0
+	newer := resourceversion.Compare(about.GetResourceVersion(), versionOf(d.last)) > 0
 	if d.gone.Type != "" {
 		d.gone, d.pause = watch.Event{}, 0
 		newer = true // the exit itself is a change that the store has not seen

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // With SlotLabel an object whose label is removed or changed leaves the watch with the same DELETED as one that was
@@ -42,7 +42,7 @@ type doubt struct {
 // unsure says whether the object may be gone by a version. s.mu is held.
 func (s *source) unsure(slots []slot.Slot, version string) bool {
 	for _, d := range s.doubts {
-		if d.gone.Type != "" && table.CompareVersions(d.version, version) <= 0 && (slots == nil || slices.Contains(slots, d.slot)) {
+		if d.gone.Type != "" && resourceversion.Compare(d.version, version) <= 0 && (slots == nil || slices.Contains(slots, d.slot)) {
 			return true
 		}
 	}
@@ -59,7 +59,7 @@ func (s *source) doubtful(e watch.Event, n slot.Slot, about metav1.Object) []wat
 	s.mu.Lock()
 	out := []watch.Event{e}
 	d := s.doubts[key]
-	if d != nil && table.CompareVersions(about.GetResourceVersion(), d.version) <= 0 {
+	if d != nil && resourceversion.Compare(about.GetResourceVersion(), d.version) <= 0 {
 		if e.Type != watch.Deleted && !wrong && d.gone.Type == "" && about.GetResourceVersion() == d.version {
 			delete(s.doubts, key) // the watch tells of it again
 		}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // drive brings the store in step with the slots that the share wants, one step after the other, until ctx ends.
@@ -249,7 +249,7 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 	s.warming, s.buffer = slot.Set{}, nil
 	s.forgive(t.set)
 	s.keepStrays(strays)
-	behind := table.CompareVersions(version, s.position) > 0
+	behind := resourceversion.Compare(version, s.position) > 0
 	if behind && s.floors == nil {
 		s.floors = make([]string, len(s.got))
 	}
@@ -265,13 +265,13 @@ func (p *pump) release(t task, version string, strays []runtime.Object) bool {
 			s.floors[n] = version
 		}
 	}
-	if behind && table.CompareVersions(version, s.floorMax) > 0 {
+	if behind && resourceversion.Compare(version, s.floorMax) > 0 {
 		s.floorMax = version
 	}
 	s.mu.Unlock()
 	for _, e := range buffer {
 		v := versionOf(e.Object)
-		if table.CompareVersions(v, version) <= 0 {
+		if resourceversion.Compare(v, version) <= 0 {
 			s.superseded(e, v)
 			continue
 		}

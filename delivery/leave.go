@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // place returns the slot of what an event of an owned kind is about, if it has one, and has the store and the handlers
@@ -51,7 +51,7 @@ func (p *pump) leaves(e watch.Event, n slot.Slot, has bool, version string) bool
 	}
 	was, had := s.sent[key]
 	switch {
-	case !had, has && n == was.slot, table.CompareVersions(was.version, version) > 0:
+	case !had, has && n == was.slot, resourceversion.Compare(was.version, version) > 0:
 		return false
 	case has && s.got[n] > 0 && !s.covered(n, version) && e.Type != watch.Deleted:
 		return false // it goes from one slot to another
@@ -67,7 +67,7 @@ func (p *pump) leaves(e watch.Event, n slot.Slot, has bool, version string) bool
 
 // covered says that a list of the slot showed what came of an event of that version. s.mu is held.
 func (s *source) covered(n slot.Slot, version string) bool {
-	return s.floors != nil && table.CompareVersions(version, s.floors[n]) <= 0
+	return s.floors != nil && resourceversion.Compare(version, s.floors[n]) <= 0
 }
 
 // leave has the store and the handlers see an event that takes an object away, and then that it is gone: of two owners

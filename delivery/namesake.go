@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // With key UID objects of one name lie in several slots, one after the other, but a store has one place for them. The
@@ -70,10 +70,10 @@ func (s *source) outdated(obj runtime.Object, version string) bool {
 	}
 	key := cache.MetaObjectToName(about)
 	last, known := s.names[key]
-	if known && last.uid != about.GetUID() && table.CompareVersions(last.version, version) >= 0 {
+	if known && last.uid != about.GetUID() && resourceversion.Compare(last.version, version) >= 0 {
 		return true
 	}
-	if !known || table.CompareVersions(last.version, version) < 0 {
+	if !known || resourceversion.Compare(last.version, version) < 0 {
 		s.names[key] = sight{about.GetUID(), version}
 	}
 	return false

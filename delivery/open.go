@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Opened are the objects of a primary kind that handlers could not hear of before Open, each once. What happened to an
@@ -107,12 +107,12 @@ func (i *informer) collect(set slot.Set, found openings) {
 			continue
 		}
 		o, version := found.of(about.kind), accessor.GetResourceVersion()
-		if i.role.primary && table.CompareVersions(o.written[about.name], version) <= 0 {
+		if i.role.primary && resourceversion.Compare(o.written[about.name], version) <= 0 {
 			o.written[about.name] = version
 		}
-		if since != nil && since[n] != "" && table.CompareVersions(version, since[n]) > 0 {
+		if since != nil && since[n] != "" && resourceversion.Compare(version, since[n]) > 0 {
 			o.changed[about.name] = true
-		} else if recently != "" && table.CompareVersions(version, recently) > 0 {
+		} else if recently != "" && resourceversion.Compare(version, recently) > 0 {
 			o.recent[about.name] = true
 		}
 	}
@@ -137,7 +137,7 @@ func (o *opening) sorted() Opened {
 			out.Others = append(out.Others, name)
 		}
 	}
-	lastFirst := func(a, b types.NamespacedName) int { return table.CompareVersions(o.written[b], o.written[a]) }
+	lastFirst := func(a, b types.NamespacedName) int { return resourceversion.Compare(o.written[b], o.written[a]) }
 	slices.SortFunc(out.Changed, lastFirst)
 	slices.SortFunc(out.Recent, lastFirst)
 	slices.SortFunc(out.Others, lastFirst)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // The API server answers most deletions without the version that they have, and answers get lost. Whoever owns the slot
@@ -145,7 +145,7 @@ func (s *Share) settleShown(p place, o *owed) {
 		for _, inf := range views {
 			shown = shown && inf.shows(name, uid)
 			if !inf.sharded {
-				if v := inf.GetIndexer().LastStoreSyncResourceVersion(); version == "" || table.CompareVersions(v, version) < 0 {
+				if v := inf.GetIndexer().LastStoreSyncResourceVersion(); version == "" || resourceversion.Compare(v, version) < 0 {
 					version = v
 				}
 			}

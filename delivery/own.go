@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 const (
@@ -39,7 +39,7 @@ func (o *own) note(about subject, version string) {
 	if o.wrote == nil || len(o.wrote) >= ownMany {
 		o.wrote = map[subject]string{}
 	}
-	if table.CompareVersions(o.wrote[about], version) < 0 {
+	if resourceversion.Compare(o.wrote[about], version) < 0 {
 		o.wrote[about] = version
 	}
 }
@@ -121,7 +121,7 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 func (s *Share) shows(about subject, version string) bool {
 	name := cache.NewObjectName(about.name.Namespace, about.name.Name)
 	for _, inf := range s.informersOf(about.kind) {
-		if obj := inf.stored(name); obj != nil && table.CompareVersions(obj.GetResourceVersion(), version) < 0 {
+		if obj := inf.stored(name); obj != nil && resourceversion.Compare(obj.GetResourceVersion(), version) < 0 {
 			return false
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -384,21 +385,21 @@ func (g *generation) checkHistory() {
 	last, gone := map[types.UID]string{}, map[types.UID]string{}
 	for _, w := range g.heard {
 		if w.gone {
-			if table.CompareVersions(gone[w.uid], w.version) < 0 {
+			if resourceversion.Compare(gone[w.uid], w.version) < 0 {
 				gone[w.uid] = w.version
 			}
 			ended := func(s step) bool {
-				return s.gone || s.owner != w.owner && table.CompareVersions(s.version, w.version) >= 0
+				return s.gone || s.owner != w.owner && resourceversion.Compare(s.version, w.version) >= 0
 			}
 			if life := g.life[w.uid]; !slices.ContainsFunc(life, ended) {
 				g.t.Errorf("heard a deletion that never was: %+v of %+v", w, life)
 			}
 			continue
 		}
-		if table.CompareVersions(last[w.uid], w.version) > 0 {
+		if resourceversion.Compare(last[w.uid], w.version) > 0 {
 			g.t.Errorf("heard %+v after version %s", w, last[w.uid])
 		}
-		if table.CompareVersions(gone[w.uid], w.version) >= 0 {
+		if resourceversion.Compare(gone[w.uid], w.version) >= 0 {
 			g.t.Errorf("heard %+v after it was gone at %s", w, gone[w.uid])
 		}
 		last[w.uid] = w.version

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // sent are the objects of an owned kind that the stream has put into the store, by key: an object that gets another owner
@@ -87,7 +87,7 @@ func (t sent) newer(obj runtime.Object, version string) bool {
 		return false
 	}
 	key, err := cache.MetaNamespaceKeyFunc(obj)
-	return err == nil && table.CompareVersions(t[key].version, version) > 0
+	return err == nil && resourceversion.Compare(t[key].version, version) > 0
 }
 
 // knows says that the stream has sent an event, or something newer about its object. s.mu of the source is held.
@@ -97,7 +97,7 @@ func (t sent) knows(e watch.Event, version string) bool {
 		return false
 	}
 	is, there := t[key]
-	return there && table.CompareVersions(is.version, version) >= 0 || !there && e.Type == watch.Deleted
+	return there && resourceversion.Compare(is.version, version) >= 0 || !there && e.Type == watch.Deleted
 }
 
 // departed returns the slot in which the store has what a DELETED of a selecting watch is about; false where it has nothing
@@ -109,5 +109,5 @@ func (t sent) departed(e watch.Event, version string) (slot.Slot, bool) {
 		return 0, false
 	}
 	was, had := t[key]
-	return was.slot, had && table.CompareVersions(was.version, version) < 0
+	return was.slot, had && resourceversion.Compare(was.version, version) < 0
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -75,7 +76,7 @@ func (s *Share) behindShared(versions table.Versions) []*informer {
 	}
 	s.mu.Unlock()
 	return slices.DeleteFunc(whole, func(inf *informer) bool {
-		return table.CompareVersions(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.kind.String()]) >= 0
+		return resourceversion.Compare(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.kind.String()]) >= 0
 	})
 }
 
@@ -88,7 +89,7 @@ func (i *informer) reachList(ctx context.Context, version string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if table.CompareVersions(i.compared, version) >= 0 {
+	if resourceversion.Compare(i.compared, version) >= 0 {
 		return nil
 	}
 	listed, at, err := i.source.listVersions(ctx)
@@ -110,12 +111,12 @@ func (i *informer) reachList(ctx context.Context, version string) error {
 
 // matches says whether the store is as new as a list at a version.
 func (i *informer) matches(listed map[string]string, at string) bool {
-	if table.CompareVersions(i.GetIndexer().LastStoreSyncResourceVersion(), at) >= 0 {
+	if resourceversion.Compare(i.GetIndexer().LastStoreSyncResourceVersion(), at) >= 0 {
 		return true
 	}
 	for key, version := range listed {
 		obj, there, err := i.GetStore().GetByKey(key)
-		if err != nil || !there || table.CompareVersions(versionOf(obj), version) < 0 {
+		if err != nil || !there || resourceversion.Compare(versionOf(obj), version) < 0 {
 			return false
 		}
 	}
@@ -124,7 +125,7 @@ func (i *informer) matches(listed map[string]string, at string) bool {
 		if err != nil {
 			return false
 		}
-		if _, there := listed[key]; !there && table.CompareVersions(versionOf(obj), at) <= 0 {
+		if _, there := listed[key]; !there && resourceversion.Compare(versionOf(obj), at) <= 0 {
 			return false
 		}
 	}

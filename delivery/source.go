@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // errStopped is returned by waits on an informer that has stopped.
@@ -161,7 +161,7 @@ func (s *source) highest(slots []slot.Slot) string {
 	defer s.mu.Unlock()
 	top := ""
 	for _, n := range slots {
-		if table.CompareVersions(top, s.saw[n]) < 0 {
+		if resourceversion.Compare(top, s.saw[n]) < 0 {
 			top = s.saw[n]
 		}
 	}
@@ -170,7 +170,7 @@ func (s *source) highest(slots []slot.Slot) string {
 
 // see notes that a version of slot n is sent to the store. s.mu is held.
 func (s *source) see(n slot.Slot, version string) {
-	if table.CompareVersions(s.saw[n], version) < 0 {
+	if resourceversion.Compare(s.saw[n], version) < 0 {
 		s.saw[n] = version
 	}
 }
@@ -237,12 +237,12 @@ func (s *source) commit(r *relist, version string) {
 
 // advance moves the position. s.mu is held.
 func (s *source) advance(version string) {
-	if version == "" || table.CompareVersions(version, s.position) <= 0 {
+	if version == "" || resourceversion.Compare(version, s.position) <= 0 {
 		return
 	}
 	s.position = version
 	s.past.note(time.Now(), version)
-	if s.floors != nil && table.CompareVersions(version, s.floorMax) >= 0 {
+	if s.floors != nil && resourceversion.Compare(version, s.floorMax) >= 0 {
 		s.floors, s.floorMax = nil, ""
 		s.observed()
 	}
@@ -257,14 +257,14 @@ func (s *source) reached(slots []slot.Slot, version string) bool {
 	if s.unsure(slots, version) {
 		return false
 	}
-	if table.CompareVersions(s.position, version) >= 0 {
+	if resourceversion.Compare(s.position, version) >= 0 {
 		return true
 	}
 	if s.floors == nil || len(slots) == 0 {
 		return false
 	}
 	for _, n := range slots {
-		if table.CompareVersions(s.floors[n], version) < 0 {
+		if resourceversion.Compare(s.floors[n], version) < 0 {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -59,7 +60,7 @@ func (s *Share) written(set slot.Set) table.Versions {
 
 // raise has a key name a version, unless it names a higher one.
 func raise(versions table.Versions, key, version string) {
-	if table.CompareVersions(versions[key], version) < 0 {
+	if resourceversion.Compare(versions[key], version) < 0 {
 		versions[key] = version
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Write is a request of this member that changes an object. What comes of it is noted for the slots in which the object
@@ -222,7 +222,7 @@ func (s *Share) note(key string, n slot.Slot, version string) {
 	if s.wrote[key] == nil {
 		s.wrote[key] = make([]string, s.slots)
 	}
-	if table.CompareVersions(s.wrote[key][n], version) < 0 {
+	if resourceversion.Compare(s.wrote[key][n], version) < 0 {
 		s.wrote[key][n] = version
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/plan"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -96,7 +97,7 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 // inDoubt says that a swap that was sent may still happen: nobody knows how it ended, and no later version of the table
 // was seen.
 func (m *Member) inDoubt() bool {
-	return m.swap.unknown != "" && table.CompareVersions(m.snap.Version, m.swap.unknown) <= 0
+	return m.swap.unknown != "" && resourceversion.Compare(m.snap.Version, m.swap.unknown) <= 0
 }
 
 // transferUnknown says that a transfer was sent of which nothing is known yet.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -55,7 +56,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		m.believeMissing(s, consistent)
 		return
 	}
-	if m.gone[s.UID] || table.CompareVersions(s.Version, m.floor) <= 0 {
+	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
 		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there
 		// were.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
@@ -108,7 +109,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 }
 
 func (m *Member) believeMissing(s Snapshot, consistent bool) {
-	if s.Version != "" && table.CompareVersions(s.Version, m.floor) <= 0 {
+	if s.Version != "" && resourceversion.Compare(s.Version, m.floor) <= 0 {
 		return
 	}
 	if !consistent {
@@ -146,7 +147,7 @@ func (m *Member) confirm(e TableSeen) {
 
 // precedes says that a version is an earlier one of the table that this member goes by.
 func (m *Member) precedes(s Snapshot) bool {
-	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID && table.CompareVersions(s.Version, m.snap.Version) < 0
+	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID && resourceversion.Compare(s.Version, m.snap.Version) < 0
 }
 
 // hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/inspect"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -69,11 +70,11 @@ func (m *Member) forget() {
 		m.trouble.since = 0
 	}
 	// Versions come in order, and a list has the latest: what lies between the one known and the table does not matter.
-	behind := func(v string) bool { return table.CompareVersions(v, m.snap.Version) < 0 }
+	behind := func(v string) bool { return resourceversion.Compare(v, m.snap.Version) < 0 }
 	if tr.begun == "" && behind(tr.known) || m.snap.Version == "" {
 		tr.known = ""
 	}
-	if behind(w.since) && (w.complete || tr.begun == "" || table.CompareVersions(w.since, tr.begun) < 0) {
+	if behind(w.since) && (w.complete || tr.begun == "" || resourceversion.Compare(w.since, tr.begun) < 0) {
 		w.since = ""
 	}
 	for i := range m.slots {

@@ -3,7 +3,7 @@ package member
 import (
 	"time"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 // trail is which versions of the table this member knows to follow from those before (rule R16). Who has seen all versions, or
@@ -23,7 +23,7 @@ type trail struct {
 func (tr *trail) shown(e TableSeen) {
 	v := e.Snapshot.Version
 	switch {
-	case table.CompareVersions(v, tr.known) <= 0:
+	case resourceversion.Compare(v, tr.known) <= 0:
 	case e.Snapshot.Missing():
 		tr.known, tr.begun, tr.last = v, "", "" // whatever comes begins here
 	case e.Listed:
@@ -38,14 +38,14 @@ func (tr *trail) shown(e TableSeen) {
 // vouch notes a version that is known to follow by another way: by Leases read after it was seen, or because this member wrote it.
 func (tr *trail) vouch(version string) {
 	tr.known = later(tr.known, version)
-	if tr.begun != "" && table.CompareVersions(tr.begun, tr.known) <= 0 {
+	if tr.begun != "" && resourceversion.Compare(tr.begun, tr.known) <= 0 {
 		tr.known = later(tr.known, tr.last)
 		tr.begun, tr.last = "", ""
 	}
 }
 
 func later(a, b string) string {
-	if table.CompareVersions(a, b) < 0 {
+	if resourceversion.Compare(a, b) < 0 {
 		return b
 	}
 	return a
@@ -54,7 +54,7 @@ func later(a, b string) string {
 // follows says that the table is known to follow from the ones before. Nothing is written on top of one that is not, and no
 // Lease is deleted by it. What it says of this member's own slots holds all the same: nobody else gives them up while its Lease is there.
 func (m *Member) follows() bool {
-	return table.CompareVersions(m.snap.Version, m.trail.known) <= 0
+	return resourceversion.Compare(m.snap.Version, m.trail.known) <= 0
 }
 
 // asksLeases says that all Leases have to be read to make sure of the table. Usually its watch does that in a moment; not for a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -59,7 +60,7 @@ func (m *Member) witnessed(version string) {
 // was seen, has come back. A watch that lags does not show who opened a gate by a table that came and went before this object.
 func (m *Member) caughtUp() bool {
 	w := m.trouble.witness
-	return w != "" && table.CompareVersions(m.watch.version, w) >= 0
+	return w != "" && resourceversion.Compare(m.watch.version, w) >= 0
 }
 
 // safe says that nobody can still be working by another table: each other member's Lease shows a shut gate or the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -68,7 +69,7 @@ func (m *Member) chooseWatch() {
 	if !all {
 		ids = m.watchedIDs()
 	}
-	anew := m.watch.serial == 0 || asks && m.watch.complete && table.CompareVersions(m.watch.since, m.snap.Version) < 0
+	anew := m.watch.serial == 0 || asks && m.watch.complete && resourceversion.Compare(m.watch.since, m.snap.Version) < 0
 	if !anew && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -58,12 +59,12 @@ func TestLargestTableFits(t *testing.T) {
 
 func TestListIsAboveEveryVersion(t *testing.T) {
 	for _, version := range []string{"", "1", "9999", "18446744073709551615"} {
-		if table.CompareVersions(version, table.List) >= 0 || table.CompareVersions(table.List, version) <= 0 {
+		if resourceversion.Compare(version, table.List) >= 0 || resourceversion.Compare(table.List, version) <= 0 {
 			t.Errorf("%q is not below %q", version, table.List)
 		}
 	}
 	got := table.Versions{"A": "1", "B": table.List}.Merge(table.Versions{"A": table.List, "B": "7"})
-	if got["A"] != table.List || got["B"] != table.List || table.CompareVersions(table.List, table.List) != 0 {
+	if got["A"] != table.List || got["B"] != table.List || resourceversion.Compare(table.List, table.List) != 0 {
 		t.Errorf("merged: %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -135,7 +136,7 @@ func (v Versions) Merge(other Versions) Versions {
 		out = Versions{}
 	}
 	for kind, version := range other {
-		if CompareVersions(out[kind], version) < 0 {
+		if resourceversion.Compare(out[kind], version) < 0 {
 			out[kind] = version
 		}
 	}

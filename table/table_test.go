@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -223,8 +224,8 @@ func TestVersions(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "0", -1}, {"9", "10", -1}, {"10", "9", 1}, {"123", "123", 0}, {"99999999999999999999999", "100000000000000000000000", -1}} {
-		if got := table.CompareVersions(test.a, test.b); got != test.want {
-			t.Errorf("CompareVersions(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
+		if got := resourceversion.Compare(test.a, test.b); got != test.want {
+			t.Errorf("resourceversion.Compare(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
 		}
 	}
 	a, b := table.Versions{"A": "9", "B": "5"}, table.Versions{"A": "10", "C": "1"}

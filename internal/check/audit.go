@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -318,7 +319,7 @@ func (l *Log) Sort() {
 	// What was there before is the next lower resourceVersion, not the write that was answered before.
 	// A patch of labels that changed nothing has the version of another's write, and may have been answered first.
 	slices.SortStableFunc(l.Writes, func(a, b Write) int {
-		if c := table.CompareVersions(version(a), version(b)); c != 0 || a.labelsOnly == b.labelsOnly {
+		if c := resourceversion.Compare(version(a), version(b)); c != 0 || a.labelsOnly == b.labelsOnly {
 			return c
 		} else if a.labelsOnly {
 			return 1
@@ -339,7 +340,7 @@ func (l *Log) Sort() {
 	}
 	slices.SortStableFunc(l.Writes, func(a, b Write) int { return a.Done.Compare(b.Done) })
 	slices.SortStableFunc(l.Lists, func(a, b List) int { return a.At.Compare(b.At) })
-	slices.SortStableFunc(l.Tables, func(a, b Version) int { return table.CompareVersions(a.Version, b.Version) })
+	slices.SortStableFunc(l.Tables, func(a, b Version) int { return resourceversion.Compare(a.Version, b.Version) })
 	l.Tables = slices.CompactFunc(l.Tables, func(a, b Version) bool { return a.Version == b.Version })
 }
 
@@ -357,7 +358,7 @@ func (l *Log) Saw(seen History) {
 			l.Tables = append(l.Tables, v)
 		}
 	}
-	slices.SortStableFunc(l.Tables, func(a, b Version) int { return table.CompareVersions(a.Version, b.Version) })
+	slices.SortStableFunc(l.Tables, func(a, b Version) int { return resourceversion.Compare(a.Version, b.Version) })
 	for i := 1; i < len(l.Tables); i++ {
 		if v := &l.Tables[i]; v.Received.IsZero() {
 			v.Received = l.Tables[i-1].Received

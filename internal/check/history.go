@@ -3,6 +3,7 @@ package check
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -33,7 +34,7 @@ type History []Version
 // At returns the latest version of the table not above the resourceVersion; false where there is none.
 func (h History) At(version string) (Version, bool) {
 	i := len(h)
-	for i > 0 && table.CompareVersions(h[i-1].Version, version) > 0 {
+	for i > 0 && resourceversion.Compare(h[i-1].Version, version) > 0 {
 		i--
 	}
 	if i == 0 {

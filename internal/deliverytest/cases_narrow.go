@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -103,7 +104,7 @@ func (s suite) growthUnderTraffic(t *testing.T) {
 		if e.what == "delete" {
 			t.Errorf("heard a deletion that never was: %v", e)
 		}
-		if last := heard[e.key.String()]; !e.resync && table.CompareVersions(e.version, last) <= 0 {
+		if last := heard[e.key.String()]; !e.resync && resourceversion.Compare(e.version, last) <= 0 {
 			t.Errorf("heard %s after %s", e, last)
 		}
 		heard[e.key.String()] = e.version

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -131,7 +132,7 @@ func (s suite) orphansWhileListed(t *testing.T) {
 			came := r.adopt(coming.Key, "", nil)
 			same := r.adopt(keys[4], "", map[string]string{"edited": strconv.FormatBool(again)})
 			r.eventually(func() error {
-				if at := r.informer.LastSyncResourceVersion(); table.CompareVersions(at, same.Version) < 0 {
+				if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, same.Version) < 0 {
 					return fmt.Errorf("the stream is at %s, not at %s", at, same.Version)
 				}
 				return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -261,7 +262,7 @@ func (s suite) ownedDeletedWhereListed(t *testing.T) {
 		<-held
 		resume()
 		r.eventually(func() error {
-			if at := r.informer.LastSyncResourceVersion(); table.CompareVersions(at, last.Version) < 0 {
+			if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, last.Version) < 0 {
 				return fmt.Errorf("the stream is at %s, not at %s", at, last.Version)
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -16,7 +17,7 @@ import (
 func (r *rig) storeHas(want ...Object) error {
 	have := store(r.informer)
 	for _, obj := range want {
-		if table.CompareVersions(have[obj.Key], obj.Version) < 0 {
+		if resourceversion.Compare(have[obj.Key], obj.Version) < 0 {
 			return fmt.Errorf("the store has %v at %q, want %q", obj.Key, have[obj.Key], obj.Version)
 		}
 	}
@@ -85,7 +86,7 @@ func (r *rig) ahead(n slot.Slot) bool {
 	r.t.Helper()
 	_, now, err := r.kind.Client.List(r.ctx)
 	r.must(err)
-	return table.CompareVersions(r.share.Versions(only(n))[r.kind.GroupKind.String()], now) > 0
+	return resourceversion.Compare(r.share.Versions(only(n))[r.kind.GroupKind.String()], now) > 0
 }
 
 // A member deletes objects while no watch tells of it, its own or another's: their slot's next owner does not have them

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -282,7 +283,7 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if table.CompareVersions(w.last, obj.Version) < 0 {
+	if resourceversion.Compare(w.last, obj.Version) < 0 {
 		w.last = obj.Version
 	}
 	if _, known := w.created[obj.UID]; !known && obj.UID != "" {
@@ -322,14 +323,14 @@ func (w *walk) checkpoint() {
 			n := w.slot(Object{Key: d.key, UID: uid})
 			s := w.slots[n]
 			created, known := w.created[uid]
-			if !s.open || s.returned == "" || table.CompareVersions(d.after, s.returned) <= 0 {
+			if !s.open || s.returned == "" || resourceversion.Compare(d.after, s.returned) <= 0 {
 				continue
 			}
 			if _, again := store(w.informer)[d.key]; again {
 				continue
 			}
 			level, reconciled := levels[d.key]
-			if known && !w.strays[uid] && table.CompareVersions(created, s.called) <= 0 && !reconciled || level != "" && seen[d.key] == uid {
+			if known && !w.strays[uid] && resourceversion.Compare(created, s.called) <= 0 && !reconciled || level != "" && seen[d.key] == uid {
 				return fmt.Errorf("the deletion of %v in open slot %v after version %s was missed: the last reconcile saw %q", d.key, n, d.after, level)
 			}
 		}
@@ -356,7 +357,7 @@ func (h *watcher) on(what string, obj any) {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	n := h.w.slot(o)
-	if s := h.w.slots[n]; !s.open && table.CompareVersions(o.Version, s.closed) > 0 {
+	if s := h.w.slots[n]; !s.open && resourceversion.Compare(o.Version, s.closed) > 0 {
 		h.w.t.Errorf("heard %s of %v at %s in slot %v, which is not open since %s", what, o.Key, o.Version, n, s.closed)
 	}
 }

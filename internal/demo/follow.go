@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/table"
@@ -45,7 +46,7 @@ func (f *follower) run(ctx context.Context) {
 			f.err = fmt.Errorf("the table at resourceVersion %s: %w", s.Version, s.Err)
 			return
 		}
-		if n := len(f.history); n > 0 && table.CompareVersions(f.history[n-1].Version, s.Version) >= 0 {
+		if n := len(f.history); n > 0 && resourceversion.Compare(f.history[n-1].Version, s.Version) >= 0 {
 			return
 		}
 		f.history = append(f.history, check.Version{Version: s.Version, At: journal.Now(), Table: s.Table})

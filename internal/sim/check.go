@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -302,7 +303,7 @@ func (n *Node) checkLoad(a member.Load) {
 	owned := t.Owned(n.ID).Intersect(a.Slots)
 	for _, s := range owned.Slots() {
 		want := n.w.slots[s].version
-		if got := a.Versions["Website"]; want > 0 && table.CompareVersions(got, formatVersion(want)) < 0 {
+		if got := a.Versions["Website"]; want > 0 && resourceversion.Compare(got, formatVersion(want)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
 		}
 	}

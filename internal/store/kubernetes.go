@@ -19,9 +19,9 @@ import (
 	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/table"
 )
 
 // Options are the options of NewKubernetes. Name and Namespace are required.
@@ -210,7 +210,7 @@ func (k *Kubernetes) remember(key string, obj object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last := k.last[key]
-	if last != nil && last.GetUID() == obj.GetUID() && table.CompareVersions(obj.GetResourceVersion(), last.GetResourceVersion()) < 0 {
+	if last != nil && last.GetUID() == obj.GetUID() && resourceversion.Compare(obj.GetResourceVersion(), last.GetResourceVersion()) < 0 {
 		return
 	}
 	k.last[key] = obj

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // writes returns the audit log with those accepted writes added that it does not have: of one that an API server died over, or
@@ -58,7 +58,7 @@ func (e *Evidence) late(log *check.Log) []lateWrite {
 // takenFrom returns the version of the table that took the slot from the writer, the last one before the write.
 func takenFrom(tables check.History, f check.ForeignWrite) (check.Version, bool) {
 	for i := len(tables) - 1; i > 0; i-- {
-		if f.Object != nil && table.CompareVersions(tables[i].Version, f.Object.Metadata.ResourceVersion) > 0 {
+		if f.Object != nil && resourceversion.Compare(tables[i].Version, f.Object.Metadata.ResourceVersion) > 0 {
 			continue
 		}
 		if tables[i-1].Owner(f.Slot) == f.Pod {

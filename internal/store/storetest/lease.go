@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 const id = "web-0-x7k2p"
@@ -25,7 +25,7 @@ func renew(t *testing.T, s store.Store, l member.Lease) member.Lease {
 	t.Helper()
 	renewed, o, err := s.RenewLease(t.Context(), l, timeout)
 	outcome(t, o, err, member.OutcomeDone)
-	if renewed.UID != l.UID || table.CompareVersions(l.Version, renewed.Version) >= 0 {
+	if renewed.UID != l.UID || resourceversion.Compare(l.Version, renewed.Version) >= 0 {
 		t.Fatalf("renewed %+v to %+v", l, renewed)
 	}
 	return renewed
@@ -190,7 +190,7 @@ func leaseReconnect(t *testing.T, target Target) {
 		target.Disconnect(t)
 		target.TouchLease(t, id)
 		watch.Until(t, func(seen store.Leases) bool {
-			return len(seen.Leases) == 1 && table.CompareVersions(l.Version, seen.Leases[0].Version) < 0
+			return len(seen.Leases) == 1 && resourceversion.Compare(l.Version, seen.Leases[0].Version) < 0
 		})
 		target.Disconnect(t)
 		target.RemoveLease(t, id)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -73,7 +74,7 @@ func tableLife(t *testing.T, target Target) {
 	swapped, o, err := target.Other.SwapTable(t.Context(), Table(2), created.UID, created.Version, timeout)
 	outcome(t, o, err, member.OutcomeDone)
 	sameTable(t, swapped, Table(2))
-	if swapped.UID != created.UID || table.CompareVersions(created.Version, swapped.Version) >= 0 {
+	if swapped.UID != created.UID || resourceversion.Compare(created.Version, swapped.Version) >= 0 {
 		t.Fatalf("swapped %s %s to %s %s", created.UID, created.Version, swapped.UID, swapped.Version)
 	}
 	sameTable(t, read(t, target), Table(2))
@@ -159,7 +160,7 @@ func tableWatch(t *testing.T, target Target) {
 		}
 	}
 	target.RemoveTable(t)
-	if gone := watch.Next(t); !gone.Missing() || table.CompareVersions(s.Version, gone.Version) >= 0 {
+	if gone := watch.Next(t); !gone.Missing() || resourceversion.Compare(s.Version, gone.Version) >= 0 {
 		t.Fatalf("got %+v, want a missing table at a version above %s", gone, s.Version)
 	}
 	again := create(t, target, last+1)
