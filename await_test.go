@@ -76,7 +76,7 @@ func TestQueuesTellThatWorkersRun(t *testing.T) {
 	}
 	q.Get()
 	select {
-	case <-q.Controller().Begun():
+	case <-q.controller.Begun():
 	default:
 		t.Error("the workers' first Get does not show that they run")
 	}

@@ -40,7 +40,7 @@ func TestControllersThatFailAreTold(t *testing.T) {
 			}
 			return outcome
 		})
-		objects := r.informerOf(q.Controller()).GetIndexer()
+		objects := r.informerOf(q.controller).GetIndexer()
 		deleted := func(name string) {
 			gone := cache.ObjectName{Namespace: "a", Name: name}
 			_ = objects.Delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
@@ -175,7 +175,7 @@ func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
 		{"a back-off", func(q *Queue[cache.ObjectName]) { q.AddRateLimited(testItem) }, 1},
 		{"a timer", func(q *Queue[cache.ObjectName]) { q.Forget(testItem); q.AddAfter(testItem, time.Hour) }, 0},
 		{"said to have succeeded", func(q *Queue[cache.ObjectName]) {
-			q.Controller().Ended(types.NamespacedName(testItem), nil)
+			q.controller.Ended(types.NamespacedName(testItem), nil)
 			q.AddRateLimited(testItem)
 		}, 0},
 	} {
@@ -185,12 +185,12 @@ func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
 			own(r, testItem)
 			q.Add(testItem)
 			item, _ := q.Get()
-			if _, ok := q.Controller().Admit(t.Context(), types.NamespacedName(item)); !ok {
+			if _, ok := q.controller.Admit(t.Context(), types.NamespacedName(item)); !ok {
 				t.Fatal("not admitted")
 			}
 			test.end(q)
 			q.Done(item)
-			if got := q.Controller().outcomes.failures; got != test.want {
+			if got := q.controller.outcomes.failures; got != test.want {
 				t.Errorf("%d failures, want %d", got, test.want)
 			}
 		})

@@ -29,7 +29,7 @@ import (
 type lab struct {
 	t          *testing.T
 	memory     *store.Memory
-	reports    *coverage.Memory
+	reports    *sharedReports
 	unreadable bool // members that start cannot read reports
 	members    []*labMember
 	objects    *deliverytest.Memory // of the kind that is sharded
@@ -72,7 +72,7 @@ type labMember struct {
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, memory: store.NewMemory(), reports: coverage.NewMemory(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
+		l := &lab{t: t, memory: store.NewMemory(), reports: newSharedReports(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
 		defer func() {
 			defer close(l.over)
 			for _, m := range l.members {
@@ -204,7 +204,7 @@ func (m *labMember) crash() {
 
 // labReports are those that a member makes until it crashes.
 type labReports struct {
-	*coverage.Memory
+	*sharedReports
 	crashed *atomic.Bool
 }
 
@@ -212,14 +212,14 @@ func (r labReports) Publish(ctx context.Context, report *coverage.Report, lease 
 	if r.crashed.Load() {
 		return store.ErrLost
 	}
-	return r.Memory.Publish(ctx, report, lease)
+	return r.sharedReports.Publish(ctx, report, lease)
 }
 
 func (r labReports) Withdraw(ctx context.Context, member string) error {
 	if r.crashed.Load() {
 		return store.ErrLost
 	}
-	return r.Memory.Withdraw(ctx, member)
+	return r.sharedReports.Withdraw(ctx, member)
 }
 
 // cutOff takes the API server away from the member.

@@ -83,14 +83,14 @@ func newMetrics(r *Rota) *metrics {
 	}
 	m.descs = descs
 	// What is not there before it happens for the first time would not count as an increase.
-	for _, reason := range Reasons() {
+	for _, reason := range reasons() {
 		m.events.WithLabelValues(reason)
 	}
 	return m
 }
 
-// Reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
-func Reasons() []string {
+// reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
+func reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",

@@ -93,7 +93,7 @@ func (r *Rota) take(name string, inner any) error {
 	if owner, taken := r.inner[inner]; taken {
 		return fmt.Errorf("queue %s: its work queue is that of queue %s already: make a work queue for each", name, owner)
 	}
-	if _, wrapped := inner.(interface{ Controller() *Controller }); wrapped {
+	if _, wrapped := inner.(interface{ isQueue() }); wrapped {
 		return fmt.Errorf("queue %s: its work queue is a Queue of the rota already", name)
 	}
 	r.inner[inner] = name
@@ -143,8 +143,8 @@ func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 	return name, err == nil
 }
 
-// Controller returns the controller that the queue belongs to.
-func (q *Queue[T]) Controller() *Controller { return q.controller }
+// isQueue tells a queue of the rota from others.
+func (q *Queue[T]) isQueue() {}
 
 // Admit returns a function that calls sync for the items that the gate admits, with a context that carries the slot's
 // epoch (gate.EpochFrom) and ends when the slot is lost. For others it returns nil: there is nothing to do for them

@@ -126,7 +126,7 @@ func TestQueueDoneWithoutAdmit(t *testing.T) {
 	q.Add(testItem)
 	item, _ := q.Get()
 	q.Done(item)
-	if waiting := q.Controller().waitingIn(slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
+	if waiting := q.controller.waitingIn(slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
 		t.Errorf("waiting after Done: %v, want nothing", waiting)
 	}
 }
@@ -135,7 +135,7 @@ func TestQueueGetsWhatASlotBrings(t *testing.T) {
 	r := testRota(t)
 	q, _ := testQueue(t, r)
 	mine := own(r, testItem)
-	q.Controller().opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
+	q.controller.opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
 	if item, _ := q.Get(); item != testItem {
 		t.Errorf("got %v, want the object of the slot", item)
 	}
@@ -176,7 +176,7 @@ func checkItems[T comparable](t *testing.T, r *Rota, q *Queue[T], mine, foreign 
 		t.Fatal(err)
 	}
 	set := own(r, cache.ObjectName(object))
-	q.Controller().opened(set, delivery.Opened{Changed: []types.NamespacedName{object}}, nil)
+	q.controller.opened(set, delivery.Opened{Changed: []types.NamespacedName{object}}, nil)
 	if item, _ := q.Get(); item != mine {
 		t.Fatalf("got %v of the slot, want %v", item, mine)
 	}

@@ -143,7 +143,7 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
 	q.Done(item)
 	for _, s := range mine.Slots() {
-		if n := len(q.Controller().resets.since[s].keys); n != 0 {
+		if n := len(q.controller.resets.since[s].keys); n != 0 {
 			t.Errorf("%d keys of deleted objects are remembered, want none", n)
 		}
 	}

@@ -585,7 +585,7 @@ func TestR14LostObjectIsFoundInTime(t *testing.T) {
 }
 
 // unreadable reports are those of an API server that refuses to list them.
-type unreadable struct{ *coverage.Memory }
+type unreadable struct{ *sharedReports }
 
 func (unreadable) Read(context.Context) ([]*coverage.Report, error) { return nil, errForbidden }
 
@@ -640,7 +640,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("docs/operations.md speaks of %s, which no member has", m)
 		}
 	}
-	var reasons []string
+	var told []string
 	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "member/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -652,17 +652,17 @@ func TestDocumented(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
-				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(reasons, m[1]) {
-					reasons = append(reasons, m[1])
+				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(told, m[1]) {
+					told = append(told, m[1])
 				}
 			}
 		}
 	}
-	slices.Sort(reasons)
-	if !slices.Equal(reasons, Reasons()) {
-		t.Errorf("the sources tell %v, Reasons returns %v", reasons, Reasons())
+	slices.Sort(told)
+	if !slices.Equal(told, reasons()) {
+		t.Errorf("the sources tell %v, reasons returns %v", told, reasons())
 	}
-	for _, reason := range Reasons() {
+	for _, reason := range reasons() {
 		if !strings.Contains(doc, "| `"+reason+"` |") {
 			t.Errorf("docs/operations.md does not say what an event %s means", reason)
 		}
@@ -685,7 +685,7 @@ func TestReasonsAreAsserted(t *testing.T) {
 			tests.Write(text)
 		}
 	}
-	for _, reason := range Reasons() {
+	for _, reason := range reasons() {
 		if !regexp.MustCompile(`"([A-Za-z]+ )*` + reason + `( [A-Za-z]+)*"|expect notes [a-z]+ ` + reason).MatchString(tests.String()) {
 			t.Errorf("no test asserts an event %s", reason)
 		}

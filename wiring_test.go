@@ -273,7 +273,7 @@ func TestFaultsAreTold(t *testing.T) {
 		}, "never came to the queue by Add"},
 		{"only the rota adds", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
-			q.Controller().opened(own(r, testItem), openedWith(testItem), nil)
+			q.controller.opened(own(r, testItem), openedWith(testItem), nil)
 			work(t, q, q.Get, q.Admit)
 		}, ""},
 		{"an Enqueue that adds nothing", func(t *testing.T, r *Rota) {

@@ -21,15 +21,16 @@ type (
 // priorityQueue wraps a priority queue, which controller-runtime recognises by its type.
 type priorityQueue struct {
 	*rota.Queue[request]
+	controller *rota.Controller
 	priorities prioritized
 }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	var mine []request
-	add := q.Controller().Add
+	add := q.controller.Add
 	if o.After > 0 || o.RateLimited {
-		add = q.Controller().AddLater
+		add = q.controller.AddLater
 	}
 	for _, r := range items {
 		if add(r.NamespacedName) {
@@ -41,10 +42,10 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
-	q.Controller().Started()
+	q.controller.Started()
 	r, priority, shutdown := q.priorities.GetWithPriority()
 	if !shutdown {
-		q.Controller().Take(r.NamespacedName)
+		q.controller.Take(r.NamespacedName)
 	}
 	return r, priority, shutdown
 }
@@ -65,7 +66,7 @@ func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) 
 		wrapped := rota.WrapQueue(c, plain, nameOf)
 		var out plainQueue = wrapped
 		if p, ok := plain.(prioritized); ok {
-			out = &priorityQueue{Queue: wrapped, priorities: p}
+			out = &priorityQueue{Queue: wrapped, controller: c, priorities: p}
 		}
 		made(out)
 		return out

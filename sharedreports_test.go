@@ -1,4 +1,4 @@
-package coverage
+package rota
 
 import (
 	"context"
@@ -7,27 +7,30 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/coverage"
 )
 
-// Memory is the in-memory twin of Reports: all members of a rota share one. Its methods may be called concurrently.
-type Memory struct {
+// sharedReports is the in-memory twin of coverage.Reports: all members of a rota share one. Its methods may be called concurrently.
+type sharedReports struct {
 	mu      sync.Mutex
 	reports map[string]map[string]string
 	refusal error
 }
 
-// NewMemory returns one without reports.
-func NewMemory() *Memory { return &Memory{reports: map[string]map[string]string{}} }
+func newSharedReports() *sharedReports {
+	return &sharedReports{reports: map[string]map[string]string{}}
+}
 
 // Refuse has all writes fail with err from now on, or succeed again with nil.
-func (m *Memory) Refuse(err error) {
+func (m *sharedReports) Refuse(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refusal = err
 }
 
 // Publish writes a member's report in place of its last one.
-func (m *Memory) Publish(_ context.Context, report *Report, _ types.UID) error {
+func (m *sharedReports) Publish(_ context.Context, report *coverage.Report, _ types.UID) error {
 	data, err := report.Encode()
 	if err != nil {
 		return err
@@ -42,7 +45,7 @@ func (m *Memory) Publish(_ context.Context, report *Report, _ types.UID) error {
 }
 
 // Withdraw deletes a member's report.
-func (m *Memory) Withdraw(_ context.Context, member string) error {
+func (m *sharedReports) Withdraw(_ context.Context, member string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.reports, member)
@@ -50,12 +53,12 @@ func (m *Memory) Withdraw(_ context.Context, member string) error {
 }
 
 // Read returns all reports, by the order of their members.
-func (m *Memory) Read(context.Context) ([]*Report, error) {
+func (m *sharedReports) Read(context.Context) ([]*coverage.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []*Report
+	var out []*coverage.Report
 	for _, id := range slices.Sorted(maps.Keys(m.reports)) {
-		r, err := Decode(m.reports[id])
+		r, err := coverage.Decode(m.reports[id])
 		if err != nil {
 			return nil, err
 		}
