@@ -20,7 +20,8 @@ var layers = []struct {
 	// forbidden are import path prefixes, with the reason.
 	forbidden map[string]string
 }{
-	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"plan", pure}, {"internal/inspect", pure}, {"member", pure},
+	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
+	{"internal/inspect", pure}, {"member", pure},
 	{"internal/names", pure}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,18 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/stream"
 )
 
 const (
 	// lookUps is how many objects are looked up at a time, per informer. To the API server each is a read of one
 	// object from its watch cache.
-	lookUps    = 16
-	firstCheck = time.Second
-	lastCheck  = time.Minute
+	lookUps = 16
 	// lastRetry is the longest wait where a look-up failed: a deletion may wait for it.
 	lastRetry = 2 * time.Second
 )
@@ -34,13 +30,19 @@ func (s *source) suspect() {
 	}
 }
 
+// With SlotLabel an object whose label is removed or changed leaves the watch with the same DELETED as one that was
+// deleted, and a list does not show it either. So each of them is looked up by its name before it counts as deleted; one
+// that exists stays in the store, and is looked up again and again until the watch tells of it, or it is gone.
+
 // confirm looks up what is in doubt until ctx ends.
 func (s *source) confirm(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, lookUps)
 	for {
-		due, next := s.due(time.Now())
+		s.mu.Lock()
+		due, next := s.core.Due(s.now())
+		s.mu.Unlock()
 		for _, d := range due {
 			select {
 			case free <- struct{}{}:
@@ -65,50 +67,25 @@ func (s *source) confirm(ctx context.Context) {
 	}
 }
 
-// due returns the doubts to look into now, and how long it is to the next one.
-func (s *source) due(now time.Time) ([]*doubt, time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*doubt
-	next := lastCheck
-	for _, d := range s.doubts {
-		switch wait := d.due.Sub(now); {
-		case d.busy:
-		case wait <= 0:
-			d.busy = true
-			out = append(out, d)
-		default:
-			next = min(next, wait)
-		}
-	}
-	// The oldest first, as they came.
-	slices.SortFunc(out, func(a, b *doubt) int { return resourceversion.Compare(a.version, b.version) })
-	return out, next
-}
-
 // check looks a doubt up and has the pump act on the answer.
-func (s *source) check(ctx context.Context, d *doubt) {
+func (s *source) check(ctx context.Context, d *stream.Doubt) {
 	s.mu.Lock()
-	current, told, atLeast := s.doubts[d.key] == d, d.gone.Type != "", d.version
-	for _, version := range []string{s.position, s.floorMax} { // a list may be newer than the position
-		if resourceversion.Compare(atLeast, version) < 0 {
-			atLeast = version
-		}
-	}
+	atLeast, pending, current := s.core.Asks(d)
 	s.mu.Unlock()
 	if !current {
 		return
 	}
-	obj, version, err := s.lookUp(ctx, d.key, atLeast)
+	name := cache.ObjectName(d.Name)
+	obj, version, err := s.lookUp(ctx, name, atLeast)
 	// Where the whole kind is not served, a DELETED may be believed. Without one nothing is known.
-	if err != nil && (!notServed(err) || !told) {
+	if err != nil && (!notServed(err) || !pending) {
 		if ctx.Err() == nil {
 			s.failing(RequestLookUp, err, true)
 			s.inf.share.log.V(1).Info("Cannot look up an object that may be deleted, trying again", "kind", s.inf.kind.String(),
-				"object", d.key.String(), "error", err.Error())
+				"object", name.String(), "error", err.Error())
 		}
 		s.mu.Lock()
-		d.again(firstBackoff, lastRetry)
+		s.core.Again(d, s.now(), firstBackoff, lastRetry)
 		s.mu.Unlock()
 		s.suspect()
 		return
@@ -122,87 +99,39 @@ func (s *source) check(ctx context.Context, d *doubt) {
 	}
 }
 
-// again sets the time of the next look. s.mu is held.
-func (d *doubt) again(first, last time.Duration) {
-	d.busy = false
-	d.pause = min(max(2*d.pause, first), last)
-	d.due = time.Now().Add(d.pause)
-}
-
 // resolve acts on what a look-up at a version showed; obj is nil where there is no such object.
-func (p *pump) resolve(d *doubt, obj runtime.Object, version string) bool {
+func (p *pump) resolve(d *stream.Doubt, obj runtime.Object, version string) bool {
 	s := p.source
-	about, _ := meta.Accessor(obj)
-	s.mu.Lock()
-	if s.pump != p || s.doubts[d.key] != d {
-		s.mu.Unlock()
-		return true // overtaken by an event or a list
-	}
-	is, there := s.sent[d.key.String()]
-	if there {
-		d.slot = is.slot
-	}
-	if s.got[d.slot] == 0 || s.inf.owned() && !there {
-		delete(s.doubts, d.key) // lost meanwhile
-		s.changed()
-		s.mu.Unlock()
-		return true
-	}
-	exists := obj != nil && about.GetUID() == d.uid
-	n, has := d.slot, exists
-	if exists {
-		n, _, has = s.inf.slotOf(obj)
-	}
-	if s.warming.Has(d.slot) || has && s.warming.Has(n) || resourceversion.Compare(version, s.floorMax) < 0 {
-		d.busy, d.due = false, time.Now().Add(firstBackoff) // the list that is under way, or was meanwhile, will decide
-		s.mu.Unlock()
-		s.suspect()
-		return true
-	}
-	if !has || s.got[n] == 0 {
-		var events []watch.Event
-		state := ""
-		if exists {
-			events, state = farewells(obj), about.GetResourceVersion()
-		} else {
-			events = s.ending(d, version)
-		}
-		s.see(d.slot, versionOf(events[0].Object))
-		s.outrun(d, state, version)
-		s.mu.Unlock()
-		if has && !s.scope.right(about) {
+	var found *stream.Object
+	if about, err := meta.Accessor(obj); err == nil {
+		o := s.object(obj, about)
+		found = &o
+		if o.In && !o.Right {
 			s.mislabelled(about)
 		}
-		// reached must not say so before it is sent.
-		sent := p.sendAll(events)
-		s.mu.Lock()
-		if s.doubts[d.key] == d {
-			delete(s.doubts, d.key)
-		}
-		s.changed()
+	}
+	s.mu.Lock()
+	if s.pump != p {
 		s.mu.Unlock()
-		return sent
-	}
-	right := s.scope.right(about)
-	newer := resourceversion.Compare(about.GetResourceVersion(), versionOf(d.last)) > 0
-	if d.gone.Type != "" {
-		d.gone, d.pause = watch.Event{}, 0
-		newer = true // the exit itself is a change that the store has not seen
-	}
-	// Where the label is right, the watch brings the object.
-	if newer && !right {
-		d.slot, d.last, d.version = n, obj.DeepCopyObject(), about.GetResourceVersion()
-		s.see(n, d.version)
-	}
-	d.again(firstCheck, lastCheck)
-	s.changed()
-	s.mu.Unlock()
-	s.suspect()
-	if right {
 		return true
 	}
-	s.mislabelled(about)
-	return !newer || p.send(watch.Event{Type: watch.Modified, Object: obj})
+	outs, ended := s.core.LookedUp(nil, d, found, version, s.now())
+	if !ended {
+		s.changed()
+	}
+	s.mu.Unlock()
+	s.suspect()
+	if !p.emit(outs) {
+		return false
+	}
+	if !ended {
+		return true
+	}
+	s.mu.Lock() // reached must not say so before it is sent
+	defer s.mu.Unlock()
+	s.core.Ended(d)
+	s.changed()
+	return true
 }
 
 // lookUp reads an object by its name, at a version or a later one; nil: it does not exist, or does not match the user's

@@ -39,7 +39,7 @@
 // Owned kinds are selected by a label with ShardSelector, too: the API server hashes nothing of an owner. Share.Stamp
 // tells what label an object should carry.
 //
-// With labels an object can leave the watch without being deleted. See type doubt.
+// With labels an object can leave the watch without being deleted: see confirm.go.
 //
 // A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
 // overwrites it makes SlotLabel a costly Filter.
@@ -53,7 +53,7 @@
 // # Objects that change slots
 //
 // An object of an owned kind goes to another slot when it gets another owner, and the event shows the new one only. The
-// stream therefore knows the slot and the version of each that it has sent (type sent): those that leave are removed,
+// stream therefore knows the slot and the version of each that it has sent: those that leave are removed,
 // and a list of slots that are gained cannot bring back an older state of one that went elsewhere meanwhile.
 //
 // Where children are selected by a label, owner and label change together or one after the other. Together, the watch
@@ -79,7 +79,7 @@
 // # Limits
 //
 // With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which
-// nothing that comes later is sent (type sight).
+// nothing that comes later is sent.
 //
 // An object whose label is missing or wrong may be in nobody's store until the label is right: Options.Mislabelled
 // reports those that somebody receives. The changes of one that is in a store come late, by up to a minute, changes of

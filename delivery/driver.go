@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -17,105 +15,47 @@ import (
 // It looks at the state wanted, not at requests: a slot lost and regained before it got to it stays.
 func (s *source) drive(ctx context.Context) {
 	for ctx.Err() == nil {
-		t := s.next()
-		switch t.kind {
-		case nothing:
+		s.mu.Lock()
+		t := s.core.Next(s.inf.held())
+		s.mu.Unlock()
+		switch t.Kind {
+		case stream.Nothing:
 			select {
 			case <-s.kick:
 			case <-ctx.Done():
 			}
-		case drop:
+		case stream.Drop:
 			s.drop(ctx, t)
-		case settle:
+		case stream.Settle:
 			s.settle(ctx, t)
-		case grow:
+		case stream.Grow:
 			s.grow(ctx, t)
 		}
 	}
 }
 
-type taskKind uint8
-
-const (
-	nothing taskKind = iota
-	drop             // slots that the stream carries but the share does not want
-	settle           // slots that the stream carries but of which no barrier has come by
-	grow             // slots to list: wanted and not carried, or to be loaded anew
-)
-
-// task is one step. gen tells whether a list of the whole has overtaken it.
-type task struct {
-	kind   taskKind
-	set    slot.Set
-	gen    uint64
-	ticket uint64
-	// carried are slots of set that the store holds already. For grow.
-	carried slot.Set
-}
-
-// next decides what to do. drop takes effect here: the stream does not carry those slots from now on.
-func (s *source) next() task {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := task{gen: s.gen, ticket: s.ticket}
-	if s.gen == 0 {
-		return t // the first list brings everything wanted
-	}
-	held := s.inf.held()
-	var dropped, unsettled, wanted, carried slot.Set
-	for i := range s.got {
-		n := slot.Slot(i)
-		switch {
-		case !held.Has(n):
-			if s.got[i] > 0 {
-				dropped.Add(n)
-				s.got[i], s.ready[i] = 0, 0
-			}
-		case s.got[i] < max(s.want[i], 1):
-			wanted.Add(n)
-			if s.got[i] > 0 {
-				carried.Add(n)
-			}
-		case s.ready[i] < s.got[i]:
-			unsettled.Add(n)
-		}
-	}
-	switch {
-	case !dropped.Empty():
-		s.first = s.first.Minus(dropped)
-		s.forgive(dropped)
-		t.kind, t.set = drop, dropped
-	case !unsettled.Empty():
-		t.kind, t.set = settle, unsettled
-	case !wanted.Empty():
-		t.kind, t.set, t.carried = grow, wanted, carried
-	}
-	return t
-}
-
 // drop removes the objects of slots lost from the store. The barrier makes the index show all of them.
-func (s *source) drop(ctx context.Context, t task) {
+func (s *source) drop(ctx context.Context, t stream.Task) {
 	defer s.observe()()
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
-	keys := s.inf.keys(t.set)
-	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, t.set, markLost) })
-	s.inf.takeMissed(t.set.Minus(s.inf.share.Held()))
+	keys := s.inf.keys(t.Set)
+	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost, "") })
+	s.inf.takeMissed(t.Set.Minus(s.inf.share.Held()))
 }
 
 // settle makes slots ready once the store holds what the stream carries of them.
-func (s *source) settle(ctx context.Context, t task) {
+func (s *source) settle(ctx context.Context, t stream.Task) {
 	s.mu.Lock()
-	if s.gen != t.gen {
+	if !s.core.Valid(t) {
 		s.mu.Unlock()
 		return
 	}
-	got := map[slot.Slot]uint64{}
-	var fresh slot.Set
-	for _, n := range t.set.Slots() {
-		got[n] = s.got[n]
-		if s.ready[n] == 0 && !s.first.Has(n) || s.inf.arrived[n].Load() == never {
+	settling := s.core.Settle(t)
+	fresh := settling.Fresh
+	for _, n := range t.Set.Slots() {
+		if s.inf.arrived[n].Load() == never {
 			fresh.Add(n)
 		}
 	}
@@ -124,17 +64,14 @@ func (s *source) settle(ctx context.Context, t task) {
 		return
 	}
 	s.mu.Lock()
-	if s.gen != t.gen {
+	if !s.core.Valid(t) {
 		s.mu.Unlock()
 		return // settled anew, after the list that overtook this
 	}
-	var late slot.Set
-	for n, ticket := range got {
-		if s.got[n] == ticket {
-			s.ready[n] = ticket
-			if s.late.Has(n) && s.complete(n) {
-				late.Add(n)
-			}
+	late := s.core.Settled(settling).Intersect(s.late)
+	for _, n := range late.Slots() {
+		if !s.complete(n) {
+			late.Remove(n)
 		}
 	}
 	s.without, s.late = s.without.Minus(late), s.late.Minus(late)
@@ -150,17 +87,17 @@ func (s *source) settle(ctx context.Context, t task) {
 //
 // A watch that does not bring these slots' events is replaced first, by one that does, from the position. Every list
 // is newer than that.
-func (s *source) grow(ctx context.Context, t task) {
+func (s *source) grow(ctx context.Context, t stream.Task) {
 	defer s.observe()()
 	s.mu.Lock()
-	if s.gen != t.gen {
+	if !s.core.Valid(t) {
 		s.mu.Unlock()
 		return
 	}
-	s.warming, s.buffer = t.set, nil
+	s.core.Warm(t.Set)
 	s.mu.Unlock()
 	s.do(ctx, t, func(p *pump) bool {
-		p.widen(t.set)
+		p.widen(t.Set)
 		return true
 	})
 	// What the pump sent of slots carried already has to be in the store before it is compared with the list.
@@ -182,26 +119,32 @@ func (s *source) grow(ctx context.Context, t task) {
 		return
 	}
 	old := map[string]slot.Slot{}
-	if !t.carried.Empty() {
-		old = s.inf.keys(t.carried)
+	if !t.Carried.Empty() {
+		old = s.inf.keys(t.Carried)
 	}
 	s.do(ctx, t, func(p *pump) bool {
 		for _, obj := range items {
-			if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
-				_, had := old[key]
-				delete(old, key)
-				if s.overtaken(obj) || s.outdated(obj, version) || (had || s.inf.beside(t.set, obj)) && s.same(key, obj) {
-					continue
-				}
+			about, err := meta.Accessor(obj)
+			if err != nil {
+				continue
+			}
+			o := s.object(obj, about)
+			_, had := old[o.Name.String()]
+			delete(old, o.Name.String())
+			s.mu.Lock()
+			news := s.core.Item(o)
+			s.mu.Unlock()
+			if !news || (had || s.inf.beside(t.Set, obj)) && s.same(o) {
+				continue
 			}
 			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
 				return false
 			}
 		}
 		s.mu.Lock()
-		s.listed = version
+		s.core.Listing(version)
 		s.mu.Unlock()
-		if !p.bury(old, t.set, markMissing) {
+		if !p.bury(old, markMissing, version) {
 			return false
 		}
 		return p.release(t, version, strays)
@@ -210,11 +153,11 @@ func (s *source) grow(ctx context.Context, t task) {
 
 // growAbsent takes slots into the stream although their kind is not served: there is nothing of them. Nothing is
 // concluded about objects that the store has, and once the watch is open again the whole is listed.
-func (s *source) growAbsent(ctx context.Context, t task) {
+func (s *source) growAbsent(ctx context.Context, t stream.Task) {
 	s.do(ctx, t, func(p *pump) bool {
 		s.mu.Lock()
 		s.stale = true
-		version := s.position
+		version := s.core.Position()
 		s.mu.Unlock()
 		if !p.release(t, version, nil) {
 			return false
@@ -224,76 +167,32 @@ func (s *source) growAbsent(ctx context.Context, t task) {
 	})
 }
 
-// same says whether the store has this very version of an object. Of an owned kind the stream tells: the store may have
-// it for a moment only, from the farewells of one that went to a slot of the list, of which the second is under way.
-func (s *source) same(key string, obj runtime.Object) bool {
+// same says whether the store has this very version of an object. Of those that move the stream knows.
+func (s *source) same(o stream.Object) bool {
 	if s.inf.owned() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.sent[key].version == versionOf(obj)
+		return false
 	}
-	old, exists, err := s.inf.GetIndexer().GetByKey(key)
-	return err == nil && exists && versionOf(old) == versionOf(obj)
+	old, exists, err := s.inf.GetIndexer().GetByKey(o.Name.String())
+	return err == nil && exists && versionOf(old) == o.Version
 }
 
-// release ends the warming of a task's slots: the stream carries them from the version of their list on. The pump
-// calls it on its own goroutine, so that no event comes between.
-func (p *pump) release(t task, version string, strays []runtime.Object) bool {
+// release ends the warming of a task's slots. The pump calls it on its own goroutine, so that no event comes between.
+func (p *pump) release(t stream.Task, version string, strays []stream.Object) bool {
 	s := p.source
 	s.mu.Lock()
-	if s.pump != p || s.gen != t.gen {
+	if s.pump != p || !s.core.Valid(t) {
 		s.mu.Unlock()
 		return false
 	}
-	buffer := s.buffer
-	s.warming, s.buffer = slot.Set{}, nil
-	s.forgive(t.set)
-	s.keepStrays(strays)
-	behind := resourceversion.Compare(version, s.position) > 0
-	if behind && s.floors == nil {
-		s.floors = make([]string, len(s.got))
-	}
-	if s.since == nil {
-		s.since = make([]string, len(s.got))
-	}
-	for _, n := range t.set.Slots() {
-		s.got[n] = t.ticket
-		if s.since[n] == "" {
-			s.since[n] = version
-		}
-		if behind {
-			s.floors[n] = version
-		}
-	}
-	if behind && resourceversion.Compare(version, s.floorMax) > 0 {
-		s.floorMax = version
-	}
+	outs, v := s.core.Release(nil, t, version, strays)
 	s.mu.Unlock()
-	for _, e := range buffer {
-		v := versionOf(e.Object)
-		if resourceversion.Compare(v, version) <= 0 {
-			s.superseded(e, v)
-			continue
-		}
-		if s.inf.owned() {
-			if !p.replay(e, v) {
-				return false
-			}
-			continue
-		}
-		n, _, _ := s.inf.slotOf(e.Object)
-		s.mu.Lock()
-		s.see(n, v)
-		s.mu.Unlock()
-		about, err := meta.Accessor(e.Object)
-		if err == nil && !p.pass(e, n, about) {
-			return false
-		}
+	s.heed(v)
+	if !p.emit(outs) {
+		return false
 	}
 	s.mu.Lock()
-	s.caughtUp()
+	defer s.mu.Unlock()
 	s.changed()
-	s.mu.Unlock()
 	return true
 }
 

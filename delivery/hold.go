@@ -72,7 +72,7 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 					released = true
 					return true
 				case src.complete(n):
-				case src.goesWithout(n), src.excused(begun) && (final || src.gen > 0):
+				case src.goesWithout(n), src.excused(begun) && (final || src.core.Lists() > 0):
 					missing.Add(n)
 				default:
 					return false
@@ -211,7 +211,7 @@ func (s *Share) reachOne(ctx context.Context, inf *informer, version string, rea
 func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
 	for ; ; read = false {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		err := s.wait(soon, func() bool { return s.reached(nil, version) })
+		err := s.wait(soon, func() bool { return s.core.Reached(nil, version) })
 		cancel()
 		if err == nil {
 			break
@@ -262,10 +262,7 @@ func (s *source) refresh(set slot.Set) {
 func (s *source) renew(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ticket++
-	for _, n := range set.Slots() {
-		s.want[n] = s.ticket
-	}
+	s.core.Renew(set)
 }
 
 // wait waits until a condition on the source, which is called with s.mu held, is true.

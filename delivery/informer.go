@@ -92,7 +92,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.running = true
 	i.role = i.share.roles[i.kind].of(i)
 	i.sharded = i.role.primary || i.owned()
-	i.source.scope = i.share.scopeOf(i.kind, i.role)
+	i.source.deliver(i.share.scopeOf(i.kind, i.role))
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	if again {

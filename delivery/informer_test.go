@@ -113,7 +113,7 @@ func TestKeepCopiesWhatStays(t *testing.T) {
 	before := &list.Items[0]
 	var ours slot.Set
 	ours.Add(3)
-	if _, err := inf.source.keep(list, &relist{set: ours}, everything); err != nil {
+	if _, err := inf.source.keep(list, &relist{List: inf.source.core.NewList(ours)}, everything); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Items) != want || cap(list.Items) > 2*want+8 || &list.Items[0] == before {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -16,26 +17,29 @@ type job struct {
 	done chan bool // true: all of it was sent
 }
 
-// bury sends marked deletions of objects of the slots.
-func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
-	version := p.source.at()
+// bury sends marked deletions of objects of slots that were lost, or of which the list at a version did not show them.
+func (p *pump) bury(keys map[string]slot.Slot, mark, listed string) bool {
+	s := p.source
+	version := s.at()
 	for key, n := range keys {
+		name, err := cache.ParseObjectName(key)
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		there := s.core.Bury(stream.Name(name), n, listed)
+		s.mu.Unlock()
+		if !there {
+			continue
+		}
 		uid := mark
 		if mark == markMissing {
 			uid += n.String()
 		}
-		if p.source.takenOver(key, set) || p.source.goneOn(key, n) {
-			continue
-		}
-		namespace, name, err := cache.SplitMetaNamespaceKey(key)
-		if err != nil {
-			continue
-		}
-		obj := p.source.inf.mark.object(types.UID(uid), namespace, name, version)
+		obj := s.inf.mark.object(types.UID(uid), name.Namespace, name.Name, version)
 		if mark == markMissing {
-			p.source.inf.bequeath(obj, key)
+			s.inf.bequeath(obj, key)
 		}
-		p.source.lose(key)
 		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
 			return false
 		}
@@ -45,10 +49,10 @@ func (p *pump) bury(keys map[string]slot.Slot, set slot.Set, mark string) bool {
 
 // do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
 // halfway, such a list follows.
-func (s *source) do(ctx context.Context, t task, run func(*pump) bool) {
+func (s *source) do(ctx context.Context, t stream.Task, run func(*pump) bool) {
 	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
 		s.mu.Lock()
-		valid := s.pump == p && s.gen == t.gen
+		valid := s.pump == p && s.core.Valid(t)
 		s.mu.Unlock()
 		return !valid || run(p)
 	}}

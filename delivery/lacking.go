@@ -49,7 +49,7 @@ func (s *source) withoutAll(set slot.Set) bool {
 }
 
 // complete says that the store holds slot n, or that there is nothing to be held. s.mu is held.
-func (s *source) complete(n slot.Slot) bool { return s.ready[n] >= max(s.want[n], 1) || s.vacant() }
+func (s *source) complete(n slot.Slot) bool { return s.core.Ready(n) || s.vacant() }
 
 // goWithout notes slots that are to be opened without the kind: handlers believe nothing of them until they are listed.
 // s.mu is held.

@@ -62,7 +62,7 @@ func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) 
 	defer cancel()
 	for wait, again := nudgeAfter, false; ; wait, again = nudgeSeconds*time.Second, true {
 		soon, stop := context.WithTimeout(ctx, wait)
-		err := s.wait(soon, func() bool { return s.reached(slots, version) })
+		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
 		stop()
 		if err == nil || errors.Is(err, errStopped) {
 			return true

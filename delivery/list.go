@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/rota-dev/rota/internal/stream"
 )
 
 // errOvertaken says that the whole was listed meanwhile.
@@ -20,7 +22,7 @@ var errOvertaken = errors.New("overtaken by another list")
 // the task.
 //
 // With them come those of the objects of which the watch may not tell.
-func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Object, version string, ok bool) {
+func (s *source) list(ctx context.Context, t stream.Task) (items []runtime.Object, strays []stream.Object, version string, ok bool) {
 	paged, backoff := true, firstBackoff
 	for {
 		items, strays, version, err := s.listOnce(ctx, t, paged)
@@ -46,13 +48,15 @@ func (s *source) list(ctx context.Context, t task) (items, strays []runtime.Obje
 	}
 }
 
-func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, strays []runtime.Object, version string, err error) {
+func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (items []runtime.Object, strays []stream.Object, version string, err error) {
 	o := metav1.ListOptions{}
-	asked := s.scope.narrow(&o, t.set)
-	r := &relist{set: s.inf.withOrphans(t.set), listed: map[string]struct{}{}}
+	asked := s.scope.narrow(&o, t.Set)
+	s.mu.Lock()
+	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
+	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		overtaken := s.gen != t.gen
+		overtaken := !s.core.Valid(t)
 		s.mu.Unlock()
 		if overtaken {
 			return nil, nil, "", errOvertaken
@@ -75,11 +79,14 @@ func (s *source) listOnce(ctx context.Context, t task, paged bool) (items, stray
 			continue
 		}
 		version := about.GetResourceVersion()
-		found, err := s.verify(ctx, t.carried, r.listed, version)
+		found, err := s.verify(ctx, t.Carried, r.Listed, version)
 		if err != nil {
 			return nil, nil, "", err
 		}
-		return append(items, found...), append(r.strays, copies(found)...), version, nil
+		for _, o := range found {
+			items = append(items, o.Body.(runtime.Object).DeepCopyObject())
+		}
+		return items, append(r.Strays(), found...), version, nil
 	}
 }
 

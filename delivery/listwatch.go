@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -38,10 +38,10 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
 	}
 	asked := everything
-	if pending.set.Empty() {
+	if pending.Set.Empty() {
 		o.Limit = 1 // only the version is wanted
 	} else {
-		asked = s.scope.narrow(&o, pending.set)
+		asked = s.scope.narrow(&o, pending.Set)
 		if o.Limit > 0 {
 			o.Limit = s.pageSize()
 		}
@@ -57,12 +57,12 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, err
 	}
 	s.answered(nil)
-	if more.GetContinue() == "" && !pending.set.Empty() {
+	if more.GetContinue() == "" && !pending.Set.Empty() {
 		if err := s.addMissing(ctx, list, pending); err != nil {
 			return nil, err
 		}
 	}
-	if pending.set.Empty() {
+	if pending.Set.Empty() {
 		more.SetContinue("")
 	}
 	if more.GetContinue() != "" {
@@ -77,31 +77,31 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 
 func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
-	set := s.carried()
+	again := &relist{List: s.core.NewList(s.core.Carried())}
 	s.mu.Unlock()
 	list, err := s.upstream.ListWithContext(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.keep(list, &relist{set: set, listed: map[string]struct{}{}}, everything)
+	_, err = s.keep(list, again, everything)
 	return list, err
 }
 
 // addMissing adds to the last page of a list what exists although the list did not show it.
 func (s *source) addMissing(ctx context.Context, list runtime.Object, r *relist) error {
-	found, err := s.verify(ctx, r.set, r.listed, versionOfList(list))
+	found, err := s.verify(ctx, r.Set, r.Listed, versionOfList(list))
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	r.strays = append(r.strays, copies(found)...)
+	items, err := meta.ExtractList(list)
 	s.mu.Lock()
-	for _, obj := range found {
-		r.sent.note(s, watch.Event{Type: watch.Added, Object: obj})
+	for _, o := range found {
+		r.Adds(s.core, o)
+		items = append(items, o.Body.(runtime.Object).DeepCopyObject())
 	}
 	s.mu.Unlock()
-	items, err := meta.ExtractList(list)
 	if err == nil {
-		err = meta.SetList(list, append(items, found...))
+		err = meta.SetList(list, items)
 	}
 	if err != nil {
 		return fmt.Errorf("list of %s: %w", s.inf.kind, err)
@@ -115,18 +115,6 @@ func versionOfList(list runtime.Object) string {
 		return ""
 	}
 	return about.GetResourceVersion()
-}
-
-// note notes that the list shows an object.
-func (r *relist) note(s *source, obj runtime.Object, about metav1.Object) {
-	if !s.scope.leaves() {
-		return
-	}
-	r.listed[cache.MetaObjectToName(about).String()] = struct{}{}
-	if !s.scope.right(about) {
-		r.strays = append(r.strays, obj.DeepCopyObject())
-		s.mislabelled(about)
-	}
 }
 
 // keep drops what lies in other slots from a list, in place. SetList copies what stays, so that the memory of the
@@ -150,24 +138,31 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
-	var in []slot.Slot
+	var shown []stream.Object
 	every, seen, samples, bytes := max(1, meta.LenList(page)/pageSamples), 0, 0, 0
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
 		if seen++; seen%every == 0 {
 			samples, bytes = samples+1, bytes+sizeOf(obj)
 		}
 		about, err := meta.Accessor(obj)
-		n, _, ok := s.inf.slotOf(obj)
-		if err != nil || !ok {
+		if err != nil {
 			return err
 		}
-		s.count(n, asked)
-		if r.set.Has(n) {
-			kept, in = append(kept, obj), append(in, n)
-			r.note(s, obj, about)
-		} else if !s.scope.right(about) {
+		o := s.object(obj, about)
+		if !o.In {
+			return nil
+		}
+		s.count(o.Slot, asked)
+		if !o.Right {
 			s.mislabelled(about)
 		}
+		if !r.Set.Has(o.Slot) {
+			return nil
+		}
+		if !o.Right {
+			o.Body = obj.DeepCopyObject() // the stream keeps it
+		}
+		kept, shown = append(kept, obj), append(shown, o)
 		return nil
 	})
 	if err != nil {
@@ -179,13 +174,11 @@ func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []ru
 	if err := s.order.check(s.inf.kind, list.GetResourceVersion()); err != nil {
 		return nil, nil, err
 	}
-	for i, obj := range kept {
-		version := versionOf(obj)
-		if err := s.order.check(s.inf.kind, version); err != nil {
+	for _, o := range shown {
+		if err := s.order.check(s.inf.kind, o.Version); err != nil {
 			return nil, nil, err
 		}
-		s.see(in[i], version)
-		r.sent.note(s, watch.Event{Type: watch.Added, Object: obj})
+		r.Shows(s.core, o)
 	}
 	return kept, list, nil
 }
@@ -231,7 +224,7 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	initial := s.begin()
 	s.pending, s.pump = nil, p
 	s.mu.Unlock()
-	if initial.set.Empty() {
+	if initial.Set.Empty() {
 		version, err := s.readVersion(p.ctx)
 		s.answered(err)
 		if err != nil {
@@ -244,7 +237,7 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	}
 	o.ResourceVersion = ""
 	o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	p.asked = s.scope.narrow(&o, initial.set)
+	p.asked = s.scope.narrow(&o, initial.Set)
 	w, err := s.upstream.WatchWithContext(p.ctx, o)
 	s.answered(err)
 	if err != nil {

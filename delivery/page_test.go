@@ -38,7 +38,7 @@ func TestPagesFitTheObjects(t *testing.T) {
 			for range 40 {
 				page.Items = append(page.Items, runtime.RawExtension{Object: object(c.bytes)})
 			}
-			if _, _, err := inf.source.sift(page, &relist{listed: map[string]struct{}{}}, slot.Set{}); err != nil {
+			if _, _, err := inf.source.sift(page, &relist{List: inf.source.core.NewList(slot.Set{})}, slot.Set{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := inf.source.pageSize(); got < c.least || got > c.most {

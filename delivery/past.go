@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/slot"
@@ -57,12 +56,9 @@ const backlog = 5 * time.Second
 func (s *source) takeSince(set slot.Set) (since []string, recently string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.since == nil {
+	since = s.core.TakeSince(set)
+	if since == nil {
 		return nil, ""
-	}
-	since = slices.Clone(s.since)
-	for _, n := range set.Slots() {
-		s.since[n] = ""
 	}
 	return since, s.past.before(time.Now().Add(-backlog))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -61,6 +62,8 @@ type pump struct {
 	initial *relist
 	// asked are the slots whose events upstream brings.
 	asked slot.Set
+	// outs is the space for what an event brings.
+	outs []stream.Out
 	// over: it runs no jobs any more. Guarded by source.mu.
 	over bool
 }
@@ -91,27 +94,6 @@ func (p *pump) send(e watch.Event) bool {
 	case p.out <- e:
 	case <-p.ctx.Done():
 		return false
-	}
-	s := p.source
-	if !s.inf.owned() {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.initial != nil {
-		p.initial.sent.note(s, e)
-	} else {
-		s.depart(e)
-		s.sent.note(s, e)
-	}
-	return true
-}
-
-func (p *pump) sendAll(events []watch.Event) bool {
-	for _, e := range events {
-		if !p.send(e) {
-			return false
-		}
 	}
 	return true
 }
@@ -223,7 +205,7 @@ func (p *pump) open() {
 		p.nudge = false
 	}
 	p.source.mu.Lock()
-	set := p.source.needed()
+	set := p.source.core.Needed()
 	p.source.mu.Unlock()
 	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
@@ -255,7 +237,7 @@ func (p *pump) connected(o opened) bool {
 	}
 	p.upstream, p.asked, p.since, p.steady, p.nudging = o.watch, o.asked, time.Now(), time.After(steadyAfter), o.nudging
 	p.source.mu.Lock()
-	stale, needed := p.source.stale, p.source.needed()
+	stale, needed := p.source.stale, p.source.core.Needed()
 	p.source.mu.Unlock()
 	if stale {
 		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed again"))

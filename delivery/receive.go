@@ -7,10 +7,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/internal/stream"
 )
 
 // received handles an event of the upstream, or its end.
@@ -58,44 +58,23 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		p.source.inf.share.log.Error(err, "Unable to understand a watch event", "kind", p.source.inf.kind.String(), "event", e)
 		return true
 	}
-	version := about.GetResourceVersion()
+	s, version := p.source, about.GetResourceVersion()
 	if p.initial != nil && !p.ordered(version) {
 		return false
 	}
 	if e.Type == watch.Bookmark {
 		p.nudging = false
-		p.source.silent.Store(false)
+		s.silent.Store(false)
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
-	p.hold(e)
-	n, ok, alive := p.place(e, version)
-	if !alive {
-		return false
-	}
-	if !ok {
-		p.advance(version)
-		return true
-	}
-	p.source.count(n, p.asked)
-	if !p.wanted(e, n, about) {
-		if e.Type != watch.Deleted && !p.source.scope.right(about) {
-			p.source.mislabelled(about)
+	event := s.eventOf(e, about)
+	if event.Object.In {
+		s.count(event.Object.Slot, p.asked)
+		if event.Type != stream.Deleted && !event.Object.Right {
+			s.mislabelled(about)
 		}
-		return true
 	}
-	if p.initial != nil {
-		if e.Type == watch.Deleted {
-			delete(p.initial.listed, cache.MetaObjectToName(about).String()) // it may have left the selector
-		} else {
-			p.initial.note(p.source, e.Object, about)
-		}
-		return p.send(e)
-	}
-	if !p.pass(e, n, about) {
-		return false
-	}
-	p.advance(version)
-	return true
+	return p.decide(event)
 }
 
 // ordered says whether a version in an initial list has a place in the order of the others. Where not, the reflector falls
@@ -114,64 +93,32 @@ func (p *pump) ordered(version string) bool {
 	return err == nil
 }
 
-// pass sends an event that is wanted, or keeps it back where it cannot be believed yet.
-func (p *pump) pass(e watch.Event, n slot.Slot, about metav1.Object) bool {
-	if p.source.outdated(e.Object, about.GetResourceVersion()) {
-		if e.Type == watch.Deleted {
-			// The store has its namesake. When that came, handlers heard of this one's end if they had heard of it.
-			p.source.inf.missLate(n, about)
-		}
-		return true
-	}
-	return p.sendAll(p.source.doubtful(e, n, about))
-}
-
-// hold keeps every event of a kind whose objects change slots while slots are listed: the list may show an older state
-// of an object than one that went elsewhere meanwhile.
-func (p *pump) hold(e watch.Event) {
+// decide sends what the stream makes of an event, and moves the position past it.
+func (p *pump) decide(e stream.Event) bool {
 	s := p.source
-	if !s.inf.owned() {
-		return
-	}
+	var v stream.Verdict
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.initial == nil && s.pump == p && !s.warming.Empty() {
-		s.buffer = append(s.buffer, e)
-	}
-}
-
-// wanted says whether an event of slot n goes to the store now.
-func (p *pump) wanted(e watch.Event, n slot.Slot, about metav1.Object) bool {
-	s, version := p.source, about.GetResourceVersion()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.initial != nil {
-		s.see(n, version)
-		return p.initial.set.Has(n)
-	}
 	switch {
+	case p.initial != nil:
+		p.outs = p.initial.Event(s.core, p.outs[:0], e)
 	case s.pump != p: // replaced: its events would move the position of its successor
-		return false
-	case s.sent.newer(e.Object, version), s.outran(about): // it has gone on since
-	case s.warming.Has(n):
-		if s.sent == nil {
-			s.buffer = append(s.buffer, e)
-		}
-	case s.got[n] == 0:
-	case s.covered(n, version):
-	case s.inf.role.orphans && s.sent.knows(e, version): // a list of other slots showed it
-	default:
-		s.see(n, version)
+		s.mu.Unlock()
 		return true
+	default:
+		p.outs, v = s.core.Event(p.outs[:0], e)
 	}
-	s.advance(version)
-	return false
+	s.mu.Unlock()
+	s.heed(v)
+	if !p.emit(p.outs) {
+		return false
+	}
+	if p.initial == nil { // the events of an initial list are in no order
+		p.advance(e.Object.Version)
+	}
+	return true
 }
 
 func (p *pump) advance(version string) {
-	if p.initial != nil {
-		return // the events of an initial list are in no order
-	}
 	p.source.mu.Lock()
 	defer p.source.mu.Unlock()
 	if p.source.pump == p {
@@ -210,13 +157,18 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 
 // complete adds to an initial list what exists although it did not show it.
 func (p *pump) complete(r *relist, version string) bool {
-	found, err := p.source.verify(p.ctx, r.set, r.listed, version)
+	s := p.source
+	found, err := s.verify(p.ctx, r.Set, r.Listed, version)
 	if err != nil {
 		return false // the reflector tries again
 	}
-	r.strays = append(r.strays, copies(found)...)
-	for _, obj := range found {
-		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+	s.mu.Lock()
+	for _, o := range found {
+		r.Adds(s.core, o)
+	}
+	s.mu.Unlock()
+	for _, o := range found {
+		if !p.send(watch.Event{Type: watch.Added, Object: o.Body.(runtime.Object).DeepCopyObject()}) {
 			return false
 		}
 	}

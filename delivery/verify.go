@@ -7,27 +7,27 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
 // verify returns those objects of the store in the slots that a list at a version did not show although they exist there.
-func (s *source) verify(ctx context.Context, set slot.Set, listed map[string]struct{}, version string) ([]runtime.Object, error) {
+func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Name) bool, version string) ([]stream.Object, error) {
 	if !s.scope.leaves() {
 		return nil, nil
 	}
 	var mu sync.Mutex
-	var out []runtime.Object
+	var out []stream.Object
 	var errs []error
 	var wg sync.WaitGroup
 	free := make(chan struct{}, lookUps)
 	for text := range s.inf.keys(set) {
-		if _, ok := listed[text]; ok {
+		key, err := cache.ParseObjectName(text)
+		if listed(stream.Name(key)) {
 			continue
 		}
-		key, err := cache.ParseObjectName(text)
 		old, exists, storeErr := s.inf.GetIndexer().GetByKey(text)
 		if err != nil || storeErr != nil || !exists {
 			continue
@@ -54,21 +54,12 @@ func (s *source) verify(ctx context.Context, set slot.Set, listed map[string]str
 				if !s.scope.right(about) {
 					s.mislabelled(about)
 				}
-				if n, _, ok := s.inf.slotOf(obj); ok && set.Has(n) {
-					out = append(out, obj)
+				if o := s.object(obj, about); o.In && set.Has(o.Slot) {
+					out = append(out, o)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	return out, errors.Join(errs...)
-}
-
-// copies are for the strays of a list: a transform may change what is sent.
-func copies(objs []runtime.Object) []runtime.Object {
-	out := make([]runtime.Object, len(objs))
-	for i, obj := range objs {
-		out[i] = obj.DeepCopyObject()
-	}
-	return out
 }

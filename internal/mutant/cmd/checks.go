@@ -33,13 +33,17 @@ func checks() []tool {
 			tests: map[string][]test{"": scripts, "member": scripts, "gate": scripts, "internal/store": scripts},
 		},
 		{
-			name: "conformance", reaches: []string{"gate", "internal/store", "delivery", "rota"},
+			name: "lives", reaches: []string{"internal/stream"},
+			tests: map[string][]test{"": streamTests, "internal/stream": streamTests},
+		},
+		{
+			name: "conformance", reaches: []string{"gate", "internal/store", "internal/stream", "delivery", "rota"},
 			tests: map[string][]test{
 				"":               slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
 				"gate":           gateTests,
 				"internal/store": storeTests,
-				"delivery":       deliveryTests,
-				"rota":           rotaTests,
+				"delivery":       deliveryTests, "internal/stream": deliveryTests,
+				"rota": rotaTests,
 			},
 		},
 		{
@@ -70,6 +74,7 @@ var chaosFaults = []string{
 var (
 	gateTests     = []test{{"gate", ".", true}}
 	storeTests    = []test{{"internal/store", "^Test(Memory|Objects)", true}}
+	streamTests   = []test{{"internal/stream/streamtest", ".", true}}
 	deliveryTests = []test{
 		{"delivery", "^TestOwnedKinds$", false},
 		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},

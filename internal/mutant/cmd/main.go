@@ -1,6 +1,7 @@
 // Command mutant builds bugs into the product, one at a time, and shows which of the project's checks find them:
 //
 //	scripts      the scripts of package member
+//	lives        package streamtest: streams and a model of an API server
 //	simulation   package sim, up to a number of seeds
 //	exhaustive   package explore, every scope up to a number of states
 //	conformance  the tests of the package that the bug is in, in memory

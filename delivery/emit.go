@@ -1,0 +1,88 @@
+package delivery
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/rota-dev/rota/internal/stream"
+)
+
+// emit sends what the stream decided. It is false when the reflector has stopped reading.
+func (p *pump) emit(outs []stream.Out) bool {
+	for _, out := range outs {
+		obj := out.Object.Body.(runtime.Object)
+		if out.Kept || out.At != "" {
+			obj = obj.DeepCopyObject() // a transform may change what is sent
+		}
+		if about, err := meta.Accessor(obj); err == nil && out.At != "" {
+			about.SetResourceVersion(out.At)
+		}
+		sent := true
+		switch out.Action {
+		case stream.Put:
+			sent = p.send(watch.Event{Type: watch.EventType(out.Type.String()), Object: obj})
+		case stream.Remove:
+			sent = p.send(watch.Event{Type: watch.Deleted, Object: obj})
+		case stream.Leave:
+			last := obj.DeepCopyObject() // each is transformed by itself
+			sent = p.send(watch.Event{Type: watch.Modified, Object: obj}) && p.send(watch.Event{Type: watch.Deleted, Object: last})
+		case stream.ActionUnknown:
+		}
+		if !sent {
+			return false
+		}
+	}
+	return true
+}
+
+// heed acts on what comes of an event besides what is sent.
+func (s *source) heed(v stream.Verdict) {
+	if v.Doubted {
+		s.suspect()
+	}
+	for _, o := range v.Missed {
+		s.inf.missLate(o)
+	}
+}
+
+// missLate records a deletion that the store does not show because a namesake took the place, for a slot that is not
+// open.
+func (i *informer) missLate(o stream.Object) {
+	if i.share.open.Load().Has(o.Slot) {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.miss(o.Slot, subject{i.kind, types.NamespacedName{Namespace: o.Name.Namespace, Name: o.Name.Name}})
+}
+
+// bequeath has a mark in place of an object of an owned kind show whose it was: the owner has to hear of it.
+func (i *informer) bequeath(mark runtime.Object, key string) {
+	if !i.owned() {
+		return
+	}
+	old, exists, err := i.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return
+	}
+	from, fromErr := meta.Accessor(old)
+	to, toErr := meta.Accessor(mark)
+	if fromErr == nil && toErr == nil {
+		to.SetOwnerReferences(from.GetOwnerReferences())
+	}
+}
+
+// eventOf is a watch event as the stream sees it.
+func (s *source) eventOf(e watch.Event, about metav1.Object) stream.Event {
+	t := stream.Modified
+	switch e.Type { //nolint:exhaustive // the others are about no object
+	case watch.Added:
+		t = stream.Added
+	case watch.Deleted:
+		t = stream.Deleted
+	}
+	return stream.Event{Type: t, Object: s.object(e.Object, about)}
+}

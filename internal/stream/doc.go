@@ -1,0 +1,26 @@
+// Package stream decides what of a kind's events, lists and look-ups goes into the store of a share, and when the store
+// is complete for a slot.
+//
+// It is pure: no clock, no goroutine, no lock, no request. Package delivery is its interpreter: it sends the requests,
+// hands over what comes back, and sends to the store what Stream returns, in that order. The simulator runs the same
+// code against a model of an API server.
+//
+// # What is known of a name
+//
+// Events come in order, but a list of some slots, or a look-up of one object, may be ahead of them or behind. All of
+// them are statements about a name at a version, and at any version at most one object bears a name. So the ledger
+// keeps, for each name, the latest version of which something is known, and what: the store has the object (here), a
+// look-up has to tell whether it is still there (doubt), or the store does not have it (gone, or elsewhere: in a slot
+// that the stream does not carry). A statement about an earlier version is stale, whoever makes it.
+//
+// Not every kind needs the ledger for every object. Where an object's name tells its slot, events of slots that are
+// being listed wait for the list, and what a list shows is told from older events by a floor per slot. The ledger then
+// holds doubts and what look-ups have shown ahead of the stream, no more. It holds every object of kinds that change
+// slots while they live (Config.Moves), and with Config.Namesakes those sent while a list may be out of order.
+//
+// # What the caller does
+//
+//   - It calls all methods under one lock, and sends what they return before it calls Advance with the event's version.
+//   - One goroutine sends. It alone calls Event, Item, Bury, Release and LookedUp.
+//   - When the reflector stops reading halfway, it lists the whole kind again: Begin, List.Show, Commit.
+package stream

@@ -1,0 +1,79 @@
+package stream
+
+import "github.com/rota-dev/rota/slot"
+
+// Warm begins a Grow: from now on the events of the slots wait for their list.
+func (s *Stream) Warm(set slot.Set) { s.warming, s.buffer = set, nil }
+
+// Item decides whether the store gets an object that the list of a Grow shows.
+func (s *Stream) Item(o Object) bool {
+	is, known := s.entries[o.Name]
+	if known {
+		if is.shown(o.Version) {
+			return false
+		}
+		if is.doubt != nil {
+			s.believe(o.Name)
+		}
+	}
+	s.put(o)
+	return true
+}
+
+// Bury decides whether the store loses an object that it has in slot n, which was lost, or whose list at a version did
+// not show the object; "" for a slot that was lost.
+func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
+	is, known := s.entries[name]
+	switch {
+	case known && (!is.here || is.slot != n):
+		return false // what the store had there is gone already
+	case known && version != "" && compare(is.known, version) > 0 && is.doubt == nil:
+		return false // it came since
+	case !known:
+		return !s.cfg.Moves
+	}
+	s.end(name, is.uid, is.known, false, "")
+	return true
+}
+
+// Release ends the warming of a Grow: the stream carries its slots from the version of their list on. It appends what
+// the events bring that waited.
+func (s *Stream) Release(out []Out, t Task, version string, strays []Object) ([]Out, Verdict) {
+	buffer := s.buffer
+	s.warming, s.buffer = slot.Set{}, nil
+	s.believeAll(t.Set, version)
+	s.keepStrays(strays)
+	behind := compare(version, s.position) > 0
+	if behind && s.floors == nil {
+		s.floors = make([]string, len(s.got))
+	}
+	if s.since == nil {
+		s.since = make([]string, len(s.got))
+	}
+	for _, n := range t.Set.Slots() {
+		s.got[n] = t.ticket
+		if s.since[n] == "" {
+			s.since[n] = version
+		}
+		if behind {
+			s.floors[n] = version
+		}
+	}
+	if behind {
+		s.floorMax = later(s.floorMax, version)
+	}
+	verdict := Verdict{Doubted: len(strays) > 0}
+	s.replayed, s.replaying = t.Set, version
+	for _, e := range buffer {
+		var v Verdict
+		out, v = s.apply(out, e)
+		verdict.Doubted = verdict.Doubted || v.Doubted
+		verdict.Missed = append(verdict.Missed, v.Missed...)
+	}
+	s.replayed, s.replaying = slot.Set{}, ""
+	s.caughtUp()
+	return out, verdict
+}
+
+// Listing notes the version of a list whose items have been sent.
+func (s *Stream) Listing(version string) { s.listed = later(s.listed, version) }

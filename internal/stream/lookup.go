@@ -1,0 +1,114 @@
+package stream
+
+import (
+	"slices"
+	"time"
+)
+
+// Due returns the doubts to look into now, those about the oldest versions first, and how long it is to the next one. Those returned
+// are not returned again until LookedUp or Again.
+func (s *Stream) Due(now time.Duration) ([]*Doubt, time.Duration) {
+	var out []*Doubt
+	next := LastCheck
+	for name := range s.doubted {
+		d := s.entries[name].doubt
+		if d.due == Soon {
+			d.due = now + FirstCheck
+		}
+		switch wait := d.due - now; {
+		case d.busy:
+		case wait <= 0:
+			d.busy = true
+			out = append(out, d)
+		default:
+			next = min(next, wait)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Doubt) int { return compare(a.version, b.version) })
+	return out, next
+}
+
+// Asks says what to look up for a doubt: its object at a version or later. pending says that an event waits for the
+// answer; current is false where there is no doubt any more.
+func (s *Stream) Asks(d *Doubt) (atLeast string, pending, current bool) {
+	// A list may be newer than the position.
+	return later(later(d.version, s.position), s.floorMax), d.pending, s.current(d)
+}
+
+func (s *Stream) current(d *Doubt) bool { return s.entries[d.Name].doubt == d }
+
+// Again sets the time of the next look, which grows from first to last.
+func (s *Stream) Again(d *Doubt, now, first, last time.Duration) {
+	d.busy = false
+	d.pause = min(max(2*d.pause, first), last)
+	d.due = now + d.pause
+}
+
+// LookedUp appends what the store gets by an answer at a version: found is the object of that name, nil where there is none.
+// Where ended is true the doubt stands until that has been sent, and the caller calls Ended.
+func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, now time.Duration) (_ []Out, ended bool) {
+	if !s.current(d) {
+		return out, false // overtaken by an event or a list
+	}
+	is := s.entries[d.Name]
+	d.slot = is.slot
+	if !s.carries(is.slot) {
+		s.believe(d.Name) // lost meanwhile
+		return out, false
+	}
+	exists := found != nil && found.UID == d.uid
+	n, in := is.slot, exists
+	if exists {
+		n, in = found.Slot, found.In
+	}
+	if s.warming.Has(is.slot) || in && s.warming.Has(n) || compare(version, s.floorMax) < 0 {
+		d.busy, d.due = false, now+retryLookUp // the list that is under way, or was meanwhile, will decide
+		return out, false
+	}
+	if !in || !s.carries(n) {
+		gone := s.ending(d, version)
+		known, told := version, true
+		switch {
+		case exists:
+			gone = Out{Action: Leave, Object: *found}
+			known, told = found.Version, false
+		case found != nil: // a namesake, of which the stream will tell
+			known, told = found.Version, false
+		}
+		at := gone.At
+		if at == "" {
+			at = gone.Object.Version
+		}
+		s.Saw(is.slot, at)
+		is.known, is.told, is.here = later(is.known, known), told, false
+		s.set(d.Name, is)
+		return append(out, gone), true
+	}
+	newer := compare(found.Version, d.last.Version) > 0
+	if d.pending {
+		d.pending, d.pause = false, 0
+		newer = true // the exit itself is a change that the store has not seen
+	}
+	// Where the label is right, the watch brings the object.
+	if newer && !found.Right {
+		d.slot, d.last, d.version = n, *found, found.Version
+		s.Saw(n, d.version)
+		s.set(d.Name, entry{uid: d.uid, known: found.Version, slot: n, here: true, told: true, doubt: d})
+		out = append(out, Out{Action: Put, Type: Modified, Object: *found, Kept: true})
+	}
+	s.Again(d, now, FirstCheck, LastCheck)
+	return out, false
+}
+
+const retryLookUp = 50 * time.Millisecond
+
+// Ended drops a doubt whose object's end has been sent.
+func (s *Stream) Ended(d *Doubt) {
+	if !s.current(d) {
+		return
+	}
+	is := s.entries[d.Name]
+	is.doubt = nil
+	s.set(d.Name, is)
+	s.caughtUp()
+}

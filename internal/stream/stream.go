@@ -1,0 +1,388 @@
+package stream
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Config says what kind of objects a stream is of.
+type Config struct {
+	// Slots is how many there are, that of orphans included.
+	Slots int
+	// Moves: objects change slots while they live, as those do that lie where their owners are.
+	Moves bool
+	// Namesakes: objects of one name may lie in different slots, one after the other.
+	Namesakes bool
+	// Selects: the API server sends what a selector selects. DELETED may mean that an object left it, and a list that
+	// does not show an object does not prove that it is gone.
+	Selects bool
+}
+
+// Stream is the state of a stream, from the API server's watch and lists to a store. Its methods must not be called
+// concurrently.
+//
+// For every slot, got is the ticket of the list that brought it into the stream, and ready the same once the store is
+// known to hold it. A ticket is the number of the latest request for a fresh list (Renew) at the time at which that
+// list began. 0: the stream does not carry the slot.
+type Stream struct {
+	cfg Config
+
+	// lists counts those that replaced the whole store.
+	lists uint64
+	// position is the version up to which events have been handled; listed is that of the latest list.
+	position, listed string
+
+	ticket           uint64
+	got, ready, want []uint64 // want is the ticket that ready must reach
+	// first are slots that the store has held since its first list: nothing false was ever told about them.
+	first slot.Set
+	// warming slots are being listed. buffer are the events that the list may undo, or that wait for it.
+	warming slot.Set
+	buffer  []Event
+	// replayed are the slots of a list, and its version, while those events are told again.
+	replayed  slot.Set
+	replaying string
+	// floors: events of a slot up to its floor are older than what a list brought. nil once position passed all.
+	floors   []string
+	floorMax string
+	// saw is the highest version sent to the store, by slot.
+	saw []string
+	// since is the version of the list that brought a slot, until TakeSince; nil before the first.
+	since []string
+
+	ledger
+	// observing: every object that is sent is noted, since a list that is being made may show namesakes.
+	observing bool
+}
+
+// New returns a stream that carries nothing.
+func New(cfg Config) *Stream {
+	return &Stream{
+		cfg: cfg, ledger: newLedger(), ticket: 1,
+		got: make([]uint64, cfg.Slots), ready: make([]uint64, cfg.Slots), want: make([]uint64, cfg.Slots), saw: make([]string, cfg.Slots),
+	}
+}
+
+func compare(a, b string) int { return resourceversion.Compare(a, b) }
+
+func later(a, b string) string {
+	if compare(a, b) < 0 {
+		return b
+	}
+	return a
+}
+
+// Position is the version up to which the store shows everything, but for what has to be confirmed.
+func (s *Stream) Position() string { return s.position }
+
+// Listed is the version of the latest list.
+func (s *Stream) Listed() string { return s.listed }
+
+// Floor is the highest version of a list that is ahead of the position; "" where none is.
+func (s *Stream) Floor() string { return s.floorMax }
+
+// Lists counts the lists that replaced the whole store.
+func (s *Stream) Lists() uint64 { return s.lists }
+
+// Saw notes that the store gets a version of a slot.
+func (s *Stream) Saw(n slot.Slot, version string) { s.saw[n] = later(s.saw[n], version) }
+
+// Highest returns the highest version that the store got in the slots.
+func (s *Stream) Highest(slots []slot.Slot) string {
+	top := ""
+	for _, n := range slots {
+		top = later(top, s.saw[n])
+	}
+	return top
+}
+
+// Advance moves the position, and says whether it did.
+func (s *Stream) Advance(version string) bool {
+	if version == "" || compare(version, s.position) <= 0 {
+		return false
+	}
+	s.position = version
+	if s.floors != nil && compare(version, s.floorMax) >= 0 {
+		s.floors, s.floorMax = nil, ""
+		s.unobserved()
+	}
+	s.caughtUp()
+	return true
+}
+
+// caughtUp forgets what nothing can bring back any more.
+func (s *Stream) caughtUp() {
+	if len(s.ended) > 0 && s.warming.Empty() && compare(s.position, s.endedMax) >= 0 {
+		s.sweep()
+	}
+}
+
+// Reached says whether the store shows everything up to a version in the slots; nil stands for all.
+func (s *Stream) Reached(slots []slot.Slot, version string) bool {
+	for name := range s.doubted {
+		d := s.entries[name].doubt
+		if d.pending && compare(d.version, version) <= 0 && (slots == nil || slices.Contains(slots, d.slot)) {
+			return false
+		}
+	}
+	if compare(s.position, version) >= 0 {
+		return true
+	}
+	if s.floors == nil || len(slots) == 0 {
+		return false
+	}
+	for _, n := range slots {
+		if compare(s.floors[n], version) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// carries says that events of a slot go to the store.
+func (s *Stream) carries(n slot.Slot) bool { return s.got[n] > 0 }
+
+// covered says that a list of the slot showed what came of an event of that version.
+func (s *Stream) covered(n slot.Slot, version string) bool {
+	return s.floors != nil && compare(version, s.floors[n]) <= 0 || s.replayed.Has(n) && compare(version, s.replaying) <= 0
+}
+
+// Verdict is what else comes of an event.
+type Verdict struct {
+	// Missed are objects of whose end an event tells while the store has a namesake already.
+	Missed []Object
+	// Doubted: there is something to look up.
+	Doubted bool
+}
+
+// Event decides what an event of the watch brings, and appends it to out. Afterwards, and after that was sent, the
+// caller calls Advance.
+func (s *Stream) Event(out []Out, e Event) ([]Out, Verdict) {
+	switch {
+	case s.warming.Empty():
+	case s.cfg.Moves:
+		// The list may show an older state of an object than one that went elsewhere meanwhile.
+		s.buffer = append(s.buffer, e)
+	case e.Object.In && s.warming.Has(e.Object.Slot):
+		s.buffer = append(s.buffer, e)
+		return out, Verdict{}
+	}
+	return s.apply(out, e)
+}
+
+func (s *Stream) apply(out []Out, e Event) ([]Out, Verdict) {
+	o := e.Object
+	is, known := s.entries[o.Name]
+	if known && is.stale(o.Version) {
+		d := is.doubt
+		if d != nil && !d.pending && e.Type != Deleted && o.Right && o.Version == d.version {
+			s.believe(o.Name) // the watch tells of it again
+		}
+		namesake := s.cfg.Namesakes && is.here && is.uid != o.UID
+		if e.Type == Deleted && namesake && o.In && s.carries(o.Slot) && !s.covered(o.Slot, o.Version) {
+			return out, Verdict{Missed: []Object{o}}
+		}
+		return out, Verdict{}
+	}
+	if s.cfg.Moves {
+		return s.applyMoving(out, e, is)
+	}
+	if !o.In || !s.carries(o.Slot) || s.covered(o.Slot, o.Version) {
+		return out, Verdict{}
+	}
+	return s.pass(out, e, o.Slot)
+}
+
+// applyMoving is apply where objects change slots: is says where the store has the object.
+func (s *Stream) applyMoving(out []Out, e Event, is entry) ([]Out, Verdict) {
+	o := e.Object
+	here := is.here && s.carries(is.slot) // or else it is being dropped
+	switch {
+	case e.Type == Deleted && s.cfg.Selects:
+		if !here || s.covered(is.slot, o.Version) {
+			return out, Verdict{}
+		}
+		return s.pass(out, e, is.slot)
+	case e.Type == Deleted && (!here || o.In && o.Slot == is.slot):
+		if !here || s.covered(is.slot, o.Version) {
+			return out, Verdict{}
+		}
+		return s.pass(out, e, is.slot)
+	case e.Type != Deleted && o.In && s.carries(o.Slot) && !s.covered(o.Slot, o.Version):
+		return s.pass(out, e, o.Slot)
+	case !here || o.In && o.Slot == is.slot || s.covered(is.slot, o.Version):
+		return out, Verdict{}
+	case s.cfg.Selects && o.In && s.carries(o.Slot):
+		// A list of that slot is newer than the event and did not show the object. It may have gone on from there, or its
+		// label is wrong.
+		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: is.slot, last: o, pending: true, version: o.Version})
+		return out, Verdict{Doubted: true}
+	default:
+		s.Saw(is.slot, o.Version)
+		s.end(o.Name, o.UID, o.Version, e.Type == Deleted, o.Version)
+		return append(out, Out{Action: Leave, Object: o, Kept: !s.warming.Empty()}), Verdict{}
+	}
+}
+
+// pass has the store get an event of an object that it has in slot n, or gets there.
+func (s *Stream) pass(out []Out, e Event, n slot.Slot) ([]Out, Verdict) {
+	o := e.Object
+	s.Saw(n, o.Version)
+	if !s.cfg.Selects {
+		return append(out, s.tell(e)), Verdict{}
+	}
+	if d := s.entries[o.Name].doubt; d != nil && d.uid != o.UID {
+		out = append(out, s.ending(d, d.version)) // its namesake came, so it is gone for sure
+		if e.Type == Deleted {
+			s.end(o.Name, o.UID, o.Version, false, o.Version) // and went, without having been here
+			return out, Verdict{}
+		}
+	}
+	switch {
+	case e.Type == Deleted:
+		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: n, last: o, pending: true, version: o.Version})
+		return out, Verdict{Doubted: true}
+	case !o.Right:
+		told := s.tell(e)
+		told.Kept = true
+		s.stray(o)
+		return append(out, told), Verdict{Doubted: true}
+	default:
+		return append(out, s.tell(e)), Verdict{}
+	}
+}
+
+// tell returns what the store gets by an event that can be believed, and notes it.
+func (s *Stream) tell(e Event) Out {
+	o := e.Object
+	if e.Type == Deleted {
+		s.end(o.Name, o.UID, o.Version, true, o.Version)
+		return Out{Action: Remove, Object: o}
+	}
+	s.put(o)
+	return Out{Action: Put, Type: e.Type, Object: o}
+}
+
+// tracks says that every object is noted that the store gets.
+func (s *Stream) tracks() bool {
+	return s.cfg.Moves || s.cfg.Namesakes && (s.observing || s.floors != nil)
+}
+
+// put notes that the store gets an object.
+func (s *Stream) put(o Object) {
+	is, known := s.entries[o.Name]
+	if known && is.here && is.slot != o.Slot {
+		s.Saw(is.slot, o.Version) // for the slot that it leaves this is its last version
+	}
+	switch {
+	case s.tracks():
+		s.set(o.Name, entry{uid: o.UID, known: o.Version, slot: o.Slot, here: true, told: true})
+	case known:
+		s.forget(o.Name)
+	}
+}
+
+// end notes that the store does not have an object any more, and that nothing is known of it beyond a version. told says that
+// it is gone, rather than elsewhere in that state. at is how far the position will be in a moment.
+func (s *Stream) end(name Name, uid, version string, told bool, at string) {
+	if s.warming.Empty() && s.replaying == "" && compare(version, later(s.position, at)) <= 0 {
+		s.forget(name)
+		return
+	}
+	s.set(name, entry{uid: uid, known: version, told: told})
+}
+
+// doubt puts a doubt about an object into the ledger.
+func (s *Stream) doubt(name Name, d *Doubt) {
+	s.set(name, entry{uid: d.uid, known: d.version, slot: d.slot, here: true, told: !d.pending, doubt: d})
+}
+
+// stray notes that the store has an object of which the watch may not tell.
+func (s *Stream) stray(o Object) {
+	s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck})
+}
+
+// believe drops a doubt.
+func (s *Stream) believe(name Name) {
+	is, ok := s.entries[name]
+	if !ok || is.doubt == nil {
+		return
+	}
+	if is.doubt = nil; s.tracks() {
+		s.set(name, is)
+		return
+	}
+	s.forget(name)
+}
+
+// believeAll drops the doubts about slots that are not about later versions; "" stands for all.
+func (s *Stream) believeAll(set slot.Set, version string) {
+	for _, name := range slices.Collect(maps.Keys(s.doubted)) {
+		d := s.entries[name].doubt
+		if set.Has(d.slot) && (version == "" || compare(d.version, version) <= 0) {
+			s.believe(name)
+		}
+	}
+}
+
+// ending is what the store gets when the object in doubt has ended by a version.
+func (s *Stream) ending(d *Doubt, version string) Out {
+	out := Out{Action: Leave, Object: d.last, Kept: true}
+	if d.last.In && d.last.Slot == d.slot {
+		out.Action = Remove
+	}
+	if !d.pending {
+		out.At = version
+	}
+	return out
+}
+
+// Observe has every object noted that is sent, until Unobserve: a list of slots, or a loss, is about to be compared with the
+// store.
+func (s *Stream) Observe() { s.observing = true }
+
+// Unobserve ends what Observe began.
+func (s *Stream) Unobserve() {
+	s.observing = false
+	s.unobserved()
+}
+
+// unobserved forgets what was noted for the sake of lists alone.
+func (s *Stream) unobserved() {
+	if s.tracks() || !s.cfg.Namesakes {
+		return
+	}
+	maps.DeleteFunc(s.entries, func(_ Name, e entry) bool { return e.here && e.doubt == nil })
+}
+
+// TakeSince returns the versions of the lists that brought the slots, "" where they were taken before, and forgets those
+// of a set. It returns nil where nothing was listed.
+func (s *Stream) TakeSince(set slot.Set) []string {
+	if s.since == nil {
+		return nil
+	}
+	since := slices.Clone(s.since)
+	for _, n := range set.Slots() {
+		s.since[n] = ""
+	}
+	return since
+}
+
+const (
+	// FirstCheck is the shortest time between two look-ups of an object that exists.
+	FirstCheck = time.Second
+	// LastCheck is the longest.
+	LastCheck = time.Minute
+	// Soon is the due time of what is to be looked up a FirstCheck after it is first asked for.
+	Soon = time.Duration(-1)
+)
+
+// Size returns for how many names something is known, how many of these the store does not have, and how many are in
+// doubt.
+func (s *Stream) Size() (known, ended, doubted int) {
+	return len(s.entries), len(s.ended), len(s.doubted)
+}
