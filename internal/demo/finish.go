@@ -57,7 +57,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &Report{Members: replicas, Slots: int(e.o.Slots), Delivery: e.o.Delivery}
+	r := &Report{Members: replicas, Slots: int(e.o.Slots), Rate: e.o.Rate, Delivery: e.o.Delivery}
 	total, behind, example, err := e.survey(ctx)
 	if err != nil {
 		return nil, err
@@ -227,8 +227,10 @@ func (e *engine) measure(r *Report, history check.History, moves []check.Move, a
 	}
 	for _, run := range e.phases {
 		before, after := sumAt(samples, run.start), sumAt(samples, run.end)
-		p := Phase{ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign,
-			Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds()}
+		p := Phase{
+			ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign, MachineBusy: run.busy,
+			Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds(),
+		}
 		windows, perSlot := map[slot.Slot][]check.Move{}, map[slot.Slot]int{}
 		for _, s := range run.sites {
 			perSlot[e.slotOf(s)]++

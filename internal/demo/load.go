@@ -19,10 +19,9 @@ import (
 // ones, so that a page left behind shows. The number of Websites stays the same. It also deletes and defaces children, and
 // renews certificates. While slots move, half of what it does is to objects of those slots.
 type load struct {
-	client  client.Client
-	objects int
-	pages   website.Pages
-	slotOf  func(check.Site) slot.Slot
+	client client.Client
+	pages  website.Pages
+	slotOf func(check.Site) slot.Slot
 	// moving are the slots on the way, aimed at by canaries.
 	moving atomic.Pointer[slot.Set]
 	// canaryRate is per second.
@@ -57,8 +56,8 @@ type deletion struct {
 	commit time.Duration
 }
 
-func newLoad(c client.Client, objects int, seed uint64, pages website.Pages, slotOf func(check.Site) slot.Slot) *load {
-	l := &load{client: c, objects: objects, pages: pages, slotOf: slotOf, random: rand.New(rand.NewPCG(seed, 0))}
+func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(check.Site) slot.Slot) *load {
+	l := &load{client: c, pages: pages, slotOf: slotOf, random: rand.New(rand.NewPCG(seed, 0))}
 	l.moving.Store(&slot.Set{})
 	return l
 }

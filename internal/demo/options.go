@@ -9,15 +9,17 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Options are the options of Run. Objects, Rate and Slots are required; see cmd/rota for their defaults.
+// Options are the options of Run. Slots is required; see cmd/rota for its default.
 type Options struct {
 	// Kubeconfig names a cluster to use, as an administrator who may impersonate; empty: a control plane of its own.
 	Kubeconfig string
 	// AuditLog is the audit log of that cluster's one API server, if it can be read here.
 	AuditLog string
-	// Objects is the number of Websites, Rate the number of updates, deletions and recreations per second.
+	// Objects is the number of Websites. 0: as many as the machine reconciles in half a minute, at most 2000.
 	Objects int
-	Rate    float64
+	// Rate is the number of updates, deletions and recreations per second. 0: a third of the Websites that the machine
+	// can bring up per second, at most 50.
+	Rate float64
 	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector the
 	// rota's key is slot.KeyUID, with the others slot.KeyName.
 	Delivery delivery.Mode
@@ -42,10 +44,10 @@ type Options struct {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Objects < 1 || o.Objects > 100_000:
-		return fmt.Errorf("objects %d: must be from 1 to 100000", o.Objects)
-	case !(o.Rate > 0 && o.Rate <= 1000):
-		return fmt.Errorf("rate %v: must be above 0 and at most 1000 per second", o.Rate)
+	case o.Objects < 0 || o.Objects > 100_000:
+		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine bears", o.Objects)
+	case !(o.Rate >= 0 && o.Rate <= 1000):
+		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine bears", o.Rate)
 	case o.AuditLog != "" && o.Kubeconfig == "":
 		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLog)
 	case o.Slots < 16:

@@ -12,6 +12,8 @@ type Report struct {
 	Objects int `json:"objects"`
 	Members int `json:"members"`
 	Slots   int `json:"slots"`
+	// Rate is the number of changes per second of the load.
+	Rate float64 `json:"rate"`
 	// Delivery is how the objects of their slots reached the members.
 	Delivery delivery.Mode `json:"delivery"`
 	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
@@ -58,10 +60,13 @@ type Phase struct {
 	ListedObjects *int `json:"listed_objects"`
 	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
 	// ForeignObjects are those among them that they had not asked for.
-	ReceivedObjects int     `json:"received_objects"`
-	ForeignObjects  int     `json:"foreign_objects"`
-	Stall           Stall   `json:"stall_ms"`
-	Seconds         float64 `json:"seconds"`
+	ReceivedObjects int   `json:"received_objects"`
+	ForeignObjects  int   `json:"foreign_objects"`
+	Stall           Stall `json:"stall_ms"`
+	// MachineBusy is the part of the time in which the machine's processors worked, from 0 to 1, for whomever. A stall on
+	// a machine that is busy is mostly a wait for a processor. null where the system does not tell.
+	MachineBusy *float64 `json:"machine_busy"`
+	Seconds     float64  `json:"seconds"`
 
 	canaries, transfers int
 }

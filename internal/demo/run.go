@@ -32,7 +32,8 @@ const (
 	// stepLimit bounds every wait but those for a lease.
 	stepLimit = 2 * time.Minute
 	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many; crashRate
-	// the same while a dead replica's slots wait for its lease. Nothing but the load goes on in the baseline.
+	// the same while a dead replica's slots wait for its lease. Nothing but the load goes on in the baseline. Neither is
+	// more than the load.
 	canaryRate, crashRate = 20, 15
 )
 
@@ -59,6 +60,8 @@ type engine struct {
 	baseline phaseRun
 	// pace is how many reconciles there were in quietFor of that time.
 	pace int
+	// bears is how many Websites the machine brought up per second; 0: that was not measured.
+	bears float64
 }
 
 type deadSlots struct {
@@ -119,7 +122,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e.load = newLoad(e.cluster.client, e.o.Objects, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
+	e.load = newLoad(e.cluster.client, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
 	if e.follow, err = newFollower(e.cluster.config, e.aim); err != nil {
 		return nil, err
 	}
@@ -284,8 +287,18 @@ type phaseRun struct {
 	killed       time.Duration
 	victim       string
 	victimsSlots slot.Set
+	processors   processors
+	busy         *float64
 }
 
-func (p *phaseRun) begin() { p.start, p.wallStart = journal.Now(), time.Now() }
+func (p *phaseRun) begin() {
+	p.start, p.wallStart = journal.Now(), time.Now()
+	p.processors, _ = readProcessors()
+}
 
-func (p *phaseRun) finish() { p.end, p.wallEnd = journal.Now(), time.Now() }
+func (p *phaseRun) finish() {
+	p.end, p.wallEnd = journal.Now(), time.Now()
+	if now, ok := readProcessors(); ok {
+		p.busy = p.processors.busy(now)
+	}
+}

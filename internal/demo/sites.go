@@ -36,13 +36,18 @@ func (s *site) spec() webv1.WebsiteSpec {
 	return spec
 }
 
-// fill creates the Secrets and the Websites.
-func (l *load) fill(ctx context.Context) error {
+// certify creates the Secrets.
+func (l *load) certify(ctx context.Context) error {
 	for number := range certificates {
 		if err := l.client.Create(ctx, secret(number, 0)); err != nil {
 			return fmt.Errorf("create secret: %w", err)
 		}
 	}
+	return nil
+}
+
+// fill creates a number of Websites.
+func (l *load) fill(ctx context.Context, objects int) error {
 	todo := make(chan *site)
 	errs := make(chan error, 1)
 	var workers sync.WaitGroup
@@ -58,7 +63,7 @@ func (l *load) fill(ctx context.Context) error {
 			}
 		})
 	}
-	for range l.objects {
+	for range objects {
 		l.mu.Lock()
 		s := l.newSite()
 		l.mu.Unlock()
@@ -75,7 +80,7 @@ func (l *load) fill(ctx context.Context) error {
 }
 
 func (l *load) create(ctx context.Context, s *site) error {
-	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
+	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
 		obj := &webv1.Website{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
 			Spec:       s.spec(),

@@ -17,25 +17,22 @@ import (
 // story is what happens, in order. The load runs until loading ends.
 func (e *engine) story(ctx, loading context.Context) error {
 	e.view.title("setting up")
-	e.view.log("Starting %d replicas, and creating %d Websites. The first start of a rota takes one lease.", replicas, e.o.Objects)
+	e.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
 	for range replicas {
 		if _, err := e.start("v1"); err != nil {
 			return err
 		}
 	}
-	if err := e.load.fill(ctx); err != nil {
+	if err := e.fill(ctx); err != nil {
 		return err
 	}
 	if err := e.quiet(ctx); err != nil {
 		return fmt.Errorf("the first replicas do not share the slots: %w", err)
 	}
-	if err := await.Until(ctx, surveyPeriod, stepLimit, func() string { return e.unreconciled(ctx) }); err != nil {
-		return fmt.Errorf("the Websites are not all reconciled: %w", err)
-	}
-	e.view.log("All Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Rate)
+	e.view.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Objects, e.o.Rate)
 
 	e.view.title("undisturbed, for comparison")
-	e.load.canaryRate.Store(canaryRate)
+	e.aimed(canaryRate)
 	e.load.run(loading, ctx, e.o.Rate)
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
@@ -81,7 +78,7 @@ func (e *engine) phase(ctx context.Context, name string, do func(context.Context
 		return fmt.Errorf("phase %s does not come to rest: %w", name, err)
 	}
 	p.finish()
-	e.load.canaryRate.Store(canaryRate)
+	e.aimed(canaryRate)
 	if name != "" {
 		e.mu.Lock()
 		e.phases = append(e.phases, p)
@@ -156,7 +153,7 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 		}
 	}
 	run.victim, run.killed = p.pod, journal.Now()
-	e.load.canaryRate.Store(crashRate)
+	e.aimed(crashRate)
 	if err := p.End(syscall.SIGKILL); err != nil {
 		return err
 	}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package demo
+
+func readProcessors() (processors, bool) { return processors{}, false }
