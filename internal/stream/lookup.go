@@ -61,8 +61,8 @@ func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, no
 	if exists {
 		n, in = found.Slot, found.In
 	}
-	if s.warming.Has(is.slot) || in && s.warming.Has(n) || compare(version, s.floorMax) < 0 {
-		d.busy, d.due = false, now+retryLookUp // the list that is under way, or was meanwhile, will decide
+	if s.warming.Has(is.slot) || in && s.warming.Has(n) || compare(version, s.listed) < 0 {
+		d.busy, d.due = false, now+retryLookUp // the list that is under way, or was meanwhile, knows better
 		return out, false
 	}
 	if !in || !s.carries(n) {

@@ -223,7 +223,8 @@ func (s *Stream) applyMoving(out []Out, e Event, is entry) ([]Out, Verdict) {
 		return out, Verdict{Doubted: true}
 	default:
 		s.Saw(is.slot, o.Version)
-		s.end(o.Name, o.UID, o.Version, e.Type == Deleted, o.Version)
+		// Where the stream carries the slot that it went to, it had gone on from there by the time of that slot's list.
+		s.end(o.Name, o.UID, o.Version, e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)
 		return append(out, Out{Action: Leave, Object: o, Kept: !s.warming.Empty()}), Verdict{}
 	}
 }

@@ -25,10 +25,11 @@ type Life struct {
 	core   *stream.Stream
 	trail  []string
 
-	// store is what was sent, by name; put is the highest version of a name that was, gone are those told to be gone.
-	store [names]state
-	put   [names]int
-	gone  map[int]bool // by UID
+	// store is what was sent, by name; put is the highest version of a name that was, left that of
+	// one that went on from a slot that the stream carries, gone are those told to be gone.
+	store     [names]state
+	put, left [names]int
+	gone      map[int]bool // by UID
 	// dropped: the store lost it for other reasons than its end.
 	dropped [names]bool
 	// wrong is the version since which a name's label has not been right without a break; 0: it is right.
@@ -315,6 +316,9 @@ func (l *Life) send(outs []stream.Out) error {
 			if o.version < l.put[n] || o.version == l.put[n] && l.store[n].exists && !l.cfg.Selects {
 				return fmt.Errorf("%v is put, after a state at %d", o, l.put[n])
 			}
+			if o.version <= l.left[n] {
+				return fmt.Errorf("%v is put, after it had gone on from there", o)
+			}
 			if l.gone[o.uid] {
 				return fmt.Errorf("%v is put, after it was gone", o)
 			}
@@ -323,6 +327,9 @@ func (l *Life) send(outs []stream.Out) error {
 			l.gone[o.uid] = true
 			l.store[n] = state{name: n}
 		case stream.Leave:
+			if o.in && l.core.Carries(o.slot) {
+				l.left[n] = max(l.left[n], o.version)
+			}
 			l.store[n] = state{name: n}
 			l.dropped[n] = true
 		case stream.ActionUnknown:

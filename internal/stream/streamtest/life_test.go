@@ -40,3 +40,19 @@ func TestLives(t *testing.T) {
 		}
 	}
 }
+
+// TestGraveyard lives through seeds that failed once.
+func TestGraveyard(t *testing.T) {
+	for _, c := range []struct {
+		seed uint64
+		cfg  stream.Config
+		what string
+	}{
+		{24007, stream.Config{Moves: true}, "an object that had gone on from a slot before that was listed came back for a moment"},
+		{33070, stream.Config{Moves: true, Selects: true}, "a look-up from before the list of a slot counted after it"},
+	} {
+		if err := streamtest.Run(c.seed, c.cfg, 150); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
