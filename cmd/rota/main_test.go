@@ -21,7 +21,7 @@ import (
 func TestBadUse(t *testing.T) {
 	for args, want := range map[string]string{
 		"demo --slots 100":          "power of two",
-		"demo --rate 0":             "rate 0",
+		"demo --rate -1":            "rate -1",
 		"demo --objects -3":         "objects -3",
 		"demo --output xml":         "must be text or json",
 		"demo --delivery pigeon":    "pigeon",
