@@ -209,14 +209,23 @@ func (s *Share) reachOne(ctx context.Context, inf *informer, version string, rea
 // reach returns when the stream and the handlers have passed a version. read says that it was read a moment ago: a
 // consistent read makes the API server's watch cache learn of the present version, without which no bookmark shows it.
 func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
+	if err := s.chase(ctx, nil, version, patience, read); err != nil {
+		return err
+	}
+	return s.heard(ctx)
+}
+
+// chase waits until the stream has reached a version in the slots, and asks for a bookmark after a time, again and again:
+// the version may be that of an object that this stream does not bring, or of none. read is that of reach.
+//
+// An API server sends a watch no bookmark at the version of the latest event of the kind that lay between the watch's
+// start and its present: only at a later one. So it is made to learn of a later version before it is asked again.
+func (s *source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration, read bool) error {
 	for ; ; read = false {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		err := s.wait(soon, func() bool { return s.core.Reached(nil, version) })
+		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
 		cancel()
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil || errors.Is(err, errStopped) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, errStopped) {
 			return err
 		}
 		if !read {
@@ -227,7 +236,6 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 		s.nudge()
 		patience = nudgeSeconds * time.Second
 	}
-	return s.heard(ctx)
 }
 
 // heard returns when the store holds what was sent to it, and the handlers have been told.

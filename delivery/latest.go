@@ -46,11 +46,7 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 	return s.barrier(ctx, set)
 }
 
-// follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes. It asks
-// for a bookmark: the version may be that of an object that this stream does not bring, or of none.
-//
-// An API server sends a watch no bookmark at the version of the latest event of the kind that lay between the watch's
-// start and its present: only at a later one. So before it asks again it has the API server learn of a later version.
+// follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes.
 func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) bool {
 	limit := s.inf.share.patience
 	if !s.silent.Load() {
@@ -60,21 +56,8 @@ func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for wait, again := nudgeAfter, false; ; wait, again = nudgeSeconds*time.Second, true {
-		soon, stop := context.WithTimeout(ctx, wait)
-		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
-		stop()
-		if err == nil || errors.Is(err, errStopped) {
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		if again {
-			_, _ = s.present(ctx) // what it fails by, the next list tells
-		}
-		s.nudge()
-	}
+	err := s.chase(ctx, slots, version, nudgeAfter, true)
+	return err == nil || errors.Is(err, errStopped)
 }
 
 // nudge asks the API server for a bookmark, unless somebody else has just done so.
