@@ -9,11 +9,9 @@ import (
 
 // List is a list of the whole, of the slots that are wanted when it begins. It replaces the store.
 type List struct {
-	Set     slot.Set
-	ticket  uint64
-	ledger  ledger
-	moves   bool
-	selects bool
+	Set    slot.Set
+	ticket uint64
+	ledger ledger
 	// listed are the names that the list showed; strays are objects of which the watch may not tell.
 	listed map[Name]struct{}
 	strays map[Name]Object
@@ -33,13 +31,13 @@ func (s *Stream) Begin(wanted slot.Set) *List {
 
 // NewList returns a list of slots that replaces nothing.
 func (s *Stream) NewList(set slot.Set) *List {
-	return &List{Set: set, ticket: s.ticket, ledger: newLedger(), moves: s.cfg.Moves, selects: s.cfg.Selects, listed: map[Name]struct{}{}, strays: map[Name]Object{}}
+	return &List{Set: set, ticket: s.ticket, ledger: newLedger(), listed: map[Name]struct{}{}, strays: map[Name]Object{}}
 }
 
 // Shows notes that the list shows an object in its slots. Of one that is not Right the stream keeps the body.
 func (l *List) Shows(s *Stream, o Object) {
 	l.has(s, o)
-	if !l.selects {
+	if !s.cfg.Selects {
 		return
 	}
 	l.listed[o.Name] = struct{}{}
@@ -52,7 +50,7 @@ func (l *List) Shows(s *Stream, o Object) {
 
 func (l *List) has(s *Stream, o Object) {
 	s.Saw(o.Slot, o.Version)
-	if l.moves {
+	if s.cfg.Moves {
 		l.ledger.set(o.Name, entry{uid: o.UID, known: o.Version, slot: o.Slot, here: true, told: true})
 	}
 }

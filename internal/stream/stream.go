@@ -82,9 +82,6 @@ func (s *Stream) Position() string { return s.position }
 // Listed is the version of the latest list.
 func (s *Stream) Listed() string { return s.listed }
 
-// Floor is the highest version of a list that is ahead of the position; "" where none is.
-func (s *Stream) Floor() string { return s.floorMax }
-
 // Lists counts the lists that replaced the whole store.
 func (s *Stream) Lists() uint64 { return s.lists }
 
