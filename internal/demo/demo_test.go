@@ -104,8 +104,8 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	for name, spoil := range map[string]func(*Options){
-		"objects":        func(o *Options) { o.Objects = 0 },
-		"rate":           func(o *Options) { o.Rate = 0 },
+		"objects":        func(o *Options) { o.Objects = -1 },
+		"rate":           func(o *Options) { o.Rate = -1 },
 		"power of two":   func(o *Options) { o.Slots = 100 },
 		"at least 16":    func(o *Options) { o.Slots = 8 },
 		"only with":      func(o *Options) { o.AuditLog = "x" },
