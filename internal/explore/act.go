@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/member"
 )
@@ -326,7 +327,7 @@ func (w *world) take(pod int, a act) member.Event {
 		b.sig = true
 		return member.Leave{}
 	case answerLease:
-		e := member.Renewed{Start: dur(b.start), Outcome: b.renew.outcome}
+		e := member.Renewed{Start: time.Duration(b.start), Outcome: b.renew.outcome}
 		if e.Outcome == member.OutcomeDone {
 			e.Lease = w.x.leaseEvent(leaseAt{w.self(pod), b.renewed})
 			w.renewed = b.start

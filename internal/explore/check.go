@@ -2,6 +2,7 @@ package explore
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/inspect"
 	"github.com/rota-dev/rota/member"
@@ -185,7 +186,7 @@ func (w *world) checkStop(pod int, a member.Stop) {
 
 // checkDeadline looks at until when a member is about to work.
 func (w *world) checkDeadline(pod int, a member.Deadline) {
-	if latest := dur(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
+	if latest := time.Duration(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
 		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d", w.id(pod), a.At-base, w.renewed-base)
 	}
 }

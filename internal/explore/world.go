@@ -121,11 +121,11 @@ func (w *world) deliver(pod int, e member.Event) {
 	w.state.members[pod] = id
 	w.checkResumed(pod, lapsed, e)
 	if w.explain != nil {
-		w.say("%s ← %s", w.id(pod), describe(e))
+		w.say("%s ← %v", w.id(pod), e)
 	}
 	for _, a := range actions {
 		if w.explain != nil {
-			w.say("%s → %s", w.id(pod), describe(a))
+			w.say("%s → %v", w.id(pod), a)
 		}
 		w.carryOut(pod, a)
 	}

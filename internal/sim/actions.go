@@ -28,9 +28,7 @@ const (
 
 // carryOut does what the member asks for.
 func (n *Node) carryOut(action member.Action) {
-	if n.w.opts.Trace != nil {
-		n.w.logf("%s → %s", n.ID, describe(action))
-	}
+	n.w.logf("%s → %v", n.ID, action)
 	switch a := action.(type) {
 	case member.CreateLease:
 		n.renew(CreateLease, a.Lease, a.Timeout)

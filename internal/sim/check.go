@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
@@ -93,7 +94,7 @@ func (w *World) checkChange(c store.Change) {
 		w.logf("table is missing, or no table")
 		return
 	}
-	w.logTable(c)
+	w.logf("table %s@%s %v", c.Table.UID, c.Table.Version, t)
 	w.nameAll(t)
 	if w.writer != nil {
 		w.checkTransition(before, *c.Table)
@@ -303,7 +304,7 @@ func (n *Node) checkLoad(a member.Load) {
 	owned := t.Owned(n.ID).Intersect(a.Slots)
 	for _, s := range owned.Slots() {
 		want := n.w.slots[s].version
-		if got := a.Versions["Website"]; want > 0 && resourceversion.Compare(got, formatVersion(want)) < 0 {
+		if got := a.Versions["Website"]; want > 0 && resourceversion.Compare(got, strconv.FormatUint(want, 10)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
 		}
 	}

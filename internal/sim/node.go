@@ -218,8 +218,8 @@ func (n *Node) run() {
 		n.inbox = n.inbox[1:]
 		n.w.Counts.Steps++
 		n.heard(e)
-		if _, tick := e.(member.Tick); !tick && n.w.opts.Trace != nil {
-			n.w.logf("%s ← %s", n.ID, describe(e))
+		if _, tick := e.(member.Tick); !tick {
+			n.w.logf("%s ← %v", n.ID, e)
 		}
 		_, n.told = e.(member.Lapsed)
 		n.todo = n.member.Step(n.time(), e)

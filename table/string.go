@@ -1,0 +1,25 @@
+package table
+
+import (
+	"fmt"
+	"strings"
+)
+
+// String returns the table in one line, for traces: its epoch, UID and members, and who owns what.
+func (t *Table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch=%d uid=%s members=", t.Epoch, t.UID)
+	for _, m := range t.Members {
+		b.WriteString(m.ID)
+		if m.Leaving {
+			b.WriteString("(leaving)")
+		}
+		b.WriteByte(',')
+	}
+	text := Encode(t)
+	b.WriteString(" runs=" + oneLine(text[fieldRuns]))
+	b.WriteString(" notes=" + oneLine(text[fieldNotes]))
+	return b.String()
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
