@@ -18,7 +18,8 @@ import (
 func TestAddedCachesRunOnEveryMember(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}); err != nil {
+	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "s"}}); err != nil {
 		t.Fatal(err)
 	}
 	var caches []cache.Cache

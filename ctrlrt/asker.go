@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// asker is the sharded controller to which a context belongs: that of its reconciles, and of the handlers of its
-// sources. It reads the shares of what it reconciles. What runs outside of sharded controllers has no asker and sees
-// whole kinds.
+// asker is the sharded controller that a context belongs to: the context of its reconciles, and of the handlers of its
+// sources. It reads its share of the kinds that it reconciles or owns. Code outside of sharded controllers has no asker
+// and sees whole kinds.
 type asker struct {
 	controller string
 	owned      map[schema.GroupKind]bool
@@ -34,7 +34,7 @@ func askerFrom(ctx context.Context) *asker {
 // owns says that the controller owns objects of the kind.
 func (a *asker) owns(kind schema.GroupKind) bool { return a != nil && a.owned[kind] }
 
-// asking is a sharded controller whose contexts say so.
+// asking runs a sharded controller with contexts that carry its asker.
 type asking struct {
 	manager.Runnable
 	asker *asker
@@ -46,23 +46,24 @@ func (a asking) Start(ctx context.Context) error { return a.Runnable.Start(withA
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (asking) NeedLeaderElection() bool { return false }
 
-// places remembers of what, and where, people were told.
+// places remembers which kinds were logged for which places in the program.
 type places struct{ told sync.Map }
 
-// first returns the place in the program that called this module, and whether it is the first time for the kind.
+// first returns the place in the program that called this module, and whether the kind is new for that place.
 func (p *places) first(kind schema.GroupKind) (place string, first bool) {
 	place = caller()
 	_, before := p.told.LoadOrStore(kind.String()+" "+place, true)
 	return place, !before
 }
 
-// caller returns the place of the first call that is not of a method of this package or of controller-runtime.
+// caller returns the file and line of the innermost call from outside of this package and of controller-runtime.
 func caller() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "github.com/rota-dev/rota/ctrlrt.(") && !strings.HasPrefix(f.Function, "sigs.k8s.io/controller-runtime/") {
+		if !strings.HasPrefix(f.Function, "github.com/rota-dev/rota/ctrlrt.(") &&
+			!strings.HasPrefix(f.Function, "sigs.k8s.io/controller-runtime/") {
 			return fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
 		if !more {

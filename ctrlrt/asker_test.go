@@ -27,34 +27,47 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// A controller works on its share of the kinds that it is for, and of those that it owns. Of other kinds it would take a
-// share for the whole.
-func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
-	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
+var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+func shardConfigMaps(k *kinds) error { return k.shard(configMaps.GroupKind(), "configmap") }
+
+// readerOf returns a reader of ConfigMaps whose cache has 3 of the 9 that there are. It logs to told, if that is given.
+func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
+	t.Helper()
+	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
+		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(stores, meta.RESTScopeNamespace)
-	share, all := fixedCache{items: make([]corev1.ConfigMap, 3)}, fixedCache{items: make([]corev1.ConfigMap, 9)}
+	mapper.Add(configMaps, meta.RESTScopeNamespace)
+	k := newKinds()
+	if err := shard(k); err != nil {
+		t.Fatal(err)
+	}
+	rd := &reader{
+		Reader: fixedCache{items: make([]corev1.ConfigMap, 3)}, rota: r, kinds: k, scheme: scheme.Scheme,
+		live: &uncached{Reader: fixedCache{items: make([]corev1.ConfigMap, 9)}, scheme: scheme.Scheme, mapper: mapper},
+	}
+	if told != nil {
+		rd.log = funcr.New(func(_, args string) { *told = append(*told, args) }, funcr.Options{})
+	}
+	return rd
+}
+
+// A controller works on its share of the kinds that it is for, and of those that it owns. It must not take a share of
+// another kind for all of it.
+func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
 	for name, shard := range map[string]func(k *kinds) error{
-		"sharded by its own keys": func(k *kinds) error { return k.shard(stores.GroupKind(), "stores") },
+		"sharded by its own keys": func(k *kinds) error { return k.shard(configMaps.GroupKind(), "stores") },
 		"sharded by its owners": func(k *kinds) error {
-			_, err := k.own(stores.GroupKind(), "parents")
+			_, err := k.own(configMaps.GroupKind(), "parents")
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newKinds()
-			if err := shard(k); err != nil {
-				t.Fatal(err)
-			}
 			var told []string
-			rd := &reader{
-				Reader: share, live: &uncached{Reader: all, scheme: scheme.Scheme, mapper: mapper}, rota: r, kinds: k, scheme: scheme.Scheme,
-				log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}),
-			}
+			rd := readerOf(t, shard, &told)
 			ctx := withAsker(t.Context(), &asker{controller: "pushes", owned: map[schema.GroupKind]bool{}})
 			for range 2 {
 				var list corev1.ConfigMapList
@@ -76,23 +89,13 @@ func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
 // While a kind cannot be listed the cache lacks what is in slots that came: reads go to the API server, which says why.
 func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-		mapper := meta.NewDefaultRESTMapper(nil)
-		mapper.Add(gvk, meta.RESTScopeNamespace)
-		if err := shareOf(r).Shard(gvk.GroupKind()); err != nil {
-			t.Fatal(err)
-		}
-		k := newKinds()
-		if err := k.shard(gvk.GroupKind(), "configmap"); err != nil {
+		rd := readerOf(t, shardConfigMaps, nil)
+		share := shareOf(rd.rota)
+		if err := share.Shard(configMaps.GroupKind()); err != nil {
 			t.Fatal(err)
 		}
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no RoleBinding"))
-		share, answer := fixedCache{items: make([]corev1.ConfigMap, 3)}, fixedCache{err: refused}
-		rd := &reader{Reader: share, rota: r, kinds: k, scheme: scheme.Scheme, live: &uncached{Reader: answer, scheme: scheme.Scheme, mapper: mapper}}
+		rd.live.Reader = fixedCache{err: refused}
 		lists := func(opts ...client.ListOption) (int, error) {
 			var list corev1.ConfigMapList
 			err := rd.List(withAsker(t.Context(), &asker{controller: "configmap"}), &list, opts...)
@@ -101,7 +104,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		if n, err := lists(); n != 3 || err != nil {
 			t.Errorf("%d objects, error %v, want the share of 3", n, err)
 		}
-		inf := shareOf(r).NewInformer(gvk.GroupKind(), &toolscache.ListWatch{
+		inf := share.NewInformer(configMaps.GroupKind(), &toolscache.ListWatch{
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return nil, refused },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, &corev1.ConfigMap{}, 0, nil)
@@ -116,8 +119,8 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		defer cancel()
 		synctest.Wait() // it runs
 		one := slot.SetOf(slot.Range{First: 1, Last: 1})
-		shareOf(r).Hold(one)
-		if err := shareOf(r).Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
+		share.Hold(one)
+		if err := share.Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, opts := range [][]client.ListOption{nil, {Share}} {
@@ -134,23 +137,8 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 
 // Who lists a sharded kind outside of sharded controllers is told once for each place.
 func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
-	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(gvk, meta.RESTScopeNamespace)
-	share, all := fixedCache{items: make([]corev1.ConfigMap, 3)}, fixedCache{items: make([]corev1.ConfigMap, 9)}
-	k := newKinds()
-	if err := k.shard(gvk.GroupKind(), "configmap"); err != nil {
-		t.Fatal(err)
-	}
 	var told []string
-	rd := &reader{
-		Reader: share, live: &uncached{Reader: all, scheme: scheme.Scheme, mapper: mapper}, rota: r, kinds: k, scheme: scheme.Scheme,
-		log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{}),
-	}
+	rd := readerOf(t, shardConfigMaps, &told)
 	list := func(ctx context.Context) int {
 		var list corev1.ConfigMapList
 		if err := rd.List(ctx, &list); err != nil {
@@ -180,7 +168,8 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 		}
 		return nil
 	})
-	if err := (asking{inside, &asker{controller: "configmap", owned: map[schema.GroupKind]bool{}}}).Start(outside); err != nil {
+	if err := (asking{inside, &asker{controller: "configmap",
+		owned: map[schema.GroupKind]bool{}}}).Start(outside); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) != 2 {

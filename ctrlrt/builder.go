@@ -34,15 +34,15 @@ type Builder struct {
 	inner   *builder.Builder
 	forObj  client.Object
 	owned   []client.Object // by controlling owner
-	whole   []client.Object // watched beside it
+	whole   []client.Object // cached whole
 	options controller.Options
 	name    string
 	reset   func(context.Context, reconcile.Request)
 	err     error
 }
 
-// NewControllerManagedBy returns a builder of a sharded controller. The manager must come from NewManager; it is
-// taken as the interface so that a SetupWithManager(mgr ctrl.Manager) can stay as it is.
+// NewControllerManagedBy returns a builder of a sharded controller. The manager must come from NewManager, or Build
+// returns an error. The parameter is the interface so that a SetupWithManager(mgr ctrl.Manager) can stay as it is.
 func NewControllerManagedBy(m manager.Manager) *Builder {
 	mgr, ok := m.(*Manager)
 	if !ok {
@@ -55,16 +55,16 @@ func NewControllerManagedBy(m manager.Manager) *Builder {
 	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
 }
 
-// For defines the kind that is reconciled and sharded: see builder.Builder.
+// For defines the kind that is reconciled and sharded; see builder.Builder.
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	b.forObj = object
 	b.inner.For(object, opts...)
 	return b
 }
 
-// Owns defines a kind whose objects enqueue their owner: see builder.Builder. A member caches those whose controlling
-// owner is its own. With builder.MatchEveryOwner, and where the kind is also watched by Watches or kept whole
-// (Manager.KeepWhole), every member caches all of them.
+// Owns defines a kind whose objects enqueue their owner; see builder.Builder. A member caches the objects whose
+// controlling owner is its own. Every member caches all of them with builder.MatchEveryOwner, and where the kind is
+// also watched by Watches or kept whole (Manager.KeepWhole) without being sharded by its own keys.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
 	if slices.Contains(opts, builder.OwnsOption(builder.MatchEveryOwner)) {
 		b.whole = append(b.whole, object)
@@ -75,69 +75,72 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 	return b
 }
 
-// Watches defines a kind whose objects are mapped to requests: see builder.Builder. Every member caches all of them: in
-// the cache of Manager.Whole where another sharded controller is for that kind.
+// Watches defines a kind whose objects are mapped to requests; see builder.Builder. Every member caches all of them: in
+// the cache of Manager.Whole where another sharded controller is For that kind, else in the manager's own.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	b.whole = append(b.whole, object)
 	b.inner.Watches(object, h, opts...)
 	return b
 }
 
-// WatchesMetadata is Watches with metadata only: see builder.Builder.
-func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
+// WatchesMetadata is Watches with metadata only; see builder.Builder.
+func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
+	opts ...builder.WatchesOption,
+) *Builder {
 	b.whole = append(b.whole, object)
 	b.inner.WatchesMetadata(object, h, opts...)
 	return b
 }
 
-// WatchesRawSource adds a source: see builder.Builder. Requests for objects of other members are dropped.
+// WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	b.inner.WatchesRawSource(src)
 	return b
 }
 
-// WithEventFilter adds a predicate for all events: see builder.Builder. When a slot comes, its objects are
-// enqueued whatever it says.
+// WithEventFilter adds a predicate for all events; see builder.Builder. When a slot comes, its objects are enqueued
+// whatever the predicate says.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 	b.inner.WithEventFilter(p)
 	return b
 }
 
-// WithOptions sets the controller's options: see builder.Builder. NeedLeaderElection must not be true.
+// WithOptions sets the controller's options; see builder.Builder. Build returns an error if NeedLeaderElection is true.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	b.options = options
 	return b
 }
 
-// WithLogConstructor sets the logger of a request: see builder.Builder.
+// WithLogConstructor sets the logger of a request; see builder.Builder.
 func (b *Builder) WithLogConstructor(f func(*reconcile.Request) logr.Logger) *Builder {
 	b.options.LogConstructor = f
 	return b
 }
 
-// Named names the controller: see builder.Builder.
+// Named names the controller; see builder.Builder.
 func (b *Builder) Named(name string) *Builder {
 	b.name = name
 	b.inner.Named(name)
 	return b
 }
 
-// OnReset has f called before the first reconcile of each object since its slot was opened on this member: handlers
-// hear nothing of a slot while it is shut, so that expectations and other counts of events are void then. See
-// rota.Controller.OnReset for what holds while f runs. It runs in the worker's goroutine, for different requests
-// concurrently, and may block.
+// OnReset has f called before the first reconcile of each object since its slot was opened on this member. Handlers
+// hear nothing of a slot while it is shut, so expectations and other counts of events are void then. See
+// rota.Controller.OnReset for what holds while f runs. It runs in the worker's goroutine, concurrently for different
+// requests, and may block.
 func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Builder {
 	b.reset = f
 	return b
 }
 
-// Complete builds the controller.
+// Complete builds the controller. For its errors see Build.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
 	return err
 }
 
-// Build builds the controller and returns it.
+// Build builds the controller and returns it. It returns an error where options contradict sharding, or where the
+// manager's cache has already given out an informer of all objects of the kind.
 func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -155,7 +158,8 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	}
 	o := b.options
 	if ptr.Deref(o.NeedLeaderElection, false) {
-		return nil, fmt.Errorf("controller %s: NeedLeaderElection is true, but a sharded controller runs on every member; use ctrl.NewControllerManagedBy for one that needs the leader", name)
+		return nil, fmt.Errorf("controller %s: NeedLeaderElection is true, but a sharded controller runs on every member; "+
+			"use ctrl.NewControllerManagedBy for one that needs the leader", name)
 	}
 	if o.Reconciler != nil && r != nil {
 		return nil, fmt.Errorf("controller %s: reconciler was set via WithOptions() and via Build() or Complete()", name)
@@ -186,11 +190,14 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 		return nil, err
 	}
 	w.controller.Explain(w.sources.missing)
-	b.mgr.workers = append(b.mgr.workers, w)
+	b.mgr.addWorker(w)
 	if b.reset != nil {
-		w.controller.OnReset(func(ctx context.Context, key types.NamespacedName) { b.reset(ctx, request{NamespacedName: key}) })
+		w.controller.OnReset(func(ctx context.Context,
+			key types.NamespacedName) {
+			b.reset(ctx, request{NamespacedName: key})
+		})
 	}
-	w.controller.ExpectKindLate() // the manager waits for its informers, and knows which kinds are not installed
+	w.controller.ExpectKindLate() // the manager waits for informers and knows which kinds are not installed
 	o.NeedLeaderElection = ptr.To(false)
 	o.Reconciler = nil
 	defaulted := o
@@ -252,11 +259,10 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
-// errPanicked is how a reconcile ended that did not return.
+// errPanicked is the outcome of a reconcile that did not return.
 var errPanicked = errors.New("the reconciler panicked")
 
-// enqueue implements rota.Enqueue. Before the controller has started there is no queue: its own start enqueues
-// everything.
+// enqueue implements rota.Enqueue. Before the controller starts there is no queue; its start enqueues everything.
 func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
 	w.mu.Lock()
 	q := w.queue
@@ -271,7 +277,7 @@ func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
 	enqueue(q, requests, int(priority))
 }
 
-// Reconcile lets the user's reconciler have the keys that the gate admits.
+// Reconcile calls the user's reconciler for the keys that the gate admits.
 func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	ctx, ok := w.controller.Admit(ctx, r.NamespacedName)
 	if !ok {
@@ -281,7 +287,8 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	result, err := w.reconciler.Reconcile(ctx, r)
 	w.controller.Ended(r.NamespacedName, err)
 	if err != nil && gate.CutShort(ctx) {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(ctx).Error(), "error",
+			err.Error())
 		return reconcile.Result{}, nil // its next owner repeats it
 	}
 	return result, err

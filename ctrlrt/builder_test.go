@@ -32,7 +32,8 @@ func TestBuilderCalls(t *testing.T) {
 	o := managerOptions()
 	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second,
+		RetryPeriod: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func TestBuilderCalls(t *testing.T) {
 	err = ctrlrt.NewControllerManagedBy(mgr).
 		For(&corev1.ConfigMap{}, builder.OnlyMetadata).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: obj.GetLabels()["wakes"]}}}
+			name := types.NamespacedName{Namespace: namespace, Name: obj.GetLabels()["wakes"]}
+			return []reconcile.Request{{NamespacedName: name}}
 		})).
 		WithEventFilter(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "there" })).
 		WatchesRawSource(source.Channel(channel, &handler.EnqueueRequestForObject{})).
@@ -89,7 +91,8 @@ func TestBuilderCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait("it was created", "new")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s", Labels: map[string]string{"wakes": "there"}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s",
+		Labels: map[string]string{"wakes": "there"}}}
 	if err := c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// wholeCache is the manager's cache as it is given to those who need all objects of a kind: it refuses informers of the
-// kinds of which it has a share only.
+// wholeCache is the manager's cache for callers that need all objects of a kind. It refuses informers of kinds of which
+// the manager's cache holds a share only.
 type wholeCache struct {
 	cache.Cache
 	reader client.Reader
@@ -29,12 +29,16 @@ func (c *wholeCache) List(ctx context.Context, list client.ObjectList, opts ...c
 }
 
 // IndexField implements client.FieldIndexer.
-func (c *wholeCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+func (c *wholeCache) IndexField(ctx context.Context, obj client.Object, field string,
+	extract client.IndexerFunc,
+) error {
 	return c.mgr.indexes.IndexField(ctx, obj, field, extract)
 }
 
 // GetInformer implements cache.Informers.
-func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object,
+	opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -47,7 +51,9 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 }
 
 // GetInformerForKind implements cache.Informers.
-func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
+	opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	from, err := c.from(gvk.GroupKind())
 	if err != nil {
 		return nil, err
@@ -64,30 +70,33 @@ func (c *wholeCache) from(kind schema.GroupKind) (cache.Cache, error) {
 	return c.mgr.wholeCache()
 }
 
-// view is the manager as the builder of a sharded controller sees it: its cache hands out sharded kinds.
+// view is the manager as the builder of a sharded controller sees it. Its cache gives out informers of sharded kinds.
 type view struct {
 	*Manager
 	asker   *asker
 	sources *sources
 }
 
-// Add has the controller's contexts say whose they are.
+// Add adds the controller. Its contexts will carry the asker.
 func (v *view) Add(r manager.Runnable) error { return v.Manager.Add(asking{r, v.asker}) }
 
 // GetCache returns the cache whose informers of sharded kinds hold a share.
 func (v *view) GetCache() cache.Cache {
-	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, asker: v.asker, sources: v.sources}
+	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, asker: v.asker,
+		sources: v.sources}
 }
 
-// shardCache refuses nothing that is sharded, and notes what is used whole.
+// shardCache gives out informers of sharded kinds, too, and notes which kinds are used whole.
 type shardCache struct {
 	wholeCache
 	asker   *asker
 	sources *sources
 }
 
-// GetInformer implements cache.Informers. The sources of the controller wait in it until the informer has synced.
-func (c *shardCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+// GetInformer implements cache.Informers. The controller's sources wait in it until the informer has synced.
+func (c *shardCache) GetInformer(ctx context.Context, obj client.Object,
+	opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -98,7 +107,9 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object, opts ..
 	return informer, err
 }
 
-func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object,
+	opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	kind := gvk.GroupKind()
 	if children := c.mgr.reader.children.Load(); children != nil && c.asker.owned[kind] && c.mgr.kinds.isBoth(kind) {
 		return (*children).GetInformer(ctx, obj, opts...)

@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 )
 
-// writingClient is the manager's client. It puts the labels on objects by which they are delivered. What it writes is
-// noted by the transport below it.
+// writingClient is the manager's client. It adds the labels by which objects are delivered. The transport below it
+// notes what it writes.
 type writingClient struct {
 	client.Client
 	mgr *Manager
@@ -23,9 +23,9 @@ type writingClient struct {
 
 var _ client.Client = (*writingClient)(nil)
 
-// Live is an option of Get and List of the manager's client: it has the API server answer, consistently, whatever
-// caches hold. With it a reconciler finds the objects that are in no member's share: those of an owned kind that have
-// no owner yet, to be adopted, and those of other members.
+// Live is an option of Get and List of the manager's client: the API server answers, consistently, whatever caches
+// hold. With it a reconciler finds objects that are in no share of this member: those of other members, and objects of
+// an owned kind that have no owner yet and are to be adopted.
 var Live live
 
 type live struct{}
@@ -36,8 +36,8 @@ func (live) ApplyToGet(*client.GetOptions) {}
 // ApplyToList implements client.ListOption.
 func (live) ApplyToList(*client.ListOptions) {}
 
-// Share is an option of List of the manager's client and cache: it answers with this member's share, outside of sharded
-// controllers, too, where the whole is the answer without it.
+// Share is an option of List of the manager's client and cache: List returns this member's share. It is for code
+// outside of sharded controllers, which gets all objects without it.
 var Share share
 
 type share struct{}
@@ -61,7 +61,9 @@ var (
 )
 
 // Get implements client.Reader.
-func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	opts ...client.GetOption,
+) error {
 	from := client.Reader(c.Client)
 	for _, o := range opts {
 		if o == client.GetOption(Live) {
@@ -73,7 +75,7 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	}
 	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
 	c.hideStamps(gvk.GroupKind(), obj)
-	// Whether caches or the API server answered: kinds may be read past caches.
+	// Caches and the API server alike may answer with a namesake.
 	if adapter.Namesake(ctx, shareOf(c.mgr.rota), gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
 		reflect.ValueOf(obj).Elem().Set(empty.Elem())
@@ -102,9 +104,11 @@ func (c *writingClient) Update(ctx context.Context, obj client.Object, opts ...c
 	return c.Client.Update(ctx, obj, opts...)
 }
 
-// Patch implements client.Writer. Patches that are computed from the object carry its labels, too; what a raw one
-// strips is put right by the labeller. For an apply patch see Apply.
-func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+// Patch implements client.Writer. Patches that are computed from the object carry its labels. If a raw patch removes
+// labels, the labeller restores them. For apply patches see Apply.
+func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.PatchOption,
+) error {
 	if patch.Type() != types.ApplyPatchType {
 		_ = c.stamp(obj)
 		return c.Client.Patch(ctx, obj, patch, opts...)
@@ -125,9 +129,9 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	return nil
 }
 
-// Apply implements client.Writer. The labels are applied with the rest, by the user's manager: an object that is
-// created has them without a second write, and loses them when it is applied without Rota. What Get tells of that
-// manager's fields leaves them out.
+// Apply implements client.Writer. The labels are applied with the rest, by the user's field manager. So a new object
+// has them without a second write, and loses them when it is applied without Rota. Get leaves them out of that
+// manager's fields.
 func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if err := unstamped(c.stampApplied(obj), func() error { return c.Client.Apply(ctx, obj, opts...) }); err != nil {
 		return err

@@ -64,8 +64,10 @@ func TestLabelsThatAreCopied(t *testing.T) {
 		}}
 	}
 	childOf := func(s *corev1.Secret) *corev1ac.ConfigMapApplyConfiguration {
-		return corev1ac.ConfigMap("child-"+s.Name, namespace).WithLabels(maps.Clone(s.Labels)).WithData(map[string]string{"a": "b"}).
-			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName(s.Name).WithUID(s.UID).WithController(true))
+		return corev1ac.ConfigMap("child-"+s.Name, namespace).
+			WithLabels(maps.Clone(s.Labels)).WithData(map[string]string{"a": "b"}).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").
+				WithName(s.Name).WithUID(s.UID).WithController(true))
 	}
 	copying := func(c client.Client) reconcile.Func {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -98,17 +100,19 @@ func TestLabelsThatAreCopied(t *testing.T) {
 				return next.RoundTrip(r)
 			})
 		})
-		return startMemberVia(t, cfg, namespace, pod, rota.Options{Delivery: delivery.SlotLabel}, func(mgr *ctrlrt.Manager) error {
-			c := mgr.GetClient()
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(copying(c)); err != nil {
-				return err
-			}
-			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
-				func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
-					seen[pod].add(req.Name)
-					return reconcile.Result{}, nil
-				}))
-		})
+		return startMemberVia(t, cfg, namespace, pod, rota.Options{Delivery: delivery.SlotLabel},
+			func(mgr *ctrlrt.Manager) error {
+				c := mgr.GetClient()
+				if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+					Complete(copying(c)); err != nil {
+					return err
+				}
+				return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+					func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+						seen[pod].add(req.Name)
+						return reconcile.Result{}, nil
+					}))
+			})
 	}
 	a, b := start("a"), start("b")
 	eventually(t, 30*time.Second, settled(a, b))
@@ -125,7 +129,8 @@ func TestLabelsThatAreCopied(t *testing.T) {
 					return name + " was not reconciled, round " + round
 				}
 				owner := a
-				if child := (types.NamespacedName{Namespace: namespace, Name: "child-" + name}); !a.Rota().Owns(configMapKind, child) {
+				child := types.NamespacedName{Namespace: namespace, Name: "child-" + name}
+				if !a.Rota().Owns(configMapKind, child) {
 					owner = b
 				}
 				if seen[owner.Rota().ID()[:1]].get("child-"+name) == 0 {

@@ -37,7 +37,8 @@ func TestR14Coverage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll}, ScrubPeriod: 500 * time.Millisecond}
+	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll},
+		ScrubPeriod: 500 * time.Millisecond}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, settled(a, b))
 	// As long as members come and go nothing may be found.
@@ -143,7 +144,8 @@ func TestR14Coverage(t *testing.T) {
 		}
 		mine.Open.Add(foreign)
 		lease := &coordinationv1.Lease{}
-		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: names.Lease("test", mine.Member)}, lease); err != nil {
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: names.Lease("test", mine.Member)},
+			lease); err != nil {
 			t.Fatal(err)
 		}
 		// It says so until it is believed: b's own report comes in between.
@@ -176,7 +178,8 @@ func isReport(r *http.Request) bool {
 		return false
 	}
 	text, err := io.ReadAll(body)
-	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && strings.Contains(string(text), names.LabelCoverage)
+	return err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") &&
+		strings.Contains(string(text), names.LabelCoverage)
 }
 
 // R14: an API server that has just started may refuse what it permits a moment later. A member that was refused when it
@@ -191,16 +194,19 @@ func TestR14ReportsAfterARefusal(t *testing.T) {
 			if !isReport(r) || refusals.Add(1) > 2 {
 				return next.RoundTrip(r)
 			}
-			text := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"leases.coordination.k8s.io is forbidden: User \"x\" cannot update it"}`
+			text := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+				`"message":"leases.coordination.k8s.io is forbidden: User \"x\" cannot update it"}`
 			return &http.Response{
-				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(text)), Request: r,
 			}, nil
 		})
 	})
 	m := startMemberVia(t, cfg, namespace, "a", rota.Options{}, func(mgr *ctrlrt.Manager) error {
-		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-			return reconcile.Result{}, nil
-		}))
+		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+			func(context.Context, reconcile.Request) (reconcile.Result, error) {
+				return reconcile.Result{}, nil
+			}))
 	})
 	reports, err := coverage.NewReports(controlplane.For(t).Config(), namespace, "test")
 	if err != nil {

@@ -19,7 +19,9 @@ import (
 )
 
 // keepChild returns a reconciler that has for each parent a child of the same name with one more letter.
-func keepChild[P, C client.Object](mgr *ctrlrt.Manager, letter string, newParent func() P, newChild func() C) reconcile.Func {
+func keepChild[P, C client.Object](mgr *ctrlrt.Manager, letter string, newParent func() P,
+	newChild func() C,
+) reconcile.Func {
 	c := mgr.GetClient()
 	return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		parent := newParent()
@@ -55,14 +57,16 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 		return client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("family-%d%s", i, suffix)}
 	}
 	for i := range families {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "").Name, Annotations: map[string]string{"value": "1"}}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "").Name,
+			Annotations: map[string]string{"value": "1"}}}
 		if err := c.Create(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
 	}
 	start := func(pod string) *replica {
 		return startMember(t, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
-			secret, cm := func() *corev1.Secret { return &corev1.Secret{} }, func() *corev1.ConfigMap { return &corev1.ConfigMap{} }
+			secret, cm := func() *corev1.Secret { return &corev1.Secret{} },
+				func() *corev1.ConfigMap { return &corev1.ConfigMap{} }
 			account := func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} }
 			err := ctrlrt.NewControllerManagedBy(mgr).For(secret()).Owns(cm()).Complete(keepChild(mgr, "c", secret, cm))
 			if err != nil {
@@ -127,7 +131,8 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 			if err := c.Update(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
-			var victim client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "c").Name}}
+			var victim client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+				Name: name(i, "c").Name}}
 			if i%2 == 1 {
 				victim = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "ca").Name}}
 			}

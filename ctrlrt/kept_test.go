@@ -35,7 +35,8 @@ type views struct {
 
 func (v *views) list(ctx context.Context, c client.Client, namespace, reader string, opts ...client.ListOption) error {
 	var list corev1.ConfigMapList
-	if err := c.List(ctx, &list, append(opts, client.InNamespace(namespace), client.MatchingLabels{"test": "kept"})...); err != nil {
+	if err := c.List(ctx, &list, append(opts, client.InNamespace(namespace),
+		client.MatchingLabels{"test": "kept"})...); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -187,7 +188,8 @@ func testNeededWhole(t *testing.T, kept bool) {
 		}
 		return ""
 	})
-	if err := v.list(t.Context(), a.GetClient(), namespace, "outside", byValue); err != nil || v.lists["outside"] != objects {
+	if err := v.list(t.Context(), a.GetClient(), namespace, "outside", byValue); err != nil ||
+		v.lists["outside"] != objects {
 		t.Errorf("List from outside: %d objects, error %v, want %d", v.lists["outside"], err, objects)
 	}
 	if n := live.Load(); n > 0 {

@@ -9,28 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds knows which kinds are sharded by their own keys, which by their owners', and of which all objects are needed. A
-// kind may be sharded in both ways at once, by different controllers. The manager's own cache holds a share of a kind
-// or all of it. A kind that is sharded by its own keys and needed whole, by another sharded controller that Watches it
-// or because of KeepWhole, is in the cache of Manager.Whole besides.
+// kinds knows which kinds are sharded by their own keys, which by their owners' keys, and which are needed whole. A
+// kind may be sharded both ways by different controllers. The manager's own cache holds either a share of a kind or all
+// of it. A kind that is sharded by its own keys and needed whole, because another sharded controller Watches it or
+// because of KeepWhole, is in the cache of Manager.Whole besides.
 type kinds struct {
 	mu      sync.Mutex
-	sharded map[schema.GroupKind]string   // by which controller
-	owned   map[schema.GroupKind]string   // by the objects of which controller
-	watched map[schema.GroupKind][]string // by which sharded controllers
+	sharded map[schema.GroupKind]string   // the controller that is For the kind
+	owned   map[schema.GroupKind]string   // the controller whose objects own it
+	watched map[schema.GroupKind][]string // the sharded controllers that need all of it
 	kept    map[schema.GroupKind]bool     // KeepWhole
-	whole   map[schema.GroupKind]bool     // the manager's own cache gave out an informer that holds all
-	// unsharded are the names of what runs on the leader only, for messages.
+	whole   map[schema.GroupKind]bool     // the manager's own cache gave out an informer of all objects
+	// unsharded are the names of unsharded controllers and of what runs on the leader only, for messages.
 	unsharded []string
-	// refused gets the first refusal: a source that is refused its informer tries again until it times out, so the
-	// manager has to end it.
+	// refused gets the first refusal. The manager ends then: a source that is refused its informer would try again until
+	// it times out.
 	refused chan error
 }
 
 func newKinds() *kinds {
 	return &kinds{
-		sharded: map[schema.GroupKind]string{}, owned: map[schema.GroupKind]string{}, watched: map[schema.GroupKind][]string{},
-		kept: map[schema.GroupKind]bool{}, whole: map[schema.GroupKind]bool{}, refused: make(chan error, 1),
+		sharded: map[schema.GroupKind]string{}, owned: map[schema.GroupKind]string{},
+		watched: map[schema.GroupKind][]string{},
+		kept:    map[schema.GroupKind]bool{}, whole: map[schema.GroupKind]bool{}, refused: make(chan error, 1),
 	}
 }
 
@@ -38,22 +39,25 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.whole[kind] {
-		return fmt.Errorf("kind %s is to be sharded by controller %q, but this manager's cache has given out an informer of all its objects: set up "+
-			"that controller, and call KeepWhole of the ctrlrt.Manager with that kind, before; or take the informer from the manager that Whole of the "+
+		return fmt.Errorf("kind %s is to be sharded by controller %q, but this manager's cache has given out an informer of "+
+			"all its objects: set up "+
+			"that controller, and call KeepWhole of the ctrlrt.Manager with that kind, before; or take the informer from the "+
+			"manager that Whole of the "+
 			"ctrlrt.Manager returns, whose cache holds all objects", kind, controller)
 	}
 	k.sharded[kind] = controller
 	return nil
 }
 
-// own notes that a sharded controller owns objects of a kind, and returns whether that shards it: not where somebody
-// needs all of its objects.
+// own notes that a sharded controller owns objects of a kind. It returns whether the kind is sharded by its owners from
+// now on; it is not if somebody needs all of its objects.
 func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	by, sharded := k.sharded[kind]
 	if sharded && by == controller {
-		return false, fmt.Errorf("controller %q owns objects of the kind that it is for, %s: a chain of owners would have to meet in one member; "+
+		return false, fmt.Errorf("controller %q owns objects of the kind that it is for, %s: a chain of owners would have "+
+			"to meet in one member; "+
 			"use slot.KeyNamespace, and builder.MatchEveryOwner", controller, kind)
 	}
 	if k.whole[kind] || !sharded && k.isNeeded(kind) {
@@ -63,14 +67,16 @@ func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	return true, nil
 }
 
-// watch notes that a sharded controller needs the events of all objects of a kind. disown says that the kind is not
-// sharded by its owners any more, which the caller has to see to.
+// watch notes that a sharded controller needs the events of all objects of a kind. If disown is true, the kind is no
+// longer sharded by its owners, and the caller must call Share.Disown.
 func (k *kinds) watch(kind schema.GroupKind, controller string) (disown bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.sharded[kind] == controller {
-		return false, fmt.Errorf("controller %q Watches all objects of kind %s, which it is for and of which this manager's cache holds a share: use "+
-			"WatchesRawSource with source.Kind on the cache of the manager that Whole of the ctrlrt.Manager returns", controller, kind)
+		return false, fmt.Errorf("controller %q Watches all objects of kind %s, which it is for and of which this manager's "+
+			"cache holds a share: use "+
+			"WatchesRawSource with source.Kind on the cache of the manager that Whole of the ctrlrt.Manager returns", controller,
+			kind)
 	}
 	k.watched[kind] = append(k.watched[kind], controller)
 	return k.disown(kind), nil
@@ -84,8 +90,8 @@ func (k *kinds) keep(kind schema.GroupKind) (disown bool) {
 	return k.disown(kind)
 }
 
-// disown ends the sharding of a kind by its owners, except where it is sharded by its own keys, too: then it is in a
-// cache of its own. k.mu is held.
+// disown ends the sharding of a kind by its owners, unless it is sharded by its own keys as well: then the owned
+// objects have a cache of their own. k.mu is held.
 func (k *kinds) disown(kind schema.GroupKind) bool {
 	_, owned := k.owned[kind]
 	if _, sharded := k.sharded[kind]; sharded || !owned {
@@ -95,8 +101,8 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 	return true
 }
 
-// use notes that somebody gets an informer of all objects of a kind. It returns whether that has to come from the cache
-// of Manager.Whole.
+// use notes that an informer of all objects of a kind was asked for. fromWhole says that the cache of Manager.Whole
+// must give it out.
 func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,21 +110,26 @@ func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 		if k.isNeeded(kind) {
 			return true, nil
 		}
-		return false, k.refuse(fmt.Errorf("kind %s is sharded by controller %q, so this manager's cache holds a share of its objects, "+
-			"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of the ctrlrt.Manager "+
-			"with that kind before the manager starts; or build that controller with ctrlrt.NewControllerManagedBy, too; or set it up with the manager "+
-			"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, controller, k.suspects()))
+		return false,
+			k.refuse(fmt.Errorf("kind %s is sharded by controller %q, so this manager's cache holds a share of its objects, "+
+				"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
+				"the ctrlrt.Manager "+
+				"with that kind before the manager starts; or build that controller with ctrlrt.NewControllerManagedBy, too; or "+
+				"set it up with the manager "+
+				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, controller, k.suspects()))
 	}
 	if controller, ok := k.owned[kind]; ok {
-		return false, k.refuse(fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's cache holds a share of its objects, "+
-			"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of the ctrlrt.Manager "+
+		return false, k.refuse(fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's "+
+			"cache holds a share of its objects, "+
+			"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
+			"the ctrlrt.Manager "+
 			"with that kind before the manager starts", kind, controller, k.suspects()))
 	}
 	k.whole[kind] = true
 	return false, nil
 }
 
-// suspects names what is not sharded: whoever asks for an informer does not say who it is. k.mu is held.
+// suspects names the unsharded runnables: GetInformer does not say who calls it. k.mu is held.
 func (k *kinds) suspects() string {
 	if len(k.unsharded) == 0 {
 		return ""
@@ -132,7 +143,7 @@ func (k *kinds) addUnsharded(name string) {
 	k.unsharded = append(k.unsharded, name)
 }
 
-// refuse ends the manager.
+// refuse has the manager end with the error.
 func (k *kinds) refuse(err error) error {
 	select {
 	case k.refused <- err:
@@ -141,7 +152,7 @@ func (k *kinds) refuse(err error) error {
 	return err
 }
 
-// isNeeded says that all objects of a kind are needed. k.mu is held.
+// isNeeded reports whether all objects of a kind are needed. k.mu is held.
 func (k *kinds) isNeeded(kind schema.GroupKind) bool { return k.kept[kind] || len(k.watched[kind]) > 0 }
 
 func (k *kinds) isSharded(kind schema.GroupKind) bool {
@@ -158,7 +169,7 @@ func (k *kinds) isOwned(kind schema.GroupKind) bool {
 	return ok
 }
 
-// isFor says that a controller is the one that a sharded kind is for.
+// isFor reports whether the controller is For the kind.
 func (k *kinds) isFor(kind schema.GroupKind, controller string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +183,7 @@ func (k *kinds) isKept(kind schema.GroupKind) bool {
 	return k.kept[kind]
 }
 
-// inWhole says that a kind is sharded by its own keys, and in the cache of Manager.Whole besides.
+// inWhole reports whether a kind is sharded by its own keys and in the cache of Manager.Whole besides.
 func (k *kinds) inWhole(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,7 +205,7 @@ func (k *kinds) allInWhole() []schema.GroupKind {
 	return out
 }
 
-// both returns the kinds that are sharded in both ways.
+// both returns the kinds that are sharded by their own keys and by their owners.
 func (k *kinds) both() []schema.GroupKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()

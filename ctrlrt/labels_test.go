@@ -17,8 +17,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Labels that somebody strips, edits or copies from other objects, of parents and of children, all the time and while a member
-// joins, are put right, and whatever they say meanwhile every object is reconciled by its owner in the end.
+// Labels that somebody strips, edits or copies from other objects, of parents and of children, all the time and while a
+// member joins, are put right, and whatever they say meanwhile every object is reconciled by its owner in the end.
 func TestR11LabelsArePutRight(t *testing.T) {
 	t.Parallel()
 	const objects = 30
@@ -51,7 +51,8 @@ func TestR11LabelsArePutRight(t *testing.T) {
 				if got := kid.Data["value"]; got != want {
 					return fmt.Sprintf("%s has value %q, want %q", kid.Name, got, want)
 				}
-				if a, b := parent.Labels[delivery.HashLabel(slot.KeyName, secretKind)], kid.Labels[delivery.OwnerLabel(slot.KeyName, configMapKind)]; a != value(i) || b != value(i) {
+				if a, b := parent.Labels[delivery.HashLabel(slot.KeyName, secretKind)],
+					kid.Labels[delivery.OwnerLabel(slot.KeyName, configMapKind)]; a != value(i) || b != value(i) {
 					return fmt.Sprintf("labels of %s and its child are %q and %q, want %q", parent.Name, a, b, value(i))
 				}
 			}
@@ -65,14 +66,16 @@ func TestR11LabelsArePutRight(t *testing.T) {
 		defer tick.Stop()
 		for n := range rounds {
 			i := rng.IntN(objects)
-			wrong := []string{"null", `"` + value(rng.IntN(objects)) + `"`, fmt.Sprintf(`"%d"`, rng.IntN(slot.MaxCount)), `"x"`}[rng.IntN(4)]
+			wrong := []string{"null", `"` + value(rng.IntN(objects)) + `"`, fmt.Sprintf(`"%d"`, rng.IntN(slot.MaxCount)),
+				`"x"`}[rng.IntN(4)]
 			var obj client.Object = secret(i)
 			label := delivery.HashLabel(slot.KeyName, secretKind)
 			if n%2 == 1 {
 				obj, label = child(i), delivery.OwnerLabel(slot.KeyName, configMapKind)
 			}
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, wrong)
-			if err := c.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			if err := c.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType,
+				patch)); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
 			if n < objects {

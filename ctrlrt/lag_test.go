@@ -52,7 +52,8 @@ type nursery struct {
 
 func (n *nursery) failed(err error) error {
 	sent := !errors.Is(err, gate.ErrLost) && !errors.Is(err, gate.ErrExpired) && !errors.Is(err, rota.ErrDeadline)
-	if status := apierrors.APIStatus(nil); sent && (!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError) {
+	if status := apierrors.APIStatus(nil); sent &&
+		(!errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.unknown++
@@ -115,7 +116,8 @@ func (r *raiser) reconcile(ctx context.Context, parent *corev1.ConfigMap) error 
 	for have := len(alive) + len(b.made); have < want; have++ {
 		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: parent.Namespace, GenerateName: parent.Name + "-",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: parent.Name, UID: parent.UID, Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: parent.Name, UID: parent.UID,
+				Controller: ptr.To(true)}},
 		}}
 		if err := r.create(ctx, child); err != nil {
 			return r.nursery.failed(err)
@@ -257,7 +259,8 @@ func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nurs
 	ctrl.SetLogger(logr.Discard())
 	r := lagRota(t, namespace, pod)
 	mgr, err := ctrlrt.NewManager(lagging(controlplane.For(t).Config(), lag), r, ctrl.Options{
-		Logger: testLogger(t, pod), Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Logger: testLogger(t, pod), Metrics: server.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
 	})
 	if err != nil {
@@ -318,20 +321,24 @@ func withClientGo(owned bool) laggard {
 				t.Fatal(err)
 			}
 		}
-		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{}, api.CoreV1().ConfigMaps(namespace))
+		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
+			api.CoreV1().ConfigMaps(namespace))
 		must(err)
 		var children toolscache.SharedIndexInformer
 		if owned {
-			children, err = rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(namespace),
+			children, err = rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
+				api.CoreV1().Secrets(namespace),
 				rota.Children{Of: configMapKind, WithoutOrphans: true})
 			must(err)
 		} else {
-			children = factory.InformerFor(&corev1.Secret{}, func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
-				lw := toolscache.NewListWatchFromClient(api.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
-				return r.NewInformer(secretKind, lw, &corev1.Secret{}, resync, toolscache.Indexers{})
-			})
+			children = factory.InformerFor(&corev1.Secret{},
+				func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
+					lw := toolscache.NewListWatchFromClient(api.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
+					return r.NewInformer(secretKind, lw, &corev1.Secret{}, resync, toolscache.Indexers{})
+				})
 		}
-		queue, err := rota.NewQueue(r, "lag", parents, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))
+		queue, err := rota.NewQueue(r, "lag", parents,
+			workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))
 		must(err)
 		add := func(obj any) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -347,7 +354,8 @@ func withClientGo(owned bool) laggard {
 			}
 		}
 		for _, inf := range []toolscache.SharedIndexInformer{parents, children} {
-			_, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add})
+			_, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: add,
+				UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add})
 			must(err)
 		}
 		raise := &raiser{
@@ -367,7 +375,8 @@ func withClientGo(owned bool) laggard {
 				return err
 			},
 			destroy: func(_ context.Context, child *corev1.Secret) error {
-				return api.CoreV1().Secrets(namespace).Delete(context.TODO(), child.Name, *metav1.NewPreconditionDeleteOptions(string(child.UID)))
+				return api.CoreV1().Secrets(namespace).Delete(context.TODO(), child.Name,
+					*metav1.NewPreconditionDeleteOptions(string(child.UID)))
 			},
 		}
 		sync := queue.Admit(func(ctx context.Context, item toolscache.ObjectName) error {
@@ -384,7 +393,9 @@ func withClientGo(owned bool) laggard {
 }
 
 // work runs informers and workers until ctx ends.
-func work(ctx context.Context, factory informers.SharedInformerFactory, queue *rota.Queue[toolscache.ObjectName], syncOne func(context.Context, toolscache.ObjectName) error) {
+func work(ctx context.Context, factory informers.SharedInformerFactory, queue *rota.Queue[toolscache.ObjectName],
+	syncOne func(context.Context, toolscache.ObjectName) error,
+) {
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	var workers sync.WaitGroup
@@ -412,7 +423,8 @@ func work(ctx context.Context, factory informers.SharedInformerFactory, queue *r
 // Children are made and deleted by number while slots move, and watches lag by more than that takes: nobody deletes a
 // child that another has deleted, and nobody makes one that is there.
 func TestR8ChildrenUnderLaggingWatches(t *testing.T) {
-	for name, start := range map[string]laggard{"controller-runtime": withManager, "client-go": withClientGo(true), "client-go, whole": withClientGo(false)} {
+	for name, start := range map[string]laggard{"controller-runtime": withManager, "client-go": withClientGo(true),
+		"client-go, whole": withClientGo(false)} {
 		for _, lag := range []time.Duration{300 * time.Millisecond, 2 * time.Second} {
 			if lag > time.Second && name == "client-go" {
 				continue // it takes long, and differs from the first in nothing that this is about
@@ -443,7 +455,8 @@ func testLag(t *testing.T, start laggard, lag time.Duration) {
 	put := func(name string, to int) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, sizeOf, to)
-		if _, err := api.CoreV1().ConfigMaps(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := api.CoreV1().ConfigMaps(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if d := to - size[name]; d > 0 {
@@ -455,7 +468,8 @@ func testLag(t *testing.T, start laggard, lag time.Duration) {
 	}
 	for i := range lagParents {
 		name := "p" + strconv.Itoa(i)
-		if _, err := api.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := api.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		put(name, fewer)
@@ -534,7 +548,8 @@ func testLag(t *testing.T, start laggard, lag time.Duration) {
 		}
 	}
 	surplus, missing := n.made-made, len(n.deleted)-deleted
-	t.Logf("%d children made, %d deleted, %d too many made, %d too many deleted, %d of them twice; %d writes of unknown outcome",
+	t.Logf("%d children made, %d deleted, %d too many made, %d too many deleted, %d of them twice; %d writes of unknown "+
+		"outcome",
 		n.made, len(n.deleted), surplus, missing, twice, n.unknown)
 	if max(surplus, missing, -surplus, -missing) > n.unknown || twice > 0 {
 		t.Error("members were behind what others had done")

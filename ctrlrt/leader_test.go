@@ -82,7 +82,8 @@ func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
 	for range 4 {
 		adding.Go(func() {
 			err := mgr.Add(manager.RunnableFunc(fillTokens))
-			if err == nil || !strings.Contains(err.Error(), "fillTokens") || !strings.Contains(err.Error(), "no leader election") {
+			if err == nil || !strings.Contains(err.Error(), "fillTokens") ||
+				!strings.Contains(err.Error(), "no leader election") {
 				t.Errorf("Add after Start: %v, want that fillTokens would run on every replica", err)
 			}
 		})
@@ -92,7 +93,8 @@ func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
 
 // What sharded reconcilers read is empty on all members but the leader where a runnable fills it that needs a leader.
 func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
-	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader", LeaderElectionNamespace: "operators"})
+	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader",
+		LeaderElectionNamespace: "operators"})
 	whole, err := mgr.Whole() // a cache runs everywhere
 	if err != nil {
 		t.Fatal(err)

@@ -131,7 +131,8 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 		if err := c.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {
 			return err.Error()
 		}
-		want := fmt.Sprintf("slot %d cannot move on: controller configmap has been reconciling %s/stuck for ", held, namespace)
+		want := fmt.Sprintf("slot %d cannot move on: controller configmap has been reconciling %s/stuck for ", held,
+			namespace)
 		for _, e := range events.Items {
 			if e.Reason == "SlotHeldBack" && strings.HasPrefix(e.Message, want) && e.ReportingInstance == "a" {
 				return ""
@@ -147,8 +148,8 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 	}
 }
 
-// Errors back off as long as controller-runtime's rate limiter says, 5 ms and twice as much each time; RequeueAfter comes
-// back when it is due; neither goes on when nothing asks for it any more.
+// Errors back off as long as controller-runtime's rate limiter says, 5 ms and twice as much each time; RequeueAfter
+// comes back when it is due; neither goes on when nothing asks for it any more.
 func TestQueuesKeepTheirPromises(t *testing.T) {
 	const tries, after, backOff = 9, 300 * time.Millisecond, 5 * time.Millisecond
 	c, namespace := adminClient(t), controlplane.Namespace(t)

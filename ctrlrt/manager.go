@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,10 +32,11 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers are those of the sharded controllers.
+	// workers has one for each sharded controller; controllers may be built while the manager runs.
+	workersMu  sync.Mutex
 	workers    []*worker
 	leaderOnly leaderOnly
-	// options are those of the user, with a Scheme.
+	// options are the user's, with Scheme filled in.
 	options manager.Options
 	indexes *indexes
 
@@ -42,8 +44,8 @@ type Manager struct {
 	whole     *whole
 	wholeErr  error
 
-	// shown says that the registry has this member's metrics.
-	shown bool
+	// registered says that the registry has this member's metrics.
+	registered bool
 
 	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
@@ -51,12 +53,12 @@ type Manager struct {
 
 var _ manager.Manager = (*Manager)(nil)
 
-// NewManager makes a manager as controller-runtime's manager.New does, for the member r. There is no I/O beyond
-// what manager.New does itself.
+// NewManager makes a manager for the member r, as controller-runtime's manager.New does. It does no I/O beyond that of
+// manager.New.
 //
-// Options.Cache.NewInformer must not be set; everything else keeps its meaning. LeaderElection concerns the
-// unsharded controllers alone. One Rota serves one manager. The manager gets a readiness check "rota", which
-// passes once the member has joined.
+// Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
+// controllers alone. One Rota serves one manager. The manager gets a readiness check "rota", which passes once the
+// member has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("ctrlrt: must specify Config")
@@ -65,12 +67,13 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, errors.New("ctrlrt: must specify Rota: make one with rota.New")
 	}
 	if o.Cache.NewInformer != nil {
-		return nil, errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
+		return nil,
+			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
-	// Writes are checked, and selectors of users combined with ours, below the clients.
+	// The transport below the clients checks writes and combines the users' selectors with ours.
 	o.Cache.HTTPClient, o.Client.HTTPClient = wrapClient(r, o.Cache.HTTPClient), wrapClient(r, o.Client.HTTPClient)
 	o.Client.Cache = ownOptions(o.Client.Cache)
 	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{}), options: o}
@@ -115,26 +118,27 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err := inner.Add(starter{m.ready, m.stopping}); err != nil {
 		return nil, err
 	}
-	// A rollout must not go on before the new member has joined. One without slots is ready, so that a rollout cannot
-	// wait for slots that only a leaver can give up.
+	// A rollout must not go on before the new member has joined. A member without slots is ready: a rollout must not wait
+	// for slots that only a leaving member can give up.
 	if err := inner.AddReadyzCheck("rota", r.Ready); err != nil {
 		return nil, err
 	}
 	var already prometheus.AlreadyRegisteredError
 	switch err := metrics.Registry.Register(r.Collector()); {
 	case err == nil:
-		m.shown = true
+		m.registered = true
 	case errors.As(err, &already) && already.ExistingCollector == r.Collector():
 	case errors.As(err, &already):
-		inner.GetLogger().Error(nil, "This member has no metrics: another of the same rota in this process has them. Give each a process of its own, "+
-			"or register Rota.Collector with another registry", "rota", r.Name().String())
+		inner.GetLogger().Error(nil,
+			"This member has no metrics: another of the same rota in this process has them. Give each a process of its own, "+
+				"or register Rota.Collector with another registry", "rota", r.Name().String())
 	default:
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
 }
 
-// wrapClient returns a copy of a client that writes as a member must; nil for nil.
+// wrapClient returns a copy of a client with the member's transport; nil for nil.
 func wrapClient(r *rota.Rota, given *http.Client) *http.Client {
 	if given == nil {
 		return nil
@@ -144,7 +148,7 @@ func wrapClient(r *rota.Rota, given *http.Client) *http.Client {
 	return &wrapped
 }
 
-// ownOptions returns a copy without a reader: a cluster fills it in, through the pointer.
+// ownOptions returns a copy without a reader: a cluster sets the reader through the pointer.
 func ownOptions(given *client.CacheOptions) *client.CacheOptions {
 	if given == nil {
 		return nil
@@ -156,27 +160,29 @@ func ownOptions(given *client.CacheOptions) *client.CacheOptions {
 
 type (
 	// newInformerFunc is cache.Options.NewInformer.
-	newInformerFunc = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
-	// newSharedFunc makes an informer of a kind that holds a share.
-	newSharedFunc = func(schema.GroupKind, toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+	newInformerFunc = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+		toolscache.Indexers) toolscache.SharedIndexInformer
+	// newSharedFunc makes an informer that holds a share of a kind.
+	newSharedFunc = func(schema.GroupKind, toolscache.ListerWatcher, runtime.Object, time.Duration,
+		toolscache.Indexers) toolscache.SharedIndexInformer
 )
 
 func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
-	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(obj, m.options.Scheme)
 		if err != nil {
-			// The cache has looked the kind up before it comes here.
+			// Cannot happen: the cache has looked the kind up before.
 			return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)
 		}
 		return shared(gvk.GroupKind(), lw, obj, resync, indexers)
 	}
 }
 
-// Reconciling is a readiness check to be added by those who want it: it fails while the reconciles of a sharded
-// controller all fail on this member and none has ever succeeded since its start (rota.Rota.Failing). So a rollout
-// stops at a build, or at permissions, with which nothing can be reconciled. It is no check of NewManager's own, since
-// a member whose backend is down for all would be taken out of the Services of its webhooks for it, and a rollout would
-// wait for the backend.
+// Reconciling is an optional readiness check. It fails while all reconciles of a sharded controller fail on this member
+// and none has succeeded since the start (rota.Rota.Failing). So a rollout stops at a build, or at permissions, with
+// which nothing can be reconciled. NewManager does not add it: if a backend is down for all members, they would be
+// taken out of the Services of their webhooks, and a rollout would wait for the backend.
 func (m *Manager) Reconciling(*http.Request) error {
 	return neverWorked(m.rota.Failing())
 }
@@ -190,16 +196,29 @@ func neverWorked(failing []rota.Failing) error {
 	return nil
 }
 
+func (m *Manager) addWorker(w *worker) {
+	m.workersMu.Lock()
+	defer m.workersMu.Unlock()
+	m.workers = append(m.workers, w)
+}
+
+func (m *Manager) allWorkers() []*worker {
+	m.workersMu.Lock()
+	defer m.workersMu.Unlock()
+	return slices.Clone(m.workers)
+}
+
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
 
-// KeepWhole has every member cache all objects of a kind of which it would cache a share: for unsharded controllers,
-// webhooks and informers of this manager that need them, and for reconcilers that read objects of other members. It
-// must be called before the manager starts. Kinds that a sharded controller Watches are kept whole by themselves.
+// KeepWhole has every member cache all objects of a kind of which it would cache a share. It is for unsharded
+// controllers, webhooks and informers of this manager that need them, and for reconcilers that read objects of other
+// members. It must be called before the manager starts. Kinds that a sharded controller Watches are kept whole without
+// it.
 //
-// A kind that sharded controllers merely own is not sharded then. One that a sharded controller is for stays sharded,
-// so that its objects are reconciled by their members, and every member holds all of them in a second cache, that of
-// Whole: Get of other members' objects is answered from there, and List returns all objects, to that controller, too.
+// A kind that is only owned is not sharded then. A kind that a sharded controller is For stays sharded: its objects are
+// reconciled by their members, and every member holds all of them in the cache of Whole. Get of other members' objects
+// is answered from that cache, and List returns all objects, to that controller, too.
 func (m *Manager) KeepWhole(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, m.GetScheme())
 	if err != nil {
@@ -215,22 +234,22 @@ func (m *Manager) keepWhole(kind schema.GroupKind) error {
 	return shareOf(m.rota).Disown(kind)
 }
 
-// GetCache returns the cache for those who need all objects of a kind: informers of sharded kinds are refused, and List
-// is answered whole outside of sharded controllers (but see Share).
+// GetCache returns the cache for callers that need all objects of a kind. It refuses informers of kinds of which it
+// holds a share only. Outside of sharded controllers, List returns all objects (but see Share).
 func (m *Manager) GetCache() cache.Cache {
 	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
 }
 
-// GetFieldIndexer returns what adds indexes to the manager's caches.
+// GetFieldIndexer returns the indexer that adds indexes to the manager's caches.
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 
-// Start starts the manager, joins the rota once the workers of all sharded controllers run, and works until ctx ends.
-// Then it leaves the rota first, while everything still works, and only then stops controllers and caches (rule R9).
-// Give the Pod a terminationGracePeriodSeconds above rota.Options.LeaveTimeout and the manager's
+// Start starts the manager, joins the rota once the workers of all sharded controllers run, and blocks until ctx ends.
+// Then it leaves the rota first, while everything still works, and stops controllers and caches afterwards (rule R9).
+// Give the Pod a terminationGracePeriodSeconds above the sum of rota.Options.LeaveTimeout and the manager's
 // GracefulShutdownTimeout.
 func (m *Manager) Start(ctx context.Context) error {
-	if m.shown {
-		defer metrics.Registry.Unregister(m.rota.Collector()) // for one that takes its place in this process
+	if m.registered {
+		defer metrics.Registry.Unregister(m.rota.Collector()) // the next manager in this process registers its own
 	}
 	innerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -271,8 +290,8 @@ func (m *Manager) Start(ctx context.Context) error {
 		stop()
 		return errors.Join(err, <-managed)
 	case <-m.stopping:
-		// By itself: it lost its leader election, or something in it failed. Hand over at once, rather than when all
-		// has ended: nobody works here any more.
+		// The inner manager stops by itself: it lost its leader election, or something in it failed. Nobody works here any
+		// more, so hand over now instead of when everything has ended.
 		leave()
 		err := <-member
 		stop()
@@ -280,7 +299,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	}
 }
 
-// starter tells when the manager has started its caches: it is a runnable that needs no leader.
+// starter closes ready when the manager has started its caches. It runs on every replica.
 type starter struct{ ready, stopping chan struct{} }
 
 // Start implements manager.Runnable.

@@ -158,10 +158,12 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		Metrics:        server.Options{BindAddress: "0"},
 		LeaderElection: o.leaderElection, LeaderElectionID: "leader", LeaderElectionNamespace: namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: cmp.Or(o.workers, 4)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true),
+			MaxConcurrentReconciles: cmp.Or(o.workers, 4)},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
-			ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector, Transform: o.transform}},
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector,
+				Transform: o.transform}},
 		},
 	})
 	if err != nil {
@@ -208,7 +210,9 @@ func startMember(t *testing.T, namespace, pod string, o rota.Options, build func
 }
 
 // startMemberVia is startMember with a configuration of its own.
-func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options, build func(*ctrlrt.Manager) error) *replica {
+func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options,
+	build func(*ctrlrt.Manager) error,
+) *replica {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	logger := testLogger(t, pod)
@@ -353,7 +357,8 @@ func settled(replicas ...*replica) func() string {
 }
 
 func configMap(namespace, name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data: map[string]string{"value": value}}
 }
 
 // inShare says whether an object of a sharded kind, by its own key or by its owner's, is a member's.

@@ -51,7 +51,8 @@ func startParent(t *testing.T, namespace, pod string, o rota.Options) *replica {
 func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rota.Options{
-		{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector}, {Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
+		{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector},
+		{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
 	} {
 		t.Run(fmt.Sprint(o.Delivery, o.Key), func(t *testing.T) { testOwnedKinds(t, o) })
 	}
@@ -69,7 +70,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	for i := range 40 {
 		name := types.NamespacedName{Namespace: namespaces[i/4%len(namespaces)], Name: fmt.Sprintf("secret-%d", i)}
 		parents = append(parents, name)
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Data: map[string][]byte{"value": []byte("1")}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+			Data: map[string][]byte{"value": []byte("1")}}
 		if err := c.Create(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +125,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			case 1:
 				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"edited"}}`)))
 			case 2: // an orphan is adopted again
-				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`)))
+				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType,
+					[]byte(`{"metadata":{"ownerReferences":null}}`)))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -145,7 +148,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	for _, m := range []*replica{b, d} {
 		for _, name := range []types.NamespacedName{
 			{Namespace: namespaces[0], Name: "foreign"}, {Namespace: parents[0].Namespace, Name: "child-secret-0"},
-			{Namespace: parents[13].Namespace, Name: "child-secret-13"}, {Namespace: parents[38].Namespace, Name: "child-secret-38"},
+			{Namespace: parents[13].Namespace, Name: "child-secret-13"},
+			{Namespace: parents[38].Namespace, Name: "child-secret-38"},
 		} {
 			if err := m.GetClient().Get(t.Context(), name, &corev1.ConfigMap{}); err != nil {
 				t.Error(err)
@@ -154,7 +158,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	}
 }
 
-// spread returns namespaces whose slots are in all quarters of a rota, two in each, so that each of two members has some.
+// spread returns namespaces whose slots are in all quarters of a rota, two in each, so that each of two members has
+// some.
 func spread(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -180,11 +185,13 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		if prepare != nil {
 			prepare(mgr)
 		}
-		return mgr, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}, opts...).Complete(nothing)
+		return mgr, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{},
+			opts...).Complete(nothing)
 	}
 	shared := func(mgr *ctrlrt.Manager) bool {
 		cm := configMap("a", "b", "")
-		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "c", UID: "1", Controller: ptr.To(true)}}
+		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "c", UID: "1",
+			Controller: ptr.To(true)}}
 		_, ok := adapter.Of(mgr.Rota()).Share.SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
 		return ok
 	}
@@ -217,7 +224,8 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
+			WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
 		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")

@@ -74,11 +74,13 @@ func TestR11ShardSelectorIgnored(t *testing.T) {
 	const objects = 40
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	proxy := newStripper(t, controlplane.For(t).Config())
-	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{}, story: map[string][]string{}}
+	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{},
+		story: map[string][]string{}}
 	start := func(pod string) *replica {
-		return startMemberVia(t, proxy.config(), namespace, pod, rota.Options{Delivery: delivery.ShardSelector}, func(mgr *ctrlrt.Manager) error {
-			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
-		})
+		return startMemberVia(t, proxy.config(), namespace, pod, rota.Options{Delivery: delivery.ShardSelector},
+			func(mgr *ctrlrt.Manager) error {
+				return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
+			})
 	}
 	versions := map[string]string{}
 	for i := range objects {
@@ -133,7 +135,8 @@ func TestR11ShardSelectorIgnored(t *testing.T) {
 			update(fmt.Sprint("ignored-", want, n))
 			for _, m := range members {
 				if got, known := m.Rota().Status().Ignored[configMapKind]; !known || got != want {
-					return fmt.Sprintf("%s says that the selector is ignored: %t (known: %t), want %t", m.Rota().ID(), got, known, want)
+					return fmt.Sprintf("%s says that the selector is ignored: %t (known: %t), want %t", m.Rota().ID(), got, known,
+						want)
 				}
 			}
 			return ""

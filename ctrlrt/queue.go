@@ -18,7 +18,7 @@ type (
 	prioritized = priorityqueue.PriorityQueue[request]
 )
 
-// priorityQueue wraps a priority queue, which controller-runtime recognises by its type.
+// priorityQueue wraps a priority queue. controller-runtime recognizes those by their type.
 type priorityQueue struct {
 	*rota.Queue[request]
 	controller *rota.Controller
@@ -54,7 +54,7 @@ var _ prioritized = (*priorityQueue)(nil)
 
 func nameOf(r request) types.NamespacedName { return r.NamespacedName }
 
-// wrapQueue returns a constructor of wrapped queues. The unwrapped one is that of the options, or the one that
+// wrapQueue returns a constructor of wrapped queues. The unwrapped queue is that of the options, or the one that
 // controller-runtime would choose.
 func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) newQueue {
 	inner := o.NewQueue
@@ -73,7 +73,7 @@ func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) 
 	}
 }
 
-// stockQueue is the default of controller.NewTypedUnmanaged, which setting NewQueue takes the place of.
+// stockQueue is the default of controller.NewTypedUnmanaged, which does not apply once NewQueue is set.
 func stockQueue(o controller.Options) newQueue {
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		if ptr.Deref(o.UsePriorityQueue, true) {
@@ -82,11 +82,12 @@ func stockQueue(o controller.Options) newQueue {
 				p.RateLimiter = limiter
 			})
 		}
-		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{Name: name})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+			workqueue.TypedRateLimitingQueueConfig[request]{Name: name})
 	}
 }
 
-// enqueue adds keys to a queue, at a priority where the queue knows them.
+// enqueue adds keys to a queue, with a priority if the queue has priorities.
 func enqueue(q plainQueue, keys []request, priority int) {
 	if p, ok := q.(prioritized); ok {
 		p.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)

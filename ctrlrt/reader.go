@@ -23,24 +23,26 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 )
 
-// reader answers a Get of a sharded kind's object from another place unless this member owns it: the cache would say
-// NotFound. Whose an object of an owned kind is, only the object tells. That place is the API server, or the cache of
-// Manager.Whole where it has the kind. A List by a sharded controller that is for the kind, or owns objects of it, has
-// the objects of this member's share; one by anybody else has all.
+// reader answers Get and List of sharded kinds, for which the manager's cache alone would not do: it would say NotFound
+// for objects of other members.
 //
-// Slots may be open although a kind cannot be listed (delivery.Share.Incomplete). The cache says nothing about it then,
-// and nothing is read from it.
+//   - Get of another member's object is answered by the API server, or by the cache of Manager.Whole where that has the
+//     kind. For an owned kind only the object tells whose it is.
+//   - List by a sharded controller that is For the kind, or Owns it, returns this member's share. List by anybody else
+//     returns all objects.
 //
-// A kind may be in several caches, of which none is as new as another. A reconciler has to read from the one whose
-// events it gets: if it looked for a child that was deleted in another one, and found it, nothing would ever tell it
-// again.
+// Slots may be open although a kind cannot be listed (delivery.Share.Incomplete). The cache is incomplete then, and
+// nothing of that kind is read from it.
+//
+// A kind may be in several caches, and none of them is always the newest. A reconciler must read from the cache that
+// its events come from. Suppose it found a deleted child in another cache: no event would ever correct it.
 type reader struct {
 	client.Reader
 	// children holds the objects of kinds that are sharded in both ways by their owners; nil: there are no such kinds.
 	children atomic.Pointer[cache.Cache]
 	// whole is the cache of Manager.Whole.
 	whole func() (client.Reader, error)
-	// direct reads from the API server, live does within the bounds of the cache.
+	// direct reads from the API server; live does, too, but only what the cache's options select.
 	direct client.Reader
 	live   *uncached
 	rota   *rota.Rota
@@ -50,8 +52,8 @@ type reader struct {
 	lists  places
 }
 
-// caches returns, of a kind that is sharded in both ways, the cache to read from first and the other one; byOwner says
-// that the first is that of children. ok is false for other kinds.
+// caches returns the two caches of a kind that is sharded both ways, the one to read from first before the other.
+// byOwner says that the first is the children's. ok is false for other kinds.
 func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, second client.Reader, byOwner, ok bool) {
 	children := r.children.Load()
 	if children == nil || !r.kinds.isBoth(kind) {
@@ -63,7 +65,7 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 	return r.Reader, *children, false, true
 }
 
-// mine says whether an object of a kind is in this member's share, by its own key or by its owner's.
+// mine reports whether an object is in this member's share, by its own key or by its owner's.
 func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bool {
 	slotOf := shareOf(r.rota).SlotOf
 	if byOwner {
@@ -73,8 +75,8 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 	return ok && adapter.Of(r.rota).Gate.Owns(n)
 }
 
-// elsewhere returns where the objects of a sharded kind are that are not this member's. only says that who asks has to
-// read all objects there: it gets its events from there, or none.
+// elsewhere returns the reader for objects of a sharded kind that are not this member's. only says that the caller must
+// read all objects from it, because its events come from there or because it gets none.
 func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from client.Reader, only bool, err error) {
 	if !r.kinds.inWhole(kind) {
 		return r.live, false, nil
@@ -83,12 +85,12 @@ func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from cli
 	return whole, !r.shares(askerFrom(ctx), kind), err
 }
 
-// shares says that who asks is a sharded controller whose share of the kind is what it works on.
+// shares reports whether the caller is a sharded controller that works on its share of the kind.
 func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 	return a != nil && (r.kinds.isFor(kind, a.controller) || a.owns(kind) && r.kinds.isOwned(kind))
 }
 
-// incomplete says that the cache lacks objects of this member's share.
+// incomplete reports whether the cache lacks objects of this member's share.
 func (r *reader) incomplete(kind schema.GroupKind) bool { return shareOf(r.rota).Incomplete(kind) }
 
 // Get implements client.Reader.
@@ -99,7 +101,8 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	}
 	kind := gvk.GroupKind()
 	if adapter.Deleted(ctx, kind, key) {
-		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name) // as a cache says it
+		// as a cache says it
+		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
 	others, only, err := r.elsewhere(ctx, kind)
 	if err != nil || only {
@@ -115,27 +118,29 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 			from = r.Reader
 		}
 		blank := obj.DeepCopyObject()
-		if err := from.Get(ctx, key, obj, opts...); err != nil && !apierrors.IsNotFound(err) || err == nil && !r.incomplete(kind) && r.mine(kind, obj, true) {
+		err := from.Get(ctx, key, obj, opts...)
+		if err != nil && !apierrors.IsNotFound(err) || err == nil && !r.incomplete(kind) && r.mine(kind, obj, true) {
 			return err
 		}
-		// Decoding adds to what is there, which may be the cache's own.
+		// Decoding adds to the object, whose parts may be the cache's own.
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
 		return others.Get(ctx, key, obj, opts...)
 	case !r.kinds.isSharded(kind):
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
-	// Ownership first: what lies in the cache may be about to leave it, and to be changed by its next owner.
+	// Ownership first: an object may be in the cache although its slot is about to leave and its next owner is about to
+	// change it.
 	if !r.rota.Owns(kind, key) {
 		return others.Get(ctx, key, obj, opts...)
 	}
 	err = r.Reader.Get(ctx, key, obj, opts...)
 	if apierrors.IsNotFound(err) && !r.rota.Owns(kind, key) {
-		return others.Get(ctx, key, obj, opts...) // the slot was lost, and its objects dropped, meanwhile
+		return others.Get(ctx, key, obj, opts...) // the slot was lost meanwhile, and its objects were dropped
 	}
 	return err
 }
 
-// List implements client.Reader. What it returns of a sharded kind depends on who asks: see reader.
+// List implements client.Reader. What it returns of a sharded kind depends on the caller; see reader.
 func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, r.scheme)
 	if err != nil {
@@ -166,36 +171,45 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 	}
 }
 
-// listLive answers a List by somebody whose share of the kind is not what he works on: from outside of sharded
-// controllers, or by a sharded controller that neither is for the kind nor owns objects of it.
-func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+// listLive answers a List by a caller that does not work on a share of the kind: code outside of sharded controllers,
+// or a sharded controller that is not For the kind and does not Own it.
+func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list client.ObjectList,
+	opts ...client.ListOption,
+) error {
 	from := "from outside of sharded controllers"
 	if a := askerFrom(ctx); a != nil {
 		from = fmt.Sprintf("by controller %q, which neither is For it nor Owns it,", a.controller)
 	}
 	place, first := r.lists.first(kind)
 	if first {
-		r.log.Info("A List of a sharded kind "+from+" is answered by the API server, since this manager's cache holds a share "+
-			"of its objects. For a cache of all objects use KeepWhole or Whole of the ctrlrt.Manager; for this member's share, the option ctrlrt.Share",
+		r.log.Info("A List of a sharded kind "+from+" is answered by the API server, since this manager's cache holds a "+
+			"share "+
+			"of its objects. For a cache of all objects use KeepWhole or Whole of the ctrlrt.Manager; for this member's share, "+
+			"the option ctrlrt.Share",
 			"kind", kind.String(), "place", place)
 	}
-	return unindexed(r.live.List(ctx, list, opts...), kind, from+" at "+place+": this manager's cache holds a share of its objects", opts...)
+	return unindexed(r.live.List(ctx, list, opts...), kind,
+		from+" at "+place+": this manager's cache holds a share of its objects", opts...)
 }
 
-// unindexed explains that the API server does not know a field by which it was to select, where that is the error.
+// unindexed adds an explanation to the error of an API server that does not know the field to select by.
 func unindexed(err error, kind schema.GroupKind, why string, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	if o.ApplyOptions(opts); !apierrors.IsBadRequest(err) || o.FieldSelector == nil || o.FieldSelector.Empty() {
 		return err
 	}
-	return fmt.Errorf("List of %s by field %s %s, and the API server does not know that field; for a cache of all objects with the same index call "+
-		"KeepWhole of the ctrlrt.Manager with that kind, or read from the manager that its Whole returns; for this member's share use the option "+
+	return fmt.Errorf("List of %s by field %s %s, and the API server does not know that field; for a cache of all "+
+		"objects with the same index call "+
+		"KeepWhole of the ctrlrt.Manager with that kind, or read from the manager that its Whole returns; for this member's "+
+		"share use the option "+
 		"ctrlrt.Share: %w", kind, o.FieldSelector, why, err)
 }
 
-// listShare lists the objects of this member's share. Of a kind that is sharded in both ways it returns those that are
-// in it by either, each once.
-func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+// listShare lists the objects of this member's share. For a kind that is sharded both ways it returns those that are in
+// the share by either, each once.
+func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList,
+	opts ...client.ListOption,
+) error {
 	if r.incomplete(kind) {
 		return r.listMine(ctx, kind, list, opts...)
 	}
@@ -207,7 +221,9 @@ func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list clie
 }
 
 // listMine lists this member's share from the API server.
-func (r *reader) listMine(ctx context.Context, kind schema.GroupKind, list client.ObjectList, opts ...client.ListOption) error {
+func (r *reader) listMine(ctx context.Context, kind schema.GroupKind, list client.ObjectList,
+	opts ...client.ListOption,
+) error {
 	if err := r.live.List(ctx, list, append(slices.Clip(opts), client.Limit(0))...); err != nil {
 		return unindexed(err, kind, "while the kind cannot be listed for the cache", opts...)
 	}
@@ -222,8 +238,10 @@ func (r *reader) listMine(ctx context.Context, kind schema.GroupKind, list clien
 	}))
 }
 
-// join lists what is in the first, and what the second has besides.
-func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.ObjectList, first, second client.Reader, byOwner bool, opts ...client.ListOption) error {
+// join lists the objects of the first reader, and those that only the second has.
+func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.ObjectList, first, second client.Reader,
+	byOwner bool, opts ...client.ListOption,
+) error {
 	more := list.DeepCopyObject().(client.ObjectList)
 	if err := first.List(ctx, list, opts...); err != nil {
 		return err
@@ -246,9 +264,10 @@ func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.Ob
 		if err != nil {
 			return err
 		}
-		// The first knows better about what is open to this member by it: what it does not have is gone. It may have
-		// more, of slots on their way.
-		if !r.mine(kind, about, byOwner) && !has[types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}] {
+		// An object of this member's open slots that the first reader does not have is gone, whatever the second says. The
+		// first may also have objects of slots that are on their way.
+		name := types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}
+		if !r.mine(kind, about, byOwner) && !has[name] {
 			items = append(items, item)
 		}
 		return nil

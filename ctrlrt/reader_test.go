@@ -52,7 +52,8 @@ func TestReadersSeeTheTruth(t *testing.T) {
 			if err := r.GetClient().List(t.Context(), &all, client.InNamespace(namespace), ctrlrt.Share); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.GetClient().List(t.Context(), &indexed, client.InNamespace(namespace), client.MatchingFields{field: "1"}, ctrlrt.Share); err != nil {
+			if err := r.GetClient().List(t.Context(), &indexed, client.InNamespace(namespace), client.MatchingFields{field: "1"},
+				ctrlrt.Share); err != nil {
 				t.Fatal(err)
 			}
 			for _, cm := range all.Items {
@@ -72,7 +73,8 @@ func TestReadersSeeTheTruth(t *testing.T) {
 	t.Run("List from outside of sharded controllers is whole or refused", func(t *testing.T) {
 		for _, r := range []client.Reader{a.GetClient(), b.GetCache()} {
 			var all corev1.ConfigMapList
-			if err := r.List(t.Context(), &all, client.InNamespace(namespace), client.MatchingLabels{"test": "reader"}); err != nil || len(all.Items) != objects {
+			if err := r.List(t.Context(), &all, client.InNamespace(namespace),
+				client.MatchingLabels{"test": "reader"}); err != nil || len(all.Items) != objects {
 				t.Errorf("%d objects, error %v, want all %d", len(all.Items), err, objects)
 			}
 			name := client.MatchingFields{"metadata.name": "object-7"}
@@ -88,7 +90,8 @@ func TestReadersSeeTheTruth(t *testing.T) {
 	t.Run("Get of a foreign object is answered by the API server", func(t *testing.T) {
 		for i := range objects {
 			for _, r := range []client.Reader{a.GetClient(), b.GetClient(), a.GetCache(), b.GetCache()} {
-				if err := r.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}, &corev1.ConfigMap{}); err != nil {
+				if err := r.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)},
+					&corev1.ConfigMap{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -105,7 +108,8 @@ func TestReadersSeeTheTruth(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if err := b.GetClient().Get(ctx, client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}, &meta); err != nil {
+			if err := b.GetClient().Get(ctx, client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)},
+				&meta); err != nil {
 				t.Error(err)
 			}
 			break
@@ -127,21 +131,24 @@ func TestSelectorsAndTransformsHoldForAllSlots(t *testing.T) {
 			}
 		}
 	}
-	o := replicaOptions{selector: labels.SelectorFromSet(labels.Set{"app": "mine"}), transform: func(obj any) (any, error) {
-		if cm, ok := obj.(*corev1.ConfigMap); ok {
-			cm.Data = map[string]string{"value": "transformed"}
-		}
-		return obj, nil
-	}}
+	o := replicaOptions{selector: labels.SelectorFromSet(labels.Set{"app": "mine"}),
+		transform: func(obj any) (any, error) {
+			if cm, ok := obj.(*corev1.ConfigMap); ok {
+				cm.Data = map[string]string{"value": "transformed"}
+			}
+			return obj, nil
+		}}
 	j := newJournal()
 	a, b := startReplica(t, namespace, "a", j, o), startReplica(t, namespace, "b", j, o)
 	eventually(t, 30*time.Second, settled(a, b))
 	for i := range objects {
 		var cm corev1.ConfigMap
-		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("other-%d", i)}, &cm); !apierrors.IsNotFound(err) {
+		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("other-%d", i)},
+			&cm); !apierrors.IsNotFound(err) {
 			t.Errorf("Get of an object that the cache's selector leaves out: %q, %v; want NotFound", cm.Name, err)
 		}
-		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("mine-%d", i)}, &cm); err != nil || cm.Data["value"] != "transformed" {
+		if err := a.GetClient().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("mine-%d", i)},
+			&cm); err != nil || cm.Data["value"] != "transformed" {
 			t.Errorf("data %v, error %v, want it transformed", cm.Data, err)
 		}
 	}

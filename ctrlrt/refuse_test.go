@@ -87,7 +87,8 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 		if err := stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`, "ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
+		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`,
+			"ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
 	t.Run("informer first, sharded second", func(t *testing.T) {
 		mgr := newManager(t)
@@ -99,11 +100,13 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 	})
 	t.Run("a controller Watches the kind that it is for", func(t *testing.T) {
 		mgr := newManager(t)
-		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.ConfigMap{}, &handler.EnqueueRequestForObject{}).Complete(nothing)
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.ConfigMap{},
+			&handler.EnqueueRequestForObject{}).Complete(nothing)
 		wantError(t, err, `"configmap" Watches`, "WatchesRawSource", "Whole")
 	})
 	t.Run("a chain of owners of one kind", func(t *testing.T) {
-		err := ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
+		err := ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).
+			Complete(nothing)
 		wantError(t, err, `"configmap"`, "owns objects of the kind that it is for", "MatchEveryOwner")
 	})
 }
@@ -150,7 +153,8 @@ func TestMissingPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = r.Run(t.Context())
-	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n", "- leases", "- events", r.Name().Namespace)
+	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n",
+		"- leases", "- events", r.Name().Namespace)
 	// What it says is all that it takes.
 	var missing *permission.MissingError
 	if !errors.As(err, &missing) {
@@ -165,7 +169,8 @@ func TestMissingPermission(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace, LeaseDuration: 3 * time.Second}); err != nil {
+	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace,
+		LeaseDuration: 3 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,7 +194,8 @@ func TestMissingPermissionToLabel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := append(permission.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}})
+	rules := append(permission.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
+		Verbs: []string{"get", "list", "watch"}})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
 	for _, obj := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: rules},
@@ -202,7 +208,8 @@ func TestMissingPermissionToLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel, LabelNamespaces: []string{namespace}})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel,
+		LabelNamespaces: []string{namespace}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +256,8 @@ func TestIdentityInUse(t *testing.T) {
 func TestMissingKind(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second,
+		RetryPeriod: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +283,8 @@ func TestMissingKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}); err != nil {
+	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "s"}}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -302,7 +311,8 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).Complete(nothing); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).
+			Complete(nothing); err != nil {
 			t.Fatal(err)
 		}
 		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
@@ -325,7 +335,8 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it runs on where it is not refused
 		defer cancel()
-		wantError(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection", "ctrlrt.NewControllerManagedBy")
+		wantError(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection",
+			"ctrlrt.NewControllerManagedBy")
 	})
 	t.Run("meant for every replica", func(t *testing.T) {
 		starts(t, setup(t, managerOptions(), controller.Options{NeedLeaderElection: ptr.To(false)}))

@@ -68,8 +68,8 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }
 
-// roll replaces each of the replicas by a new one, one after the other, as a Deployment with maxSurge 1 does. It returns the
-// new ones and how long the slowest took to leave.
+// roll replaces each of the replicas by a new one, one after the other, as a Deployment with maxSurge 1 does. It
+// returns the new ones and how long the slowest took to leave.
 func roll(t *testing.T, old []*replica, start func(pod string) *replica) (now []*replica, slowest time.Duration) {
 	t.Helper()
 	now = old
@@ -110,7 +110,8 @@ func TestRefreshesInARollout(t *testing.T) {
 			}
 			late.add(now.Sub(last.Add(timerInterval)))
 		}
-		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, cm.ResourceVersion, refreshed, now.Format(time.RFC3339Nano))
+		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`, cm.ResourceVersion, refreshed,
+			now.Format(time.RFC3339Nano))
 		if err := c.Patch(ctx, &cm, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			early.add(0) // a conflict: its cache is behind what was refreshed, or the slot is gone
 			return reconcile.Result{}, err
@@ -133,7 +134,8 @@ func TestRefreshesInARollout(t *testing.T) {
 	eventually(t, time.Minute, settled(members...))
 	round := func(what string) []time.Duration {
 		got, failed := late.take(), early.take()
-		t.Logf("%s: %d refreshes of %d objects, each due every %v; late: median %v, p99 %v, most %v; %d conflicts", what, len(got), timerObjects, timerInterval,
+		t.Logf("%s: %d refreshes of %d objects, each due every %v; late: median %v, p99 %v, most %v; %d conflicts", what,
+			len(got), timerObjects, timerInterval,
 			percentile(got, 50), percentile(got, 99), percentile(got, 100), len(failed))
 		return got
 	}
@@ -158,8 +160,8 @@ func TestRefreshesInARollout(t *testing.T) {
 	}
 }
 
-// Every twentieth object takes long to be reconciled, again and again. That holds up neither the others of its slot, when a
-// member joins and in a rollout, nor those that leave.
+// Every twentieth object takes long to be reconciled, again and again. That holds up neither the others of its slot,
+// when a member joins and in a rollout, nor those that leave.
 func TestLongReconcilesInARollout(t *testing.T) {
 	t.Parallel()
 	const objects, each = 120, 20
@@ -190,7 +192,8 @@ func TestLongReconcilesInARollout(t *testing.T) {
 	}
 	j := newJournal()
 	start := func(pod string) *replica {
-		return startReplica(t, namespace, pod, j, replicaOptions{reconcile: work, workers: objects / each, lease: 15 * time.Second})
+		return startReplica(t, namespace, pod, j, replicaOptions{reconcile: work, workers: objects / each,
+			lease: 15 * time.Second})
 	}
 	for i := range objects {
 		name := fmt.Sprintf("object-%d", i)
@@ -213,7 +216,8 @@ func TestLongReconcilesInARollout(t *testing.T) {
 				continue
 			}
 			patch := fmt.Appendf(nil, `{"data":{"value":%q}}`, time.Now().Format(time.RFC3339Nano))
-			err := c.Patch(ctx, configMap(namespace, fmt.Sprintf("object-%d", i), ""), client.RawPatch(types.MergePatchType, patch))
+			err := c.Patch(ctx, configMap(namespace, fmt.Sprintf("object-%d", i), ""),
+				client.RawPatch(types.MergePatchType, patch))
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
@@ -226,7 +230,8 @@ func TestLongReconcilesInARollout(t *testing.T) {
 	})
 	round := func(what string, before time.Duration) time.Duration {
 		got := stalls.take()
-		t.Logf("%s: %d changes of objects beside reconciles of %v; waited: median %v, p99 %v, most %v", what, len(got), longReconcile,
+		t.Logf("%s: %d changes of objects beside reconciles of %v; waited: median %v, p99 %v, most %v", what, len(got),
+			longReconcile,
 			percentile(got, 50), percentile(got, 99), percentile(got, 100))
 		p99 := percentile(got, 99)
 		if p99 == 0 || before > 0 && p99 > max(time.Second, 10*before) {

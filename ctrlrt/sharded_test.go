@@ -45,7 +45,8 @@ func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
 			t.Fatal(err)
 		}
 	}
-	options := replicaOptions{delivery: kind, selector: labels.SelectorFromSet(labels.Set{"app": "mine"}), busy: 40 * time.Millisecond}
+	options := replicaOptions{delivery: kind, selector: labels.SelectorFromSet(labels.Set{"app": "mine"}),
+		busy: 40 * time.Millisecond}
 	j := newJournal()
 	current := func() string {
 		for _, key := range keys {
@@ -116,10 +117,12 @@ func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
 	for _, m := range []*replica{b, d} {
 		traffic := m.Rota().Status().Traffic[configMapKind]
 		if traffic.Received == 0 || traffic.Foreign > 0 {
-			t.Errorf("%s received %d objects, %d of them not asked for; want some, and none", m.Rota().ID(), traffic.Received, traffic.Foreign)
+			t.Errorf("%s received %d objects, %d of them not asked for; want some, and none", m.Rota().ID(), traffic.Received,
+				traffic.Foreign)
 		}
 		if all := uint64(3*len(keys) + changes); kind != delivery.Filter && traffic.Received >= all {
-			t.Errorf("%s received %d objects, which is as good as all events of all objects, %d", m.Rota().ID(), traffic.Received, all)
+			t.Errorf("%s received %d objects, which is as good as all events of all objects, %d", m.Rota().ID(),
+				traffic.Received, all)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-// Objects that refer to a Secret are reconciled by their owners when the Secret changes, whichever member saw the event and
-// wherever their slots are on the way to: no wake-up is lost.
+// Objects that refer to a Secret are reconciled by their owners when the Secret changes, whichever member saw the event
+// and wherever their slots are on the way to: no wake-up is lost.
 func TestSharedKindsWakeOwners(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
@@ -47,7 +47,8 @@ func testSharedKinds(t *testing.T, kind delivery.Mode) {
 			}
 			wake := func(ctx context.Context, secret client.Object) []reconcile.Request {
 				var list corev1.ConfigMapList
-				if err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{field: secret.GetName()}); err != nil {
+				if err := cached.List(ctx, &list, client.InNamespace(namespace),
+					client.MatchingFields{field: secret.GetName()}); err != nil {
 					t.Error(err)
 				}
 				var out []reconcile.Request
@@ -66,7 +67,8 @@ func testSharedKinds(t *testing.T, kind delivery.Mode) {
 					}
 					mu.Lock() // over the read, so that a late one does not look newer than it is
 					defer mu.Unlock()
-					if err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: cm.Data["secret"]}, &secret); err != nil {
+					if err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: cm.Data["secret"]},
+						&secret); err != nil {
 						return reconcile.Result{}, err
 					}
 					saw[cm.Name] = string(secret.Data["value"])

@@ -14,10 +14,10 @@ import (
 )
 
 // unservedPatience is how long a member waits for a kind to be served before it joins without the controller that needs
-// it. A kind whose definition is not installed keeps its controller from starting for as long as CacheSyncTimeout.
+// it. If a kind's definition is not installed, its controller does not start before CacheSyncTimeout.
 const unservedPatience = 10 * time.Second
 
-// sources are the kinds that a controller asks its cache for and has not got yet. Its workers start when it has all.
+// sources are the kinds that a controller has asked its cache for and not got yet. Its workers start when it has all.
 type sources struct {
 	mu      sync.Mutex
 	pending map[schema.GroupVersionKind]error // nil: the informer has not synced
@@ -43,7 +43,7 @@ func (s *sources) end(gvk schema.GroupVersionKind, err error) {
 	}
 }
 
-// missing says what keeps the workers from starting.
+// missing says why the workers do not start yet.
 func (s *sources) missing() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,8 @@ func (s *sources) missing() string {
 	for gvk, err := range s.pending {
 		switch {
 		case err == nil:
-			out = append(out, fmt.Sprintf("its informer of %s has not synced: may this program list and watch it?", gvk.GroupKind()))
+			out = append(out, fmt.Sprintf("its informer of %s has not synced: may this program list and watch it?",
+				gvk.GroupKind()))
 		case meta.IsNoMatchError(err):
 			out = append(out, fmt.Sprintf("kind %s is not served: is its CustomResourceDefinition installed?", gvk.GroupKind()))
 		default:
@@ -62,7 +63,7 @@ func (s *sources) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// unserved returns the kinds that are not served, where nothing else is missing.
+// unserved returns the kinds that are not served, or nil if something else is missing as well.
 func (s *sources) unserved() []schema.GroupVersionKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +75,8 @@ func (s *sources) unserved() []schema.GroupVersionKind {
 	return slices.Collect(maps.Keys(s.pending))
 }
 
-// excuse has the member join without the controllers whose kinds are not served: the others are not held up. What else
-// keeps a controller's workers from starting, a missing permission for instance, keeps the member from joining, since
+// excuse lets the member join without the controllers whose kinds are not served, so that the others are not held up.
+// If anything else keeps a controller's workers from starting, such as a missing permission, the member does not join:
 // it would take slots from members that work.
 func (m *Manager) excuse(ctx context.Context) {
 	timer := time.NewTimer(unservedPatience)
@@ -89,15 +90,16 @@ func (m *Manager) excuse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, w := range m.workers {
+		for _, w := range m.allWorkers() {
 			select {
 			case <-w.controller.Begun():
 				continue
 			default:
 			}
 			if kinds := w.sources.unserved(); len(kinds) > 0 {
-				m.GetLogger().Error(nil, "Kinds are not served; are the CustomResourceDefinitions installed? Joining without the controller that "+
-					"needs them: the others are not held up", "controller", w.name, "kinds", kinds)
+				m.GetLogger().Error(nil,
+					"Kinds are not served; are the CustomResourceDefinitions installed? Joining without the controller that "+
+						"needs them: the others are not held up", "controller", w.name, "kinds", kinds)
 				w.controller.Started()
 			}
 		}

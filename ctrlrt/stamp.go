@@ -21,8 +21,8 @@ import (
 	"github.com/rota-dev/rota/labeller"
 )
 
-// stamp puts the labels on an object by which it is delivered, so that it arrives without a second write. undo takes
-// them back; nil: there are none.
+// stamp adds the labels by which an object is delivered, so that they need no second write. undo removes them; nil:
+// none were added.
 func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	return func() { obj.SetLabels(before) }
 }
 
-// stampApplied is stamp for an apply configuration: those of client-go's form, which embed the metadata's, and
-// unstructured ones.
+// stampApplied is stamp for an apply configuration: one of client-go's form, which embeds the metadata's, or an
+// unstructured one.
 func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func()) {
 	about := aboutApplied(obj)
 	if about == nil {
@@ -66,7 +66,7 @@ func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func(
 	return func() { *labels = before }
 }
 
-// labelsOf returns the labels in an apply configuration of client-go's form; nil: it has another.
+// labelsOf returns the labels in an apply configuration of client-go's form; nil for other forms.
 func labelsOf(obj runtime.ApplyConfiguration) *map[string]string {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -83,9 +83,9 @@ func labelsOf(obj runtime.ApplyConfiguration) *map[string]string {
 	return &about.Labels
 }
 
-// unstamped runs an apply that carries labels of ours, and after a conflict again without: it may be about one of them,
-// which is none of the user's business, and the labeller puts the value right. What a conflict is about does not show:
-// controller-runtime drops it.
+// unstamped runs an apply that carries labels of ours, and runs it again without them after a conflict. The conflict
+// may be about one of our labels; the user has nothing to do with that, and the labeller corrects the value. The cause
+// of a conflict is not known here: controller-runtime drops it.
 func unstamped(undo func(), apply func() error) error {
 	err := apply()
 	if undo == nil || !apierrors.IsConflict(err) {
@@ -95,9 +95,10 @@ func unstamped(undo func(), apply func() error) error {
 	return apply()
 }
 
-// hideStamps takes our labels out of what an object says of the fields that users' managers applied. They were put into
-// what those applied, and who extracts that, to compare it with what it should be, would find a difference each time.
-// Labels of ours that they applied themselves, as one does who copies a parent's to its children, are theirs.
+// hideStamps removes our labels from the managed fields of users' field managers. We added them to what those managers
+// applied. A program that extracts its applied fields to compare them with the desired ones would find a difference
+// each time. Labels of ours that a program applied itself, for instance by copying a parent's labels to its children,
+// are its own.
 func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 	entries := obj.GetManagedFields()
 	hidden := false
@@ -128,10 +129,10 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 	}
 }
 
-// stampField is how our labels, and others of the project, begin in the text of managed fields.
+// stampField begins our labels, and others of the project, in the text of managed fields.
 const stampField = `"f:` + names.Prefix + `/`
 
-// withoutStamps returns the text of managed fields without some labels; "": it cannot be read.
+// withoutStamps returns the text of managed fields without some labels; "" if it cannot be parsed.
 func withoutStamps(text string, stamps []string) string {
 	var root, about, labels map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &root) != nil || json.Unmarshal(root["f:metadata"], &about) != nil ||
@@ -156,7 +157,7 @@ func withoutStamps(text string, stamps []string) string {
 }
 
 func set(obj metav1.Object, stamps map[string]string) {
-	labels := maps.Clone(obj.GetLabels()) // it may be shared with what the user compares with
+	labels := maps.Clone(obj.GetLabels()) // the user may compare the object with one that shares the map
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -164,9 +165,11 @@ func set(obj metav1.Object, stamps map[string]string) {
 	obj.SetLabels(labels)
 }
 
-// complete labels an object whose labels do not follow from what was applied: its controlling owner was set by another
-// manager, say. It returns what became of it; nil: it had them, or the labeller has to do it.
-func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind, obj metav1.Object) *metav1.PartialObjectMetadata {
+// complete adds the labels that do not follow from what was applied, for instance because another manager set the
+// controlling owner. It returns the labelled object; nil if nothing was missing, or if the labeller has to do it.
+func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind,
+	obj metav1.Object,
+) *metav1.PartialObjectMetadata {
 	missing := shareOf(c.mgr.rota).Stamps(gvk.GroupKind(), obj)
 	maps.DeleteFunc(missing, func(label, value string) bool { return obj.GetLabels()[label] == value })
 	if len(missing) == 0 {
@@ -180,26 +183,28 @@ func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKin
 	about.SetGroupVersionKind(gvk)
 	about.SetNamespace(obj.GetNamespace())
 	about.SetName(obj.GetName())
-	if c.Client.Patch(ctx, about, client.RawPatch(types.MergePatchType, body), client.FieldOwner(labeller.FieldManager)) != nil {
+	if c.Client.Patch(ctx, about, client.RawPatch(types.MergePatchType, body),
+		client.FieldOwner(labeller.FieldManager)) != nil {
 		return nil
 	}
 	return about
 }
 
-// setApplied has an apply configuration show the labels and the version of an object.
+// setApplied sets an apply configuration's labels and version to those of an object.
 func setApplied(obj runtime.ApplyConfiguration, labelled *metav1.PartialObjectMetadata) {
 	if unstructured, ok := obj.(metav1.Object); ok {
 		unstructured.SetLabels(labelled.Labels)
 		unstructured.SetResourceVersion(labelled.ResourceVersion)
 		return
 	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labelled.Labels, "resourceVersion": labelled.ResourceVersion}})
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labelled.Labels,
+		"resourceVersion": labelled.ResourceVersion}})
 	if err == nil {
-		_ = json.Unmarshal(text, obj) // adds to what is there; an answer of the API server was read into it before
+		_ = json.Unmarshal(text, obj) // adds to the API server's answer, which was decoded into obj before
 	}
 }
 
-// aboutApplied returns the kind and the metadata of an apply configuration; nil where it has none.
+// aboutApplied returns the kind and the metadata of an apply configuration; nil if it has none.
 func aboutApplied(obj runtime.ApplyConfiguration) *metav1.PartialObjectMetadata {
 	text, err := json.Marshal(obj)
 	if err != nil {

@@ -39,14 +39,16 @@ func TestClientLabelsWhatItWrites(t *testing.T) {
 		parent, child string // labels
 	}{
 		{rota.Options{}, "", ""},
-		{rota.Options{Delivery: delivery.SlotLabel}, delivery.HashLabel(slot.KeyName, secretKind), delivery.OwnerLabel(slot.KeyName, configMapKind)},
+		{rota.Options{Delivery: delivery.SlotLabel}, delivery.HashLabel(slot.KeyName, secretKind),
+			delivery.OwnerLabel(slot.KeyName, configMapKind)},
 		{
 			rota.Options{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
 			delivery.HashLabel(slot.KeyNamespace, secretKind), delivery.OwnerLabel(slot.KeyNamespace, configMapKind),
 		},
 		{rota.Options{Delivery: delivery.ShardSelector}, "", delivery.OwnerLabel(slot.KeyUID, configMapKind)},
 	} {
-		t.Run(test.o.Delivery.String()+test.o.Key.String(), func(t *testing.T) { testStamps(t, test.o, test.parent, test.child) })
+		t.Run(test.o.Delivery.String()+test.o.Key.String(),
+			func(t *testing.T) { testStamps(t, test.o, test.parent, test.child) })
 	}
 }
 
@@ -61,7 +63,8 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+		Complete(nothing); err != nil {
 		t.Fatal(err)
 	}
 	c := mgr.GetClient()
@@ -99,7 +102,8 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 		}
 	}
 	check(t, secret, want(hash, parentLabel))
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: ptr.To(true)}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID,
+		Controller: ptr.To(true)}
 	child := func(name string) *corev1.ConfigMap {
 		cm := configMap(o.Namespace, name, "1")
 		cm.OwnerReferences = []metav1.OwnerReference{owner}
@@ -133,8 +137,10 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 			return c.Update(ctx, cm) // by the version that the answer had
 		},
 		"apply": func(ctx context.Context, cm *corev1.ConfigMap) error {
-			return c.Apply(ctx, corev1ac.ConfigMap(cm.Name, cm.Namespace).WithLabels(map[string]string{"other": "label"}).WithData(cm.Data).
-				WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName(owner.Name).WithUID(owner.UID).WithController(true)), field)
+			return c.Apply(ctx, corev1ac.ConfigMap(cm.Name, cm.Namespace).
+				WithLabels(map[string]string{"other": "label"}).WithData(cm.Data).
+				WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName(owner.Name).
+					WithUID(owner.UID).WithController(true)), field)
 		},
 		"apply-unstructured": func(ctx context.Context, cm *corev1.ConfigMap) error {
 			u := &unstructured.Unstructured{}
@@ -210,14 +216,17 @@ func TestLabelsAreApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+		Complete(nothing); err != nil {
 		t.Fatal(err)
 	}
 	c, field := mgr.GetClient(), client.FieldOwner("test")
 	label := adapter.Of(r).Share.Labels(configMapKind)[0]
 	want := func(name string) *corev1ac.ConfigMapApplyConfiguration {
-		return corev1ac.ConfigMap(name, namespace).WithLabels(map[string]string{"app": "x"}).WithData(map[string]string{"value": "1"}).
-			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName("parent").WithUID("1-2-3").WithController(true))
+		return corev1ac.ConfigMap(name, namespace).
+			WithLabels(map[string]string{"app": "x"}).WithData(map[string]string{"value": "1"}).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Secret").WithName("parent").
+				WithUID("1-2-3").WithController(true))
 	}
 	get := func(name string) *corev1.ConfigMap {
 		t.Helper()

@@ -28,11 +28,13 @@ func (c fixedCache) List(_ context.Context, l client.ObjectList, _ ...client.Lis
 
 // The own slot of an object is being warmed (held, not open), its owner's slot is this member's: it is in both caches.
 func TestListOfAKindInTwoCaches(t *testing.T) {
-	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
+	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
+		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind, owner := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+	kind, owner := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(),
+		corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
 	if err := shareOf(r).Shard(kind); err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +42,10 @@ func TestListOfAKindInTwoCaches(t *testing.T) {
 	k := newKinds()
 	_ = k.shard(kind, "a")
 	_, _ = k.own(kind, "b")
-	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", OwnerReferences: []metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "Secret", Name: "s", Controller: ptr.To(true),
-	}}}}
+	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b",
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Secret", Name: "s", Controller: ptr.To(true),
+		}}}}
 	main, children := fixedCache{items: []corev1.ConfigMap{cm}}, cache.Cache(fixedCache{items: []corev1.ConfigMap{cm}})
 	rd := &reader{Reader: main, rota: r, kinds: k, scheme: scheme.Scheme}
 	rd.children.Store(&children)

@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// uidJournal is what members reconciled: by name the version last, "" for one that was gone, and by UID who is busy with
-// it.
+// uidJournal is what members reconciled: by name the version last, "" for one that was gone, and by UID who is busy
+// with it.
 type uidJournal struct {
 	mu   sync.Mutex
 	last map[string]string
@@ -49,7 +49,8 @@ func (j *uidJournal) reconcile(pod string, c client.Client) reconcile.Func {
 			j.last[req.Name] = cm.ResourceVersion
 			j.seen[cm.ResourceVersion] = true
 		}
-		j.story[req.Name] = append(j.story[req.Name], fmt.Sprintf("%s to %s %s UID %q version %q", begun.Format("05.000000"), time.Now().Format("05.000000"), pod, cm.UID, cm.ResourceVersion))
+		j.story[req.Name] = append(j.story[req.Name], fmt.Sprintf("%s to %s %s UID %q version %q",
+			begun.Format("05.000000"), time.Now().Format("05.000000"), pod, cm.UID, cm.ResourceVersion))
 		j.mu.Unlock()
 		<-time.After(3 * time.Millisecond) // or two would hardly meet
 		j.mu.Lock()
@@ -61,8 +62,8 @@ func (j *uidJournal) reconcile(pod string, c client.Client) reconcile.Func {
 	}
 }
 
-// R15: with key UID a deletion is reconciled, also where nobody but the tombstone tells whose it is, and a namesake, which is
-// mostly another member's, is reconciled by its owner whatever became of its predecessor.
+// R15: with key UID a deletion is reconciled, also where nobody but the tombstone tells whose it is, and a namesake,
+// which is mostly another member's, is reconciled by its owner whatever became of its predecessor.
 func TestR15NamesakesWithKeyUID(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []delivery.Mode{delivery.Filter, delivery.ShardSelector} {
@@ -73,11 +74,13 @@ func TestR15NamesakesWithKeyUID(t *testing.T) {
 func testNamesakes(t *testing.T, kind delivery.Mode) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{}, story: map[string][]string{}}
+	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{},
+		story: map[string][]string{}}
 	start := func(pod string) *replica {
-		return startMember(t, namespace, pod, rota.Options{Key: slot.KeyUID, Delivery: kind}, func(mgr *ctrlrt.Manager) error {
-			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
-		})
+		return startMember(t, namespace, pod, rota.Options{Key: slot.KeyUID, Delivery: kind},
+			func(mgr *ctrlrt.Manager) error {
+				return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
+			})
 	}
 	versions := map[string]string{}
 	create := func(name string) {
@@ -98,7 +101,8 @@ func testNamesakes(t *testing.T, kind delivery.Mode) {
 		defer j.mu.Unlock()
 		for name, version := range versions {
 			if got, known := j.last[name]; !known || got != version && !j.seen[version] {
-				return fmt.Sprintf("%s was last reconciled at version %q, and never at %q:\n%s", name, got, version, strings.Join(j.story[name], "\n"))
+				return fmt.Sprintf("%s was last reconciled at version %q, and never at %q:\n%s", name, got, version,
+					strings.Join(j.story[name], "\n"))
 			}
 		}
 		return ""

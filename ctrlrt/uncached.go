@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// uncached reads from the API server what the manager's cache would hold if it held all objects: in its namespaces, by
+// uncached reads from the API server what the manager's cache would hold if it held all objects: of its namespaces, by
 // its selectors, with its transform. So an answer does not depend on which member owns an object.
 type uncached struct {
 	client.Reader
@@ -33,10 +33,10 @@ type uncached struct {
 	known sync.Map // bounds by schema.GroupVersionKind
 }
 
-// bounds are what a cache holds of a kind.
+// bounds are the options of a cache for one kind.
 type bounds struct {
 	all cache.Config
-	// namespaces are those that the cache is limited to; "" is all others. nil: it is not limited.
+	// namespaces are those that the cache is limited to; "" stands for all others. nil: no limit.
 	namespaces map[string]cache.Config
 }
 
@@ -50,7 +50,8 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 		return bounds{}, err
 	}
 	o := u.options
-	b := bounds{all: cache.Config{LabelSelector: o.DefaultLabelSelector, FieldSelector: o.DefaultFieldSelector, Transform: o.DefaultTransform}}
+	b := bounds{all: cache.Config{LabelSelector: o.DefaultLabelSelector, FieldSelector: o.DefaultFieldSelector,
+		Transform: o.DefaultTransform}}
 	defaults := b.all
 	b.namespaces = maps.Clone(o.DefaultNamespaces)
 	var of cache.Config
@@ -82,7 +83,7 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 	return b, nil
 }
 
-// inherit returns the config with what it leaves out taken from another.
+// inherit returns the config, with unset fields taken from another.
 func inherit(config, from cache.Config) cache.Config {
 	if config.LabelSelector == nil {
 		config.LabelSelector = from.LabelSelector
@@ -96,7 +97,7 @@ func inherit(config, from cache.Config) cache.Config {
 	return config
 }
 
-// in returns the config of a namespace. The error is that of a cache limited to others.
+// in returns the config of a namespace. The error is the one of a cache that is limited to other namespaces.
 func (b bounds) in(namespace, verb string, about any) (cache.Config, error) {
 	if b.namespaces == nil {
 		return b.all, nil
@@ -130,7 +131,8 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	}
 	selected, err := u.selected(ctx, gvk, config, obj)
 	if err == nil && !selected {
-		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name) // as a cache says it
+		// as a cache says it
+		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
 	if err != nil {
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
@@ -144,9 +146,11 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// selected says whether the cache's selectors select an object. What an object's fields are called only the API server
-// knows.
-func (u *uncached) selected(ctx context.Context, gvk schema.GroupVersionKind, config cache.Config, obj client.Object) (bool, error) {
+// selected reports whether the cache's selectors select an object. Only the API server knows the fields of an object by
+// which it can be selected.
+func (u *uncached) selected(ctx context.Context, gvk schema.GroupVersionKind, config cache.Config,
+	obj client.Object,
+) (bool, error) {
 	if config.LabelSelector != nil && !config.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
 		return false, nil
 	}
@@ -154,14 +158,16 @@ func (u *uncached) selected(ctx context.Context, gvk schema.GroupVersionKind, co
 		return true, nil
 	}
 	about := fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}
-	all := slices.IndexFunc(config.FieldSelector.Requirements(), func(r fields.Requirement) bool { return !about.Has(r.Field) }) < 0
+	all := slices.IndexFunc(config.FieldSelector.Requirements(),
+		func(r fields.Requirement) bool { return !about.Has(r.Field) }) < 0
 	if all {
 		return config.FieldSelector.Matches(about), nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := u.Reader.List(ctx, list, &client.ListOptions{
-		Namespace: obj.GetNamespace(), FieldSelector: andFields(config.FieldSelector, fields.OneTermEqualSelector("metadata.name", obj.GetName())),
+		Namespace: obj.GetNamespace(), FieldSelector: andFields(config.FieldSelector,
+			fields.OneTermEqualSelector("metadata.name", obj.GetName())),
 	})
 	return len(list.Items) > 0, err
 }
@@ -208,7 +214,9 @@ func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...cli
 	return meta.SetList(list, items)
 }
 
-func (u *uncached) listIn(ctx context.Context, list client.ObjectList, o client.ListOptions, config cache.Config) error {
+func (u *uncached) listIn(ctx context.Context, list client.ObjectList, o client.ListOptions,
+	config cache.Config,
+) error {
 	if s := config.LabelSelector; s != nil {
 		requirements, selectable := s.Requirements()
 		if !selectable {
@@ -237,7 +245,7 @@ func (u *uncached) listIn(ctx context.Context, list client.ObjectList, o client.
 	return meta.SetList(list, items)
 }
 
-// transform does with an object what is done before it is stored.
+// transform applies the cache's transform to an object.
 func transform(f toolscache.TransformFunc, obj runtime.Object) (runtime.Object, error) {
 	if f == nil {
 		return obj, nil

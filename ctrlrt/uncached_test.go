@@ -29,11 +29,13 @@ func TestBoundsAreThoseOfTheCache(t *testing.T) {
 		namespacesLen int
 	}{
 		{name: "none"},
-		{name: "defaults", options: cache.Options{DefaultLabelSelector: label("d"), DefaultFieldSelector: field("d")}, label: "l=d", field: "f=d"},
+		{name: "defaults", options: cache.Options{DefaultLabelSelector: label("d"), DefaultFieldSelector: field("d")},
+			label: "l=d", field: "f=d"},
 		{
 			name: "by object", options: cache.Options{
 				DefaultLabelSelector: label("d"), DefaultFieldSelector: field("d"),
-				ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: label("o")}, &corev1.Secret{}: {Label: label("x")}},
+				ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: label("o")},
+					&corev1.Secret{}: {Label: label("x")}},
 			}, label: "l=o", field: "f=d",
 		},
 		{
@@ -63,7 +65,8 @@ func TestBoundsAreThoseOfTheCache(t *testing.T) {
 				ByObject:          map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{}}},
 			},
 		},
-		{name: "no namespace", cluster: true, options: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}}, DefaultLabelSelector: label("d")}, label: "l=d"},
+		{name: "no namespace", cluster: true, options: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}},
+			DefaultLabelSelector: label("d")}, label: "l=d"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			gvk := configMap
@@ -76,7 +79,8 @@ func TestBoundsAreThoseOfTheCache(t *testing.T) {
 			}
 			config, err := b.in(test.namespace, "get", "x")
 			if (err != nil) != test.unknown || len(b.namespaces) != test.namespacesLen {
-				t.Fatalf("error %v, namespaces %v; want unknown %t, %d namespaces", err, b.namespaces, test.unknown, test.namespacesLen)
+				t.Fatalf("error %v, namespaces %v; want unknown %t, %d namespaces", err, b.namespaces, test.unknown,
+					test.namespacesLen)
 			}
 			var gotLabel, gotField string
 			if config.LabelSelector != nil {

@@ -31,8 +31,10 @@ func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 	t.Parallel()
 	namespace := controlplane.Namespace(t)
 	build := func(mgr *ctrlrt.Manager) error {
-		toNothing := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return nil })
-		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, toNothing).Complete(nothing)
+		toNothing := handler.EnqueueRequestsFromMapFunc(
+			func(context.Context, client.Object) []reconcile.Request { return nil })
+		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.Secret{},
+			toNothing).Complete(nothing)
 	}
 	a := startMember(t, namespace, "a", rota.Options{}, build)
 	eventually(t, 30*time.Second, settled(a))
@@ -46,7 +48,8 @@ func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 				return next.RoundTrip(r)
 			}
 			refused.Add(1)
-			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"secrets is forbidden"}`
+			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+				`"message":"secrets is forbidden"}`
 			return &http.Response{
 				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
 				Body: io.NopCloser(strings.NewReader(body)), Request: r,

@@ -1,0 +1,127 @@
+package ctrlrt
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	goruntime "runtime"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// cached is a cache that the manager starts with its own caches.
+type cached struct{ cache.Cache }
+
+// GetCache tells controller-runtime's manager that this runnable has a cache.
+func (c cached) GetCache() cache.Cache { return c.Cache }
+
+// Add adds a runnable. Caches, clusters and all else that has a cache run on every member and start before any
+// controller, since reconcilers of every member read from them. controller-runtime itself would start a cache with
+// Options.ByObject on the leader only.
+//
+// A runnable that needs a leader is refused if the manager has no leader election: it would run on every replica. Start
+// refuses those that were added before it, Add those that come later.
+func (m *Manager) Add(r manager.Runnable) error {
+	if c, ok := r.(cache.Cache); ok {
+		if _, ok := r.(hasCache); !ok {
+			r = cached{c}
+		}
+	}
+	if _, sharded := r.(asking); !sharded && (needsLeader(r) || isController(r)) {
+		m.kinds.addUnsharded(describe(r))
+	}
+	if needsLeader(r) {
+		if err := m.leaderOnly.add(m, describe(r)); err != nil {
+			return err
+		}
+	}
+	return m.inner.Add(r)
+}
+
+type hasCache interface{ GetCache() cache.Cache }
+
+// needsLeader reports whether a manager with leader election starts a runnable on the leader only.
+func needsLeader(r manager.Runnable) bool {
+	switch r := r.(type) {
+	case hasCache, webhook.Server:
+		return false
+	case manager.LeaderElectionRunnable:
+		return r.NeedLeaderElection()
+	default:
+		return true
+	}
+}
+
+// isController recognizes a controller by its methods: controller-runtime exports no type for it.
+func isController(r manager.Runnable) bool {
+	_, ok := r.(interface{ GetLogger() logr.Logger })
+	return ok
+}
+
+// describe names a runnable: a controller by its field Name, a function by its place in the source.
+func describe(r manager.Runnable) string {
+	v := reflect.Indirect(reflect.ValueOf(r))
+	if isController(r) && v.Kind() == reflect.Struct {
+		if name := v.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
+			return fmt.Sprintf("controller %q", name.String())
+		}
+	}
+	if v.Kind() == reflect.Func && !v.IsNil() {
+		f := goruntime.FuncForPC(v.Pointer())
+		file, line := f.FileLine(f.Entry())
+		return fmt.Sprintf("runnable %T %s (%s:%d)", r, f.Name(), filepath.Base(file), line)
+	}
+	return fmt.Sprintf("runnable %T", r)
+}
+
+// leaderOnly are the names of the runnables that run on the leader only.
+type leaderOnly struct {
+	mu      sync.Mutex
+	names   []string
+	started bool
+}
+
+// add adds a name. Once the manager has started, it is logged or refused at once.
+func (l *leaderOnly) add(m *Manager, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		return m.judgeLeaderOnly(name)
+	}
+	l.names = append(l.names, name)
+	return nil
+}
+
+// start logs the names added so far, or refuses them.
+func (l *leaderOnly) start(m *Manager) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = true
+	return m.judgeLeaderOnly(l.names...)
+}
+
+func (m *Manager) judgeLeaderOnly(names ...string) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case m.options.LeaderElection:
+		m.GetLogger().Info("These run on the leader only. Where they fill what reconcilers of sharded controllers read, "+
+			"such as a lister or a cache of tokens, "+
+			"it is empty on all other members: give such a runnable a method NeedLeaderElection that returns false", "runnables",
+			strings.Join(names, ", "))
+		return nil
+	default:
+		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
+			"that they would run on every replica at "+
+			"once: %s. Set LeaderElection: true and LeaderElectionID in the manager's options; or shard a controller with "+
+			"ctrlrt.NewControllerManagedBy; "+
+			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
+			"the runnable a method "+
+			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))
+	}
+}

@@ -1,0 +1,134 @@
+package ctrlrt
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// newCache returns another cache with the options of the manager's.
+func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
+	o := m.options.Cache
+	o.NewInformer = newInformer
+	if o.Scheme == nil {
+		o.Scheme = m.inner.GetScheme()
+	}
+	if o.Mapper == nil {
+		o.Mapper = m.inner.GetRESTMapper()
+	}
+	if o.HTTPClient == nil {
+		o.HTTPClient = m.inner.GetHTTPClient()
+	}
+	construct := m.options.NewCache
+	if construct == nil {
+		construct = cache.New
+	}
+	return construct(m.inner.GetConfig(), o)
+}
+
+// addChildren adds a cache for the kinds that are sharded by both keys and owners. It holds their objects by owner; the
+// manager's own cache holds them by their own keys.
+func (m *Manager) addChildren(ctx context.Context) error {
+	both := m.kinds.both()
+	if len(both) == 0 {
+		return nil
+	}
+	children, err := m.newCache(m.newInformer(shareOf(m.rota).NewOwnedInformer))
+	if err != nil {
+		return err
+	}
+	for _, kind := range both {
+		for _, index := range m.indexes.of(kind, m.GetScheme()) {
+			if err := children.IndexField(ctx, index.obj, index.field, index.extract); err != nil {
+				return fmt.Errorf("index %s of kind %s: %w", index.field, kind, err)
+			}
+		}
+	}
+	m.reader.children.Store(&children)
+	return m.inner.Add(cached{children})
+}
+
+// Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client
+// that reads from that cache. Use it for unsharded controllers and webhooks that need a kind of which the manager's own
+// cache holds a share: build them with the manager returned. All calls return the same manager. The cache costs nothing
+// until something reads from it.
+func (m *Manager) Whole() (manager.Manager, error) {
+	m.wholeOnce.Do(func() { m.whole, m.wholeErr = m.newWhole() })
+	if m.wholeErr != nil {
+		return nil, m.wholeErr
+	}
+	return m.whole, nil
+}
+
+func (m *Manager) newWhole() (*whole, error) {
+	c, err := cluster.New(m.inner.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.Logger, o.HTTPClient = m.inner.GetScheme(), m.inner.GetLogger(), m.inner.GetHTTPClient()
+		o.NewCache, o.Cache = m.options.NewCache, m.options.Cache
+		o.Cache.NewInformer = nil
+		o.Client, o.NewClient = m.options.Client, m.options.NewClient
+		o.Client.Cache = ownOptions(m.options.Client.Cache)
+		o.MapperProvider = m.options.MapperProvider
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.inner.Add(c); err != nil {
+		return nil, err
+	}
+	return &whole{Manager: m, cluster: c, indexes: &indexes{FieldIndexer: c.GetFieldIndexer()}}, nil
+}
+
+// addWhole makes the second cache if a kind is sharded and also needed whole, and gives it the first one's indexes.
+func (m *Manager) addWhole(ctx context.Context) error {
+	for _, kind := range m.kinds.allInWhole() {
+		if _, err := m.Whole(); err != nil {
+			return err
+		}
+		has := m.whole.indexes.of(kind, m.GetScheme())
+		for _, i := range m.indexes.of(kind, m.GetScheme()) {
+			if slices.ContainsFunc(has, func(other index) bool {
+				return other.field == i.field && reflect.TypeOf(other.obj) == reflect.TypeOf(i.obj)
+			}) {
+				continue
+			}
+			if err := m.whole.indexes.IndexField(ctx, i.obj, i.field, i.extract); err != nil {
+				return fmt.Errorf("index %s of kind %s: %w", i.field, kind, err)
+			}
+		}
+	}
+	return nil
+}
+
+// wholeCache returns the cache of Whole.
+func (m *Manager) wholeCache() (cache.Cache, error) {
+	if _, err := m.Whole(); err != nil {
+		return nil, err
+	}
+	return m.whole.cluster.GetCache(), nil
+}
+
+func (m *Manager) wholeReader() (client.Reader, error) { return m.wholeCache() }
+
+// whole is the manager that Whole returns.
+type whole struct {
+	*Manager
+	cluster cluster.Cluster
+	indexes *indexes
+}
+
+// GetCache implements manager.Manager.
+func (w *whole) GetCache() cache.Cache { return w.cluster.GetCache() }
+
+// GetClient implements manager.Manager.
+func (w *whole) GetClient() client.Client {
+	return &writingClient{Client: w.cluster.GetClient(), mgr: w.Manager}
+}
+
+// GetFieldIndexer implements manager.Manager.
+func (w *whole) GetFieldIndexer() client.FieldIndexer { return w.indexes }
