@@ -20,8 +20,8 @@ type (
 		Timeout time.Duration
 	}
 
-	// RenewLease renews the member's Lease; it must fail where the Lease is missing or was written by another
-	// (its UID differs), and is never turned into a create. Answer: Renewed.
+	// RenewLease renews the member's Lease; it must fail where the Lease is missing or was written by another (its UID
+	// differs), and is never turned into a create. Answer: Renewed.
 	RenewLease struct {
 		Lease   Lease
 		Timeout time.Duration
@@ -53,8 +53,8 @@ type (
 		IDs    []string
 	}
 
-	// DeleteLease deletes a Lease on condition of its UID and Version. With an empty UID the Lease was never
-	// seen: the answer is OutcomeMissing where there is none, OutcomeConflict where there is one. Answer: LeaseDeleted.
+	// DeleteLease deletes a Lease on condition of its UID and Version. With an empty UID the Lease was never seen: the
+	// answer is OutcomeMissing where there is none, OutcomeConflict where there is one. Answer: LeaseDeleted.
 	DeleteLease struct {
 		ID, UID, Version string
 		Timeout          time.Duration
@@ -64,27 +64,26 @@ type (
 	// or a Drain, or a Release.
 	Hold struct{ Slots slot.Set }
 
-	// Warm lists and follows the objects of the slots, gate shut and handlers silent. Answer: Warmed, of the same
-	// Round, which tells it from the answers to earlier requests for the same slots.
+	// Warm lists and follows the objects of the slots, gate shut and handlers silent. Answer: Warmed, of the same Round,
+	// which tells it from the answers to earlier requests for the same slots.
 	Warm struct {
 		Slots slot.Set
 		Round uint64
 	}
 
-	// Drain shuts the gate of the slots, at a moment at which nothing in flight takes long, and waits for what is.
-	// Answer: Drained, of the same Round; none after a later Open or Shut of the slots.
+	// Drain shuts the gate of the slots, at a moment at which nothing in flight takes long, and waits for what is. Answer:
+	// Drained, of the same Round; none after a later Open or Shut of the slots.
 	Drain struct {
 		Slots slot.Set
 		Round uint64
-		// Room is how many bytes of names of objects that are gone (table.GoneSize) a slot may hand over, instead of
-		// waiting for their deletions to be reconciled. 0: none, since nobody takes the slots, or not every member can
-		// read them.
+		// Room is how many bytes of names of objects that are gone (table.GoneSize) a slot may hand over, instead of waiting
+		// for their deletions to be reconciled. 0: none, since nobody takes the slots, or not every member can read them.
 		Room int
 	}
 
-	// Load makes the stores complete for the slots. Where the cause is CauseHanded they reach the versions. Otherwise
-	// they show all that was written before now: slots that are not listed yet are listed, those that are reach a
-	// version that is read from now on. Where Held, they do already. Answer: Loaded, of the same Round.
+	// Load makes the stores complete for the slots. Where the cause is CauseHanded they reach the versions. Otherwise they
+	// show all that was written before now: slots that are not listed yet are listed, those that are reach a version that
+	// is read from now on. Where Held, they do already. Answer: Loaded, of the same Round.
 	Load struct {
 		Slots    slot.Set
 		Round    uint64

@@ -18,8 +18,8 @@ type Config struct {
 	Slots slot.Count
 	Key   slot.Key
 
-	// LeaseDuration is how long others wait, after the last change of a member's Lease that they saw, before they
-	// expel it. Default 15 s.
+	// LeaseDuration is how long others wait, after the last change of a member's Lease that they saw, before they expel
+	// it. Default 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long after the start of its last successful renewal a member goes on working. It must be
 	// shorter than LeaseDuration. Default 10 s.
@@ -28,18 +28,18 @@ type Config struct {
 	RetryPeriod time.Duration
 	// WriteTimeout is the longest server-side timeout of a write. Default 2 s.
 	WriteTimeout time.Duration
-	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag
-	// of the fence. Default WriteTimeout + 0.5 s.
+	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag of the
+	// fence. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
 	// Coalesce is how long a change of the table waits for others to be written with it. Default 50 ms.
 	Coalesce time.Duration
 	// SettleDelay is how long the word that slots are active waits for a write that is due anyway. Default 2 s.
 	SettleDelay time.Duration
-	// JoinDelay is how long a joiner waits for its share, so that those who start together are planned together.
-	// Default 1 s.
+	// JoinDelay is how long a joiner waits for its share, so that those who start together are planned together. Default 1
+	// s.
 	JoinDelay time.Duration
-	// RolloutDelay takes JoinDelay's place where the joiner's build is new to the rota, since then a member is
-	// likely to leave soon, whose slots it can have in one move. Default 10 s.
+	// RolloutDelay takes JoinDelay's place where the joiner's build is new to the rota, since then a member is likely to
+	// leave soon, whose slots it can have in one move. Default 10 s.
 	RolloutDelay time.Duration
 	// MaxTable is how many bytes of text a table may take. What would make it larger is left out. Default 15/16 of
 	// table.MaxSize.

@@ -9,8 +9,8 @@ import (
 
 // Time is the time of an event, by the member's own clocks.
 type Time struct {
-	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while
-	// the machine sleeps.
+	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while the
+	// machine sleeps.
 	Mono time.Duration
 	// Ahead is how much more time may have passed since that point, because the machine slept. It never falls.
 	Ahead time.Duration
@@ -27,8 +27,8 @@ type Event interface{ isEvent() }
 
 // Snapshot is a version of the object that holds the table.
 type Snapshot struct {
-	// UID and Version are the object's metadata.uid and resourceVersion. An empty UID: the object is missing;
-	// Version is then the version at which that was so, or empty where that is not known.
+	// UID and Version are the object's metadata.uid and resourceVersion. An empty UID: the object is missing; Version is
+	// then the version at which that was so, or empty where that is not known.
 	UID, Version string
 	// Table is what the object holds, or nil. It is never changed.
 	Table *table.Table
@@ -90,8 +90,8 @@ type (
 	// TableSeen reports a version of the table.
 	TableSeen struct {
 		Snapshot Snapshot
-		// Consistent says that it comes from a GET without resourceVersion, sent at Begun; otherwise from a watch,
-		// which may lag, but leaves no version out.
+		// Consistent says that it comes from a GET without resourceVersion, sent at Begun; otherwise from a watch, which may
+		// lag, but leaves no version out.
 		Consistent bool
 		Begun      time.Duration
 		// Listed says that the watch began with it, or began anew: versions before it may never have been reported.
@@ -133,8 +133,8 @@ type (
 		Round uint64
 	}
 
-	// Drained answers Drain, in one or several parts: nothing is in flight in these slots, nor will be before the
-	// next Open, and the deletions known are reconciled but for Gone.
+	// Drained answers Drain, in one or several parts: nothing is in flight in these slots, nor will be before the next
+	// Open, and the deletions known are reconciled but for Gone.
 	Drained struct {
 		Slots slot.Set
 		Round uint64
@@ -150,9 +150,9 @@ type (
 		Round uint64
 	}
 
-	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions,
-	// so that a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before
-	// any other event.
+	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions, so
+	// that a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before any
+	// other event.
 	Lapsed struct{}
 
 	// Leave asks the member to leave (SIGTERM).

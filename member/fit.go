@@ -9,8 +9,7 @@ import (
 // leftOut is what a draft does without, since with it the table would be invalid or too large. Nothing but that suffers
 // (rule R4).
 type leftOut struct {
-	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to
-	// reach.
+	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to reach.
 	noVersions bool
 	// noGone: slots that are handed over leave no deletions to their next owner. They stay where that matters, but for
 	// those of a leaver.

@@ -16,25 +16,24 @@ type lease struct {
 	next     time.Duration
 	// failed: the last renewal was not answered by a success.
 	failed bool
-	// said is what the last successful renewal said of the gate, and saidAt when it first said "open"; open: the table
-	// was read since, consistently, so that nobody who looked for open gates before can have made another (rules R5,
-	// R16).
+	// said is what the last successful renewal said of the gate, and saidAt when it first said "open". open: the table was
+	// read consistently since. So nobody made another table after seeing this gate shut (rules R5, R16).
 	said, open bool
 	saidAt     time.Duration
 }
 
-// ErrExpelled is wrapped by the error of a Stop because others hold this incarnation for dead.
+// ErrExpelled is wrapped by the error of a Stop because other members hold this incarnation dead.
 var ErrExpelled = errors.New("expelled")
 
 // deadline is when work must stop, as Time.Late (rule R2).
 func (m *Member) deadline() time.Duration {
 	if m.lease.mine.UID == "" {
-		return m.now.Late() + m.cfg.WriteTimeout // nothing to protect yet
+		return m.now.Late() + m.cfg.WriteTimeout // there is nothing to protect yet
 	}
 	return m.lease.start + m.cfg.RenewDeadline
 }
 
-// checkDeadline shuts the gate when the deadline has passed, before anything else is believed (rules R2, R13).
+// checkDeadline shuts the gate if the deadline has passed. Step calls it before it looks at the event (rules R2, R13).
 func (m *Member) checkDeadline() {
 	if left := m.deadline() - m.now.Late(); m.lease.mine.UID == "" || left > 0 {
 		m.at(m.now.Mono + left)
@@ -43,7 +42,7 @@ func (m *Member) checkDeadline() {
 	m.lapse()
 }
 
-// lapse begins a lapse, or begins it anew: only a renewal that is answered from now on ends it (rule R13).
+// lapse starts a lapse, or restarts it: only a renewal that is answered from now on ends it (rule R13).
 func (m *Member) lapse() {
 	m.readAfter = 0
 	if m.lapsed {
@@ -52,10 +51,11 @@ func (m *Member) lapse() {
 	m.lapsed = true
 	m.shutAll()
 	m.shutSlots()
-	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; working on nothing until one does", m.cfg.RenewDeadline)
+	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; working on nothing until one does",
+		m.cfg.RenewDeadline)
 }
 
-// keepLease creates the Lease, or renews it when it is time or when it has to say something new.
+// keepLease creates the Lease. It renews it when a renewal is due, and when the Lease has to say something new.
 func (m *Member) keepLease() {
 	if m.lease.underWay || m.phase == parting {
 		return
@@ -64,7 +64,7 @@ func (m *Member) keepLease() {
 	urgent := m.lease.mine.UID != "" && open != m.lease.said && !m.lease.failed
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
-		// Heard time passes with the own renewals only: an expel that is near would wait for the next one.
+		// Heard time advances only with renewals of its own. An expel that is near would wait for the next one.
 		next -= m.cfg.RetryPeriod * 3 / 4
 	}
 	if !urgent && !m.due(next) {
@@ -88,7 +88,7 @@ func (m *Member) keepLease() {
 		return
 	}
 	if !open {
-		// The word that the gate is shut must never be taken back by an answer that is on its way.
+		// An answer to an earlier renewal must not take back that the gate is shut.
 		m.lease.said, m.lease.open = false, false
 	}
 	m.do(RenewLease{Lease: l, Timeout: timeout})
@@ -98,12 +98,12 @@ func (m *Member) renewed(e Renewed) {
 	m.lease.underWay = false
 	m.lease.failed = e.Outcome != OutcomeDone
 	first := m.lease.mine.UID == ""
-	defer func() { m.trouble.early = false }()
+	defer func() { m.recovery.early = false }()
 	switch e.Outcome {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.lease.start = e.Start
-		m.witnessed(e.Lease.Version)
+		m.renewalSucceeded(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
 			m.phase = joining
@@ -113,7 +113,7 @@ func (m *Member) renewed(e Renewed) {
 		}
 		left := m.deadline() - m.now.Late()
 		if left <= 0 {
-			// The answer came after the deadline that it set: it proves nothing.
+			// The answer came after the deadline that it sets.
 			m.lease.next = m.now.Mono
 			return
 		}
@@ -130,8 +130,9 @@ func (m *Member) renewed(e Renewed) {
 			return
 		}
 		if first {
-			// Somebody else has a Lease of this name, or a create of ours was answered late.
-			m.stop(fmt.Errorf("lease of member %s exists already: member IDs must be unique per process start", m.cfg.Self.ID), true)
+			// Another process has a Lease of this name, or an earlier create of this one was carried out late.
+			m.stop(fmt.Errorf("lease of member %s exists already: member IDs must be unique per process start",
+				m.cfg.Self.ID), true)
 			return
 		}
 		m.stop(fmt.Errorf("lease of member %s is gone or was taken over: %w", m.cfg.Self.ID, ErrExpelled), true)
@@ -140,7 +141,7 @@ func (m *Member) renewed(e Renewed) {
 	}
 }
 
-// say notes what a renewal said of the gate.
+// say records what a renewal said of the gate.
 func (m *Member) say(open bool) {
 	switch {
 	case !open:
@@ -153,7 +154,7 @@ func (m *Member) say(open bool) {
 	}
 }
 
-// note tells people.
+// note writes a line for the log, and an event.
 func (m *Member) note(reason string, warning bool, format string, args ...any) {
 	m.do(Notify{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
 }

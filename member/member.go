@@ -20,9 +20,9 @@ import (
 //	 ended ◀─────────────────────────────────────────────────┴───────────────┘
 //	         from any phase: expelled, Lease lost, table refused
 //
-// Beside the phase there are two conditions under which the whole gate is shut: lapsed (rule R2's deadline passed;
-// over when R13 is satisfied) and troubled (the table is missing or not the one that is known; over by rule R16).
-// Each slot has a state of its own, drawn in slots.go.
+// Beside the phase there are two conditions under which the whole gate is shut: lapsed (rule R2's deadline passed; over
+// when R13 is satisfied) and troubled (the table is missing or not the one that is known; over by rule R16). Each slot
+// has a state of its own, drawn in slots.go.
 //
 // Invariants:
 //  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
@@ -46,8 +46,8 @@ type Member struct {
 
 	// snap is the last version of the table believed; Table is nil while none was seen or it is missing.
 	snap Snapshot
-	// known is the UID of the last table that was adopted; gone are the UIDs of tables that were deleted, which
-	// never come back.
+	// known is the UID of the last table that was adopted; gone are the UIDs of tables that were deleted, which never come
+	// back.
 	known string
 	gone  map[string]bool
 	// floor is the highest version seen of the object that holds the table, and seenAt when that was first seen.
@@ -62,7 +62,7 @@ type Member struct {
 	// lapsed: the deadline passed; readAfter is when the renewal that ended it was answered, 0 before.
 	lapsed    bool
 	readAfter time.Duration
-	trouble   trouble
+	recovery  recovery
 
 	slots []slotState
 	ahead ahead
@@ -70,17 +70,17 @@ type Member struct {
 	gather time.Duration
 	// followed is the version of the table that the slots follow.
 	followed string
-	// order is the cache of candidates.
-	order order
-	swap  swap
-	plan  planning
+	// candidates is a cache.
+	candidates candidates
+	swap       swap
+	plan       planning
 	// refused is why this member parts although nobody asked it to. met: a namesake was told of.
 	refused error
 	met     bool
-	// buried are members whose Lease is gone by this member's hand or by its own observation (rule R7).
-	buried map[string]bool
-	// burying are DeleteLease requests under way.
-	burying map[string]bool
+	// toExpel are members whose Lease is gone by this member's hand or by its own observation (rule R7).
+	toExpel map[string]bool
+	// deleting are DeleteLease requests under way.
+	deleting map[string]bool
 }
 
 type phase uint8
@@ -110,15 +110,15 @@ const never = time.Duration(math.MaxInt64)
 // New returns a member that has done nothing yet: give it a Tick. The config must be valid.
 func New(cfg Config) *Member {
 	return &Member{
-		cfg:     cfg,
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it
-		slots:   make([]slotState, cfg.Slots),
-		buried:  map[string]bool{},
-		burying: map[string]bool{},
-		gone:    map[string]bool{},
-		epochs:  map[string]uint64{},
-		watch:   newWatch(),
-		plan:    planning{seen: map[string]time.Duration{}},
+		cfg:      cfg,
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it
+		slots:    make([]slotState, cfg.Slots),
+		toExpel:  map[string]bool{},
+		deleting: map[string]bool{},
+		gone:     map[string]bool{},
+		epochs:   map[string]uint64{},
+		watch:    newWatch(),
+		plan:     planning{seen: map[string]time.Duration{}},
 	}
 }
 
@@ -155,8 +155,8 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Leave:
 		m.leave()
 	}
-	// The order matters: what shuts comes before what tells others, and slots follow the table before the next
-	// table is made of them.
+	// The order matters: what shuts comes before what tells others, and slots follow the table before the next table is
+	// made of them.
 	if m.phase != ended {
 		m.followTable()
 	}
@@ -214,7 +214,7 @@ func (m *Member) nextSerial() uint64 {
 
 // table is the table that the member acts on, or nil while there is none.
 func (m *Member) table() *table.Table {
-	if m.trouble.on || m.snap.Table == nil {
+	if m.recovery.on || m.snap.Table == nil {
 		return nil
 	}
 	return m.snap.Table

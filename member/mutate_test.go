@@ -18,9 +18,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another pod or taken
-// from another script. What a mutant expects does not count; all checks of package sim do, and so does that all is well in the
-// end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one, with a trace.
+// TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another
+// pod or taken from another script. What a mutant expects does not count; all checks of package sim do, and so does
+// that all is well in the end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one,
+// with a trace.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {

@@ -57,8 +57,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
-		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there
-		// were.
+		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there were.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
 			m.stop(m.stale(m.snap, s.Table.Epoch), false)
 		}
@@ -93,7 +92,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 			m.phase = joining
 		}
 	}
-	m.snap, m.top, m.trouble = s, s.Table.Epoch, trouble{}
+	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
 	seen := make(map[string]time.Duration, len(s.Table.Members))
 	for _, other := range s.Table.Members {
 		first, known := m.plan.seen[other.ID]
@@ -125,8 +124,8 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		m.floor = s.Version
 	}
 	m.snap = Snapshot{}
-	m.enterTrouble()
-	m.trouble.confirmed = m.trouble.confirmed || consistent
+	m.beginRecovery()
+	m.recovery.confirmed = m.recovery.confirmed || consistent
 }
 
 // confirm draws the conclusions from a consistent read: that the table is older than what Leases tell of it, so that

@@ -15,9 +15,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// A script is a text file that drives a small rota: one command a line, # for comments. The world is calm: every way
-// to the API server takes a millisecond, clocks agree, and nothing is reconciled but what the script begins. All
-// checks of package sim are on throughout.
+// A script is a text file that drives a small rota: one command a line, # for comments. The world is calm: every way to
+// the API server takes a millisecond, clocks agree, and nothing is reconciled but what the script begins. All checks of
+// package sim are on throughout.
 //
 //	clause NAME prevents RULE   without that clause of the protocol the script must fail by that check of package sim
 //	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// state is where a slot stands in this member.
+// state is the state of a slot in this member.
 //
 //	       next is me           Warmed         owner is me, handed
 //	away ─────────────▶ warming ───────▶ warm ─────────────────────▶ loading ──Loaded──▶ loaded
@@ -43,25 +43,25 @@ func (s state) String() string {
 
 type slotState struct {
 	state state
-	// epoch is the one for which the slot was activated, or is being.
+	// epoch is the epoch for which the slot was activated, or is being activated.
 	epoch uint64
-	// heldSince is the epoch since which the stores hold the slot's objects because this member owns it; 0: they
-	// do not.
+	// heldSince is the epoch since which the stores have held the slot's objects because this member owns it; 0: they do
+	// not.
 	heldSince uint64
-	// sentAt is the epoch of the table that the transfer under way is conditional on.
+	// sentAt is the epoch of the table on which the transfer under way is conditional.
 	sentAt uint64
-	// round tells the answers to the latest request from earlier ones.
+	// round tells answers to the latest request from answers to earlier ones.
 	round uint64
-	// until is the end of the fence wait.
+	// until is when the fence wait ends.
 	until time.Duration
-	// versions are what the drain left for the next owner; cause is how the slot goes to it.
+	// versions are what the next owner has to reach, from the drain. cause is how the slot goes to it.
 	versions table.Versions
 	cause    table.Cause
-	// gone are the deletions that the drain left.
+	// gone are the deletions that the drain left to the next owner.
 	gone []table.Gone
 }
 
-// answer moves the slots that wait for the answer of this round from one state to the next.
+// answer moves the slots that wait for this round's answer to the next state.
 func (m *Member) answer(set slot.Set, round uint64, from, to state) {
 	for _, s := range set.Slots() {
 		if int(s) < len(m.slots) && m.slots[s].state == from && m.slots[s].round == round {
@@ -86,14 +86,14 @@ func (m *Member) drained(e Drained) {
 				}
 			}
 			if l.heldSince != l.epoch || !readable {
-				l.versions, l.cause = nil, table.CauseAssigned // never loaded: there is no word to give
+				l.versions, l.cause = nil, table.CauseAssigned // there are no versions to reach: the next owner lists
 			}
 		}
 	}
 }
 
-// shutSlots takes every slot that was open, or on its way, back to where rule R8 starts again. The gate has been
-// shut already. A transfer of unknown outcome stays one.
+// shutSlots sends every slot that was open, or about to open, back to where rule R8 starts. The gate is already shut. A
+// transfer that was sent stays sent.
 func (m *Member) shutSlots() {
 	for i := range m.slots {
 		switch s := &m.slots[i]; s.state {
@@ -104,17 +104,17 @@ func (m *Member) shutSlots() {
 	}
 }
 
-// requests collects, in one Step, what is asked for by slot.
+// requests collects what one Step asks for, by slot.
 type requests struct {
 	hold, warm, drain, open, shut, release slot.Set
-	// last are slots to be drained whose deletions nobody can take over.
+	// last are slots to drain whose deletions nobody can take over.
 	last slot.Set
 	load []loadGroup
 	// mayDrain: see gathered.
 	mayDrain bool
 }
 
-// loadGroup are slots that are loaded in one request.
+// loadGroup is a set of slots that one request loads.
 type loadGroup struct {
 	epoch uint64
 	cause table.Cause
@@ -122,7 +122,7 @@ type loadGroup struct {
 	slots slot.Set
 }
 
-// followTable brings every slot to where the table says it belongs (rules R5 to R8, R10).
+// followTable moves every slot towards the state that the table asks for (rules R5 to R8, R10).
 func (m *Member) followTable() {
 	t := m.table()
 	if t == nil || m.lapsed {
@@ -149,7 +149,7 @@ func (m *Member) followTable() {
 	m.followed = m.snap.Version
 	for _, r := range t.Runs {
 		if !changed && r.Owner != self && r.Next != self {
-			continue // nothing has changed about slots of others
+			continue // nothing has changed for slots of others
 		}
 		for s := r.Slots.First; ; s++ {
 			m.followSlot(t, s, r, &req)
@@ -198,7 +198,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		}
 	case loading, loaded:
 		if m.phase == leaving {
-			// Hand it on without loading it. Something may be in flight since before a lapse.
+			// It goes on without being loaded. Something may be in flight since before a lapse.
 			m.beginDrain(t, s, r, l, req)
 		} else if l.state == loaded {
 			m.openLoaded(s, l, req)
@@ -213,14 +213,14 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		}
 	case drained:
 		if m.phase == leaving && len(l.gone) > 0 && !m.handsOver(t, r) {
-			m.beginDrain(t, s, r, l, req) // whom it was drained for is gone: what is abandoned is told
+			m.beginDrain(t, s, r, l, req) // its next owner is gone: the drain reports the deletions that it gives up
 			return
 		}
 		if m.phase != leaving && r.Next == "" {
 			m.reopen(s, l, req)
 		}
 	case sent:
-		// Only a version newer than the one that the transfer was conditional on tells how it ended (rule R6).
+		// Only a version newer than the transfer's precondition tells how the transfer ended (rule R6).
 		if t.Epoch > l.sentAt {
 			l.state = drained
 			m.followOwned(t, s, r, l, req)
@@ -229,7 +229,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	}
 }
 
-// beginDrain has a slot drained.
+// beginDrain asks for a drain of the slot.
 func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
 	l.state = draining
 	if m.handsOver(t, r) {
@@ -239,15 +239,15 @@ func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotSta
 	}
 }
 
-// handsOver says that whoever gets the slots of a run can be told which deletions it has to reconcile (rule R15).
+// handsOver says that the next owner of a run can be told which deletions it has to reconcile (rule R15).
 func (m *Member) handsOver(t *table.Table, r table.Run) bool {
 	return r.Next != "" && t.Reads(table.GoneFormat)
 }
 
-// goneRoom is how many bytes the names of objects that are gone may take in a table.
+// goneRoom is how many bytes the names of deleted objects may take in a table.
 func (m *Member) goneRoom() int { return m.cfg.MaxTable / 8 }
 
-// reopen opens a drained slot that stays, or loads it first if it was drained without ever having been loaded.
+// reopen opens a drained slot that stays. If it was never loaded, it is loaded first.
 func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
 	if l.heldSince != l.epoch {
 		l.state = loading
@@ -266,7 +266,7 @@ func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
 	}
 }
 
-// activate starts rule R8 for a slot that this member owns, at an epoch for which it has not been activated.
+// activate starts rule R8 for a slot that this member owns, at a new epoch.
 func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
 	*l = slotState{epoch: r.Epoch, heldSince: l.heldSince}
 	req.shut.Add(s)
@@ -285,8 +285,8 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	req.addLoad(s, l, note.Cause)
 }
 
-// drainNow says that the slots of the run shall be given up now: to a member that is ready and alive, or, by a
-// leaver that found nobody, to nobody.
+// drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
+// leaver that found no next owner.
 func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	if r.Next == "" {
 		self, _ := t.Member(m.cfg.Self.ID)
@@ -296,9 +296,9 @@ func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	return r.Ready && !next.Leaving && m.renewing(r.Next)
 }
 
-// gathered says that it is time to drain what is ready. An owner waits a moment until all that it hands over is ready,
-// and for its turn where others hand over, too: the slots are open meanwhile, whereas a slot that is drained waits for
-// its swap, and swaps that come one after the other do not meet conflicts.
+// gathered says that it is time to drain the slots that are ready (rule R6). An owner waits a moment until all that it
+// hands over is ready. If other members hand over too, it waits for its turn. The slots are open meanwhile, whereas a
+// drained slot would wait for its swap. Swaps that take turns do not conflict.
 func (m *Member) gathered(t *table.Table) bool {
 	owners := map[string]bool{}
 	complete := true
@@ -313,7 +313,7 @@ func (m *Member) gathered(t *table.Table) bool {
 	}
 	if !owners[m.cfg.Self.ID] {
 		m.gather = 0
-		return true // what a leaver gives up to nobody
+		return true // a leaver may give up slots to nobody
 	}
 	if !complete {
 		return m.waited(&m.gather, true, m.cfg.RetryPeriod/2)
@@ -335,7 +335,7 @@ func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {
 	req.load = append(req.load, key)
 }
 
-// request turns what was collected into actions: what shuts comes first.
+// request turns what was collected into actions. Those that shut come first.
 func (m *Member) request(t *table.Table, req *requests) {
 	if !req.shut.Empty() {
 		m.do(Shut{Slots: req.shut})
@@ -351,7 +351,8 @@ func (m *Member) request(t *table.Table, req *requests) {
 	}
 	for _, g := range req.load {
 		m.do(Load{
-			Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions, Gone: t.GoneIn(g.slots), Held: g.held,
+			Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions,
+			Gone: t.GoneIn(g.slots), Held: g.held,
 		})
 	}
 	for _, r := range m.byEpoch(req.open) {

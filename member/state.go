@@ -25,9 +25,9 @@ func init() {
 // assignment; and the source of jitter.
 func (m *Member) clone() *Member {
 	c := *m
-	c.out, c.order, c.ahead = nil, order{}, ahead{}
+	c.out, c.candidates, c.ahead = nil, candidates{}, ahead{}
 	c.gone, c.epochs = maps.Clone(m.gone), maps.Clone(m.epochs)
-	c.buried, c.burying = maps.Clone(m.buried), maps.Clone(m.burying)
+	c.toExpel, c.deleting = maps.Clone(m.toExpel), maps.Clone(m.deleting)
 	c.slots = slices.Clone(m.slots)
 	c.watch.ids = slices.Clone(m.watch.ids)
 	c.watch.others = make(map[string]*other, len(m.watch.others))
@@ -42,7 +42,7 @@ func (m *Member) clone() *Member {
 // forget sets to 0 what is not looked at before it is set again.
 func (m *Member) forget() {
 	l, w, tr, s, p := &m.lease, &m.watch, &m.trail, &m.swap, &m.plan
-	m.out, m.order, m.ahead = nil, order{}, ahead{} // what was listed ahead is listed again
+	m.out, m.candidates, m.ahead = nil, candidates{}, ahead{} // what was listed ahead is listed again
 	if l.mine.UID == "" {
 		l.start = 0
 	}
@@ -66,8 +66,8 @@ func (m *Member) forget() {
 			o.shut = 0
 		}
 	}
-	if !m.trouble.on || m.trouble.pending {
-		m.trouble.since = 0
+	if !m.recovery.on || m.recovery.pending {
+		m.recovery.since = 0
 	}
 	// Versions come in order, and a list has the latest: what lies between the one known and the table does not matter.
 	behind := func(v string) bool { return resourceversion.Compare(v, m.snap.Version) < 0 }
@@ -105,7 +105,7 @@ func (m *Member) forget() {
 		m.followed = ""
 	}
 	if p.looked != m.snap.Version {
-		p.looked, p.mourned = "", 0
+		p.looked, p.lookedDead = "", 0
 	}
 	if version, _, _ := strings.Cut(p.key, " "); version != m.snap.Version {
 		p.key, p.target = "", nil
@@ -144,15 +144,15 @@ func (m *Member) visit(v inspect.Visitor) {
 	v.Order(&m.readAfter)
 	v.TableVersion(&m.followed)
 	v.Past(&m.gather, max(c.RetryPeriod/2, 3*time.Duration(c.Slots)*c.Coalesce)) // an owner has a slot at least
-	visitSet(v, m.buried)
-	visitSet(v, m.burying)
+	visitSet(v, m.toExpel)
+	visitSet(v, m.deleting)
 
 	m.lease.visit(c, v)
 	v.Flags(m.read.wanted, m.read.underWay)
 	v.Until(&m.read.retryAt)
 	m.watch.visit(c, v)
 	m.trail.visit(c, v)
-	m.trouble.visit(c, v)
+	m.recovery.visit(c, v)
 	for i := range m.slots {
 		m.slots[i].visit(v)
 	}
@@ -202,11 +202,11 @@ func (tr *trail) visit(c *Config, v inspect.Visitor) {
 	v.Past(&tr.doubted, c.RetryPeriod)
 }
 
-func (tr *trouble) visit(c *Config, v inspect.Visitor) {
-	v.Flags(tr.on, tr.pending, tr.confirmed, tr.early)
-	v.LeaseVersion(c.Self.ID, &tr.witness)
-	if tr.on && !tr.pending {
-		v.Heard(&tr.since, c.LeaseDuration)
+func (r *recovery) visit(c *Config, v inspect.Visitor) {
+	v.Flags(r.on, r.pending, r.confirmed, r.early)
+	v.LeaseVersion(c.Self.ID, &r.proof)
+	if r.on && !r.pending {
+		v.Heard(&r.since, c.LeaseDuration)
 	}
 }
 
@@ -243,14 +243,14 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 		v.Past(&t, max(c.JoinDelay, c.RolloutDelay)+c.JoinDelay)
 		p.seen[id] = t
 	}
-	v.Until(&p.buryAt)
+	v.Until(&p.deleteAt)
 	v.Past(&p.since, planners*c.RetryPeriod/8)
 	v.Key(&p.key)
 	v.Flags(p.target != nil)
 	v.Ints(len(p.target))
 	v.Texts(p.target...)
 	v.TableVersion(&p.looked)
-	v.Ints(p.mourned)
+	v.Ints(p.lookedDead)
 	v.Until(&p.lookAt)
 	v.Past(&p.fresh, c.JoinDelay)
 }
@@ -263,10 +263,10 @@ func visitSet(v inspect.Visitor, set map[string]bool) {
 }
 
 func (m *Member) look() inspect.Status {
-	t := &m.trouble
+	r := &m.recovery
 	return inspect.Status{
 		Lapsed: m.lapsed,
 		Fenced: slices.ContainsFunc(m.slots, func(s slotState) bool { return s.state == fenced }),
-		Alone:  t.on && !t.pending && m.watch.heard-t.since >= m.cfg.LeaseDuration,
+		Alone:  r.on && !r.pending && m.watch.heard-r.since >= m.cfg.LeaseDuration,
 	}
 }

@@ -17,7 +17,7 @@ var left = map[string]string{
 	"Member.rng":         "makes jitter only",
 	"Member.now":         "set by every Step",
 	"Member.out":         "set by every Step",
-	"Member.order":       "a cache",
+	"Member.candidates":  "a cache",
 	"Member.ahead":       "forgotten: what is listed ahead is listed again",
 	"swap.conflicts":     "makes jitter only",
 	"slotState.versions": "no decision depends on them",
@@ -32,7 +32,7 @@ func TestEveryFieldIsVisited(t *testing.T) {
 	}{
 		{reflect.TypeFor[Member](), "Member m"}, {reflect.TypeFor[read](), "Member read"}, {reflect.TypeFor[lease](), "lease l"},
 		{reflect.TypeFor[watch](), "watch w"}, {reflect.TypeFor[other](), "watch o"}, {reflect.TypeFor[trail](), "trail tr"},
-		{reflect.TypeFor[trouble](), "trouble tr"}, {reflect.TypeFor[slotState](), "slotState s"}, {reflect.TypeFor[swap](), "swap s"},
+		{reflect.TypeFor[recovery](), "recovery r"}, {reflect.TypeFor[slotState](), "slotState s"}, {reflect.TypeFor[swap](), "swap s"},
 		{reflect.TypeFor[planning](), "planning p"},
 	} {
 		for i := range c.of.NumField() {

@@ -7,48 +7,51 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// swap is the state of changes of the table (rule R3): one is under way at most, and each is conditional on the
-// last version read.
+// swap is the state of changes of the table (rule R3). At most one is under way. Each is conditional on the last
+// version read.
 type swap struct {
 	underWay bool
 	serial   uint64
-	// version is the one on which the swap under way is conditional.
+	// version is the version on which the swap under way is conditional.
 	version string
-	// refused is the version on which a swap was conditional that met a conflict: a newer one must be read first.
+	// refused is the version on which a swap was conditional that met a conflict. A newer one must be read first.
 	refused string
 	retryAt time.Duration
-	// unknown is the version on which the last swap of unknown outcome was conditional: it may happen as long as that
-	// is the latest.
+	// unknown is the version on which the last swap of unknown outcome was conditional. While it is the latest version,
+	// the swap may still happen.
 	unknown string
 	// conflicts counts those in a row.
 	conflicts int
-	// parts says since when each kind of change waits to be written; 0: there is none.
+	// Since when each kind of change has been waiting to be written; 0: there is none.
 	ready, transfer, settle, abort time.Duration
 }
 
 // work sends the change of the table that is due, if any.
 func (m *Member) work() {
-	m.bury()
-	if m.trouble.on {
+	m.deleteDeadLeases()
+	if m.recovery.on {
 		if m.phase == leaving {
-			m.part() // its gate is shut, and no table says that it owns anything
+			m.part() // its gate is shut, and no table names it as an owner
 			return
 		}
-		m.mend()
+		m.repair()
 		return
 	}
 	t := m.table()
-	if t == nil || m.lapsed || m.lease.mine.UID == "" || m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
+	if t == nil || m.lapsed || m.lease.mine.UID == "" {
+		return
+	}
+	if m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
 		return
 	}
 	if m.phase != joining && m.phase != joined && m.phase != leaving {
 		return
 	}
 	if !m.follows() {
-		return // the watch, or the Leases, are about to tell
+		return // the watch or the Leases will soon show
 	}
 	if m.hides(t) {
-		m.read.wanted = true // a watch that lags, or an old copy: confirm finds out
+		m.read.wanted = true // the watch lags, or this is an old copy: confirm finds out
 		return
 	}
 	d := m.fitting(t)
@@ -58,10 +61,11 @@ func (m *Member) work() {
 	for _, s := range d.transfers.Slots() {
 		m.slots[s].state, m.slots[s].sentAt = sent, t.Epoch
 	}
-	for _, id := range sortedKeys(m.buried) {
+	for _, id := range sortedKeys(m.toExpel) {
 		_, before := t.Member(id)
 		if _, after := d.next.Member(id); before && !after {
-			m.note("Expelled", true, "member %s did not renew its Lease, or its container was restarted; its slots get new owners", id)
+			m.note("Expelled", true,
+				"member %s did not renew its Lease, or its container was restarted; its slots get new owners", id)
 		}
 	}
 	m.send(d.next, false)
@@ -95,7 +99,7 @@ func (m *Member) swapped(e Swapped) {
 	if e.Outcome == OutcomeUnknown {
 		m.swap.unknown = m.swap.version
 	} else {
-		// It did not happen and will not: the transfers are not on their way any more.
+		// It did not and will not happen. The transfers are not on their way any more.
 		for i := range m.slots {
 			if m.slots[i].state == sent {
 				m.slots[i].state = drained
@@ -104,8 +108,8 @@ func (m *Member) swapped(e Swapped) {
 	}
 	switch e.Outcome {
 	case OutcomeConflict, OutcomeMissing:
-		m.swap.refused = m.swap.version // a newer one may have been read since
-		// Jitter that grows, so that many who want something at once do not get in each other's way for ever.
+		m.swap.refused = m.swap.version // a newer version may have been read since
+		// The jitter grows, so that many writers do not keep conflicting.
 		m.swap.conflicts++
 		m.swap.retryAt = m.now.Mono + m.jitter(m.cfg.Coalesce/2<<min(m.swap.conflicts-1, 6))
 		m.readSoon()
@@ -120,15 +124,15 @@ func (m *Member) swapped(e Swapped) {
 // draft is a change of the table in the making.
 type draft struct {
 	next *table.Table
-	// own says that next is a copy, which may be changed.
+	// own says that next is a copy, so it may be changed.
 	own bool
 	// top is the highest epoch used by a note.
 	top uint64
-	// due says that something must be written now.
+	// due says that the change must be written now.
 	due bool
 	// transfers are the slots that this change gives to their next owner.
 	transfers slot.Set
-	// stays are drained slots that have to be opened again first: this change takes their moves back, and plans none.
+	// stays are drained slots that have to open again first. This change cancels their moves, and plans none.
 	stays slot.Set
 	leftOut
 }
@@ -141,8 +145,8 @@ func (d *draft) edit() *table.Table {
 	return d.next
 }
 
-// supersede writes a table that differs by its epoch alone. A swap that was sent on the same version, and whose outcome
-// is unknown, may happen still: this one makes sure that it does not, or finds that it did.
+// supersede writes a table that differs by its epoch alone. An earlier swap on the same version has an unknown outcome
+// and may still happen. This one prevents that, or finds that it did happen.
 func (d *draft) supersede() {
 	d.edit()
 	d.due = true
@@ -155,7 +159,7 @@ func (d *draft) update(set slot.Set, change func(*table.Run)) {
 	}
 }
 
-// Notes of one change get epochs of their own, by cause.
+// note adds a note to the table and returns its epoch. The notes of one change have an epoch for each cause.
 func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) uint64 {
 	epoch := base + uint64(cause)
 	note := d.edit().Notes[epoch]
@@ -168,7 +172,8 @@ func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) ui
 	return epoch
 }
 
-// since starts or stops one of the clocks of swap.parts, and says whether its delay has passed.
+// waited starts the clock if something is waiting, and resets it otherwise. It says whether the delay has passed. If
+// not, it asks for a Tick.
 func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration) bool {
 	if !waiting {
 		*clock = 0
@@ -180,8 +185,7 @@ func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration)
 	return m.due(*clock + delay)
 }
 
-// draft makes the next table out of everything that this member has to say, and of what its duties ask for, but for
-// what is left out.
+// draft makes the next table. It has everything that this member wants to change, but for what is left out.
 func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	d := &draft{next: t, leftOut: out}
 	switch {
@@ -204,7 +208,7 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 	var set slot.Set
 	more := false
 	eachSlot(t, func(r table.Run) bool { return r.Next == m.cfg.Self.ID }, func(s slot.Slot, r table.Run) {
-		switch m.slots[s].state { //nolint:exhaustive // the others have nothing to say
+		switch m.slots[s].state { //nolint:exhaustive // the other states are not reported
 		case warm:
 			if !r.Ready {
 				set.Add(s)
@@ -223,15 +227,15 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 	d.update(set, func(r *table.Run) { r.Ready = true })
 }
 
-// draftTransfers gives drained slots to who is next, and takes back the moves to members that do not renew or
-// leave themselves (rule R6).
+// draftTransfers gives drained slots to their next owners. It cancels moves to members that do not renew or that leave
+// (rule R6).
 func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	var set, abort slot.Set
 	more := false
 	mine := func(r table.Run) bool { return r.Owner == m.cfg.Self.ID && (r.Next != "" || m.phase == leaving) }
 	eachSlot(d.next, mine, func(s slot.Slot, r table.Run) {
 		if r.Next != t.At(s).Next {
-			return // just planned anew
+			return // this draft has just changed the plan
 		}
 		state := m.slots[s].state
 		next, _ := t.Member(r.Next)
@@ -250,10 +254,10 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	wait := m.tooMuchGone(t, d, set)
 	set = set.Minus(wait)
 	if m.phase != leaving {
-		d.stays = d.stays.Union(wait) // better open than shut until there is room
+		d.stays = d.stays.Union(wait) // they open again until there is room
 	}
 	abort = abort.Union(d.stays)
-	// What this change takes back, it cannot transfer; what it transfers is drained at its precondition.
+	// What this change cancels it cannot transfer. What it transfers is drained at the version it is conditional on.
 	if m.waited(&m.swap.abort, !abort.Empty(), 0) {
 		d.due = true
 	}
@@ -287,8 +291,8 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	d.transfers = set
 }
 
-// draftGone names the deletions that the drain of a slot left to its next owner. Those that this member was to
-// reconcile, and has not even loaded the slot for, stay in the table.
+// draftGone names the deletions that the drain of a slot left to its next owner. If this member never loaded the slot,
+// the deletions that it was to reconcile stay in the table.
 func (m *Member) draftGone(s slot.Slot, d *draft) {
 	l := &m.slots[s]
 	if l.heldSince == l.epoch {
@@ -299,15 +303,15 @@ func (m *Member) draftGone(s slot.Slot, d *draft) {
 	}
 }
 
-// tooMuchGone returns the slots of a set whose deletions have no room in the table beside those of others, or would
-// need a format that not every member reads. They have to wait until those before them have settled.
+// tooMuchGone returns the slots of a set that have to wait until others have settled: their deletions have no room in
+// the table, or would need a format that not every member reads.
 func (m *Member) tooMuchGone(t *table.Table, d *draft, set slot.Set) (wait slot.Set) {
 	room := m.goneRoom() - table.GoneSize(t.Gone)
 	for _, s := range set.Slots() {
 		size := table.GoneSize(m.slots[s].gone)
 		switch {
 		case size == 0:
-		case d.noGone && m.phase == leaving: // told, and abandoned: it cannot stay
+		case d.noGone && m.phase == leaving: // a leaver cannot wait: it gives these deletions up, and says so
 		case d.noGone || size > room || !t.Reads(table.GoneFormat):
 			wait.Add(s)
 		default:

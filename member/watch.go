@@ -1,38 +1,34 @@
 package member
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/table"
 )
 
-// watch is what the member knows of the others' Leases (rule R1).
+// watch is what the member knows of other members' Leases (rule R1).
 //
-// Waits are measured in heard time: it passes only when the member sees its own renewal come back through the
-// watch by which it judges the others, which shows that it renews and reads. So a stall of its own, or a watch
-// that lags, holds back its judgement as much as its view.
+// Waits for others are measured in heard time. Heard time advances when the member sees its own renewal come back
+// through the watch by which it judges the others. That proves that it renews and that it reads. So when the member
+// stalls, or its watch lags, its judgment is delayed as much as its view.
 type watch struct {
 	serial uint64
 	all    bool
 	ids    []string
 	// complete: the first answer to the current request has come.
 	complete bool
-	// since is the version of the table that was known when the request was made. What it tells is newer.
+	// since is the version of the table that was known when the request was made. What the watch shows is newer.
 	since string
 	heard time.Duration
 	// echo is when the member's own Lease was last seen to change.
 	echo    time.Duration
 	version string
 	others  map[string]*other
-	// step is by how much the last echo moved heard; capped: less than the time that passed.
+	// step is by how much the last echo advanced heard. capped: that was less than the time that passed.
 	step   time.Duration
 	capped bool
-	// suspects says that, at the last echo, some Lease had been silent for nearly as long as it takes.
+	// suspects says that at the last echo some Lease had been silent for nearly a lease.
 	suspects bool
 }
 
@@ -42,34 +38,36 @@ type other struct {
 	missing bool
 	// renewals counts those seen, up to aliveAfter.
 	renewals int
-	// since is the heard time at which the Lease was last seen to change; pending until the next echo, so that a
-	// change is never dated back.
+	// since is the heard time at which the Lease was last seen to change. It is pending until the next echo, so that a
+	// change never gets a time before it was seen.
 	since   time.Duration
 	pending bool
-	// seen is when the change was seen, by the own clock.
+	// seen is when the change was seen, as Time.Mono.
 	seen time.Duration
-	// shut is the heard time at which the Lease was first seen to say that its gate is shut, after it may have been
-	// open; until the next echo it is shutting.
+	// shut is the heard time at which the Lease was first seen to say "shut" after its gate may have been open. Until the
+	// next echo it is shutting.
 	shut     time.Duration
 	shutting bool
 }
 
 func newWatch() watch { return watch{others: map[string]*other{}} }
 
-// chooseWatch asks for the Leases that this member has to see: all of them for planners and in trouble, otherwise
-// those of the planners and of whom it hands slots to, so that the load on the API server stays O(members).
+// chooseWatch asks for the Leases that this member has to see. Planners, newcomers and members in recovery watch all of
+// them. Others watch the planners and the members that they hand slots to, so that the load on the API server stays
+// O(members).
 func (m *Member) chooseWatch() {
-	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.trouble.on {
+	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.recovery.on {
 		return
 	}
-	// A newcomer looks at all Leases once, for what they tell of the table (rule R16).
+	// A newcomer reads all Leases once, for the epochs that they tell (rule R16).
 	asks := m.asksLeases()
-	all := m.trouble.on || m.phase == joining || m.isPlanner() || asks
+	all := m.recovery.on || m.phase == joining || m.isPlanner() || asks
 	var ids []string
 	if !all {
 		ids = m.watchedIDs()
 	}
-	anew := m.watch.serial == 0 || asks && m.watch.complete && resourceversion.Compare(m.watch.since, m.snap.Version) < 0
+	anew := m.watch.serial == 0 ||
+		asks && m.watch.complete && resourceversion.Compare(m.watch.since, m.snap.Version) < 0
 	if !anew && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
 		return
 	}
@@ -85,13 +83,7 @@ func (m *Member) watchedIDs() []string {
 		return nil
 	}
 	ids := []string{m.cfg.Self.ID}
-	for _, p := range m.candidates(t) {
-		// Those held dead are still watched: they may come back.
-		ids = append(ids, p)
-		if len(m.livePlanners(ids[1:])) == planners {
-			break
-		}
-	}
+	ids = append(ids, m.shortlist(t)...) // also those held dead: they may come back
 	for _, r := range t.Runs {
 		if r.Owner == m.cfg.Self.ID && r.Next != "" {
 			ids = append(ids, r.Next)
@@ -125,12 +117,12 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 			m.watch.others[l.ID] = o
 		}
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
-			// A member that knows no table has worked by none.
 			was := *o
 			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
 			if was.lease.UID == l.UID {
 				o.renewals = min(was.renewals+1, aliveAfter)
 			}
+			// A member that knows no table has not worked by one.
 			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
 				o.shutting = true
 			}
@@ -149,12 +141,12 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 				if m.watch.all || slices.Contains(m.watch.ids, id) {
 					m.missing(id, false)
 				} else {
-					delete(m.watch.others, id) // watched anew, its wait starts anew (rule R3)
+					delete(m.watch.others, id) // if it is watched again, its wait starts again (rule R3)
 				}
 			}
 		}
 		if !seen[m.cfg.Self.ID] {
-			m.lease.next = m.now.Mono // find out whether the own Lease is gone
+			m.lease.next = m.now.Mono // renew to find out whether the Lease is gone
 		}
 	}
 	if m.watch.complete {
@@ -165,7 +157,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	}
 }
 
-// expectMembers enters the members that are watched but have no Lease.
+// expectMembers records as missing the members that are watched but have no Lease.
 func (m *Member) expectMembers() {
 	t := m.table()
 	if t == nil {
@@ -179,10 +171,10 @@ func (m *Member) expectMembers() {
 	}
 }
 
-// echoed notes that the member's own renewal came back; it says whether it was a new one.
+// echoed records that the member's own renewal came back. It says whether it was a new one.
 func (m *Member) echoed(l Lease) bool {
 	if l.UID != m.lease.mine.UID {
-		m.lease.next = m.now.Mono // somebody replaced it: find out
+		m.lease.next = m.now.Mono // somebody replaced it: renew to find out
 		return false
 	}
 	if l.Version == m.watch.version {
@@ -202,6 +194,7 @@ func (m *Member) echoed(l Lease) bool {
 	return true
 }
 
+// settlePending dates, at an echo, what was seen since the last one.
 func (m *Member) settlePending() {
 	m.watch.suspects = false
 	for _, o := range m.watch.others {
@@ -212,22 +205,22 @@ func (m *Member) settlePending() {
 		if o.pending {
 			o.pending, o.since = false, m.watch.heard
 			if !m.watch.capped && o.seen > 0 {
-				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo vouches for the time since it was seen
+				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo proves that the watch showed all since then
 			}
 		}
 		if o.shutting {
 			o.shutting, o.shut = false, m.watch.heard
 		}
 	}
-	if m.trouble.on && m.trouble.pending {
-		m.trouble.pending, m.trouble.since = false, m.watch.heard
+	if m.recovery.on && m.recovery.pending {
+		m.recovery.pending, m.recovery.since = false, m.watch.heard
 	}
 }
 
-// missing notes that a watched Lease is not there. The first sight restarts the wait: its owner may be about to
-// end, or somebody deleted it by hand. From then on it counts as unchanged (rule R1). Not so where a member was held
-// dead before and gapless says that no renewal can have gone unseen: then another planner is about to expel it, and may
-// die over it.
+// missing records that a watched Lease is not there. The first sight restarts the wait: the member may be about to end,
+// or somebody deleted the Lease by hand. From then on the Lease counts as unchanged (rule R1). The wait does not
+// restart if the member was held dead before and the watch is gapless, so that no renewal can have been missed. Then
+// another planner has deleted the Lease, and may die before it expels the member.
 func (m *Member) missing(id string, gapless bool) {
 	if id == m.cfg.Self.ID {
 		m.lease.next = m.now.Mono
@@ -244,7 +237,7 @@ func (m *Member) missing(id string, gapless bool) {
 	}
 }
 
-// silence is the heard time for which another's Lease did not change; 0 for one that was never looked at.
+// silence is the heard time since another member's Lease last changed, 0 for a Lease that was never seen.
 func (m *Member) silence(id string) time.Duration {
 	o := m.watch.others[id]
 	if o == nil || o.pending {
@@ -253,117 +246,19 @@ func (m *Member) silence(id string) time.Duration {
 	return m.watch.heard - o.since
 }
 
-// dead says that this member holds another for dead (rule R1).
+// dead says that this member holds another one dead (rule R1).
 func (m *Member) dead(id string) bool {
-	return id != m.cfg.Self.ID && (m.buried[id] || m.silence(id) >= m.cfg.LeaseDuration)
+	return id != m.cfg.Self.ID && (m.toExpel[id] || m.silence(id) >= m.cfg.LeaseDuration)
 }
 
-// renewing says that another was lately seen to renew; a missing Lease is none (rule R6).
+// renewing says that another member was lately seen to renew. A missing Lease does not renew (rule R6).
 func (m *Member) renewing(id string) bool {
 	o := m.watch.others[id]
 	return o != nil && !o.missing && m.silence(id) < m.cfg.RenewDeadline
 }
 
-// lively says that another misses none of its renewals: it is a good choice for slots, though others may be alive.
-func (m *Member) lively(id string) bool {
+// renewsOnTime says that another member misses no renewal. Others may be alive, but are no good choice for slots.
+func (m *Member) renewsOnTime(id string) bool {
 	o := m.watch.others[id]
 	return o != nil && !o.missing && m.silence(id) < m.cfg.RetryPeriod*5/2
 }
-
-// planners is how many members plan (rule R3).
-const planners = 3
-
-// order is the cache of candidates, of one version of the table: leavers left out, in hash order, and the lowest and highest
-// newest format among them.
-type order struct {
-	version string
-	members []*table.Member
-	ids     []string
-	low     int
-	high    int
-}
-
-// candidates are all members of the newest format, among those that are not held dead, in hash order. Leavers are
-// none: they are busy with themselves.
-func (m *Member) candidates(t *table.Table) []string {
-	o := &m.order
-	if o.version != m.snap.Version {
-		*o = order{version: m.snap.Version}
-		type hashed struct {
-			hash uint64
-			at   int
-		}
-		order := make([]hashed, 0, len(t.Members))
-		for i, c := range t.Members {
-			if c.Leaving {
-				continue
-			}
-			order = append(order, hashed{xxhash.Sum64String(c.ID), i})
-			o.high = max(o.high, c.MaxFormat)
-			if o.low == 0 || c.MaxFormat < o.low {
-				o.low = c.MaxFormat
-			}
-		}
-		// Members are sorted by ID.
-		slices.SortFunc(order, func(a, b hashed) int { return cmp.Or(cmp.Compare(a.hash, b.hash), a.at-b.at) })
-		o.ids = make([]string, 0, len(order))
-		for _, h := range order {
-			o.members, o.ids = append(o.members, &t.Members[h.at]), append(o.ids, t.Members[h.at].ID)
-		}
-	}
-	if o.low == o.high {
-		return o.ids
-	}
-	newest := 0
-	for _, c := range o.members {
-		if !m.dead(c.ID) {
-			newest = max(newest, c.MaxFormat)
-		}
-	}
-	var ids []string
-	for _, c := range o.members {
-		if c.MaxFormat >= newest {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
-}
-
-// livePlanners are the planners among ids: the first three not held dead.
-func (m *Member) livePlanners(ids []string) []string {
-	var live []string
-	for _, id := range ids {
-		if !m.dead(id) {
-			live = append(live, id)
-		}
-		if len(live) == planners {
-			break
-		}
-	}
-	return live
-}
-
-// rank is this member's place among the planners, from 0, or -1. A member that has held another for dead for half
-// a lease, and sees it in the table still, plans too, whoever else should.
-func (m *Member) rank() int {
-	t := m.table()
-	if t == nil {
-		return -1
-	}
-	if _, ok := t.Member(m.cfg.Self.ID); !ok {
-		return -1
-	}
-	if i := slices.Index(m.livePlanners(m.candidates(t)), m.cfg.Self.ID); i >= 0 {
-		return i
-	}
-	// Spread over a lease, so that not all members begin to watch everything at once.
-	patience := m.cfg.LeaseDuration * time.Duration(24+xxhash.Sum64String(m.cfg.Self.ID)%16) / 16
-	for id := range m.watch.others {
-		if _, member := t.Member(id); member && m.dead(id) && m.silence(id) >= patience {
-			return planners
-		}
-	}
-	return -1
-}
-
-func (m *Member) isPlanner() bool { return m.rank() >= 0 }
