@@ -236,12 +236,15 @@ func (c *apiClient) object(u *unstructured.Unstructured, err error) (deliverytes
 		return deliverytest.Object{}, err
 	}
 	return deliverytest.Object{
-		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(), Version: u.GetResourceVersion(),
-		Labels: u.GetLabels(),
+		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(),
+		Version: u.GetResourceVersion(),
+		Labels:  u.GetLabels(),
 	}, nil
 }
 
-func (c *apiClient) Create(ctx context.Context, key types.NamespacedName, labels map[string]string) (deliverytest.Object, error) {
+func (c *apiClient) Create(ctx context.Context, key types.NamespacedName,
+	labels map[string]string,
+) (deliverytest.Object, error) {
 	u := unstructuredOf(c.form.resource.Group, c.form.kind)
 	u.SetNamespace(key.Namespace)
 	u.SetName(key.Name)
@@ -254,15 +257,21 @@ func (c *apiClient) Update(ctx context.Context, key types.NamespacedName) (deliv
 	return c.object(c.in(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
-func (c *apiClient) Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (deliverytest.Object, error) {
+func (c *apiClient) Relabel(ctx context.Context, key types.NamespacedName,
+	labels map[string]string,
+) (deliverytest.Object, error) {
 	return c.patch(ctx, key, labels, map[string]any{})
 }
 
-func (c *apiClient) Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (deliverytest.Object, error) {
+func (c *apiClient) Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference,
+	labels map[string]string,
+) (deliverytest.Object, error) {
 	return c.patch(ctx, key, labels, map[string]any{"ownerReferences": owners})
 }
 
-func (c *apiClient) patch(ctx context.Context, key types.NamespacedName, labels map[string]string, metadata map[string]any) (deliverytest.Object, error) {
+func (c *apiClient) patch(ctx context.Context, key types.NamespacedName, labels map[string]string,
+	metadata map[string]any,
+) (deliverytest.Object, error) {
 	values := map[string]any{}
 	for name, value := range labels {
 		if values[name] = value; value == "" {
@@ -284,7 +293,8 @@ func (c *apiClient) Delete(ctx context.Context, key types.NamespacedName) (deliv
 	if err != nil {
 		return deliverytest.Object{}, err
 	}
-	w, err := in.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name, ResourceVersion: before.GetResourceVersion()})
+	w, err := in.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name,
+		ResourceVersion: before.GetResourceVersion()})
 	if err != nil {
 		return deliverytest.Object{}, err
 	}
@@ -404,7 +414,8 @@ func TestDeletedDefinition(t *testing.T) {
 	own(0)
 	create(names[0])
 	wait("add " + names[0])
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	must(definitions.Delete(ctx, "gizmos.delivery.rota.dev", metav1.DeleteOptions{}))
 	wait("delete " + names[0])
 	for { // the definition goes when its objects have gone

@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// catchUpSpread is the longest time by which a member that has many kinds to ask for waits before it does: in a
-	// join all that give slots away ask at about the same time.
+	// catchUpSpread bounds the random delay before a member asks for the versions of many kinds: when a member joins, all
+	// members that give slots away ask at about the same time.
 	catchUpSpread = 250 * time.Millisecond
-	// silentPatience is how long CatchUp waits for events of a kind whose API server sends no bookmarks, or refuses
+	// silentPatience is how long CatchUp waits for events of a kind whose API server sends no bookmarks or refuses
 	// requests.
 	silentPatience = time.Second
 )
 
 // CatchUp returns when the informers of primary kinds that have objects in the slots have seen everything that happened
-// before it was called, and their handlers have been told. An owner about to give the slots up thereby learns of every
-// deletion that its successor's lists do not show any more. On a kind without traffic it takes seconds, since only a
-// bookmark shows it: see Reached. What it has no object of in the slots it cannot miss the deletion of, except that
-// handlers may not have been told yet: for those kinds it waits for that, and no more.
+// before the call, and their handlers have been told. An owner that is about to give the slots up thereby learns of
+// every deletion that its successor's lists cannot show. On a kind without traffic it takes seconds, since only a
+// bookmark shows that there was nothing; see Reached. A kind without objects in the slots has no deletion to miss. For
+// such a kind CatchUp only waits until the handlers have heard of what the store shows.
 //
-// A call costs one request per kind with objects in the slots, and two more for such a kind without traffic; calls at
-// the same time share them, and a member has no more than a few on their way.
+// A call costs one request per kind with objects in the slots, and two more per such kind without traffic. Concurrent
+// calls share the requests, and a member has at most four in flight. Errors name the informer. The error is ctx's cause
+// if ctx ends.
 func (s *Share) CatchUp(ctx context.Context, set slot.Set) error {
 	var informers, empty []*informer
 	for _, inf := range s.active() {
@@ -42,7 +43,7 @@ func (s *Share) CatchUp(ctx context.Context, set slot.Set) error {
 	errs := make([]error, len(informers)+len(empty))
 	var wg sync.WaitGroup
 	for n, inf := range empty {
-		wg.Go(func() { errs[len(informers)+n] = s.told(ctx, inf) })
+		wg.Go(func() { errs[len(informers)+n] = s.awaitHandlers(ctx, inf) })
 	}
 	if len(informers) > readers {
 		select {
@@ -57,19 +58,19 @@ func (s *Share) CatchUp(ctx context.Context, set slot.Set) error {
 	return errors.Join(errs...)
 }
 
-// populates says whether the store has an object in the slots.
+// populates reports whether the store has an object in the slots.
 func (i *informer) populates(set slot.Set) bool {
 	for _, n := range set.Slots() {
 		if keys, err := i.GetIndexer().IndexKeys(slotIndex, slotNames[n]); err != nil || len(keys) > 0 {
-			return true // the index is added before the informer runs
+			return true // an error cannot happen: the index is added before the informer runs
 		}
 	}
 	return false
 }
 
-// told waits until an informer's handlers have heard of all that its store shows. It does not wait for long where
-// the kind cannot be listed or watched: nothing may come by then.
-func (s *Share) told(ctx context.Context, inf *informer) error {
+// awaitHandlers waits until an informer's handlers have heard of everything that its store shows. The wait is short if
+// the kind cannot be listed or watched: nothing may come then.
+func (s *Share) awaitHandlers(ctx context.Context, inf *informer) error {
 	src := inf.source
 	src.mu.Lock()
 	refused := src.ailing[RequestList].err != nil || src.ailing[RequestWatch].err != nil
@@ -89,7 +90,7 @@ func (s *Share) told(ctx context.Context, inf *informer) error {
 func (s *Share) catchUp(ctx context.Context, inf *informer) error {
 	version, err := inf.source.present(ctx)
 	if inf.source.answered(err) {
-		return nil // there is nothing left of which a deletion could be missed
+		return nil // no deletion can be missed: the kind is not served
 	}
 	if err != nil {
 		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)

@@ -41,7 +41,8 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 			objects = 10 * slots
 		}
 		for o := range objects {
-			if _, err := servers[n].Create(ctx, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%d-%d", n, o)}, nil); err != nil {
+			if _, err := servers[n].Create(ctx, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%d-%d", n, o)},
+				nil); err != nil {
 				t.Fatal(err)
 			}
 		}

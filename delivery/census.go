@@ -11,11 +11,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Census returns the digests of all slots, of the kinds that Digest knows, from consistent lists of everything that the
-// informers select: what all members together should hold. It keeps a page of a list at a time. Kinds that are not
-// served are empty, those that cannot be listed are left out and in failed. The informers, by their ListerWatchers, say
-// what there is: an object that their user's selectors leave out is not in it. It is an error when ctx ends.
-func (s *Share) Census(ctx context.Context) (digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error) {
+// Census lists everything that the informers select and returns the digests of all slots: what all members together
+// should hold. It covers the kinds that Digest knows and keeps one page of a list in memory at a time. Kinds that are
+// not served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's
+// selectors leave out do not count. The error is ctx's cause, if ctx ends.
+func (s *Share) Census(ctx context.Context) (
+	digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error,
+) {
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	failed = map[schema.GroupKind]error{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
@@ -47,7 +49,7 @@ func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen
 		}
 		n, _, ok := i.slotOf(obj)
 		if !ok || i.adoptable(about) {
-			return nil // orphans are no member's
+			return nil // orphans belong to no member
 		}
 		hash := i.share.digestHash(about)
 		if _, again := seen[hash]; !again {
@@ -59,5 +61,5 @@ func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen
 	return err
 }
 
-// censusPause is the time between two pages of a census, which takes a small part of the API server's time.
+// censusPause is the pause between two pages of a census, so that a census takes a small part of the API server's time.
 const censusPause = 20 * time.Millisecond

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// lookUps is how many objects are looked up at a time, per informer. To the API server each is a read of one
+	// lookUps is how many objects are looked up at a time, per informer. For the API server each look-up is a read of one
 	// object from its watch cache.
 	lookUps = 16
-	// lastRetry is the longest wait where a look-up failed: a deletion may wait for it.
+	// lastRetry is the longest pause after a look-up that failed. A deletion may wait that long.
 	lastRetry = 2 * time.Second
 )
 
@@ -30,11 +30,11 @@ func (s *source) suspect() {
 	}
 }
 
-// With SlotLabel an object whose label is removed or changed leaves the watch with the same DELETED as one that was
-// deleted, and a list does not show it either. So each of them is looked up by its name before it counts as deleted; one
-// that exists stays in the store, and is looked up again and again until the watch tells of it, or it is gone.
+// With SlotLabel, an object leaves the watch with the same DELETED whether it was deleted or its label was changed, and
+// a list does not show it in either case. So the object is looked up by name before it counts as deleted. If it exists,
+// it stays in the store, and it is looked up again and again until the watch shows it or it is gone.
 
-// confirm looks up what is in doubt until ctx ends.
+// confirm looks up the objects in doubt until ctx ends.
 func (s *source) confirm(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -67,7 +67,7 @@ func (s *source) confirm(ctx context.Context) {
 	}
 }
 
-// check looks a doubt up and has the pump act on the answer.
+// check looks up the object of a doubt and has the pump act on the answer.
 func (s *source) check(ctx context.Context, d *stream.Doubt) {
 	s.mu.Lock()
 	atLeast, pending, current := s.core.Asks(d)
@@ -77,7 +77,7 @@ func (s *source) check(ctx context.Context, d *stream.Doubt) {
 	}
 	name := cache.ObjectName(d.Name)
 	obj, version, err := s.lookUp(ctx, name, atLeast)
-	// Where the whole kind is not served, a DELETED may be believed. Without one nothing is known.
+	// If the whole kind is not served, the DELETED is believed. Without a DELETED the error tells nothing.
 	if err != nil && (!notServed(err) || !pending) {
 		if ctx.Err() == nil {
 			s.failing(RequestLookUp, err, true)
@@ -99,7 +99,7 @@ func (s *source) check(ctx context.Context, d *stream.Doubt) {
 	}
 }
 
-// resolve acts on what a look-up at a version showed; obj is nil where there is no such object.
+// resolve acts on the result of a look-up at a version; obj is nil if there is no such object.
 func (p *pump) resolve(d *stream.Doubt, obj runtime.Object, version string) bool {
 	s := p.source
 	var found *stream.Object
@@ -127,21 +127,21 @@ func (p *pump) resolve(d *stream.Doubt, obj runtime.Object, version string) bool
 	if !ended {
 		return true
 	}
-	s.mu.Lock() // reached must not say so before it is sent
+	s.mu.Lock() // only now: Reached must not report the deletion before it is sent
 	defer s.mu.Unlock()
 	s.core.Ended(d)
 	s.changed()
 	return true
 }
 
-// lookUp reads an object by its name, at a version or a later one; nil: it does not exist, or does not match the user's
-// selectors.
+// lookUp reads an object by its name, at the version atLeast or later. It returns nil if the object does not exist or
+// does not match the user's selectors.
 func (s *source) lookUp(ctx context.Context, key cache.ObjectName, atLeast string) (runtime.Object, string, error) {
 	set := fields.Set{"metadata.name": key.Name}
 	if key.Namespace != "" {
 		set["metadata.namespace"] = key.Namespace // with both, the API server reads one object instead of all
 	}
-	o := metav1.ListOptions{FieldSelector: set.String()} // consistently
+	o := metav1.ListOptions{FieldSelector: set.String()} // without a version: a consistent read
 	if atLeast != "" {
 		o.ResourceVersion, o.ResourceVersionMatch = atLeast, metav1.ResourceVersionMatchNotOlderThan
 	}
@@ -155,9 +155,10 @@ func (s *source) lookUp(ctx context.Context, key cache.ObjectName, atLeast strin
 			return nil, "", fmt.Errorf("list of %s: %w", s.inf.kind, err)
 		}
 		var found runtime.Object
-		// The ListerWatcher may have put a field selector of its own in place of ours.
+		// The ListerWatcher may have replaced our field selector by its own.
 		err = meta.EachListItem(page, func(obj runtime.Object) error {
-			if about, err := meta.Accessor(obj); err == nil && about.GetName() == key.Name && about.GetNamespace() == key.Namespace {
+			if about, err := meta.Accessor(obj); err == nil && about.GetName() == key.Name &&
+				about.GetNamespace() == key.Namespace {
 				found = s.detach(obj)
 			}
 			return nil

@@ -11,25 +11,27 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Digest sums up the objects of a kind in a slot (rule R14). Two that are equal almost certainly come from the same set
-// of names, or of UIDs with key UID.
+// Digest sums up the objects of a kind in a slot (rule R14). If two digests are equal, they almost certainly come from
+// the same set of names, or of UIDs with key UID.
 type Digest struct {
 	Objects int
-	// Hashes is the XOR of the keys' hashes; with key Namespace, of the names' by which KeyName hashes.
+	// Hashes is the XOR of the hashes of the objects' keys. With key Namespace it is that of their names, as KeyName
+	// hashes them.
 	Hashes uint64
 }
 
 // with returns the digest with one more object.
 func (d Digest) with(hash uint64) Digest { return Digest{d.Objects + 1, d.Hashes ^ hash} }
 
-// Count adds an object of a sharded kind to the digests of its kind, where it is in a slot. No object must be counted twice.
+// Count adds an object of a sharded kind to the digest of its slot, if it has one. The caller must not count an object
+// twice.
 func (s *Share) Count(kind schema.GroupKind, obj metav1.Object, digests map[slot.Slot]Digest) {
 	if n, ok := s.SlotOf(kind, obj); ok {
 		digests[n] = digests[n].with(s.digestHash(obj))
 	}
 }
 
-// digestHash returns the hash by which an object counts in a digest.
+// digestHash returns the hash that represents an object in a digest.
 func (s *Share) digestHash(obj metav1.Object) uint64 {
 	key := s.key
 	if key == slot.KeyNamespace {
@@ -38,10 +40,12 @@ func (s *Share) digestHash(obj metav1.Object) uint64 {
 	return key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
 }
 
-// Digest returns the digests of the slots, of all sharded kinds whose informers run; where a kind is primary and owned, those
-// of its primary role. Slots without objects are left out. It reads the stores of the slots in which objects came or went
-// since the last call, and all of them again as often as a hundredth of the time allows: a digest has to show what a store
-// holds, not what it was told. Of a kind with several informers it reads all stores each time.
+// Digest returns the digests of the slots for all sharded kinds whose informers run. For a kind that is primary and
+// owned it uses the primary role. Slots without objects are left out.
+//
+// A digest must show what the store holds, not what the store was told. So Digest reads the store for slots in which
+// objects came or went since the last call, and for all slots as often as that takes at most 1/100 of the time. For a
+// kind with several informers it reads all stores each time.
 func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	of := map[schema.GroupKind][]*informer{}
 	for _, inf := range s.active() {
@@ -70,7 +74,8 @@ func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	return out
 }
 
-// digestOf returns the digest of a slot from the stores of some informers of a kind. Objects that several of them have count once.
+// digestOf returns the digest of a slot from the stores of some informers of a kind. An object in several stores counts
+// once.
 func (s *Share) digestOf(n slot.Slot, informers ...*informer) Digest {
 	var d Digest
 	var seen map[uint64]struct{}
@@ -100,23 +105,25 @@ func (s *Share) digestOf(n slot.Slot, informers ...*informer) Digest {
 	return d
 }
 
-// sums are the digests of an informer's slots. A slot's is known until an object comes or goes there; the store changes before touched is
-// called, so that what is read after a slot was found unknown misses nothing of which touched has told.
+// sums are the digests of an informer's slots. A slot's digest is known until an object comes or goes there. The store
+// changes before touched is called. So a read that starts after known was set misses no change that touched has
+// reported before.
 type sums struct {
 	reading sync.Mutex // held by one reader at a time
 
 	mu     sync.Mutex
 	known  []bool
 	digest []Digest
-	// begun is when all slots were last unknown, took how long reading them has taken since.
+	// begun is when known was last cleared; took is the time spent on reading stores since.
 	begun time.Time
 	took  time.Duration
 }
 
-// readShare is by how much more time has to pass than reading the stores took, before all of them are read again.
+// readShare bounds the cost of reading all stores again: that is done once readShare times as long has passed as the
+// last reads took.
 const readShare = 100
 
-// age forgets all digests once it is time to read all slots again.
+// age forgets all digests when it is time to read all slots again.
 func (s *sums) age() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +146,7 @@ func (i *informer) digest(n slot.Slot) Digest {
 		defer s.mu.Unlock()
 		return s.digest[n]
 	}
-	s.known[n] = true // until something happens from now on
+	s.known[n] = true // before the read: a change during it makes the slot unknown again
 	s.mu.Unlock()
 	begun := time.Now()
 	d := i.share.digestOf(n, i)
@@ -150,25 +157,25 @@ func (i *informer) digest(n slot.Slot) Digest {
 	return d
 }
 
-// touched notes that objects have come to slots of the store, or gone.
+// touched notes that objects came to slots of the store or left them.
 func (i *informer) touched(slots ...slot.Slot) {
 	i.sums.mu.Lock()
 	defer i.sums.mu.Unlock()
 	for _, n := range slots {
-		if int(n) < len(i.sums.known) { // orphans are in none
+		if int(n) < len(i.sums.known) { // the orphans' slot is not counted
 			i.sums.known[n] = false
 		}
 	}
 }
 
-// touchedAll is touched for a change of which it is not known where it was.
+// touchedAll is touched for a change whose slot is not known.
 func (i *informer) touchedAll() {
 	i.sums.mu.Lock()
 	defer i.sums.mu.Unlock()
 	clear(i.sums.known)
 }
 
-// touch notes what a handler that sees everything is told: an object came, or went, or another one has taken its place.
+// touch notes a change that the recorder was told of: an object came or went, or a namesake replaced it.
 func (h *handler) touch(before, after any) {
 	i := h.informer
 	if h.user != nil || !i.source.sharded() {

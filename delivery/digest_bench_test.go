@@ -10,8 +10,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// BenchmarkDigest is what a report of what a member holds costs that has 100,000 objects, when nothing came or went since the last one and when
-// something has in one slot. Unmute is what the goroutine that renews the Lease waits for where slots open, Gather what it does not.
+// BenchmarkDigest is what a report of what a member holds costs that has 100,000 objects, when nothing came or went
+// since the last one and when something has in one slot. Unmute is what the goroutine that renews the Lease waits for
+// where slots open, Gather what it does not.
 func BenchmarkDigest(b *testing.B) {
 	s := New(Options{})
 	if err := s.Shard(configMapKind); err != nil {

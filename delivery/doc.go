@@ -1,8 +1,8 @@
-// Package delivery brings the objects of the slots that a member holds to its informers, and of no others.
+// Package delivery gives a member's informers the objects of the slots that the member holds, and no others.
 //
-// A Share makes informers. Those of kinds declared by Shard hold only the objects of the slots that the Share
-// holds, those of kinds declared by Own the objects whose controlling owners lie in these slots; the others are stock
-// informers. Slots come and go while the informers run, without a word to event handlers:
+// A Share makes informers. Informers of kinds declared by Shard hold only objects whose keys are in the Share's slots.
+// Informers of kinds declared by Own hold the objects whose controlling owners are in these slots. All others are stock
+// informers. Slots come and go while the informers run, and event handlers do not hear of that:
 //
 //	          Warm                        Load, Open
 //	not held -------> held, handlers silent --------> held and open: handlers hear
@@ -11,77 +11,80 @@
 //
 // # How it works
 //
-// The real SharedIndexInformer is embedded; its ListerWatcher, its handlers and its transform are wrapped. The wrapper
-// owns the watch of the API server and its position in it. The reflector gets a watch of ours, which survives lost
-// connections (the reflector hears of what a list has to put right: pump.failed) and into which objects can be
-// injected: those of slots gained, as ADDED; those of slots lost, as DELETED with a mark by which the handlers'
-// wrappers know that they must not pass them on (rule R10). A marked DELETED of an object that cannot exist is a
-// barrier: client-go's queue keeps the order and hands a DELETED of an unknown object to the handlers, so when it comes
-// out there, the store holds everything before it. That is so since client-go v0.36, where the queue that keeps order
-// cannot be turned off.
+// The real SharedIndexInformer is embedded; its ListerWatcher, handlers and transform are wrapped. The wrapper owns the
+// watch of the API server and the position in it. The reflector gets a watch of ours. That watch survives lost
+// connections; only what a list has to repair reaches the reflector (pump.failed). Objects can be injected into it:
+// objects of slots gained as ADDED, objects of slots lost as DELETED with a mark. The handlers' wrappers do not pass
+// marked deletions on (rule R10).
+//
+// A marked DELETED of an object that cannot exist is a barrier. client-go's queue keeps the order and hands a DELETED
+// of an unknown object to the handlers. So when a barrier reaches them, the store holds everything that was sent before
+// it. This needs client-go v0.36 or later, where the queue that keeps order cannot be turned off.
 //
 // # No event is lost when slots open
 //
 // The store changes before handlers are called. Open first flips the slots to open, then reads the store and the
-// deletions that went by in silence. A handler that was silent about an addition ran before the flip, so the store
-// shows it; a handler that is silent about a deletion records it, under a lock that Open takes after the flip.
+// deletions that were recorded. If a handler dropped an addition, it ran before the flip, so the store shows the
+// object. If a handler drops a deletion, it records it under a lock that Open takes after the flip.
 //
 // # Watches that select
 //
-// With SlotLabel and ShardSelector the API server sends the objects of some slots only. A watch brings those that it
-// was asked for when it was opened, and the position of the stream holds for these. So a watch that does not bring the
-// slots gained is replaced by one over all, from the position, before they are listed: the list is newer than the
-// position, and what the new watch tells of the gained slots up to the list's version is dropped like any late event.
-// Nothing happens to the watch when slots are lost; it narrows when it is opened again for another reason. Every object
-// is hashed on arrival (rule R11), so a server that ignores the selector costs traffic, which Share.Traffic shows, and
-// nothing else.
+// With SlotLabel and ShardSelector the API server sends the objects of some slots only. A watch brings the slots that
+// it was opened for, and the stream's position is valid for these. When slots are gained that the watch does not bring,
+// a new watch for all slots replaces it, from the same position. Only then are the gained slots listed. The list is
+// newer than the position. Events of the gained slots up to the list's version are dropped, as any late event is. When
+// slots are lost, the watch stays as it is and narrows when it is opened again for another reason. Every object is
+// hashed on arrival (rule R11). So a server that ignores the selector only costs traffic, which Share.Traffic shows.
 //
-// Owned kinds are selected by a label with ShardSelector, too: the API server hashes nothing of an owner. Share.Stamp
-// tells what label an object should carry.
+// With ShardSelector, owned kinds are selected by a label: the API server does not hash anything of an owner.
+// Share.Stamp returns the label that an object should carry.
 //
-// With labels an object can leave the watch without being deleted: see confirm.go.
+// With labels an object can leave the watch without being deleted; see confirm.go.
 //
-// A ListerWatcher with a label selector of its own has to join it with that of the options: JoinSelectors. One that
-// overwrites it makes SlotLabel a costly Filter.
+// A ListerWatcher that has a label selector of its own must join it with the options' selector (JoinSelectors). If it
+// overwrites the options' selector, SlotLabel is a costly Filter.
 //
 // # Kinds that are primary and owned
 //
-// ReplicaSets may have a controller of their own and be children of Deployments that have one, too. Such an object has
-// two slots, its own and its owner's. Each role has informers of its own, NewInformer's and NewOwnedInformer's, and a
-// key of its own in table.Versions: a stream that does not carry an object must not be waited for until it shows it.
+// ReplicaSets may have a controller of their own and also be children of Deployments that have one. Such an object has
+// two slots: its own and its owner's. Each role has informers of its own, made by NewInformer and NewOwnedInformer, and
+// a key of its own in table.Versions: nobody may wait for a version in a stream that does not carry the object.
 //
 // # Objects that change slots
 //
-// An object of an owned kind goes to another slot when it gets another owner, and the event shows the new one only. The
-// stream therefore knows the slot and the version of each that it has sent: those that leave are removed,
-// and a list of slots that are gained cannot bring back an older state of one that went elsewhere meanwhile.
+// An object of an owned kind moves to another slot when it gets another owner, and the event shows the new owner only.
+// So the stream remembers the slot and the version of each object that it sent. It removes an object whose new slot is
+// not held. A list of gained slots cannot bring back an old state of an object that has moved on meanwhile.
 //
-// Where children are selected by a label, owner and label change together or one after the other. Together, the watch
-// of the old slot shows a DELETED; the look-up that confirms it finds the object with its new owner, and the old one
-// hears of that and of a deletion, as it does with Filter. If the owner changes first the event comes, since the label
-// is still the old one's. If the label changes first the object stays in the store as one in doubt.
+// If children are selected by a label, owner and label may change together or one after the other:
+//
+//   - Together: the watch of the old slot shows a DELETED. The look-up finds the object with its new owner. Handlers
+//     hear of that state and then of a deletion, as with Filter.
+//   - Owner first: the event comes, since the label is still the old one.
+//   - Label first: the object stays in the store, and is in doubt.
 //
 // # Orphans
 //
-// Objects of an owned kind without a controlling owner are delivered to every member where AddOrphans was called: see
+// Objects of an owned kind that have no controlling owner are delivered to every member if AddOrphans was called; see
 // orphan.go. Such a kind is delivered as with Filter. A handler hears of an adoption, and of its opposite, as an
-// update; in a member that does not hold the new owner's slot that is the last it hears of the object.
+// update. If the member does not hold the new owner's slot, that update is the last that it hears of the object.
 //
 // # A kind that is not served
 //
-// Where the API server answers 404 for a kind, slots count as empty of it, so that the others are not held up; see
-// absent.go.
+// If the API server answers 404 for a kind, slots count as empty of it, so that other kinds are not held up; see
+// notserved.go.
 //
 // # A kind that cannot be listed
 //
-// Slots open without it, and Lacks says on what nobody may work until it is there: see lacking.go.
+// Slots open without the kind. Lacks says which objects must not be reconciled until it has been listed; see
+// lacking.go.
 //
 // # Limits
 //
-// With key UID a store is still keyed by name. A namesake in another slot takes the place of its predecessor, of which
-// nothing that comes later is sent.
+// With key UID a store is still keyed by name. If a namesake in another slot replaces an object, later events of the
+// replaced object are not sent.
 //
-// An object whose label is missing or wrong may be in nobody's store until the label is right: Options.Mislabelled
-// reports those that somebody receives. The changes of one that is in a store come late, by up to a minute, changes of
-// its owner included.
+// An object whose label is missing or wrong may be in nobody's store until the label is right. Options.Mislabelled
+// reports such objects when somebody receives them. If such an object is in a store, its changes, including a change of
+// its owner, come up to a minute late.
 package delivery

@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// drive brings the store in step with the slots that the share wants, one step after the other, until ctx ends.
-// It looks at the state wanted, not at requests: a slot lost and regained before it got to it stays.
+// drive brings the store in step with the slots that the share wants, one step at a time, until ctx ends. It compares
+// states and takes no requests: if a slot is lost and regained before drive gets to it, it stays.
 func (s *source) drive(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -27,26 +27,26 @@ func (s *source) drive(ctx context.Context) {
 		case stream.Drop:
 			s.drop(ctx, t)
 		case stream.Settle:
-			s.settle(ctx, t)
+			s.makeReady(ctx, t)
 		case stream.Grow:
 			s.grow(ctx, t)
 		}
 	}
 }
 
-// drop removes the objects of slots lost from the store. The barrier makes the index show all of them.
+// drop removes the objects of lost slots from the store. After the barrier the index shows all of them.
 func (s *source) drop(ctx context.Context, t stream.Task) {
 	defer s.observe()()
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
 	keys := s.inf.keys(t.Set)
-	s.do(ctx, t, func(p *pump) bool { return p.bury(keys, markLost, "") })
+	s.do(ctx, t, func(p *pump) bool { return p.remove(keys, markLost, "") })
 	s.inf.takeMissed(t.Set.Minus(s.inf.share.Held()))
 }
 
-// settle makes slots ready once the store holds what the stream carries of them.
-func (s *source) settle(ctx context.Context, t stream.Task) {
+// makeReady marks slots as ready once the store holds what the stream has sent of them.
+func (s *source) makeReady(ctx context.Context, t stream.Task) {
 	s.mu.Lock()
 	if !s.core.Valid(t) {
 		s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *source) settle(ctx context.Context, t stream.Task) {
 	s.mu.Lock()
 	if !s.core.Valid(t) {
 		s.mu.Unlock()
-		return // settled anew, after the list that overtook this
+		return // a list has overtaken this; its slots are made ready after it
 	}
 	late := s.core.Settled(settling).Intersect(s.late)
 	for _, n := range late.Slots() {
@@ -82,11 +82,11 @@ func (s *source) settle(ctx context.Context, t stream.Task) {
 	}
 }
 
-// grow lists the slots while the events of their objects are held back, and has the pump send what the list shows,
-// what it does not show any more, and those events, in this order.
+// grow lists the slots while their events wait in a buffer. Then the pump sends, in this order: the objects listed,
+// deletions of objects that the list does not show, and the events from the buffer.
 //
-// A watch that does not bring these slots' events is replaced first, by one that does, from the position. Every list
-// is newer than that.
+// If the watch does not bring these slots' events, a watch that does replaces it first, from the same position. The
+// list is newer than that position.
 func (s *source) grow(ctx context.Context, t stream.Task) {
 	defer s.observe()()
 	s.mu.Lock()
@@ -100,7 +100,8 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 		p.widen(t.Set)
 		return true
 	})
-	// What the pump sent of slots carried already has to be in the store before it is compared with the list.
+	// The pump may have sent events of slots that are carried already. The store must hold those before it is compared
+	// with the list.
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
@@ -113,7 +114,8 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 	s.mu.Lock()
 	s.took = took
 	s.mu.Unlock()
-	s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(items), "took", took.String())
+	s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(items), "took",
+		took.String())
 	if version == "" {
 		s.growAbsent(ctx, t)
 		return
@@ -144,30 +146,31 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 		s.mu.Lock()
 		s.core.Listing(version)
 		s.mu.Unlock()
-		if !p.bury(old, markMissing, version) {
+		if !p.remove(old, markMissing, version) {
 			return false
 		}
-		return p.release(t, version, strays)
+		return p.endWarming(t, version, strays)
 	})
 }
 
-// growAbsent takes slots into the stream although their kind is not served: there is nothing of them. Nothing is
-// concluded about objects that the store has, and once the watch is open again the whole is listed.
+// growAbsent has the stream carry slots although their kind is not served: there are no objects of it. Objects that the
+// store has stay. Everything is listed once the watch can be opened again.
 func (s *source) growAbsent(ctx context.Context, t stream.Task) {
 	s.do(ctx, t, func(p *pump) bool {
 		s.mu.Lock()
 		s.stale = true
 		version := s.core.Position()
 		s.mu.Unlock()
-		if !p.release(t, version, nil) {
+		if !p.endWarming(t, version, nil) {
 			return false
 		}
-		p.reopen() // in case that it is open still
+		p.reopen() // it may still be open
 		return true
 	})
 }
 
-// same says whether the store has this very version of an object. Of those that move the stream knows.
+// same reports whether the store has this very version of an object. It is false for objects that move: the stream
+// tracks those itself.
 func (s *source) same(o stream.Object) bool {
 	if s.inf.owned() {
 		return false
@@ -176,8 +179,9 @@ func (s *source) same(o stream.Object) bool {
 	return err == nil && exists && versionOf(old) == o.Version
 }
 
-// release ends the warming of a task's slots. The pump calls it on its own goroutine, so that no event comes between.
-func (p *pump) release(t stream.Task, version string, strays []stream.Object) bool {
+// endWarming ends the warming of a task's slots. The pump calls it on its own goroutine, so that no event comes in
+// between.
+func (p *pump) endWarming(t stream.Task, version string, strays []stream.Object) bool {
 	s := p.source
 	s.mu.Lock()
 	if s.pump != p || !s.core.Valid(t) {

@@ -10,12 +10,12 @@ import (
 	"github.com/rota-dev/rota/internal/stream"
 )
 
-// emit sends what the stream decided. It is false when the reflector has stopped reading.
+// emit sends what the stream decided. It returns false if the reflector has stopped reading.
 func (p *pump) emit(outs []stream.Out) bool {
 	for _, out := range outs {
 		obj := out.Object.Body.(runtime.Object)
 		if out.Kept || out.At != "" {
-			obj = obj.DeepCopyObject() // a transform may change what is sent
+			obj = obj.DeepCopyObject() // a transform may change the object that is sent
 		}
 		if about, err := meta.Accessor(obj); err == nil && out.At != "" {
 			about.SetResourceVersion(out.At)
@@ -27,8 +27,9 @@ func (p *pump) emit(outs []stream.Out) bool {
 		case stream.Remove:
 			sent = p.send(watch.Event{Type: watch.Deleted, Object: obj})
 		case stream.Leave:
-			last := obj.DeepCopyObject() // each is transformed by itself
-			sent = p.send(watch.Event{Type: watch.Modified, Object: obj}) && p.send(watch.Event{Type: watch.Deleted, Object: last})
+			last := obj.DeepCopyObject() // each event is transformed separately
+			sent = p.send(watch.Event{Type: watch.Modified, Object: obj}) &&
+				p.send(watch.Event{Type: watch.Deleted, Object: last})
 		case stream.ActionUnknown:
 		}
 		if !sent {
@@ -38,7 +39,7 @@ func (p *pump) emit(outs []stream.Out) bool {
 	return true
 }
 
-// heed acts on what comes of an event besides what is sent.
+// heed acts on the rest of a verdict: on new doubts and missed deletions.
 func (s *source) heed(v stream.Verdict) {
 	if v.Doubted {
 		s.suspect()
@@ -48,8 +49,8 @@ func (s *source) heed(v stream.Verdict) {
 	}
 }
 
-// missLate records a deletion that the store does not show because a namesake took the place, for a slot that is not
-// open.
+// missLate records a deletion for a slot that is not open. The store does not show the deletion, since a namesake has
+// replaced the object.
 func (i *informer) missLate(o stream.Object) {
 	if i.share.open.Load().Has(o.Slot) {
 		return
@@ -59,8 +60,9 @@ func (i *informer) missLate(o stream.Object) {
 	i.miss(o.Slot, subject{i.kind, types.NamespacedName{Namespace: o.Name.Namespace, Name: o.Name.Name}})
 }
 
-// bequeath has a mark in place of an object of an owned kind show whose it was: the owner has to hear of it.
-func (i *informer) bequeath(mark runtime.Object, key string) {
+// copyOwners copies the owner references of an object of an owned kind to the mark that replaces it: the owner has to
+// hear of the deletion.
+func (i *informer) copyOwners(mark runtime.Object, key string) {
 	if !i.owned() {
 		return
 	}
@@ -75,7 +77,7 @@ func (i *informer) bequeath(mark runtime.Object, key string) {
 	}
 }
 
-// eventOf is a watch event as the stream sees it.
+// eventOf converts a watch event for the stream.
 func (s *source) eventOf(e watch.Event, about metav1.Object) stream.Event {
 	t := stream.Modified
 	switch e.Type { //nolint:exhaustive // the others are about no object

@@ -14,7 +14,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// BenchmarkEvent is what an event of the watch costs until the reflector has it: of this member's object, and of another's.
+// BenchmarkEvent is what an event of the watch costs until the reflector has it: of this member's object, and of
+// another's.
 func BenchmarkEvent(b *testing.B) {
 	share := New(Options{Slots: 256})
 	if err := share.Shard(configMapKind); err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Request is what an informer asks of the API server.
+// Request is a kind of request that an informer sends to the API server.
 type Request uint8
 
 const (
-	// RequestUnknown is no request.
+	// RequestUnknown is the zero value.
 	RequestUnknown Request = iota
 	// RequestList is a list of objects.
 	RequestList
 	// RequestWatch is a watch.
 	RequestWatch
-	// RequestLookUp is a read of one object, to tell whether it was deleted or lost its label.
+	// RequestLookUp reads one object, to find out whether it was deleted or lost its label.
 	RequestLookUp
 	requests
 )
@@ -36,17 +36,17 @@ func (r Request) String() string {
 	return [...]string{"unknown", "list", "watch", "look-up"}[r]
 }
 
-// Failure is a request of an informer that has not succeeded since it first failed.
+// Failure is a kind of request of an informer that has failed and not succeeded since.
 type Failure struct {
 	Kind schema.GroupKind
-	// Owned says that it is the informer of the kind's objects by their owners.
+	// Owned says that the informer holds the kind's objects by their owners.
 	Owned   bool
 	Request Request
-	// Since is when it failed first.
+	// Since is when it first failed.
 	Since time.Time
-	// Err is why it failed the last time.
+	// Err is the latest error.
 	Err error
-	// Without are the slots that were opened although the kind could not be listed: see Lacks.
+	// Without are the slots that were opened although the kind could not be listed; see Lacks.
 	Without slot.Set
 }
 
@@ -55,8 +55,8 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
-// Failing returns the requests of informers of sharded kinds that fail, by kind. What the informers show may be old as
-// long as one of its lists or watches fails.
+// Failing returns the failing requests of informers of sharded kinds, sorted by kind. While a list or a watch fails,
+// its informer may show old objects.
 func (s *Share) Failing() []Failure {
 	var out []Failure
 	for _, inf := range s.active() {
@@ -78,20 +78,21 @@ func (s *Share) Failing() []Failure {
 }
 
 const (
-	// ailingAfter is how long a request may fail before people are told of errors that are ordinary while an API server
-	// restarts.
+	// ailingAfter is how long a request may fail with errors that are ordinary during a restart of an API server before
+	// they are logged.
 	ailingAfter = 5 * time.Second
-	// ailingAgain is the time until they are told again.
+	// ailingAgain is the time until they are logged again.
 	ailingAgain = time.Minute
 )
 
-// ailing is how a kind of request has failed lately. err is nil while it succeeds; last is when it failed last.
+// ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, last
+// the latest, told when it was logged.
 type ailing struct {
 	err               error
 	since, last, told time.Time
 }
 
-// failing notes that a request failed, and logs it: at once, or where that is ordinary once it has lasted.
+// failing notes that a request failed. It logs the error at once, or, if the error is ordinary, once it has lasted.
 func (s *source) failing(r Request, err error, ordinary bool) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -103,7 +104,7 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 		*a = ailing{since: now}
 	}
 	if a.err == nil && r == RequestList {
-		time.AfterFunc(s.inf.share.excuse, func() { // whoever has seen it fail need not wait any longer
+		time.AfterFunc(s.inf.share.excuse, func() { // wake those who need not wait any longer
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.changed()
@@ -111,7 +112,7 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 	}
 	a.err, a.last = err, now
 	if r == RequestList {
-		s.changed() // it may be excused by now
+		s.changed() // the kind may be excused by now
 	}
 	tell := a.told.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.told) >= ailingAgain
 	if tell {
@@ -120,7 +121,8 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 	since := a.since
 	s.mu.Unlock()
 	if tell {
-		s.inf.share.log.Error(err, "The API server refuses a request of an informer; trying again. What the informer shows may be old until it succeeds",
+		s.inf.share.log.Error(err, "The API server refuses a request of an informer; trying again. What the informer shows "+
+			"may be old until it succeeds",
 			"kind", s.inf.kind.String(), "request", r.String(), "since", since.Format(time.RFC3339))
 	}
 }
@@ -132,18 +134,19 @@ func (s *source) succeeds(r Request) {
 	s.ailing[r] = ailing{}
 	s.mu.Unlock()
 	if !before.told.IsZero() {
-		s.inf.share.log.Info("The API server answers a request of an informer again", "kind", s.inf.kind.String(), "request", r.String())
+		s.inf.share.log.Info("The API server answers a request of an informer again", "kind", s.inf.kind.String(), "request",
+			r.String())
 	}
 }
 
-// ordinary says that a failure is no reason to tell anybody yet, nor to list: the API server is not there, or busy.
-// client-go's reflector waits for it in silence as well.
+// ordinary reports whether an error is no reason to log or to list yet: the API server is down or busy. client-go's
+// reflector does not report those either.
 func ordinary(err error) bool {
 	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 }
 
-// unanswered says that an error says nothing about the position of a watch: nobody answered, or somebody in front of
-// the API server.
+// unanswered reports whether an error says nothing about the position of a watch: nobody answered, or something in
+// front of the API server did.
 func unanswered(err error) bool {
 	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
 		return true
@@ -164,8 +167,8 @@ func (i *informer) tell(ctx context.Context, err error) {
 	handler(ctx, i.reflector, err)
 }
 
-// SetWatchErrorHandler implements cache.SharedInformer. The handler hears of the watches that this package opens, too:
-// these errors come with a reflector that bears the name and the type of the real one, and no more.
+// SetWatchErrorHandler implements cache.SharedInformer. The handler also hears of errors of the watches that this
+// package opens. Those come with a reflector that only has the name and the type of the real one.
 func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
 }

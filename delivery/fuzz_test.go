@@ -25,7 +25,8 @@ func FuzzParseMode(f *testing.F) {
 			return
 		}
 		var again Mode
-		if out, err := kind.MarshalText(); err != nil || again.UnmarshalText(out) != nil || again != kind || kind == ModeUnknown {
+		if out, err := kind.MarshalText(); err != nil || again.UnmarshalText(out) != nil || again != kind ||
+			kind == ModeUnknown {
 			t.Errorf("ParseMode(%q) = %v, which is written as %q and read as %v", text, kind, out, again)
 		}
 	})

@@ -2,8 +2,6 @@ package delivery
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,16 +10,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// handler passes on what a user's handler may hear, and records the deletions that it may not. With a nil user it
-// is the informer's recorder, which sees every barrier.
+// handler passes the events that a user's handler may hear on to it, and records the deletions that it may not hear of.
+// If user is nil, it is the informer's recorder, which sees every barrier.
 type handler struct {
 	informer *informer
 	user     cache.ResourceEventHandler
-	// seen is the number of the last barrier that came by.
+	// seen is the number of the last barrier that passed.
 	seen atomic.Uint64
 }
 
-// hears says whether the user may hear of slot n now.
+// hears reports whether the user may hear of slot n now.
 func (h *handler) hears(n slot.Slot) bool {
 	return h.informer.isOpen(n) && h.seen.Load() >= h.informer.arrived[n].Load()
 }
@@ -42,13 +40,13 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 	h.user.OnAdd(obj, isInInitialList)
 }
 
-// OnUpdate implements cache.ResourceEventHandler. With key UID a namesake may replace an object of another slot, and an
-// object of an owned kind may get another owner, or lose its own: those it leaves hear of a deletion, except where
-// orphans are delivered.
+// OnUpdate implements cache.ResourceEventHandler. With key UID, a namesake in another slot may replace an object. An
+// object of an owned kind may get another owner or lose its owner. In these cases the handler hears of a deletion in
+// the old slot and an addition in the new one, unless orphans are delivered.
 func (h *handler) OnUpdate(old, obj any) {
 	i := h.informer
 	if h.user == nil && !i.mobile() {
-		return // nothing that the recorder has to know
+		return // the recorder does not need it
 	}
 	h.touch(old, obj)
 	if i.source.sharded() {
@@ -113,10 +111,10 @@ func (h *handler) OnDelete(obj any) {
 		i.touched(n)
 	}
 	if h.user == nil && (unknown || missing) {
-		// Nobody knows the deletion's version, except that a list did not show the object any more.
+		// The version of the deletion is not known. It is at most that of the list that did not show the object.
 		i.source.sawListed(n)
 	}
-	i.bury(about, n) // before anybody hears of it
+	i.noteTombstone(about, n) // before anybody hears of the deletion
 	if missing {
 		i.mu.Lock()
 		i.miss(n, about)
@@ -128,46 +126,7 @@ func (h *handler) OnDelete(obj any) {
 	}
 }
 
-// hearsOrMisses says whether the user may hear of a deletion in slot n, and records it where not. Open flips the
-// slots before it takes the lock, so that it gets what is recorded here.
-func (h *handler) hearsOrMisses(n slot.Slot, about subject) bool {
-	i := h.informer
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if h.hears(n) {
-		return true
-	}
-	i.miss(n, about)
-	return false
-}
-
-// miss records a deletion of a slot held. i.mu is held.
-func (i *informer) miss(n slot.Slot, about subject) {
-	if !i.share.Holds(n) {
-		return
-	}
-	if i.missed[n] == nil {
-		i.missed[n] = map[subject]struct{}{}
-	}
-	i.missed[n][about] = struct{}{}
-}
-
-// takeMissed returns the deletions recorded in the slots, and forgets them.
-func (i *informer) takeMissed(set slot.Set) []subject {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var out []subject
-	for n, missed := range i.missed {
-		if !set.Has(n) {
-			continue
-		}
-		out = slices.AppendSeq(out, maps.Keys(missed))
-		delete(i.missed, n)
-	}
-	return out
-}
-
-// pass notes that a barrier came by.
+// pass notes that a barrier passed.
 func (h *handler) pass(serial uint64) {
 	h.seen.Store(serial)
 	i := h.informer
@@ -183,7 +142,7 @@ func (h *handler) pass(serial uint64) {
 	i.passed = make(chan struct{})
 }
 
-// everyoneSaw waits until every handler has passed the barrier.
+// everyoneSaw waits until the barrier has passed every handler.
 func (i *informer) everyoneSaw(ctx context.Context, serial uint64) error {
 	for {
 		i.mu.Lock()
@@ -211,12 +170,16 @@ func (i *informer) AddEventHandler(user cache.ResourceEventHandler) (cache.Resou
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (i *informer) AddEventHandlerWithResyncPeriod(user cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithResyncPeriod(user cache.ResourceEventHandler,
+	resync time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(user, cache.HandlerOptions{ResyncPeriod: &resync})
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i *informer) AddEventHandlerWithOptions(user cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithOptions(user cache.ResourceEventHandler,
+	o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
 	i.joining.Lock()
 	defer i.joining.Unlock()
 	h := &handler{informer: i, user: user}
@@ -245,7 +208,7 @@ func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerReg
 			delete(i.handlers, h)
 		}
 	}
-	close(i.passed) // whoever waits for this handler need not
+	close(i.passed) // nobody needs to wait for this handler any more
 	i.passed = make(chan struct{})
 	return err
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ErrReleased is returned by Warm and Load where the slots were released meanwhile.
+// ErrReleased is returned by Warm and Load if the slots were released meanwhile.
 var ErrReleased = errors.New("the slots were released")
 
-// Hold makes the slots wanted: informers of sharded kinds begin to list them, those that start later list them
-// then. It does not block, and handlers do not hear of the slots before Open. Calls of Hold and Release take effect in
-// their order; the waits for them, Warm and Load, change nothing by themselves.
+// Hold makes the slots wanted. Informers of sharded kinds that run begin to list them; those that start later list them
+// then. Hold does not block, and handlers do not hear of the slots before Open. Calls of Hold and Release take effect
+// in their order. Warm and Load only wait; they do not change which slots are wanted.
 func (s *Share) Hold(set slot.Set) {
 	s.mu.Lock()
 	held := s.held.Load().Union(set)
@@ -26,8 +26,8 @@ func (s *Share) Hold(set slot.Set) {
 	}
 }
 
-// HoldAnew is Hold for slots that Load is about to be called for with a cause other than CauseHanded. Those that were
-// not held are listed from now on, which is all that Load then waits for.
+// HoldAnew is Hold for slots for which Load will be called with a cause other than CauseHanded. Slots that were not
+// held are listed from now on, and Load then waits for nothing else.
 func (s *Share) HoldAnew(set slot.Set) {
 	anew := set.Minus(s.Held())
 	if !anew.Empty() {
@@ -41,7 +41,7 @@ func (s *Share) HoldAnew(set slot.Set) {
 	s.Hold(set)
 }
 
-// takeAnew returns the slots of the set that were held before HoldAnew was called for them, or for which it was not.
+// takeAnew returns the slots of the set that HoldAnew did not bring: those held before, or made wanted by Hold.
 func (s *Share) takeAnew(set slot.Set) slot.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,14 +50,14 @@ func (s *Share) takeAnew(set slot.Set) slot.Set {
 	return rest
 }
 
-// Warm returns when the stores of all informers of sharded kinds that run hold the slots (rule R8), for which Hold was
-// called. Failing lists are tried again until ctx ends; a kind that was listed before and has failed since is not
-// waited for, see Lacks. It returns ErrReleased where slots are not held any more.
-func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.settled(ctx, set, false) }
+// Warm returns when the stores of all running informers of sharded kinds hold the slots (rule R8). Hold must have been
+// called for them. Lists that fail are tried again until ctx ends. A kind that was listed before and has been failing
+// since is not waited for; see Lacks. The error is ErrReleased if slots are not held any more, or ctx's cause.
+func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.awaitStores(ctx, set, false) }
 
-// settled waits until the informers' stores hold what is wanted of the slots. final says that they are this member's,
-// whatever it lacks.
-func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
+// awaitStores waits until the informers' stores hold the slots. final says that the slots are this member's, whatever
+// kinds it lacks.
+func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error {
 	begun := time.Now()
 	for _, inf := range s.active() {
 		all := inf.withOrphans(set)
@@ -94,18 +94,21 @@ func (s *Share) settled(ctx context.Context, set slot.Set, final bool) error {
 	return nil
 }
 
-// Load returns when the stores are complete for the slots, for which Hold was called (rule R8): with CauseHanded they
-// are when the informers' streams have reached the versions, and those of kinds marked table.List have been listed
-// anew. With other causes they are when they show all that was written before the call: slots of which HoldAnew was
-// called are listed, those that were held before reach a version that is read now. held says that the slots were this
-// member's all along, so that the stores are as good as ever. No kind is waited for that cannot be listed: see Lacks.
-// Errors are those of Warm.
+// Load returns when the stores are complete for the slots (rule R8). Hold must have been called for them. What Load
+// waits for depends on the cause:
+//
+//   - CauseHanded: the informers' streams reach the versions. Kinds marked table.List are listed anew.
+//   - Other causes: the stores show everything that was written before the call. Slots that HoldAnew brought are
+//     listed; slots that were held before reach a version that is read now.
+//
+// held says that the slots were this member's all along; the stores are complete then. Load does not wait for kinds
+// that cannot be listed; see Lacks. Its errors are those of Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
-		return s.settled(ctx, set, true)
+		return s.awaitStores(ctx, set, true)
 	}
 	before := s.takeAnew(set)
-	if err := s.settled(ctx, set, true); err != nil {
+	if err := s.awaitStores(ctx, set, true); err != nil {
 		return err
 	}
 	if cause != table.CauseHanded {
@@ -124,14 +127,15 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 			behind = append(behind, inf)
 		}
 	}
-	if err := s.follow(ctx, set, behind, func(src *source) (string, error) { return versions[src.inf.versionKey()], nil }); err != nil {
+	named := func(src *source) (string, error) { return versions[src.inf.versionKey()], nil }
+	if err := s.follow(ctx, set, behind, named); err != nil {
 		return err
 	}
 	s.reachShared(ctx, versions)
 	return nil
 }
 
-// barrier waits until all stores hold what was sent to them. Those from which the slots go without are left out.
+// barrier waits until all stores hold what was sent to them. It skips kinds that all of the slots go without.
 func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 	for _, inf := range s.active() {
 		if inf.source.withoutAll(set) {
@@ -148,8 +152,8 @@ func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 	return nil
 }
 
-// Shut silences the handlers for the slots at once; a call of a handler that has begun may still be running. The
-// stores keep the slots, and deletions are recorded for the next Open.
+// Shut silences the handlers for the slots at once; a handler call that has begun may still be running. The stores keep
+// the slots, and deletions are recorded for the next Open.
 func (s *Share) Shut(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +161,8 @@ func (s *Share) Shut(set slot.Set) {
 	s.open.Store(&open)
 }
 
-// Release drops the slots' objects from the stores, silently, some time after it returns (rule R10). A later Warm
-// of the slots comes after that, or finds them still there.
+// Release drops the slots' objects from the stores, without telling handlers, some time after it returns (rule R10). A
+// later Hold of the slots comes after that, or finds the objects still there.
 func (s *Share) Release(set slot.Set) {
 	s.Shut(set)
 	s.mu.Lock()
@@ -167,7 +171,7 @@ func (s *Share) Release(set slot.Set) {
 	s.anew = s.anew.Minus(set)
 	s.forgetOwed(set)
 	s.mu.Unlock()
-	s.graves.forget(set)
+	s.tombstones.forget(set)
 	for _, inf := range s.active() {
 		inf.source.takeSince(set)
 		inf.source.wake()
@@ -179,83 +183,6 @@ func (s *Share) Release(set slot.Set) {
 	if s.lacking.Load() != nil {
 		s.recount()
 	}
-}
-
-// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have been
-// told. An old owner that waits for the versions of its successor's warm lists knows of every deletion that those lists
-// do not show any more. On a kind without traffic it takes about two seconds, since the API server has to be asked for
-// a bookmark.
-func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
-	for _, inf := range s.active() {
-		version, named := versions[inf.versionKey()]
-		if !named {
-			continue
-		}
-		if err := s.reachOne(ctx, inf, version, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Share) reachOne(ctx context.Context, inf *informer, version string, read bool) error {
-	err := inf.source.reach(ctx, version, s.patience, read)
-	if err != nil && !errors.Is(err, errStopped) {
-		return fmt.Errorf("informer of %s: reaching version %s: %w", inf.kind, version, err)
-	}
-	return nil
-}
-
-// reach returns when the stream and the handlers have passed a version. read says that it was read a moment ago: a
-// consistent read makes the API server's watch cache learn of the present version, without which no bookmark shows it.
-func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
-	if err := s.chase(ctx, nil, version, patience, read); err != nil {
-		return err
-	}
-	return s.heard(ctx)
-}
-
-// chase waits until the stream has reached a version in the slots, and asks for a bookmark after a time, again and again:
-// the version may be that of an object that this stream does not bring, or of none. read is that of reach.
-//
-// An API server sends a watch no bookmark at the version of the latest event of the kind that lay between the watch's
-// start and its present: only at a later one. So it is made to learn of a later version before it is asked again.
-func (s *source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration, read bool) error {
-	for ; ; read = false {
-		soon, cancel := context.WithTimeout(ctx, patience)
-		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
-		cancel()
-		if err == nil || ctx.Err() != nil || errors.Is(err, errStopped) {
-			return err
-		}
-		if !read {
-			if _, err := s.present(ctx); err != nil {
-				s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
-			}
-		}
-		s.nudge()
-		patience = nudgeSeconds * time.Second
-	}
-}
-
-// heard returns when the store holds what was sent to it, and the handlers have been told.
-func (s *source) heard(ctx context.Context) error {
-	serial, err := s.barrier(ctx, slot.Set{})
-	if err != nil {
-		return err
-	}
-	return s.inf.everyoneSaw(ctx, serial)
-}
-
-// mayNudge says that a bookmark has not been asked for just now, by somebody else.
-func (s *source) mayNudge() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.nudged) >= nudgePeriod {
-		s.nudged = now
-		return true
-	}
-	return false
 }
 
 // refresh asks for a list of the slots that begins from now on.
@@ -273,7 +200,7 @@ func (s *source) renew(set slot.Set) {
 	s.core.Renew(set)
 }
 
-// wait waits until a condition on the source, which is called with s.mu held, is true.
+// wait waits until a condition on the source is true. done is called with s.mu held.
 func (s *source) wait(ctx context.Context, done func() bool) error {
 	s.mu.Lock()
 	if done() {

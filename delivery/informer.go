@@ -2,11 +2,13 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// slotIndex is the name of the index that finds a store's objects by slot.
+// slotIndex is the index that finds a store's objects by slot.
 const slotIndex = "rota.dev/slot"
 
 // informer wraps a real SharedIndexInformer.
@@ -25,37 +27,37 @@ type informer struct {
 	kind   schema.GroupKind
 	mark   marker
 	source *source
-	// asOwned: it holds objects by their owners, even if the kind is primary as well.
+	// asOwned: the informer holds objects by their owners, even if the kind is primary as well.
 	asOwned bool
 
-	// running and sharded are guarded by share.mu until running is true, then sharded stays as it is.
+	// running and sharded are guarded by share.mu until running is true. Then sharded does not change.
 	running, sharded bool
 	role             role
-	// started is closed when it begins to run.
+	// started is closed when the informer begins to run.
 	started chan struct{}
 	once    sync.Once
 
-	// marks is the number of the last barrier sent. joining is held while a barrier travels and while a handler
-	// joins, so that a handler that joins after barrier n has seen[n] and will see all later ones.
+	// marks is the number of the last barrier sent. joining is held while a barrier travels and while a handler is added.
+	// So a handler that is added after barrier n has seen n, and will see all later ones.
 	joining sync.Mutex
 	marks   atomic.Uint64
 
-	// arrived[s] is the barrier before which notifications about slot s may be false: a Replace that races a
-	// loss tells handlers that the slot's objects were deleted. 0: there are none.
+	// arrived[s] is the barrier before which notifications about slot s may be false: if a Replace races with the loss of
+	// the slot, it tells handlers that the slot's objects were deleted. 0: no such barrier.
 	arrived []atomic.Uint64
 
 	mu       sync.Mutex
 	handlers map[*handler]cache.ResourceEventHandlerRegistration
 	waiting  map[uint64]chan struct{}           // barriers on their way
-	missed   map[slot.Slot]map[subject]struct{} // what deletions were about that handlers could not hear of
+	missed   map[slot.Slot]map[subject]struct{} // deletions that handlers could not hear of
 	passed   chan struct{}                      // closed and replaced when any handler passes a barrier
 	recorder *handler
 	sums     sums
-	// watchError is the user's; nil: client-go's. It is called with reflector, see SetWatchErrorHandler.
+	// watchError is the user's handler; nil: client-go's. It is called with reflector; see SetWatchErrorHandler.
 	watchError cache.WatchErrorHandlerWithContext
 	reflector  *cache.Reflector
 
-	// Of a whole kind: a list showed nothing up to version compared that the store did not. Whoever is in comparing may use it.
+	// For whole kinds: at the version compared, a list showed nothing that the store did not. comparing guards it.
 	compared  string
 	comparing chan struct{}
 }
@@ -65,6 +67,9 @@ var _ cache.SharedIndexInformer = (*informer)(nil)
 func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers,
 ) *informer {
+	if _, err := meta.Accessor(example); err != nil {
+		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
+	}
 	inf := &informer{
 		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots+1),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
@@ -72,8 +77,9 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 		comparing: make(chan struct{}, 1),
 	}
 	inf.source = newSource(inf, lw)
-	inf.reflector = cache.NewReflectorWithOptions(inf.source, example, nil, cache.ReflectorOptions{Name: "rota.dev/" + kind.String()})
-	// The indexer takes the map as its own and AddIndexers would change the caller's.
+	inf.reflector = cache.NewReflectorWithOptions(inf.source, example, nil,
+		cache.ReflectorOptions{Name: "rota.dev/" + kind.String()})
+	// The indexer keeps the map, and AddIndexers would change the caller's.
 	own := cache.Indexers{}
 	for name, f := range indexers {
 		own[name] = f
@@ -85,7 +91,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 // Run is RunWithContext.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
-// RunWithContext decides whether the informer holds a share, and runs it.
+// RunWithContext decides whether the informer holds a share, and runs it until ctx ends.
 func (i *informer) RunWithContext(ctx context.Context) {
 	i.share.mu.Lock()
 	again := i.running
@@ -96,7 +102,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	if again {
-		i.SharedIndexInformer.RunWithContext(ctx) // says that this is not allowed
+		i.SharedIndexInformer.RunWithContext(ctx) // logs that this is not allowed
 		return
 	}
 	defer i.forget()
@@ -110,13 +116,14 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		return
 	}
 	i.recorder = &handler{informer: i}
-	// No resync: it would only cost time.
+	// No resync: the recorder has no use for it.
 	if _, err := i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.recorder, 0); err != nil {
 		i.share.log.Error(err, "Informer cannot be sharded", "kind", i.kind)
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// Whoever waits for the informer must go before it waits for the handlers, of which one may be the one that waits.
+	// Closing done ends all waits on the informer. It must be closed before the informer waits for its handlers: a handler
+	// may be one of those that wait.
 	defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 	var wg sync.WaitGroup
 	wg.Go(func() { i.source.drive(ctx) })
@@ -128,7 +135,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	wg.Wait()
 }
 
-// forget takes the informer, which never runs again, out of the share.
+// forget removes the informer from the share. It never runs again.
 func (i *informer) forget() {
 	i.share.mu.Lock()
 	i.running = false
@@ -157,7 +164,7 @@ var slotNames = func() []string {
 	return names
 }()
 
-// keys returns the keys in the store of the slots.
+// keys returns the keys of the store's objects in the slots, with their slots.
 func (i *informer) keys(set slot.Set) map[string]slot.Slot {
 	out := map[string]slot.Slot{}
 	for _, n := range set.Slots() {
@@ -172,7 +179,7 @@ func (i *informer) keys(set slot.Set) map[string]slot.Slot {
 	return out
 }
 
-// LastSyncResourceVersion returns the position in the stream: the reflector's own follows what is injected.
+// LastSyncResourceVersion returns the position in the stream. The reflector's own version follows injected events, too.
 func (i *informer) LastSyncResourceVersion() string {
 	if !i.source.sharded() {
 		return i.SharedIndexInformer.LastSyncResourceVersion()
@@ -180,7 +187,7 @@ func (i *informer) LastSyncResourceVersion() string {
 	return i.source.at()
 }
 
-// SetTransform sets what is done to each object before it is stored. Marked objects are none of its business.
+// SetTransform sets the function that changes each object before it is stored. It does not get marked objects.
 func (i *informer) SetTransform(f cache.TransformFunc) error {
 	if f == nil {
 		return i.SharedIndexInformer.SetTransform(nil)

@@ -23,7 +23,8 @@ var configMapKind = schema.GroupKind{Kind: "ConfigMap"}
 func TestMarkedObjectsPassForTheRealOnes(t *testing.T) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Website"})
-	for _, example := range []runtime.Object{&corev1.ConfigMap{}, u, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}} {
+	for _, example := range []runtime.Object{&corev1.ConfigMap{}, u,
+		&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}} {
 		obj := marker{example}.barrier(7, "12")
 		if fmt.Sprintf("%T", obj) != fmt.Sprintf("%T", example) {
 			t.Errorf("%T, want %T", obj, example)
@@ -41,7 +42,8 @@ func TestMarkedObjectsPassForTheRealOnes(t *testing.T) {
 }
 
 func configMap(namespace, name, uid string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "1"}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid),
+		ResourceVersion: "1"}}
 }
 
 // With key UID a namesake lies in another slot.

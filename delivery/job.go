@@ -11,14 +11,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// job is what the driver has the pump send.
+// job is a function that runs on the pump's goroutine, to send events.
 type job struct {
 	run  func(*pump) bool
 	done chan bool // true: all of it was sent
 }
 
-// bury sends marked deletions of objects of slots that were lost, or of which the list at a version did not show them.
-func (p *pump) bury(keys map[string]slot.Slot, mark, listed string) bool {
+// remove sends marked deletions of objects: of slots that were lost (markLost), or of objects that a list at a version
+// did not show (markMissing).
+func (p *pump) remove(keys map[string]slot.Slot, mark, listed string) bool {
 	s := p.source
 	version := s.at()
 	for key, n := range keys {
@@ -38,7 +39,7 @@ func (p *pump) bury(keys map[string]slot.Slot, mark, listed string) bool {
 		}
 		obj := s.inf.mark.object(types.UID(uid), name.Namespace, name.Name, version)
 		if mark == markMissing {
-			s.inf.bequeath(obj, key)
+			s.inf.copyOwners(obj, key)
 		}
 		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
 			return false
@@ -47,8 +48,8 @@ func (p *pump) bury(keys map[string]slot.Slot, mark, listed string) bool {
 	return true
 }
 
-// do has the pump run a job, once there is one, unless a list of the whole overtakes it. Where the pump ends
-// halfway, such a list follows.
+// do has the pump run a job, as soon as there is a pump. The job does not run if a list of everything overtakes it. If
+// the pump ends halfway, such a list follows.
 func (s *source) do(ctx context.Context, t stream.Task, run func(*pump) bool) {
 	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
 		s.mu.Lock()
@@ -63,8 +64,9 @@ func (s *source) do(ctx context.Context, t stream.Task, run func(*pump) bool) {
 	}
 }
 
-// barrier returns when the store holds everything sent before it was called, and the barrier's number. From the
-// barrier on handlers believe what they are told of the fresh slots. It may be called by several goroutines.
+// barrier returns when the store holds everything that was sent before the call, and returns the barrier's number. From
+// the barrier on, handlers believe events of the fresh slots. It may be called concurrently. The error is errStopped or
+// ctx's cause.
 func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
 	i := s.inf
 	var serial uint64
@@ -90,7 +92,7 @@ func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
 	sent := <-j.done
 	defer i.joining.Unlock()
 	if sent {
-		// Nothing that a user does stands in its way: listeners have queues without bounds.
+		// User code cannot block this: listeners have unbounded queues.
 		select {
 		case <-arrived:
 			return serial, nil

@@ -22,7 +22,7 @@ func (s *Share) Kinds() []schema.GroupKind {
 	return kinds
 }
 
-// Known returns the kinds that are declared as primary or owned, and those of which an informer of this share runs.
+// Known returns the kinds that are declared as primary or owned, and those that a running informer of this share is of.
 func (s *Share) Known() []schema.GroupKind {
 	kinds := s.Kinds()
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *Share) Known() []schema.GroupKind {
 	return kinds
 }
 
-// Knows says whether a kind is among those of Known.
+// Knows reports whether a kind is among those of Known.
 func (s *Share) Knows(kind schema.GroupKind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *Share) Delivery() Mode {
 	return s.delivery
 }
 
-// Owners returns the kinds of the owners by which a kind is sharded, and whether they are namespaced; nil where it is
-// sharded by its own key, even if it is owned as well. It must not be changed.
+// Owners returns the kinds of the owners by which a kind is sharded, and whether each is namespaced. It returns nil for
+// a kind that is sharded by its own key, even if it is owned as well. The caller must not change the map.
 func (s *Share) Owners(kind schema.GroupKind) map[schema.GroupKind]bool {
 	r := s.role(kind)
 	if r.primary {
@@ -61,14 +61,14 @@ func (s *Share) Owners(kind schema.GroupKind) map[schema.GroupKind]bool {
 	return r.owners
 }
 
-// OwnerSlotOf returns the slot of an object by its controlling owner, where its kind is owned, be it primary as well or
-// not.
-func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
+// OwnerSlotOf returns the slot of an object by its controlling owner. ok is false if the kind is not owned or the
+// object has no such owner.
+func (s *Share) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (n slot.Slot, ok bool) {
 	r := s.role(kind)
 	if r.owners == nil {
 		return 0, false
 	}
-	n, _, ok := s.slotBy(kind, role{owners: r.owners}, obj)
+	n, _, ok = s.slotBy(kind, role{owners: r.owners}, obj)
 	return n, ok
 }
 

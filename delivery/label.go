@@ -12,11 +12,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// HashLabel returns the label by which SlotLabel selects the objects of a primary kind; "" for key UID, which has none.
-// Its value is LabelValue of the hash of the object's key.
+// HashLabel returns the label by which SlotLabel selects the objects of a primary kind; "" for key UID. The label's
+// value is LabelValue of the hash of the object's key.
 //
-// Every key and every kind has a label of its own. So rotas with different keys on one kind leave each other's labels
-// alone, and labels that an operator copies from an object to others, as from parents to children, mean nothing there.
+// Every key and every kind has a label of its own. So rotas with different keys do not touch each other's labels.
+// Labels that an operator copies from an object to one of another kind, such as from a parent to its children, mean
+// nothing there.
 func HashLabel(key slot.Key, kind schema.GroupKind) string {
 	switch key {
 	case slot.KeyName:
@@ -43,8 +44,8 @@ func OwnerLabel(key slot.Key, kind schema.GroupKind) string {
 	}
 }
 
-// labelOf returns the label for something about the objects of a kind: what, the kind, and six hexadecimal digits that
-// tell kinds of one name in several groups apart, and those whose names are cut.
+// labelOf returns a label of three parts: what, the kind, and six hexadecimal digits. The digits distinguish kinds of
+// one name in several groups, and kinds whose names are cut.
 func labelOf(what string, kind schema.GroupKind) string {
 	const longest = 63 // of the part behind the domain
 	lower := strings.ToLower(kind.Kind)
@@ -55,19 +56,19 @@ func labelOf(what string, kind schema.GroupKind) string {
 
 const (
 	labelValues = slot.MaxCount
-	// maxValues is how many values a selector may name. The API server compares them one by one with every object, and
-	// the request has to pass proxies, some of which take 8 KB: these are 7 KB of URL and some 3 µs per object.
+	// maxValues is how many values a selector may name. The API server compares them one by one with every object: 1,024
+	// take about 3 µs per object. They take 7 KB of the URL, and some proxies allow 8 KB.
 	maxValues = 1024
 )
 
-// LabelValue returns the value of HashLabel and OwnerLabel for the hash of a key: its top 12 bits in decimal, 0 to 4095.
-// It depends neither on members nor on the number of slots, so that it is written once in an object's life and all rotas
-// with the same key share it.
+// LabelValue returns the value of HashLabel and OwnerLabel for the hash of a key: its top 12 bits in decimal, 0 to
+// 4095. It depends neither on members nor on the number of slots. So it is written once in an object's life, and all
+// rotas with the same key share it.
 func LabelValue(hash uint64) string { return slot.Count(labelValues).Of(hash).String() }
 
-// JoinSelectors returns the label selector of the objects that match all of the selectors. Empty ones match everything.
-// A ListerWatcher that has a label selector of its own must set
-// ListOptions.LabelSelector to both joined: the informer's comes in it.
+// JoinSelectors returns a label selector for the objects that match all of the selectors. An empty selector matches
+// everything. A ListerWatcher that has a label selector of its own must set ListOptions.LabelSelector to both, joined:
+// the informer's selector is in the options.
 func JoinSelectors(selectors ...string) string {
 	var out []string
 	for _, s := range selectors {
@@ -82,7 +83,7 @@ func JoinSelectors(selectors ...string) string {
 type labelScope struct {
 	label string
 	slots slot.Count
-	// hash of the key by which an object is shared, whose top bits the label's value should be; false where there is none.
+	// hash is that of the key by which an object is sharded; its top bits are the label's value. false: no such key.
 	hash func(metav1.Object) (uint64, bool)
 }
 
@@ -99,10 +100,10 @@ func (l labelScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
 	return asked
 }
 
-// selector returns a label selector of the slots and the slots that it selects, which may be more.
+// selector returns a label selector for the slots, and the slots that it selects, which may be more.
 //
-// Bounds cost the API server least. What lies within them and is not wanted is excluded; where naming what is wanted is
-// shorter, that is done instead.
+// Bounds are the cheapest for the API server. Unwanted values within the bounds are excluded. If it is shorter to name
+// the wanted values, the selector names those instead.
 func (l labelScope) selector(slots slot.Set) (string, slot.Set) {
 	width := labelValues / int(l.slots)
 	ranges := slots.Ranges()
@@ -125,7 +126,7 @@ func (l labelScope) selector(slots slot.Set) (string, slot.Set) {
 		terms = append(terms, fmt.Sprintf("%s<%d", l.label, end))
 	}
 	if len(terms) == 0 {
-		// Objects without the label would leave unnoticed when the member shrinks.
+		// Without this term, an object that loses its label would go unnoticed once the member asks for fewer slots.
 		terms = append(terms, l.label)
 	}
 	if gaps := hull.Minus(slots); !gaps.Empty() {

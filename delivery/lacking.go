@@ -11,36 +11,35 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// A kind that cannot be listed must not keep the slots of all others from opening. So a slot opens without it, and
-// whoever needs the kind does not work on that slot until the list has succeeded (rule R8): Lacks tells. Controllers
-// need the kind that they reconcile, and those that are declared as owned by it.
+// A kind that cannot be listed must not keep slots from opening for all others. So a slot opens without it, and
+// controllers that need the kind do not work on that slot until a list has succeeded (rule R8); see Lacks. A controller
+// needs the kind that it reconciles, and the kinds that are declared as owned by it.
 //
-// A kind is excused once its lists have failed for Options.Excuse, not while they are merely slow. Slots that go without
-// it, since they were warmed for instance, are not held up by it any more until a list succeeds. A member whose
-// informer has never listed the kind does not take slots from one that is alive: it may be the only one that lacks the
-// permission.
+// A kind is excused once its lists have failed for Options.Excuse; being slow is not enough. Slots that go without the
+// kind are not held up by it again until a list succeeds. If an informer has never listed the kind, its member does not
+// take slots from a live member: it may be the only one that lacks the permission.
 
-// defaultExcuse is Options.Excuse where that is 0.
+// defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
 
-// never is the number of a barrier that does not come: handlers believe nothing before it: see informer.arrived.
+// never is the number of a barrier that does not come: handlers believe nothing before it; see informer.arrived.
 const never = math.MaxUint64
 
-// excused says that whoever began to wait for the kind need not: its lists have failed for long, and have since then. That
-// one failed long ago, and was not needed any more, says nothing; nor does an API server that is busy or not there. s.mu
-// is held.
+// excused reports whether a wait that began then need not go on for the kind: its lists have failed for long, and have
+// failed since the wait began. A failure from before does not count, since the kind may not have been needed any more.
+// Nor does an API server that is busy or down. s.mu is held.
 func (s *source) excused(begun time.Time) bool {
 	a := s.ailing[RequestList]
-	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.last.Before(begun) && time.Since(a.since) >= s.inf.share.excuse
+	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.last.Before(begun) &&
+		time.Since(a.since) >= s.inf.share.excuse
 }
 
-// goesWithout says that slot n need not wait for the kind, since it was found not to come, and still cannot be listed.
-// s.mu is held.
+// goesWithout reports whether slot n was opened without the kind, which still cannot be listed. s.mu is held.
 func (s *source) goesWithout(n slot.Slot) bool {
 	return s.without.Has(n) && s.ailing[RequestList].err != nil
 }
 
-// withoutAll says that none of the slots, of which there are some, need wait for the kind.
+// withoutAll reports whether all of the slots go without the kind; false for no slots.
 func (s *source) withoutAll(set slot.Set) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,11 +47,11 @@ func (s *source) withoutAll(set slot.Set) bool {
 	return !set.Empty() && rest.Empty() && s.ailing[RequestList].err != nil
 }
 
-// complete says that the store holds slot n, or that there is nothing to be held. s.mu is held.
+// complete reports whether the store holds slot n, or the kind is not served. s.mu is held.
 func (s *source) complete(n slot.Slot) bool { return s.core.Ready(n) || s.vacant() }
 
-// goWithout notes slots that are to be opened without the kind: handlers believe nothing of them until they are listed.
-// s.mu is held.
+// goWithout notes slots that are about to be opened without the kind. Handlers believe nothing about them until they
+// are listed. s.mu is held.
 func (s *source) goWithout(set slot.Set) {
 	set = set.Minus(s.without)
 	if set.Empty() {
@@ -63,12 +62,12 @@ func (s *source) goWithout(set slot.Set) {
 		s.inf.arrived[n].Store(never)
 	}
 	a := s.ailing[RequestList]
-	s.inf.share.log.Error(a.err, "Slots open although a kind cannot be listed: its controllers, and those of its owners, do not work on them until it can",
+	s.inf.share.log.Error(a.err, "Slots open although a kind cannot be listed: its controllers, and those of its owners, "+
+		"do not work on them until it can",
 		"kind", s.inf.kind.String(), "since", a.since.Format(time.RFC3339), "slots", set.String())
 }
 
-// noneLeft forgets what was opened without the kind where that turns out to be not served: there is nothing of it. s.mu
-// is held.
+// noneLeft clears the slots that go without the kind if the kind turns out not to be served. s.mu is held.
 func (s *source) noneLeft() {
 	if !s.without.Empty() && s.vacant() {
 		s.without = slot.Set{}
@@ -76,8 +75,8 @@ func (s *source) noneLeft() {
 	}
 }
 
-// Lacks says that the slot was opened although a kind cannot be listed that is needed to work on objects of a primary
-// kind in it. Nothing of that kind in the slot may be reconciled.
+// Lacks reports whether the slot was opened although a kind cannot be listed that is needed to work on objects of a
+// primary kind. Nothing of that primary kind in the slot may be reconciled then.
 func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
 	lacking := s.lacking.Load()
 	if lacking == nil {
@@ -100,8 +99,8 @@ func (s *Share) Lacking() map[schema.GroupKind]slot.Set {
 	return out
 }
 
-// Incomplete says that slots were opened without objects of this kind, which cannot be listed: what its informers show
-// is not all of this member's share.
+// Incomplete reports whether slots were opened without objects of this kind, which cannot be listed. Then the kind's
+// informers do not show all of this member's share.
 func (s *Share) Incomplete(kind schema.GroupKind) bool {
 	if s.lacking.Load() == nil {
 		return false
@@ -110,7 +109,7 @@ func (s *Share) Incomplete(kind schema.GroupKind) bool {
 	return !without.Empty()
 }
 
-// recount brings what Lacks says up to date.
+// recount computes what Lacks reports.
 func (s *Share) recount() {
 	s.counting.Lock()
 	defer s.counting.Unlock()
@@ -137,8 +136,8 @@ func (s *Share) recount() {
 	s.lacking.Store(&lacking)
 }
 
-// completes tells the share's user that slots need not go without the informer's kind any more. late are those that
-// have been listed since they were opened: what Open could not return of them.
+// completes reports that slots do not go without the informer's kind any more. late are the slots that have been listed
+// since they were opened; Open could not return their objects.
 func (s *Share) completes(inf *informer, late slot.Set) {
 	s.recount()
 	found := openings{}

@@ -12,21 +12,23 @@ import (
 // nudgeAfter is how long a follower waits for an event before it asks the API server for a bookmark.
 const nudgeAfter = 100 * time.Millisecond
 
-// latest brings slots that the stores hold, or that are being listed, to what there is now (rule R8). Informers follow
-// their streams up to a version that is read now; a list is made only where that takes longer than a list would.
+// latest brings slots that are held to the present state (rule R8). Informers follow their streams up to a version that
+// is read now. Slots are listed only if that takes longer than a list would.
 func (s *Share) latest(ctx context.Context, set slot.Set) error {
 	return s.follow(ctx, set, s.active(), func(src *source) (string, error) { return src.present(ctx) })
 }
 
-// follow waits until the informers have reached their versions in the slots, which the stores hold, and their stores
-// hold everything up to these. Kinds that the slots go without are not asked: they are listed once that is possible.
-func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer, version func(*source) (string, error)) error {
+// follow waits until the informers have reached their versions in the slots, and their stores hold everything up to
+// those. Kinds that the slots go without are not asked; they are listed as soon as that is possible.
+func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
+	version func(*source) (string, error),
+) error {
 	var wg sync.WaitGroup
 	for _, inf := range informers {
 		wg.Go(func() {
 			src := inf.source
 			if src.withoutAll(set) {
-				src.refresh(set) // a list that is under way may be older
+				src.refresh(set) // a list in flight may be older
 				return
 			}
 			v, err := version(src)
@@ -40,7 +42,7 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 		})
 	}
 	wg.Wait()
-	if err := s.settled(ctx, set, true); err != nil {
+	if err := s.awaitStores(ctx, set, true); err != nil {
 		return err
 	}
 	return s.barrier(ctx, set)
@@ -58,15 +60,4 @@ func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) 
 	defer cancel()
 	err := s.chase(ctx, slots, version, nudgeAfter, true)
 	return err == nil || errors.Is(err, errStopped)
-}
-
-// nudge asks the API server for a bookmark, unless somebody else has just done so.
-func (s *source) nudge() {
-	if !s.mayNudge() {
-		return
-	}
-	select {
-	case s.nudges <- struct{}{}:
-	default:
-	}
 }

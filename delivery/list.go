@@ -14,15 +14,16 @@ import (
 	"github.com/rota-dev/rota/internal/stream"
 )
 
-// errOvertaken says that the whole was listed meanwhile.
+// errOvertaken says that everything was listed meanwhile.
 var errOvertaken = errors.New("overtaken by another list")
 
-// list returns the objects of a task's slots at a version, consistently; or none, and "", where the API server does
-// not serve the kind. It tries again until it succeeds; it does not where ctx ends or a list of the whole overtakes
-// the task.
+// list returns the objects of a task's slots at a version, consistently. The version is "" if the API server does not
+// serve the kind. It tries again until it succeeds; ok is false if ctx ends or a list of everything overtakes the task.
 //
-// With them come those of the objects of which the watch may not tell.
-func (s *source) list(ctx context.Context, t stream.Task) (items []runtime.Object, strays []stream.Object, version string, ok bool) {
+// strays are those of the objects that the watch may not report on.
+func (s *source) list(ctx context.Context,
+	t stream.Task,
+) (items []runtime.Object, strays []stream.Object, version string, ok bool) {
 	paged, backoff := true, firstBackoff
 	for {
 		items, strays, version, err := s.listOnce(ctx, t, paged)
@@ -34,10 +35,11 @@ func (s *source) list(ctx context.Context, t stream.Task) (items []runtime.Objec
 		case err == nil:
 			return items, strays, version, true
 		case paged && apierrors.IsResourceExpired(err):
-			paged = false // the version of the first page was gone before the last one was read
+			paged = false // the version expired before the last page was read
 			continue
 		}
-		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error", err.Error(), "in", backoff.String())
+		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error",
+			err.Error(), "in", backoff.String())
 		timer := time.NewTimer(backoff/2 + rand.N(backoff/2+1))
 		select {
 		case <-timer.C:
@@ -48,7 +50,9 @@ func (s *source) list(ctx context.Context, t stream.Task) (items []runtime.Objec
 	}
 }
 
-func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (items []runtime.Object, strays []stream.Object, version string, err error) {
+func (s *source) listOnce(ctx context.Context, t stream.Task,
+	paged bool,
+) (items []runtime.Object, strays []stream.Object, version string, err error) {
 	o := metav1.ListOptions{}
 	asked := s.scope.narrow(&o, t.Set)
 	s.mu.Lock()
@@ -90,13 +94,14 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (items
 	}
 }
 
-// detach copies an item out of its list, whose memory can go then, and makes it fit to be an event's object.
+// detach copies an item out of its list, so that the list's memory can be freed, and fills in its kind for an event.
 func (s *source) detach(obj runtime.Object) runtime.Object {
 	from := reflect.ValueOf(obj).Elem()
 	to := reflect.New(from.Type())
 	to.Elem().Set(from)
 	out := to.Interface().(runtime.Object)
-	if gvk := s.inf.mark.example.GetObjectKind().GroupVersionKind(); !gvk.Empty() && out.GetObjectKind().GroupVersionKind().Empty() {
+	gvk := s.inf.mark.example.GetObjectKind().GroupVersionKind()
+	if !gvk.Empty() && out.GetObjectKind().GroupVersionKind().Empty() {
 		out.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 	return out

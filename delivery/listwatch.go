@@ -18,8 +18,8 @@ func (s *source) List(o metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), o)
 }
 
-// ListWithContext answers the reflector: always consistently (rule R8), and with the objects of the slots that were
-// wanted when the first page was asked for.
+// ListWithContext answers the reflector, always with a consistent read (rule R8). It returns the objects of the slots
+// that were wanted when the first page was requested.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !s.sharded() {
 		return s.upstream.ListWithContext(ctx, o)
@@ -58,7 +58,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	}
 	s.answered(nil)
 	if more.GetContinue() == "" && !pending.Set.Empty() {
-		if err := s.addMissing(ctx, list, pending); err != nil {
+		if err := s.addUnlisted(ctx, list, pending); err != nil {
 			return nil, err
 		}
 	}
@@ -87,8 +87,8 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	return list, err
 }
 
-// addMissing adds to the last page of a list what exists although the list did not show it.
-func (s *source) addMissing(ctx context.Context, list runtime.Object, r *relist) error {
+// addUnlisted adds objects that exist, although the list did not show them, to its last page.
+func (s *source) addUnlisted(ctx context.Context, list runtime.Object, r *relist) error {
 	found, err := s.verify(ctx, r.Set, r.Listed, versionOfList(list))
 	if err != nil || len(found) == 0 {
 		return err
@@ -117,8 +117,8 @@ func versionOfList(list runtime.Object) string {
 	return about.GetResourceVersion()
 }
 
-// keep drops what lies in other slots from a list, in place. SetList copies what stays, so that the memory of the
-// rest can go.
+// keep removes objects of other slots from a list, in place. SetList copies the rest, so that the memory of the others
+// can be freed.
 func (s *source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.ListInterface, error) {
 	kept, about, err := s.sift(list, r, asked)
 	if err != nil {
@@ -127,13 +127,15 @@ func (s *source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.Li
 	if err := meta.SetList(list, kept); err != nil {
 		return nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
-	// How many remain on the server is no longer of use.
+	// The number of remaining objects counts those of other slots, too.
 	about.SetRemainingItemCount(nil)
 	return about, nil
 }
 
-// sift returns the objects of a page that lie in the list's slots.
-func (s *source) sift(page runtime.Object, r *relist, asked slot.Set) (kept []runtime.Object, list metav1.ListInterface, err error) {
+// sift returns the objects of a page that are in the list's slots.
+func (s *source) sift(page runtime.Object, r *relist,
+	asked slot.Set,
+) (kept []runtime.Object, list metav1.ListInterface, err error) {
 	list, err = meta.ListAccessor(page)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
@@ -188,8 +190,8 @@ func (s *source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
-// WatchWithContext answers the reflector with a watch of ours. What version the reflector asks for does not
-// matter: it takes it from every event, those injected included. The source knows better.
+// WatchWithContext answers the reflector with a watch of ours. The version that the reflector asks for is ignored: it
+// comes from any event, injected ones included. The source knows the position.
 func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.sharded() {
 		return s.upstream.WatchWithContext(ctx, o)
@@ -208,8 +210,8 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	}
 	s.mu.Unlock()
 	if p.over {
-		// The reflector gave up a watch of ours without listing again, which it has no reason to do. What it had
-		// not read of it is lost: make it list.
+		// The reflector gave up a watch of ours without listing again. It has no reason to do that. Events that it had not
+		// read are lost, so have it list.
 		go p.expire()
 		return p, nil
 	}

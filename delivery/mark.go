@@ -14,16 +14,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Marks are metadata.uids that no API server gives. They are looked at for every deletion, and reading a UID is
-// cheap in every kind of object, unlike reading annotations.
+// Marks are metadata.uids that no API server assigns. Every deletion is checked for one. Unlike annotations, the UID is
+// cheap to read in every type of object.
 const (
 	markPrefix = "rota.dev%"
-	// markBarrier: everything before is in the store. The number of the mark follows.
+	// markBarrier: the store holds everything that was sent before. The barrier's number follows.
 	markBarrier = markPrefix + "barrier-"
-	// markLost: the object is not ours any more. Nobody hears of it.
+	// markLost: the object is not this member's any more. Handlers do not hear of it.
 	markLost = markPrefix + "lost"
-	// markMissing: a list did not find the object in a slot that is not open. It counts as a deletion. The slot's number
-	// follows: the object's UID, by which it may be hashed, is not known any more.
+	// markMissing: a list did not show the object in a slot that is not open. It counts as a deletion. The slot's number
+	// follows: the slot may depend on the object's UID, which is not known any more.
 	markMissing = markPrefix + "missing-"
 )
 
@@ -33,8 +33,8 @@ const barrierName = "rota.dev%barrier-"
 // marker makes marked objects of an informer's type.
 type marker struct{ example runtime.Object }
 
-// object returns a new marked object. The reflector takes objects only of the type, and for unstructured ones of
-// the GVK, that it was told to expect.
+// object returns a new marked object. The reflector accepts only objects of the type, and if unstructured of the GVK,
+// that it was told to expect.
 func (m marker) object(uid types.UID, namespace, name, version string) runtime.Object {
 	obj := reflect.New(reflect.TypeOf(m.example).Elem()).Interface().(runtime.Object)
 	if gvk := m.example.GetObjectKind().GroupVersionKind(); !gvk.Empty() {

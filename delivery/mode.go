@@ -8,19 +8,20 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Mode says how the objects of the slots reach the member.
+// Mode is how the objects of the slots reach the member.
 type Mode uint8
 
 const (
-	// ModeUnknown stands for Filter where Options leave it out.
+	// ModeUnknown is the zero value; Options take it for Filter.
 	ModeUnknown Mode = iota
 	// Filter receives all objects of a kind and keeps its own. It works with any API server and any key.
 	Filter
-	// SlotLabel asks for the objects whose label, which Share.Stamp tells, lies in the slots. Somebody has to write that
-	// label, once in an object's life. It works with any API server and with the keys Name and Namespace.
+	// SlotLabel asks for the objects whose label (Share.Stamp) says that they are in the slots. Somebody has to write that
+	// label once in an object's life. It works with any API server and with the keys Name and Namespace.
 	SlotLabel
-	// ShardSelector has the API server select by the hash of metadata.uid: Kubernetes 1.36 or later with the feature
-	// gate ShardedListAndWatch, and key UID. Where the server ignores the selector it is a Filter: see Share.Traffic.
+	// ShardSelector has the API server select by the hash of metadata.uid. It needs Kubernetes 1.36 or later with the
+	// feature gate ShardedListAndWatch, and key UID. If the server ignores the selector, it works as Filter; see
+	// Share.Traffic.
 	ShardSelector
 )
 
@@ -38,7 +39,7 @@ func (m Mode) String() string {
 	}
 }
 
-// Fits returns an error where the mode of delivery does not go with the key.
+// Fits returns an error if the mode of delivery does not work with the key.
 func (m Mode) Fits(key slot.Key) error {
 	switch {
 	case m > ShardSelector:
@@ -47,13 +48,14 @@ func (m Mode) Fits(key slot.Key) error {
 		return fmt.Errorf("delivery SlotLabel with key %s: a label is written before the UID is known to its writers; "+
 			"use key %s or %s, or delivery ShardSelector", key, slot.KeyName, slot.KeyNamespace)
 	case m == ShardSelector && key != slot.KeyUID:
-		return fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel", key, slot.KeyUID)
+		return fmt.Errorf("delivery ShardSelector with key %s: the API server hashes UIDs; use key %s, or delivery SlotLabel",
+			key, slot.KeyUID)
 	default:
 		return nil
 	}
 }
 
-// ParseMode is the inverse of String; upper and lower case and hyphens do not matter, as in slot-label.
+// ParseMode is the inverse of String. It ignores case and hyphens, so that it takes slot-label.
 func ParseMode(text string) (Mode, error) {
 	plain := strings.ReplaceAll(text, "-", "")
 	for m := Filter; m <= ShardSelector; m++ {

@@ -11,35 +11,36 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Opened are the objects of a primary kind that handlers could not hear of before Open, each once. What happened to an
-// object of an owned kind counts as if it had happened to its owner.
+// Opened are the objects of a primary kind that handlers could not hear of before Open, each once. An event of an
+// object of an owned kind counts as one of its owner.
 type Opened struct {
-	// Deleted were deleted since their slot was warmed; some may exist again.
+	// Deleted were deleted since their slot was warmed. Some may exist again.
 	Deleted []types.NamespacedName
-	// Changed were written since their slot was warmed, the last ones first; then the owners of objects that were
-	// written or deleted since, which need not exist themselves.
+	// Changed were written since their slot was warmed, the latest first. After them come owners of objects that were
+	// written or deleted since; these owners need not exist.
 	Changed []types.NamespacedName
-	// Recent were written shortly before, the last ones first: the former owner may not have reconciled that.
+	// Recent were written shortly before, the latest first. The former owner may not have reconciled the change.
 	Recent []types.NamespacedName
-	// Others are those with nothing new, those written last first: after an expel, what changed while
-	// nobody owned the slot is among them, and should not have to wait for what did not.
+	// Others are the rest, those written last first. After an expel, objects that changed while nobody owned the slot are
+	// among them, and should come before those that did not change.
 	Others []types.NamespacedName
 }
 
-// All returns all of them.
+// All returns the objects of all four lists.
 func (o Opened) All() []types.NamespacedName {
 	return slices.Concat(o.Deleted, o.Changed, o.Recent, o.Others)
 }
 
 // Open lets handlers hear of the slots from now on, and returns what they could not hear of: every object of sharded
-// kinds in the slots, and every object of them deleted since they were warmed. It does not block. Of kinds that cannot
-// be listed (see Lacks) Options.Completed tells later.
+// kinds in the slots, and every object deleted since the slots were warmed. It does not block. For kinds that cannot be
+// listed (see Lacks), Options.Completed reports later.
 func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	s.Unmute(set)
 	return s.Gather(set)
 }
 
-// Unmute is the first half of Open: handlers hear of the slots from now on. Its cost does not depend on the number of objects.
+// Unmute is the first half of Open: handlers hear of the slots from now on. Its cost does not depend on the number of
+// objects.
 func (s *Share) Unmute(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,9 +48,9 @@ func (s *Share) Unmute(set slot.Set) {
 	s.open.Store(&open)
 }
 
-// Gather is the second half of Open: it returns what handlers could not hear of before Unmute. It goes through all objects of the slots,
-// and may be called on any goroutine, once for each call of Unmute. What has happened to the slots meanwhile does not matter: a deletion that
-// it returns is not returned again.
+// Gather is the second half of Open: it returns what handlers could not hear of before Unmute. It goes through all
+// objects of the slots. Call it once for each call of Unmute, on any goroutine. The slots may have been shut or lost
+// meanwhile. A deletion is returned once only.
 func (s *Share) Gather(set slot.Set) map[schema.GroupKind]Opened {
 	found := openings{}
 	for _, inf := range s.active() {
@@ -61,10 +62,10 @@ func (s *Share) Gather(set slot.Set) map[schema.GroupKind]Opened {
 	return found.sorted()
 }
 
-// openings are what Open finds, by primary kind.
+// openings are the results of Open, by primary kind.
 type openings map[schema.GroupKind]*opening
 
-// opening collects what Open finds of a kind in its informers.
+// opening collects the results of Open for a kind from its informers.
 type opening struct {
 	missed, changed, recent map[types.NamespacedName]bool
 	// written are the versions of the objects in the stores.

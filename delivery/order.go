@@ -9,15 +9,16 @@ import (
 )
 
 // errNoOrder says that a kind's resourceVersions cannot be compared.
-var errNoOrder = errors.New("its resourceVersions cannot be ordered, which a share of a kind needs: see that its API server has decimal ones, " +
-	"or have every member cache the kind whole (an informer of Share.NewInformer; with controller-runtime, watch it without having it sharded)")
+var errNoOrder = errors.New("its resourceVersions cannot be ordered, which a share of a kind needs: see that its API " +
+	"server has decimal ones, or have every member cache the kind whole (an informer of Share.NewInformer; with " +
+	"controller-runtime, watch it without having it sharded)")
 
-// order knows how the resourceVersions of a kind look. Those of Kubernetes' own API servers are decimal numbers, and of
-// custom resources, too; aggregated API servers may have others. Numbers that all end in the same text are in the order of
-// the numbers. The zero value knows nothing yet.
+// order checks that the resourceVersions of a kind can be ordered. Kubernetes' own API servers use decimal numbers, for
+// custom resources, too. Aggregated API servers may use other texts. Numbers that all end in the same text are ordered
+// by the numbers. The zero value has seen no version yet.
 type order struct{ example string }
 
-// check returns an error about a version that has no place in the order of those before. It takes "" for none.
+// check returns an error for a version that cannot be ordered with those before. "" stands for no version.
 func (o *order) check(kind schema.GroupKind, version string) error {
 	switch {
 	case version == "":

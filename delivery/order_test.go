@@ -34,7 +34,8 @@ func TestOrder(t *testing.T) {
 		for _, v := range c.versions {
 			err = errors.Join(err, o.check(configMapKind, v))
 		}
-		if (err == nil) != (c.wrong == "") || err != nil && (!strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "ConfigMap")) {
+		if (err == nil) != (c.wrong == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "ConfigMap")) {
 			t.Errorf("%q: %v, want %q", c.versions, err, c.wrong)
 		}
 	}
@@ -70,7 +71,10 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 			}
 			inf := s.NewInformer(configMapKind, upstream, &corev1.ConfigMap{}, 0, nil)
 			told := make(chan error, 100)
-			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { told <- err }); err != nil {
+			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector,
+				err error) {
+				told <- err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			s.Hold(slot.SetOf(slot.Range{First: 0, Last: 7})) // before its first list: the handler hears of that one
@@ -86,7 +90,8 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 			case <-load.Done():
 				t.Fatal("nothing was told")
 			}
-			if failing := s.Failing(); len(failing) != 1 || failing[0].Request != RequestList || !errors.Is(failing[0].Err, errNoOrder) {
+			if failing := s.Failing(); len(failing) != 1 || failing[0].Request != RequestList ||
+				!errors.Is(failing[0].Err, errNoOrder) {
 				t.Errorf("failing: %v", failing)
 			}
 			if inf.HasSynced() || len(inf.GetStore().List()) > 0 {

@@ -9,22 +9,21 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Orphans, objects of an owned kind without a controlling owner, belong to nobody, and whoever reconciles an owner may
-// adopt them: which of the members that is only a selector in the owner tells. So orphans are whole, children are
-// shared. To the stream orphans are a slot of their own, beyond those of the rota, that each informer holds while it
-// holds any:
+// Orphans are objects of an owned kind without a controlling owner. Whoever reconciles an owner may adopt them. Which
+// member that will be, only the owner's selector tells. So every member holds all orphans, while children are sharded.
+// In the stream, orphans have a slot of their own, beyond those of the rota. Each informer holds it while it holds any
+// slot.
 //
-//   - an object that is adopted goes from that slot to its owner's, and one that is orphaned comes back, as one that
-//     gets another owner does. Handlers hear of either as an update, as those of a stock informer do, wherever they
-//     hear of one of the two slots: for controllers that count what they made, an addition would be one more.
-//   - a list of slots that are gained shows the orphans, too, at its version: what left a gained slot for the orphans
-//     before must not be out of sight until the stream has caught up. Those that it does not show are left alone, since
-//     the stream tells what became of them.
-//   - they have no label that a selector could ask for, and selectors know no "or": the kind is delivered as with
-//     Filter.
+//   - An adopted object moves from that slot to its owner's, and an orphaned one moves back, as an object that gets
+//     another owner does. Handlers hear of both as an update if they hear of one of the two slots, as those of a stock
+//     informer do: controllers that count what they created would count an addition once more.
+//   - A list of gained slots shows the orphans as well, at its version. An object that left a gained slot for the
+//     orphans before must be visible, even if the stream has not caught up. Orphans that the list does not show are
+//     left alone: the stream says what became of them.
+//   - Orphans have no label to select by, and selectors have no "or". So the kind is delivered as with Filter.
 
-// AddOrphans has the informers of an owned kind hold orphans as well, on every member. Own must have been called for
-// the kind, and no informer of it run; there must be fewer than slot.MaxCount slots.
+// AddOrphans has the informers of an owned kind hold orphans as well, on every member. It returns an error if Own was
+// not called for the kind, if an informer of it runs, or if there are slot.MaxCount slots.
 func (s *Share) AddOrphans(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,29 +34,33 @@ func (s *Share) AddOrphans(kind schema.GroupKind) error {
 	case r.owners == nil:
 		return fmt.Errorf("kind %s: orphans are delivered of kinds that are owned only", kind)
 	case s.slots >= slot.MaxCount:
-		return fmt.Errorf("kind %s: orphans take a slot beside the rota's %d: use at most %d slots, or leave orphans out", kind, s.slots, slot.MaxCount/2)
+		return fmt.Errorf("kind %s: orphans take a slot beside the rota's %d: use at most %d slots, or leave orphans out",
+			kind, s.slots, slot.MaxCount/2)
 	}
-	if err := s.settledRole(kind, r.asOwned); err != nil {
+	if err := s.checkNotRunning(kind, r.asOwned); err != nil {
 		return err
 	}
 	r.orphans = true
 	s.roles[kind] = r
 	if s.delivery == SlotLabel || s.delivery == ShardSelector {
-		s.log.Info("Every member is sent all objects of this kind, and keeps its share and the orphans: these have no label to select them by",
+		s.log.Info("Every member is sent all objects of this kind, and keeps its share and the orphans: these have no label "+
+			"to select them by",
 			"kind", kind.String(), "delivery", s.delivery.String())
 	}
 	return nil
 }
 
-// orphanSlot is where the orphans are, of informers that hold them.
-func (s *Share) orphanSlot() slot.Slot { return slot.Slot(s.slots) } //nolint:gosec // below slot.MaxCount: see AddOrphans
+// orphanSlot is the slot of the orphans, in informers that hold them.
+func (s *Share) orphanSlot() slot.Slot {
+	return slot.Slot(s.slots) //nolint:gosec // below slot.MaxCount: see AddOrphans
+}
 
-// adoptable says that an object is an orphan, and that the informer holds these.
+// adoptable reports whether an object is an orphan and the informer holds orphans.
 func (i *informer) adoptable(obj metav1.Object) bool {
 	return i.role.orphans && metav1.GetControllerOfNoCopy(obj) == nil
 }
 
-// held returns the slots that the informer is to hold.
+// held returns the slots that the informer has to hold.
 func (i *informer) held() slot.Set {
 	set := i.share.Held()
 	if i.role.orphans && !set.Empty() {
@@ -66,7 +69,7 @@ func (i *informer) held() slot.Set {
 	return set
 }
 
-// isOpen says whether handlers may hear of a slot: of orphans while any slot is open.
+// isOpen reports whether handlers may hear of a slot. The orphans' slot is open while any slot is.
 func (i *informer) isOpen(n slot.Slot) bool {
 	open := i.share.open.Load()
 	if i.role.orphans && n == i.share.orphanSlot() {
@@ -75,7 +78,7 @@ func (i *informer) isOpen(n slot.Slot) bool {
 	return open.Has(n)
 }
 
-// withOrphans returns slots with that of the orphans.
+// withOrphans adds the orphans' slot to slots.
 func (i *informer) withOrphans(set slot.Set) slot.Set {
 	if i.role.orphans && !set.Empty() {
 		set.Add(i.share.orphanSlot())
@@ -83,7 +86,7 @@ func (i *informer) withOrphans(set slot.Set) slot.Set {
 	return set
 }
 
-// beside says that a list of slots shows an orphan although that was not asked for: those that are known are no news.
+// beside reports whether a list of slots shows an orphan that it was not asked for. Known ones are no news.
 func (i *informer) beside(set slot.Set, obj any) bool {
 	if !i.role.orphans || set.Has(i.share.orphanSlot()) {
 		return false
@@ -92,7 +95,7 @@ func (i *informer) beside(set slot.Set, obj any) bool {
 	return ok && n == i.share.orphanSlot()
 }
 
-// moved passes on that an object got an owner, another one, or none.
+// moved passes on that an object got an owner, another owner, or none.
 func (h *handler) moved(old, obj any, before slot.Slot, about subject, n slot.Slot, has bool) {
 	heard := h.hearsOrMisses(before, about)
 	if h.user != nil && (heard || has && h.hears(n)) {

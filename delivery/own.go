@@ -17,23 +17,21 @@ const (
 	// ownPatience bounds ShowOwn: a watch takes a few milliseconds to show a write, tens of them under load.
 	ownPatience = 100 * time.Millisecond
 	ownPeriod   = 2 * time.Millisecond
-	// ownRespite is how long nobody waits after somebody waited in vain. So a watch that lags behind for longer costs
-	// workers a tenth of their time at most.
+	// ownRespite is how long nobody waits after a wait in vain. So a watch that lags costs workers at most a tenth of
+	// their time.
 	ownRespite = time.Second
-	// ownMany bounds the versions that are remembered. When there are as many all are forgotten, and then nobody waits
-	// for those.
+	// ownMany bounds the versions that are remembered. When it is reached, all are forgotten, and nobody waits for those.
 	ownMany = 1000
 )
 
-// own are the versions that this member gave to objects of primary kinds, as far as nobody has found since that the
-// informers show them.
+// own are the versions that this member gave to objects of primary kinds, until the informers are found to show them.
 type own struct {
 	mu      sync.Mutex
 	wrote   map[subject]string
 	respite map[schema.GroupKind]time.Time // when it ends
 }
 
-func (o *own) note(about subject, version string) {
+func (o *own) add(about subject, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.wrote == nil || len(o.wrote) >= ownMany {
@@ -44,14 +42,14 @@ func (o *own) note(about subject, version string) {
 	}
 }
 
-// of returns what is to be waited for; "": nothing.
+// of returns the version to wait for; "": none.
 func (o *own) of(about subject) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.wrote[about]
 }
 
-// shown forgets a version, if it is still the last.
+// shown removes a version, unless a later one has replaced it.
 func (o *own) shown(about subject, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,14 +58,14 @@ func (o *own) shown(about subject, version string) {
 	}
 }
 
-// rests says whether nobody waits for objects of the kind now.
+// rests reports whether nobody waits for objects of the kind now.
 func (o *own) rests(kind schema.GroupKind) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Now().Before(o.respite[kind])
 }
 
-// vain notes that somebody waited in vain.
+// vain notes a wait in vain.
 func (o *own) vain(kind schema.GroupKind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,9 +75,9 @@ func (o *own) vain(kind schema.GroupKind) {
 	o.respite[kind] = time.Now().Add(ownRespite)
 }
 
-// ShowOwn returns when the informers of a primary kind show what this member wrote to the object of that name, as far
-// as it was noted (Share.Write), or after 100 ms. Who reconciles an object right after it was written would find it as
-// it was before, and write it again, in vain. Nothing depends on it but the number of requests.
+// ShowOwn returns when the informers of a primary kind show what this member wrote to the object (see Share.Write),
+// after 100 ms, or when ctx ends. Without it, a reconcile right after a write would find the object as it was before,
+// and write it again in vain. It only saves requests; correctness does not depend on it.
 func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) {
 	about := subject{kind, name}
 	version := s.own.of(about)
@@ -117,7 +115,7 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 	}
 }
 
-// shows says whether no informer has the object as it was before the version.
+// shows reports whether no informer has the object as it was before the version.
 func (s *Share) shows(about subject, version string) bool {
 	name := cache.NewObjectName(about.name.Namespace, about.name.Name)
 	for _, inf := range s.informersOf(about.kind) {
@@ -128,9 +126,9 @@ func (s *Share) shows(about subject, version string) bool {
 	return true
 }
 
-// noteOwn notes a version that an object of the kind was given. s.mu is held.
+// noteOwn notes the version that a write gave to an object of the kind. s.mu is held.
 func (s *Share) noteOwn(kind schema.GroupKind, obj metav1.Object, version string) {
 	if s.roles[kind].primary && obj.GetName() != "" {
-		s.own.note(subject{kind, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, version)
+		s.own.add(subject{kind, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, version)
 	}
 }

@@ -30,10 +30,12 @@ var graveyard = []uint64{
 	4724603551894440852, // a child that went to a slot whose narrow list had not shown it was said to be deleted
 	4649166589599384524, // the state that a look-up had shown in a slot not held was dropped when the slot was gained
 	6496458672567263221, // a doubt about a child that a list showed outlived its namesake, and took that out of the store
-	7050823576030079355, // a child that went to a slot that was being listed, with a wrong label, stayed with its former owner
+	// a child that went to a slot that was being listed, with a wrong label, stayed with its former owner
+	7050823576030079355,
 	7785750694214938767, // a doubt about a child in a slot lost was never resolved
 	9200912421483152305, // a child was deleted under another owner than the store knew, who did not hear of it
-	6186856391051683562, // a child went to a slot that was being listed again, and was deleted there: it stayed with its former owner
+	// a child went to a slot that was being listed again, and was deleted there: it stayed with its former owner
+	6186856391051683562,
 }
 
 // busyGraveyard are those of TestOwnedRandomBusy.
@@ -117,7 +119,8 @@ const (
 
 func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy, orphans bool) {
 	g := &generation{
-		rng: rand.New(rand.NewPCG(seed, 0)), busy: busy, orphans: orphans, gone: 3, life: map[types.UID][]step{}, kept: map[string]bool{},
+		rng: rand.New(rand.NewPCG(seed, 0)), busy: busy, orphans: orphans, gone: 3, life: map[types.UID][]step{},
+		kept:     map[string]bool{},
 		reported: map[types.NamespacedName]bool{},
 	}
 	o.Mislabelled = func(_ schema.GroupKind, obj metav1.Object) {
@@ -307,7 +310,8 @@ func (g *generation) reconcileAll(set slot.Set) {
 // repair does what a labeller does: with what was reported, or with everything.
 func (g *generation) repair(everything bool) {
 	g.mislabelled.Lock()
-	keys := slices.SortedFunc(maps.Keys(g.reported), func(a, b types.NamespacedName) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	keys := slices.SortedFunc(maps.Keys(g.reported),
+		func(a, b types.NamespacedName) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
 	clear(g.reported)
 	g.mislabelled.Unlock()
 	if everything {
@@ -363,7 +367,8 @@ func (g *generation) checkpoint(repaired bool) {
 		g.sync()
 		for name := range g.kept {
 			if _, there, err := g.informer.GetStore().GetByKey("a/" + name); err != nil || !there {
-				g.t.Errorf("%s is not in the store any more: %v", name, g.server.Get(types.NamespacedName{Namespace: "a", Name: name}))
+				g.t.Errorf("%s is not in the store any more: %v", name,
+					g.server.Get(types.NamespacedName{Namespace: "a", Name: name}))
 			}
 		}
 	}

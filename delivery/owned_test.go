@@ -89,7 +89,8 @@ func newFamily(t *testing.T, o delivery.Options, watchList bool) *family {
 	server := deliverytest.NewMemory()
 	server.WatchList = watchList
 	f := &family{
-		t: t, server: server, faults: deliverytest.NewFaulty(server.ListWatch("", ""), watchList), seen: map[string]map[string]string{},
+		t: t, server: server, faults: deliverytest.NewFaulty(server.ListWatch("", ""), watchList),
+		seen:  map[string]map[string]string{},
 		share: delivery.New(o), clusterScoped: o.Key == slot.KeyNamespace, key: o.Key,
 	}
 	if err := f.share.Shard(siteKind); err != nil {
@@ -250,7 +251,8 @@ func TestOwnedKinds(t *testing.T) {
 		f.own(only(1))
 		f.reconcile(mine[0]) // as all Sites of the slot are when it opens
 		f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}})
-		// A child comes, changes its owner within the slot, leaves for another member's, comes back, is orphaned, adopted, deleted.
+		// A child comes, changes its owner within the slot, leaves for another member's, comes back, is orphaned, adopted,
+		// deleted.
 		for _, owner := range []string{mine[0], mine[1], theirs, mine[0], "", mine[1]} {
 			v := f.put("four", owner).Version
 			want := map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}}
@@ -272,7 +274,8 @@ func TestOwnedKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		five := f.put("five", theirs).Version
-		if err := f.share.Load(t.Context(), only(2), table.CauseHanded, table.Versions{childKind.String(): five}, false); err != nil {
+		if err := f.share.Load(t.Context(), only(2), table.CauseHanded, table.Versions{childKind.String(): five},
+			false); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.share.Open(only(2))[siteKind].Changed; !slices.Equal(got, []types.NamespacedName{f.site(theirs)}) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Lists come in pages: of what is not kept, one page is in memory at a time. An API server that lists from its cache
-// goes through all that remains of the kind for each page, so pages of small objects are large.
+// Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache
+// goes through all of the kind that remains. So pages of small objects are large.
 const (
 	firstPage = 1000
 	leastPage = 500
@@ -32,9 +32,11 @@ func (s *source) pageSize() int64 {
 	return s.page
 }
 
-// eachListed calls a function for each object of a consistent list of all that the informer selects, a page at a time with a
-// pause between them, and returns the list's version. What is listed goes to no store.
-func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (version string, err error) {
+// eachListed calls a function for each object of a consistent list of everything that the informer selects. It lists a
+// page at a time, with a pause between pages, and returns the list's version. The store is not changed.
+func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (
+	version string, err error,
+) {
 	var o metav1.ListOptions
 	for {
 		o.Limit = s.pageSize()
@@ -60,7 +62,7 @@ func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(ru
 	}
 }
 
-// sized notes how large some objects of a page are, in bytes altogether.
+// sized notes the total size in bytes of some objects of a page.
 func (s *source) sized(objects, bytes int) {
 	if objects == 0 {
 		return
@@ -70,7 +72,7 @@ func (s *source) sized(objects, bytes int) {
 	s.page = min(max(int64(pageBytes*objects/max(1, bytes)), leastPage), mostPage)
 }
 
-// sizeOf returns about how many bytes an object takes on its way.
+// sizeOf returns about how many bytes an object takes in an answer.
 func sizeOf(obj runtime.Object) int {
 	if encoded, ok := obj.(interface{ Size() int }); ok {
 		return encoded.Size() // as protobuf

@@ -21,7 +21,8 @@ func TestPagesFitTheObjects(t *testing.T) {
 	}
 	untyped := func(bytes int) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "b", "uid": "c"}, "data": strings.Repeat("x", bytes),
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "b", "uid": "c"},
+			"data": strings.Repeat("x", bytes),
 		}}
 	}
 	for _, c := range []struct {

@@ -6,15 +6,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// past remembers where a stream was, second by second.
+// past remembers the positions of a stream in the last seconds.
 type past struct {
 	at       [8]time.Time
 	versions [8]string
 	next     int
 }
 
-// note remembers a position, at most one a second.
-func (p *past) note(now time.Time, version string) {
+// add remembers a position, at most one a second.
+func (p *past) add(now time.Time, version string) {
 	last := (p.next + len(p.at) - 1) % len(p.at)
 	if now.Sub(p.at[last]) < time.Second {
 		return
@@ -23,8 +23,7 @@ func (p *past) note(now time.Time, version string) {
 	p.next = (p.next + 1) % len(p.at)
 }
 
-// before returns the latest position remembered from at or before a time, or else the earliest of all; "" where
-// there is none.
+// before returns the latest remembered position from at or before a time, or else the earliest; "" if there is none.
 func (p *past) before(t time.Time) string {
 	best, earliest := -1, -1
 	for i, at := range p.at {
@@ -47,12 +46,12 @@ func (p *past) before(t time.Time) string {
 	return p.versions[best]
 }
 
-// backlog is how old a change may be that the former owner of a slot has not reconciled yet, because its watch or its
-// queue was behind. Being wrong costs an object its place in the queue, no more.
+// backlog is how old a change may be that the former owner of a slot has not reconciled, because its watch or its queue
+// was behind. An older one only loses its place in the queue.
 const backlog = 5 * time.Second
 
-// takeSince returns the versions of the lists that brought the slots, and forgets them; nil: there were none. With them
-// comes a version from a moment ago; "" where none is known.
+// takeSince removes and returns the versions of the lists that brought the slots; nil: there were none. recently is a
+// version from a moment ago; "" if none is known.
 func (s *source) takeSince(set slot.Set) (since []string, recently string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ func TestPastRemembersSeconds(t *testing.T) {
 		t.Errorf("an empty past remembers %q", v)
 	}
 	for i := range 100 { // ten a second
-		p.note(start.Add(time.Duration(i)*100*time.Millisecond), strconv.Itoa(i))
+		p.add(start.Add(time.Duration(i)*100*time.Millisecond), strconv.Itoa(i))
 	}
 	for _, test := range []struct {
 		at   time.Duration

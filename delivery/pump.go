@@ -18,10 +18,10 @@ const (
 	lastBackoff  = 5 * time.Second
 	// cutMax is the longest wait after a watch that ended early but without an error.
 	cutMax = time.Second
-	// tooLargeMax is how often the API server may say that the position lies in its future before the kind is listed
-	// again: after a restore of etcd it would say so for ever.
+	// tooLargeMax is how often the API server may say that the position is in its future before the kind is listed again:
+	// after a restore of etcd it would say so for ever.
 	tooLargeMax = 6
-	// fruitlessMax is how many watches in a row may end early, or go unanswered by the API server itself, before the
+	// fruitlessMax is how many watches in a row may end early, or get no answer from the API server itself, before the
 	// kind is listed again.
 	fruitlessMax = 5
 	// steadyAfter is how long a watch must stay open to count as one that works.
@@ -29,13 +29,12 @@ const (
 	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
 	// before the end.
 	nudgeSeconds = 3
-	// nudgePeriod is the time within which nobody asks for a bookmark again: the one that was asked for has not been
-	// sent yet.
+	// nudgePeriod is the time within which nobody asks for another bookmark: the first one has not been sent yet.
 	nudgePeriod = 900 * time.Millisecond
 )
 
-// pump is a watch that the reflector reads. It is the one goroutine that sends events to the store, from the
-// upstream watch and from jobs.
+// pump is a watch that the reflector reads. Its goroutine alone sends events to the store: those of the upstream watch,
+// and those of jobs.
 type pump struct {
 	source  *source
 	ctx     context.Context //nolint:containedctx // the life of the watch, which Stop ends
@@ -50,21 +49,21 @@ type pump struct {
 	steady   <-chan time.Time // the upstream watch works, though nothing may have come
 	backoff  time.Duration
 	tooLarge int
-	// fruitless counts the watches that failed in a row. suspect is why the position may not lead on; a list tells, see
-	// probe.
+	// fruitless counts the watches that failed in a row. suspect is why the position may be useless; see again and
+	// probeAnswered.
 	fruitless int
 	suspect   error
 	probed    chan error
 	since     time.Time // when upstream was opened
 	nudge     bool
-	nudging   bool // upstream was opened for its bookmark, which has not come
-	// initial is what is being listed by WatchList, until the bookmark that ends it.
+	nudging   bool // upstream was opened for a bookmark, which has not come yet
+	// initial is the list that WatchList is sending, until the bookmark that ends it.
 	initial *relist
 	// asked are the slots whose events upstream brings.
 	asked slot.Set
-	// outs is the space for what an event brings.
+	// outs is a reused buffer for the results of an event.
 	outs []stream.Out
-	// over: it runs no jobs any more. Guarded by source.mu.
+	// over: it does not run jobs any more. Guarded by source.mu.
 	over bool
 }
 
@@ -76,7 +75,8 @@ type opened struct {
 }
 
 func newPump(ctx context.Context, s *source, o metav1.ListOptions) *pump {
-	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), probed: make(chan error), backoff: firstBackoff}
+	p := &pump{source: s, options: o, out: make(chan watch.Event), opened: make(chan opened), probed: make(chan error),
+		backoff: firstBackoff}
 	p.options.SendInitialEvents, p.options.ResourceVersionMatch = nil, ""
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -88,7 +88,7 @@ func (p *pump) ResultChan() <-chan watch.Event { return p.out }
 // Stop implements watch.Interface.
 func (p *pump) Stop() { p.cancel() }
 
-// send hands an event to the reflector. It is false when the reflector has stopped reading.
+// send hands an event to the reflector. It returns false if the reflector has stopped reading.
 func (p *pump) send(e watch.Event) bool {
 	select {
 	case p.out <- e:
@@ -105,12 +105,13 @@ func (p *pump) expire() {
 	p.send(watch.Event{Type: watch.Error, Object: &status})
 }
 
-// run pumps until the reflector stops the watch, or 410 Gone. first is an upstream watch that is open already, with
-// the list that it begins with.
+// run sends events until the reflector stops the watch or has to list again. first is an upstream watch that is already
+// open; initial is the list that it begins with.
 func (p *pump) run(first watch.Interface, initial *relist) {
 	p.upstream, p.initial, p.since = first, initial, time.Now()
 	defer p.end()
-	if initial != nil && initial.complete && !p.bookmark(p.source.inf.mark.initialEnd(initial.version), initial.version, true) {
+	if initial != nil && initial.complete && !p.bookmark(p.source.inf.mark.initialEnd(initial.version), initial.version,
+		true) {
 		return
 	}
 	if first == nil {
@@ -137,7 +138,7 @@ func (p *pump) run(first watch.Interface, initial *relist) {
 			p.retry = nil
 			p.again()
 		case err := <-p.probed:
-			ok = p.answered(err)
+			ok = p.probeAnswered(err)
 		case <-p.steady:
 			p.works()
 		case j := <-jobs:
@@ -159,7 +160,7 @@ func (p *pump) end() {
 	close(p.out)
 }
 
-// abort notes that the pump runs no jobs any more.
+// abort has the pump run no more jobs.
 func (p *pump) abort() {
 	p.cancel()
 	p.source.mu.Lock()
@@ -176,7 +177,7 @@ func (p *pump) disconnect() {
 	}
 }
 
-// reopen opens the upstream watch anew, where it is open.
+// reopen replaces the upstream watch by a new one, if it is open.
 func (p *pump) reopen() {
 	if p.upstream != nil && p.initial == nil {
 		p.disconnect()
@@ -184,16 +185,16 @@ func (p *pump) reopen() {
 	}
 }
 
-// widen has the upstream bring the events of the slots from the position on. Whatever the upstream does meanwhile, the
-// position does not advance past an event of theirs.
+// widen has the upstream bring the events of the slots, from the position on. Until it does, the position does not
+// advance past an event of these slots.
 func (p *pump) widen(set slot.Set) {
 	if set = set.Minus(p.asked); !set.Empty() {
 		p.reopen()
 	}
 }
 
-// open opens the upstream watch at the position, in the background. It asks for the slots wanted, and for those that
-// the stream carries still: they may be wanted again before the driver has seen that they were not.
+// open opens the upstream watch at the position, in the background. It asks for the slots wanted and for those that the
+// stream still carries: they may be wanted again before the driver has seen that they were not.
 func (p *pump) open() {
 	o := p.options
 	o.ResourceVersion = p.source.at()
@@ -240,23 +241,23 @@ func (p *pump) connected(o opened) bool {
 	stale, needed := p.source.stale, p.source.core.Needed()
 	p.source.mu.Unlock()
 	if stale {
-		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed again"))
+		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed " +
+			"again"))
 	}
 	p.widen(needed) // slots may have come while it was being opened
 	return true
 }
 
-// failed decides what becomes of an error of the upstream. It is false when the watch is over.
+// failed handles an error of the upstream. It returns false if this watch has to end.
 //
 //   - The position is unknown (410), or has been in the server's future too often: the kind is listed again.
-//   - The API server is not there, or busy: the watch is opened again, at the same position.
-//   - Nobody answered, or somebody in front of it: the same, up to fruitlessMax times.
-//   - Everything else, such as an event that cannot be decoded or a permission that was taken away: the watch may fail
+//   - The API server is down or busy: the watch is opened again at the same position.
+//   - Nobody answered, or something in front of the API server did: the same, up to fruitlessMax times.
+//   - Any other error, such as an event that cannot be decoded or a permission that was taken away: the watch may fail
 //     at this position for ever, so the kind is listed again.
 //
-// In the last two cases the list waits until the API server answers a small one: see probe. This is what client-go's
-// reflector does, except that one lists at once where nobody answers, and waits up to a minute after a list that
-// failed.
+// In the last two cases a small list has to succeed before the large one; see probeAnswered. client-go's reflector does
+// the same, except that it lists at once if nobody answers, and waits up to a minute after a list that failed.
 func (p *pump) failed(err error) bool {
 	p.disconnect()
 	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -286,7 +287,7 @@ func (p *pump) fruitlessly(err error) {
 	}
 }
 
-// works notes that the upstream watch brings something, or stays open.
+// works notes that the upstream watch has brought something, or stays open.
 func (p *pump) works() {
 	p.backoff, p.tooLarge, p.fruitless, p.suspect = firstBackoff, 0, 0, nil
 	if p.steady != nil {
@@ -296,19 +297,21 @@ func (p *pump) works() {
 }
 
 func (p *pump) gone(err error) bool {
-	p.source.inf.share.log.V(1).Info("The position of the watch is unknown, listing again", "kind", p.source.inf.kind, "error", err.Error())
-	status := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: err.Error()}
+	p.source.inf.share.log.V(1).Info("The position of the watch is unknown, listing again", "kind", p.source.inf.kind,
+		"error", err.Error())
+	status := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired,
+		Message: err.Error()}
 	p.send(watch.Event{Type: watch.Error, Object: &status})
 	return false
 }
 
-// later opens the upstream watch again after the back-off, of which half is random.
+// later opens the upstream watch again after the back-off. Half of the back-off is random.
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
 	p.backoff = min(2*p.backoff, lastBackoff)
 }
 
-// again opens the upstream watch again, or finds out first whether a list can be had where the position is suspect.
+// again opens the upstream watch again. If the position is suspect, it sends a small list first.
 func (p *pump) again() {
 	if p.suspect == nil {
 		p.open()
@@ -323,15 +326,15 @@ func (p *pump) again() {
 	}()
 }
 
-// answered handles the answer to the small list that precedes that of the whole. As long as the API server refuses
-// lists the stream goes on as it is: client-go's reflector, once it has begun to list, carries nothing out and waits up
-// to a minute between its tries.
-func (p *pump) answered(err error) bool {
+// probeAnswered handles the answer to the small list that precedes the list of everything. The stream goes on while the
+// API server refuses lists: once client-go's reflector has begun to list, no job runs, and it waits up to a minute
+// between its tries.
+func (p *pump) probeAnswered(err error) bool {
 	if err == nil {
 		return p.gone(p.suspect)
 	}
 	p.source.answeredList(err)
-	p.suspect = nil // the watch may be the first to work again
+	p.suspect = nil // the watch may work again before lists do
 	p.later()
 	return true
 }

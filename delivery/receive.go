@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/stream"
 )
 
-// received handles an event of the upstream, or its end.
+// received handles an event of the upstream, or its end. It returns false if this watch has to end.
 func (p *pump) received(e watch.Event, more bool) bool {
 	if !more || e.Type == watch.Error {
 		worked := p.steady == nil
@@ -23,7 +23,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		p.nudging = false
 		p.disconnect()
 		if p.initial != nil {
-			// The reflector knows what to do about a list that failed.
+			// The reflector handles a failed list itself.
 			if more {
 				p.send(e)
 			}
@@ -42,7 +42,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 			return true
 		}
 		if !worked {
-			// client-go's way to say that the connection was lost.
+			// This is how client-go reports a lost connection.
 			err := errors.New("the watch ended within a second and had brought nothing")
 			p.source.failing(RequestWatch, err, true)
 			p.fruitlessly(err)
@@ -54,8 +54,9 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	p.works()
 	about, err := meta.Accessor(e.Object)
 	if err != nil {
-		// As the reflector does. What comes next moves the position past it.
-		p.source.inf.share.log.Error(err, "Unable to understand a watch event", "kind", p.source.inf.kind.String(), "event", e)
+		// The reflector does the same. The next event moves the position past this one.
+		p.source.inf.share.log.Error(err, "Unable to understand a watch event", "kind", p.source.inf.kind.String(), "event",
+			e)
 		return true
 	}
 	s, version := p.source, about.GetResourceVersion()
@@ -77,8 +78,8 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	return p.decide(event)
 }
 
-// ordered says whether a version in an initial list has a place in the order of the others. Where not, the reflector falls
-// back to an ordinary list, and reports how that fails.
+// ordered reports whether a version in an initial list can be ordered with the others. If not, the reflector falls back
+// to an ordinary list and reports how that fails.
 func (p *pump) ordered(version string) bool {
 	s := p.source
 	s.mu.Lock()
@@ -93,7 +94,7 @@ func (p *pump) ordered(version string) bool {
 	return err == nil
 }
 
-// decide sends what the stream makes of an event, and moves the position past it.
+// decide sends the stream's decision on an event, and moves the position past the event.
 func (p *pump) decide(e stream.Event) bool {
 	s := p.source
 	var v stream.Verdict
@@ -132,7 +133,7 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	if initial != nil && !ends {
 		return p.send(e)
 	}
-	if initial != nil && !p.complete(initial, version) {
+	if initial != nil && !p.addUnlisted(initial, version) {
 		return false
 	}
 	if !p.send(e) {
@@ -155,8 +156,8 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 	return true
 }
 
-// complete adds to an initial list what exists although it did not show it.
-func (p *pump) complete(r *relist, version string) bool {
+// addUnlisted sends the objects that exist although an initial list did not show them.
+func (p *pump) addUnlisted(r *relist, version string) bool {
 	s := p.source
 	found, err := s.verify(p.ctx, r.Set, r.Listed, version)
 	if err != nil {

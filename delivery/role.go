@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,28 +14,28 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// role says how the objects of a kind are shared: those of a primary kind by their own keys, those of an owned kind by
-// the keys of their controlling owners, so that parent and child meet in one member. A kind may have both roles; an
+// role says how the objects of a kind are sharded: those of a primary kind by their own keys, those of an owned kind by
+// the keys of their controlling owners, so that parent and child are in the same member. A kind may have both roles. An
 // informer has one of them.
 type role struct {
 	primary bool
 	// owners are the kinds of the owners, and whether those are namespaced. nil: the kind is not owned.
 	owners map[schema.GroupKind]bool
-	// orphans: objects without a controlling owner are delivered beside those of the owners. See orphan.go.
+	// orphans: objects without a controlling owner are delivered as well. See orphan.go.
 	orphans bool
 }
 
-// subject is the primary object that has to be reconciled when something happens to an object.
+// subject is the primary object to reconcile after an event.
 type subject struct {
 	kind schema.GroupKind
 	name types.NamespacedName
 }
 
-// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before any informer of
-// NewInformer of the kind runs; afterwards it returns an error, since a controller of that kind would miss events.
+// Shard declares a kind as primary: sharded by its own objects' keys. It must be called before an informer of the kind
+// made by NewInformer runs. Afterwards it returns an error: a controller of that kind would miss events.
 //
-// A kind may be primary and owned at once: an object of it then has two slots, and each role an informer of its own,
-// NewInformer's for the primary one and NewOwnedInformer's for the other.
+// A kind may be primary and owned. Then an object of it has two slots, and each role has informers of its own:
+// NewInformer makes those of the primary role, NewOwnedInformer the others.
 func (s *Share) Shard(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *Share) Shard(kind schema.GroupKind) error {
 	if r.primary {
 		return nil
 	}
-	if err := s.settledRole(kind, func(i *informer) bool { return !i.asOwned }); err != nil {
+	if err := s.checkNotRunning(kind, func(i *informer) bool { return !i.asOwned }); err != nil {
 		return err
 	}
 	r.primary = true
@@ -52,15 +51,15 @@ func (s *Share) Shard(kind schema.GroupKind) error {
 	return nil
 }
 
-// Own declares a kind as owned: the objects whose controlling owner is of the owner's kind are sharded by that owner's
-// key; others are not delivered, except for orphans after AddOrphans. The owner's kind should be primary; namespaced
-// says whether it is namespaced. Several kinds of owners may be declared for a kind. It returns false, and nothing
-// changes, where an informer runs already whose objects would be others.
+// Own declares a kind as owned. Objects whose controlling owner is of the owner's kind are sharded by that owner's key;
+// others are not delivered, except for orphans after AddOrphans. The owner's kind should be primary; namespaced says
+// whether it is namespaced. A kind may have several kinds of owners. Own returns false and changes nothing if an
+// informer that it would affect runs already.
 func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.roles[kind]
-	if s.settledRole(kind, r.asOwned) != nil {
+	if s.checkNotRunning(kind, r.asOwned) != nil {
 		return false
 	}
 	owners := maps.Clone(r.owners)
@@ -73,8 +72,8 @@ func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 	return true
 }
 
-// Disown takes back what Own declared: the informers of the kind that have not begun to run will hold all objects of
-// it, or what Shard says. It returns an error where one runs already.
+// Disown reverts Own: informers of the kind that have not started will hold all objects, or what Shard says. It returns
+// an error if an affected informer runs.
 func (s *Share) Disown(kind schema.GroupKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *Share) Disown(kind schema.GroupKind) error {
 	if r.owners == nil {
 		return nil
 	}
-	if err := s.settledRole(kind, r.asOwned); err != nil {
+	if err := s.checkNotRunning(kind, r.asOwned); err != nil {
 		return err
 	}
 	if r.owners, r.orphans = nil, false; r.primary {
@@ -93,10 +92,10 @@ func (s *Share) Disown(kind schema.GroupKind) error {
 	return nil
 }
 
-// asOwned says whether an informer of a kind of this role holds objects by their owners, where they have any.
+// asOwned reports whether an informer of a kind with this role holds objects by their owners.
 func (r role) asOwned(i *informer) bool { return i.asOwned || !r.primary }
 
-// of returns which part of its kind's role an informer has.
+// of returns the informer's part of its kind's role.
 func (r role) of(i *informer) role {
 	if r.asOwned(i) {
 		return role{owners: r.owners, orphans: r.orphans}
@@ -104,8 +103,9 @@ func (r role) of(i *informer) role {
 	return role{primary: true}
 }
 
-// settledRole returns an error if one of those informers of the kind runs, since its role cannot be changed any more.
-func (s *Share) settledRole(kind schema.GroupKind, which func(*informer) bool) error {
+// checkNotRunning returns an error if one of those informers of the kind runs: its role cannot change any more. s.mu is
+// held.
+func (s *Share) checkNotRunning(kind schema.GroupKind, which func(*informer) bool) error {
 	if !s.runs(kind, which) {
 		return nil
 	}
@@ -113,31 +113,15 @@ func (s *Share) settledRole(kind schema.GroupKind, which func(*informer) bool) e
 		"set up the controllers of sharded kinds before the manager starts", kind)
 }
 
-// runs says whether one of those informers of the kind runs. s.mu is held.
+// runs reports whether one of those informers of the kind runs. s.mu is held.
 func (s *Share) runs(kind schema.GroupKind, which func(*informer) bool) bool {
 	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running && which(i) })
 }
 
-// Idle returns the primary and owned kinds of which no informer runs, or where a kind is both, not one of each: slots
-// that are warmed now would look empty of them.
-func (s *Share) Idle() []schema.GroupKind {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var idle []schema.GroupKind
-	for kind, r := range s.roles {
-		plain := func(i *informer) bool { return !r.asOwned(i) }
-		if r.primary && !s.runs(kind, plain) || r.owners != nil && !s.runs(kind, r.asOwned) {
-			idle = append(idle, kind)
-		}
-	}
-	slices.SortFunc(idle, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
-	return idle
-}
-
-// Sharded says whether the kind is declared as primary.
+// Sharded reports whether the kind is declared as primary.
 func (s *Share) Sharded(kind schema.GroupKind) bool { return s.role(kind).primary }
 
-// Owned says whether the kind is declared as owned.
+// Owned reports whether the kind is declared as owned.
 func (s *Share) Owned(kind schema.GroupKind) bool { return s.role(kind).owners != nil }
 
 func (s *Share) role(kind schema.GroupKind) role {
@@ -158,8 +142,9 @@ func (r role) parts() []role {
 	return out
 }
 
-// SlotOf returns the slot of an object of a primary kind, or of one that is only owned; false where it has none: the
-// kind is not sharded, or the object of an owned kind has no controlling owner of the kinds declared.
+// SlotOf returns the slot of an object: by its own key for a primary kind, by its controlling owner's for one that is
+// only owned. It returns false if the kind is not sharded, or if the object has no controlling owner of a declared
+// kind.
 func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, bool) {
 	for _, part := range s.role(kind).parts() {
 		n, _, ok := s.slotBy(kind, part, obj)
@@ -168,8 +153,8 @@ func (s *Share) SlotOf(kind schema.GroupKind, obj metav1.Object) (slot.Slot, boo
 	return 0, false
 }
 
-// Slots returns the slots of an object, without repetition: that of SlotOf first, and where the kind is primary and
-// owned that of its controlling owner.
+// Slots returns the slots of an object, each once: that of SlotOf first, and for a kind that is primary and owned that
+// of its controlling owner.
 func (s *Share) Slots(kind schema.GroupKind, obj metav1.Object) []slot.Slot {
 	var out []slot.Slot
 	for _, part := range s.role(kind).parts() {
@@ -180,7 +165,7 @@ func (s *Share) Slots(kind schema.GroupKind, obj metav1.Object) []slot.Slot {
 	return out
 }
 
-// slotBy returns an object's slot by its kind's role, and what has to be reconciled because of it.
+// slotBy returns an object's slot by its kind's role, and the object to reconcile after an event of it.
 func (s *Share) slotBy(kind schema.GroupKind, r role, obj metav1.Object) (slot.Slot, subject, bool) {
 	hash, about, ok := s.hashBy(kind, r, obj)
 	if !ok {
@@ -189,8 +174,8 @@ func (s *Share) slotBy(kind schema.GroupKind, r role, obj metav1.Object) (slot.S
 	return s.slots.Of(hash), about, true
 }
 
-// hashBy returns the hash that decides an object's slot by its kind's role, and what has to be reconciled because of
-// it.
+// hashBy returns the hash that decides an object's slot by its kind's role, and the object to reconcile after an event
+// of it.
 func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64, subject, bool) {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	uid := obj.GetUID()
@@ -216,8 +201,8 @@ func (s *Share) hashBy(kind schema.GroupKind, r role, obj metav1.Object) (uint64
 	return s.key.Hash(name.Namespace, name.Name, string(uid)), subject{kind, name}, true
 }
 
-// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown. That of an orphan is
-// none of the rota's, and nothing has to be reconciled because of it: see orphanSlot.
+// slotOf returns the slot of an object, or of the object within a cache.DeletedFinalStateUnknown. An orphan is in none
+// of the rota's slots, and no object is reconciled because of it; see orphanSlot.
 func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		if gone.Obj == nil {
@@ -225,7 +210,8 @@ func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 			if err != nil || i.mobile() {
 				return 0, subject{}, false
 			}
-			return i.share.Slot(namespace, name, ""), subject{i.kind, types.NamespacedName{Namespace: namespace, Name: name}}, true
+			return i.share.Slot(namespace, name, ""), subject{i.kind, types.NamespacedName{Namespace: namespace, Name: name}},
+				true
 		}
 		obj = gone.Obj
 	}
@@ -240,8 +226,8 @@ func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	return n, about, ok
 }
 
-// owned says that the kind's objects are where their owners are.
+// owned reports whether the informer holds objects by their owners.
 func (i *informer) owned() bool { return i.role.owners != nil }
 
-// mobile says that objects of one name may be in different slots over time.
+// mobile reports whether objects of one name may be in different slots over time.
 func (i *informer) mobile() bool { return i.owned() || i.share.key == slot.KeyUID }

@@ -29,13 +29,15 @@ func TestRoles(t *testing.T) {
 	if !s.Own(childKind, siteKind, true) || !s.Own(childKind, schema.GroupKind{Kind: "Gadget"}, false) {
 		t.Error("a kind can be owned by several kinds")
 	}
-	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != owners || !slices.Equal(slots("site"), []slot.Slot{owners}) {
+	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != owners ||
+		!slices.Equal(slots("site"), []slot.Slot{owners}) {
 		t.Errorf("slot %v %v, want that of the owner, %v", n, ok, owners)
 	}
 	if err := s.Shard(childKind); err != nil {
 		t.Error(err)
 	}
-	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != own || !slices.Equal(slots("site"), []slot.Slot{own, owners}) {
+	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != own ||
+		!slices.Equal(slots("site"), []slot.Slot{own, owners}) {
 		t.Errorf("slots %v %v %v, want its own, %v, and that of the owner, %v", n, ok, slots("site"), own, owners)
 	}
 	if !slices.Equal(slots(""), []slot.Slot{own}) {
@@ -80,7 +82,8 @@ func TestVersionsOfBothRoles(t *testing.T) {
 		t.Error(diff)
 	}
 	tab := table.New(8, slot.KeyName, 1)
-	tab.Notes = map[uint64]table.Note{tab.Epoch: {Cause: table.CauseHanded, Versions: table.Versions{"ReplicaSet.apps/owned": "7"}}}
+	tab.Notes = map[uint64]table.Note{tab.Epoch: {Cause: table.CauseHanded,
+		Versions: table.Versions{"ReplicaSet.apps/owned": "7"}}}
 	if err := tab.Valid(); err != nil {
 		t.Error(err)
 	}
@@ -112,9 +115,6 @@ func TestBothRoles(t *testing.T) {
 	if err := share.Shard(childKind); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]schema.GroupKind{childKind, siteKind}, share.Idle()); diff != "" {
-		t.Error(diff)
-	}
 	primary := share.NewInformer(childKind, server.ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
 	owned := share.NewOwnedInformer(childKind, server.ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
 	sites := share.NewInformer(siteKind, deliverytest.NewMemory().ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
@@ -134,13 +134,7 @@ func TestBothRoles(t *testing.T) {
 	}
 	start(primary)
 	start(sites)
-	if diff := cmp.Diff([]schema.GroupKind{childKind}, share.Idle()); diff != "" {
-		t.Errorf("without the informer by owners: %s", diff)
-	}
 	start(owned)
-	if idle := share.Idle(); len(idle) > 0 {
-		t.Errorf("%v are idle", idle)
-	}
 	if share.Own(childKind, schema.GroupKind{Kind: "Gadget"}, true) || share.Disown(childKind) == nil {
 		t.Error("the role of a running informer was changed")
 	}

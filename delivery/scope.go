@@ -7,16 +7,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// scope is what a delivery mode asks of the API server. Whatever it asks, every object that arrives is hashed
-// and compared with the slots wanted (rule R11).
+// scope is how a delivery mode narrows requests. Every object that arrives is hashed and compared with the wanted
+// slots, whatever the scope (rule R11).
 type scope interface {
-	// narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that it
-	// asks for, which may be more.
+	// narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that the options
+	// then select, which may be more.
 	narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set
-	// right says whether an object is selected by the slot in which it lies. Where it is not it may have come by
-	// chance, and what happens to it next may not be told.
+	// right reports whether the scope selects an object for the slot that it is in. If not, the object came by chance, and
+	// its next event may not come.
 	right(obj metav1.Object) bool
-	// leaves says that a DELETED may mean that an object left the selector.
+	// leaves reports whether a DELETED may mean that an object left the selector.
 	leaves() bool
 }
 
@@ -30,8 +30,8 @@ func (filterScope) narrow(*metav1.ListOptions, slot.Set) slot.Set { return every
 func (filterScope) right(metav1.Object) bool                      { return true }
 func (filterScope) leaves() bool                                  { return false }
 
-// scopeOf returns the scope of a part of a kind's role. Objects of owned kinds are selected by a label with every kind of
-// delivery that selects: the API server hashes nothing of an owner.
+// scopeOf returns the scope of a part of a kind's role. All modes that select do it by a label for owned kinds: the API
+// server does not hash anything of an owner.
 func (s *Share) scopeOf(kind schema.GroupKind, part role) scope {
 	label := s.labelBy(kind, part)
 	switch {
@@ -54,7 +54,7 @@ func bridge(set slot.Set, n int) slot.Set {
 		if len(ranges) <= n {
 			return set
 		}
-		// All gaps of the smallest size that are needed, at once: there are few sizes.
+		// Fill all gaps of the smallest size that are needed at once: there are few sizes.
 		smallest := slot.MaxCount
 		for i := 1; i < len(ranges); i++ {
 			smallest = min(smallest, int(ranges[i].First-ranges[i-1].Last))

@@ -22,7 +22,8 @@ func drawSlots(t *rapid.T) (slot.Count, slot.Set) {
 	n := rapid.Custom(func(t *rapid.T) slot.Slot { return slot.Slot(rapid.IntRange(0, int(count)-1).Draw(t, "slot")) })
 	for range rapid.IntRange(0, 12).Draw(t, "runs") {
 		a, b := n.Draw(t, "first"), n.Draw(t, "last")
-		set.AddRange(slot.Range{First: min(a, b), Last: min(max(a, b), min(a, b)+slot.Slot(rapid.IntRange(0, 200).Draw(t, "length")))})
+		set.AddRange(slot.Range{First: min(a, b), Last: min(max(a, b),
+			min(a, b)+slot.Slot(rapid.IntRange(0, 200).Draw(t, "length")))})
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "combs") {
 		for m := n.Draw(t, "comb"); int(m) < int(count); m += 2 {
@@ -78,7 +79,8 @@ func TestLabelSelectorTexts(t *testing.T) {
 		{256, []slot.Range{{First: 192, Last: 255}}, "rota.dev/hash>3071"},
 		{256, []slot.Range{{First: 1, Last: 2}}, "rota.dev/hash>15,rota.dev/hash<48"},
 		{4096, []slot.Range{{First: 1, Last: 1}, {First: 7, Last: 7}}, "rota.dev/hash in (1,7)"},
-		{4096, []slot.Range{{First: 1, Last: 5}, {First: 7, Last: 9}}, "rota.dev/hash>0,rota.dev/hash<10,rota.dev/hash notin (6)"},
+		{4096, []slot.Range{{First: 1, Last: 5}, {First: 7, Last: 9}},
+			"rota.dev/hash>0,rota.dev/hash<10,rota.dev/hash notin (6)"},
 	} {
 		set := slot.SetOf(c.ranges...)
 		if got, _ := (labelScope{label: aLabel, slots: c.slots}).selector(set); got != c.want {
@@ -90,7 +92,8 @@ func TestLabelSelectorTexts(t *testing.T) {
 func TestLabelRight(t *testing.T) {
 	hash := uint64(7)<<52 | 1
 	l := labelScope{label: aLabel, slots: 256, hash: func(metav1.Object) (uint64, bool) { return hash, true }}
-	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false, "4103": false} {
+	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false,
+		"4103": false} {
 		obj := &metav1.ObjectMeta{Labels: map[string]string{aLabel: value}}
 		if got := l.right(obj); got != want {
 			t.Errorf("%q is right: %v, want %v", value, got, want)
@@ -127,11 +130,13 @@ func shardRanges(t *rapid.T) {
 		if words == nil {
 			t.Fatalf("%q: %q is no range", o.ShardSelector, part)
 		}
-		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: words[1], End: words[2]})
+		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: words[1],
+			End: words[2]})
 	}
 	selector := sharding.NewSelector(requirements...)
 	for range 50 {
-		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.FormatUint(rand.Uint64(), 36))}}
+		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.FormatUint(rand.Uint64(),
+			36))}}
 		got, err := selector.Matches(obj)
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +160,8 @@ func TestShardRanges(t *testing.T) {
 
 func TestOptionsThatDoNotFit(t *testing.T) {
 	for i, o := range []Options{
-		{Mode: SlotLabel, Key: slot.KeyUID}, {Mode: ShardSelector, Key: slot.KeyName}, {Mode: ShardSelector, Key: slot.KeyNamespace}, {Mode: 9},
+		{Mode: SlotLabel, Key: slot.KeyUID}, {Mode: ShardSelector, Key: slot.KeyName},
+		{Mode: ShardSelector, Key: slot.KeyNamespace}, {Mode: 9},
 	} {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			defer func() {

@@ -13,34 +13,34 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Selectors are what a list or a watch of a sharded informer has to select by, whatever else it does.
+// Selectors are what a list or a watch of a sharded informer must select by.
 type Selectors struct{ Label, Field string }
 
 type selectorsKey struct{}
 
-// SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. One that
-// overwrites those of the options, as that of controller-runtime's cache does where its user gave some, can be put
-// right below it: see JoinSelectors.
+// SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. Some
+// ListerWatchers overwrite the selectors of the options, as that of controller-runtime's cache does for selectors that
+// its user gave. Code below such a one can restore them; see JoinSelectors.
 func SelectorsFrom(ctx context.Context) Selectors {
 	s, _ := ctx.Value(selectorsKey{}).(Selectors)
 	return s
 }
 
-// WithSelectors returns a context of which SelectorsFrom returns the selectors.
+// WithSelectors returns a context whose selectors SelectorsFrom returns.
 func WithSelectors(ctx context.Context, s Selectors) context.Context {
 	return context.WithValue(ctx, selectorsKey{}, s)
 }
 
 type passageKey struct{}
 
-// passage is a request of an informer on its way.
+// passage is a request of an informer in flight.
 type passage struct {
 	kind schema.GroupKind
 	seen atomic.Bool // a transport asked for the kind
 }
 
-// KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false where no
-// informer of a Share does. It is for transports: of what none has asked, Options.Unseen is told.
+// KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false if no
+// informer of a Share does. It is for transports: Options.Unseen reports requests that no transport has asked about.
 func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
 	p, ok := ctx.Value(passageKey{}).(*passage)
 	if !ok {
@@ -50,7 +50,7 @@ func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
 	return p.kind, true
 }
 
-// selecting has the contexts of requests carry their informer's kind and their selectors.
+// selecting adds the informer's kind and the selectors to the contexts of its requests.
 type selecting struct {
 	cache.ListerWatcherWithContext
 	kind   schema.GroupKind
@@ -66,7 +66,7 @@ func (s selecting) with(ctx context.Context, o metav1.ListOptions) (context.Cont
 	return WithSelectors(ctx, Selectors{Label: o.LabelSelector, Field: o.FieldSelector}), p
 }
 
-// passed looks at a request that was answered with err.
+// passed reports an answered request that no transport has asked about. err is its result.
 func (s selecting) passed(p *passage, err error) {
 	var status apierrors.APIStatus
 	if answered := err == nil || errors.As(err, &status); answered && !p.seen.Load() && s.unseen != nil {

@@ -14,7 +14,7 @@ import (
 const maxRanges = 32
 
 // shardScope asks for ranges of the UID's hash, with Kubernetes' own shard selector. A UID never changes, so no object
-// leaves such a selector, and whether the server honours it shows in what arrives.
+// leaves such a selector. Whether the server honors the selector shows in what arrives.
 type shardScope struct{ slots slot.Count }
 
 func (shardScope) right(metav1.Object) bool { return true }
@@ -27,7 +27,8 @@ func (s shardScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
 	}
 	var requirements []sharding.ShardRangeRequirement
 	add := func(start, end string) {
-		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: start, End: end})
+		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: start,
+			End: end})
 	}
 	for _, r := range slots.Ranges() {
 		start, _ := s.slots.Hashes(r.First)

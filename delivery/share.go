@@ -1,14 +1,12 @@
 package delivery
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,32 +24,30 @@ type Options struct {
 	Key slot.Key
 	// Mode is how objects are delivered; ModeUnknown is Filter. It must go with the key.
 	Mode Mode
-	// Label says that objects should carry labels as with SlotLabel although they are delivered in another way: see
-	// Stamp.
+	// Label says that objects should carry the labels of SlotLabel although they are delivered in another way; see Stamp.
 	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
-	// Patience is how long Load waits for a version in the stream before it lists instead, and Reached before it
-	// asks the API server for a bookmark. 0 is 200 ms.
+	// Patience is how long Load waits for a version in the stream before it lists, and Reached before it asks the API
+	// server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
-	// Excuse is how long the lists of a kind must have failed before slots open without it: see Lacks. 0 is 5 s.
+	// Excuse is how long the lists of a kind must have failed before slots open without it; see Lacks. 0 is 5 s.
 	Excuse time.Duration
-	// Completed is called when a kind that slots were opened without has been listed, with what Open would have
-	// returned because of it, by primary kind; Lacks says by then that the slots may be worked on. It must not block.
-	// nil: nobody is told.
+	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
+	// returned because of it, by primary kind. By then Lacks allows work on the slots. It must not block. nil: not called.
 	Completed func(map[schema.GroupKind]Opened)
-	// Mislabelled is called, for kinds selected by a label, for objects that came although their label is wrong, and
-	// for those that are in a store but have lost it, again and again until it is right: whoever writes labels should
-	// make it what Share.Stamp says, of the object as it is by then. It is called concurrently and must neither block,
-	// since deliveries wait for it, nor change or keep the object. nil: nobody is told.
+	// Mislabelled is called for objects of kinds selected by a label: those that came although their label is wrong, and
+	// those in a store that have lost it. It is called again and again until the label is right. Whoever writes labels
+	// should set it to what Share.Stamp returns for the object as it is by then. It is called concurrently. It must not
+	// block, since deliveries wait for it, and must not change or keep the object. nil: not called.
 	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
-	// Unseen is called after each request of an informer that was answered although no transport asked KindFrom about
-	// it. It is called concurrently and must not block. nil: nobody is told.
+	// Unseen is called after each answered request of an informer if no transport asked KindFrom about the request. It is
+	// called concurrently and must not block. nil: not called.
 	Unseen func(kind schema.GroupKind)
 }
 
-// Share is the set of informers of one manager over its share of the objects. Create it with New; its methods may be
-// called concurrently, but no two of Warm, Load, Open, Shut and Release at once for the same slot.
+// Share is the set of informers of one manager over its share of the objects. Create it with New. Its methods may be
+// called concurrently, except that Warm, Load, Open, Shut and Release must not run at the same time for the same slot.
 type Share struct {
 	slots    slot.Count
 	key      slot.Key
@@ -64,28 +60,28 @@ type Share struct {
 	unseen      func(schema.GroupKind)
 	excuse      time.Duration
 	completed   func(map[schema.GroupKind]Opened)
-	// lacking is what Lacks looks at, for every key; nil: nothing. counting is held while it is made.
+	// lacking is what Lacks reports, by primary kind; nil: nothing. counting is held while it is computed.
 	lacking  atomic.Pointer[map[schema.GroupKind]slot.Set]
 	counting sync.Mutex
 
-	reading chan struct{} // has a value for each question for a kind's version that is on its way
+	reading chan struct{} // has a value for each read of a kind's version in flight
 
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
 
-	mu        sync.Mutex
-	roles     map[schema.GroupKind]role
-	informers []*informer
-	wrote     map[string][]string // by the role's key in table.Versions and by slot
-	owed      map[place]*owed
-	own       own
-	graves    graves
-	anew      slot.Set // of which HoldAnew was called, and Load was not yet
+	mu         sync.Mutex
+	roles      map[schema.GroupKind]role
+	informers  []*informer
+	wrote      map[string][]string // by the role's key in table.Versions and by slot
+	owed       map[place]*owed
+	own        own
+	tombstones tombstones
+	anew       slot.Set // slots of HoldAnew, until Load
 
-	toldBehind sync.Map // whole kinds of which was told that their caches are behind
+	toldBehind sync.Map // whole kinds whose lag was logged
 }
 
-// New returns a Share that holds no slots. It panics where the options do not go together.
+// New returns a Share that holds no slots. It panics if the options contradict each other.
 func New(o Options) *Share {
 	if o.Slots == 0 {
 		o.Slots = slot.DefaultCount
@@ -109,39 +105,34 @@ func New(o Options) *Share {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Mode, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, delivery: o.Mode, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen,
+		log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
-		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{}, reading: make(chan struct{}, readers),
+		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
+		reading: make(chan struct{}, readers),
 	}
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
 	return s
 }
 
-// NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer does, of which controller-runtime's
-// cache.Options.NewInformer is a form. Whether it holds a share is decided when it begins to run: that of a primary
-// kind, or else of an owned one; where neither Shard nor Own was called for the kind, it behaves as a stock one.
-// example must be a pointer to a struct with metadata.
+// NewInformer makes an informer of the kind, as cache.NewSharedIndexInformer and controller-runtime's
+// cache.Options.NewInformer do. What it holds is decided when it starts: its share of a primary kind, or of an owned
+// one, or all objects if neither Shard nor Own was called for the kind. It panics unless example is a pointer to a
+// struct with metadata.
 //
-// The informer's handlers hear only of open slots. Its LastSyncResourceVersion is the position in the stream.
+// The informer's handlers hear of open slots only. Its LastSyncResourceVersion is the position in the stream.
 func (s *Share) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
 	resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
-	if _, err := meta.Accessor(example); err != nil {
-		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
-	}
 	return s.add(newInformer(s, kind, lw, example, resync, indexers))
 }
 
-// NewOwnedInformer is NewInformer, but of the objects that Own declared, by their owners, where the kind is primary as
-// well. For a kind that is only owned there is no difference. Where Own was not called before it runs, it behaves as a
-// stock one.
+// NewOwnedInformer is NewInformer for objects by their owners, as declared by Own. It differs only for kinds that are
+// primary as well. If Own was not called before the informer starts, it holds all objects.
 func (s *Share) NewOwnedInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
 	resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
-	if _, err := meta.Accessor(example); err != nil {
-		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
-	}
 	inf := newInformer(s, kind, lw, example, resync, indexers)
 	inf.asOwned = true
 	return s.add(inf)
@@ -154,8 +145,8 @@ func (s *Share) add(inf *informer) *informer {
 	return inf
 }
 
-// KindOf returns the kind of an informer that this share made and that has not stopped, and a channel that is closed
-// when the informer runs, from when on Warm and Load wait for it.
+// KindOf returns the kind of an informer that this share made and that has not stopped. started is closed when the
+// informer runs; from then on Warm and Load wait for it.
 func (s *Share) KindOf(i cache.SharedIndexInformer) (kind schema.GroupKind, started <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +158,8 @@ func (s *Share) KindOf(i cache.SharedIndexInformer) (kind schema.GroupKind, star
 	return schema.GroupKind{}, nil, false
 }
 
-// Informers says whether this share made informers of the kind, by its primary role where it has one, that have not
-// stopped, and whether one of them runs.
+// Informers reports whether this share made informers of the kind that have not stopped, and whether one of them runs.
+// For a kind that is primary and owned only the primary role counts.
 func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
 	informers := s.informersOf(kind)
 	s.mu.Lock()
@@ -176,13 +167,13 @@ func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
 	return len(informers) > 0, slices.ContainsFunc(informers, func(inf *informer) bool { return inf.running })
 }
 
-// HoldsByOwner says whether NewOwnedInformer made the informer.
+// HoldsByOwner reports whether NewOwnedInformer made the informer.
 func (s *Share) HoldsByOwner(i cache.SharedIndexInformer) bool {
 	inf, ok := i.(*informer)
 	return ok && inf.asOwned
 }
 
-// Heard says whether an informer that this share made has event handlers.
+// Heard reports whether this share made the informer and it has event handlers.
 func (s *Share) Heard(i cache.SharedIndexInformer) bool {
 	inf, ok := i.(*informer)
 	if !ok {
@@ -193,13 +184,13 @@ func (s *Share) Heard(i cache.SharedIndexInformer) bool {
 	return len(inf.handlers) > 0
 }
 
-// Slot returns the slot of an object by the share's key. uid is looked at with KeyUID only.
+// Slot returns the slot of an object by the share's key. uid is used with KeyUID only.
 func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 	return s.slots.Of(s.key.Hash(namespace, name, uid))
 }
 
-// Exists says whether any informer of the kind holds the object: where none does, it is gone, or not ours. For a kind
-// that is primary and owned it asks those of the primary role.
+// Exists reports whether any informer of the kind holds the object. If none does, it is gone or not this member's. For
+// a kind that is primary and owned it asks informers of the primary role.
 func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
 	for _, inf := range s.informersOf(kind) {
@@ -210,8 +201,8 @@ func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	return false
 }
 
-// Size returns how many objects of the kind this member has, in the informer that holds most. For a kind that is
-// primary and owned it asks those of the primary role.
+// Size returns the number of objects of the kind in this member, from the informer that holds most. For a kind that is
+// primary and owned it asks informers of the primary role.
 func (s *Share) Size(kind schema.GroupKind) int {
 	most := 0
 	for _, inf := range s.informersOf(kind) {
@@ -220,13 +211,13 @@ func (s *Share) Size(kind schema.GroupKind) int {
 	return most
 }
 
-// Holds says whether the share holds the slot, or is about to.
+// Holds reports whether the share holds the slot, or is about to.
 func (s *Share) Holds(n slot.Slot) bool { return s.held.Load().Has(n) }
 
 // Held returns the slots that the share holds, or is about to.
 func (s *Share) Held() slot.Set { return *s.held.Load() }
 
-// informersOf returns the informers informersOf a kind, by its primary role where it has one, that have not stopped.
+// informersOf returns the informers of a kind that have not stopped, those of the primary role if it has one.
 func (s *Share) informersOf(kind schema.GroupKind) []*informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// sharedPatience is how long it is waited for informers of whole kinds before a list is asked what they should show,
-	// and sharedLimit how long after that; sharedPeriod and comparePeriod are the times between two looks. The API server
-	// sends what was written within milliseconds.
+	// Wait for informers of whole kinds for sharedPatience. Then list what they should show, and wait for up to
+	// sharedLimit. sharedPeriod and comparePeriod are the times between two looks. The API server sends what was written
+	// within milliseconds.
 	sharedPatience = 500 * time.Millisecond
 	sharedLimit    = 30 * time.Second
 	sharedPeriod   = 2 * time.Millisecond
 	comparePeriod  = 20 * time.Millisecond
 )
 
-// reachShared waits until the stores of whole kinds show the versions. An informer that does not select the object that was
-// written, of another namespace for instance, never shows its version: so what is not shown within sharedPatience is listed,
-// as the informer does, and it is waited for what that list shows. What was not reached is told, once per kind.
+// reachShared waits until the stores of whole kinds show the versions. An informer never shows the version of an object
+// that it does not select, for instance of another namespace. So if a version is not shown within sharedPatience, the
+// informer's objects are listed, and reachShared waits for what that list shows. A kind that still lags is logged once.
 func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 	patience := time.NewTimer(sharedPatience)
 	defer patience.Stop()
@@ -54,8 +54,9 @@ func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 				return
 			}
 			if _, told := s.toldBehind.LoadOrStore(inf.kind, true); !told {
-				s.log.Error(err, "Slots are opened although the cache of a kind that is whole may not show what was written in them: "+
-					"a reconcile may see what was before", "kind", inf.kind.String(), "version", version)
+				s.log.Error(err,
+					"Slots are opened although the cache of a kind that is whole may not show what was written in them: "+
+						"a reconcile may see what was before", "kind", inf.kind.String(), "version", version)
 			}
 		})
 	}
@@ -64,8 +65,8 @@ func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 
 var errWholeLags = errors.New("its watch lags behind a list by more than " + sharedLimit.String())
 
-// behindShared returns the informers of whole kinds that do not show the version named for it. None vouches for
-// another of its kind: each may be of a namespace of its own, with a watch of its own.
+// behindShared returns the informers of whole kinds that do not show their kind's version. Every informer counts: each
+// may have a namespace and a watch of its own.
 func (s *Share) behindShared(versions table.Versions) []*informer {
 	s.mu.Lock()
 	var whole []*informer
@@ -80,8 +81,8 @@ func (s *Share) behindShared(versions table.Versions) []*informer {
 	})
 }
 
-// reachList returns nil once the store of a whole kind shows what a list showed that is as new as the version. It is an
-// error when ctx ends before, or where the list fails.
+// reachList returns nil once the store of a whole kind shows what a list showed that is as new as the version. It
+// returns an error if ctx ends or the list fails.
 func (i *informer) reachList(ctx context.Context, version string) error {
 	select {
 	case i.comparing <- struct{}{}: // one at a time: the others need no list of their own
@@ -109,7 +110,7 @@ func (i *informer) reachList(ctx context.Context, version string) error {
 	return nil
 }
 
-// matches says whether the store is as new as a list at a version.
+// matches reports whether the store is as new as a list at a version.
 func (i *informer) matches(listed map[string]string, at string) bool {
 	if resourceversion.Compare(i.GetIndexer().LastStoreSyncResourceVersion(), at) >= 0 {
 		return true
@@ -120,7 +121,7 @@ func (i *informer) matches(listed map[string]string, at string) bool {
 			return false
 		}
 	}
-	for _, obj := range i.GetStore().List() { // those that the list does not show were deleted before, or made after it
+	for _, obj := range i.GetStore().List() { // what the list does not show was deleted before it or created after it
 		key, err := cache.MetaNamespaceKeyFunc(obj)
 		if err != nil {
 			return false

@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// R8: a whole kind's cache that does not show what a former owner wrote holds slots up as long as its watch lags, and only
-// briefly where it does not select the object. What lags for too long is told, once.
+// R8: a whole kind's cache that does not show what a former owner wrote holds slots up as long as its watch lags, and
+// only briefly where it does not select the object. What lags for too long is told, once.
 func TestR8WholeKindsThatAreBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -80,7 +80,8 @@ func TestR8WholeKindsThatAreBehind(t *testing.T) {
 		put("18", at("b", "18"))
 		wait("never told", "18", sharedLimit, sharedLimit+time.Second, 1)
 		wait("never told", "18", sharedLimit, sharedLimit+time.Second, 1)
-		if len(lines) != 1 || !strings.Contains(lines[0], `"kind"="ConfigMap"`) || !strings.Contains(lines[0], `"version"="18"`) {
+		if len(lines) != 1 || !strings.Contains(lines[0], `"kind"="ConfigMap"`) ||
+			!strings.Contains(lines[0], `"version"="18"`) {
 			t.Errorf("told: %q", lines)
 		}
 

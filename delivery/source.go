@@ -15,24 +15,24 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// errStopped is returned by waits on an informer that has stopped.
+// errStopped ends waits on an informer that has stopped.
 var errStopped = errors.New("informer stopped")
 
-// source is the ListerWatcher that an informer's reflector gets. It turns the stream of the API server into one of
-// the slots held, and brings the store in step with the slots that the share wants (drive). What goes to the store is
-// decided by package stream; a source sends the requests and what is decided.
+// source is the ListerWatcher that an informer's reflector gets. It turns the API server's stream into one of the held
+// slots, and brings the store in step with the wanted slots (drive). Package stream decides what goes to the store. A
+// source sends requests, and the events that were decided.
 type source struct {
-	inf      *informer
-	upstream cache.ListerWatcherWithContext
-	listless bool          // the upstream does not know WatchList
-	on       atomic.Bool   // the informer is sharded
-	done     chan struct{} // closed when the informer stops
-	kick     chan struct{} // the driver should look
-	jobs     chan job      // what the pump should inject
-	nudges   chan struct{} // the pump should provoke a bookmark
-	scope    scope
-	suspects chan struct{} // there are new doubts
-	begun    time.Time
+	inf         *informer
+	upstream    cache.ListerWatcherWithContext
+	noWatchList bool          // the upstream does not support WatchList
+	on          atomic.Bool   // the informer is sharded
+	done        chan struct{} // closed when the informer stops
+	kick        chan struct{} // the driver should look
+	jobs        chan job      // what the pump should inject
+	nudges      chan struct{} // the pump should provoke a bookmark
+	scope       scope
+	suspects    chan struct{} // there are new doubts
+	begun       time.Time
 
 	received, foreign atomic.Uint64
 
@@ -47,12 +47,12 @@ type source struct {
 	pump    *pump         // the one whose events count
 	absent  bool          // the API server does not serve the kind
 	page    int64         // how many objects a page of a list should have; 0: nothing is known
-	took    time.Duration // what the latest list of slots took
-	stale   bool          // slots were taken for empty because of that: the whole has to be listed when it does again
+	took    time.Duration // duration of the latest list of slots
+	stale   bool          // slots counted as empty while absent: everything has to be listed when the kind is served again
 	pending *relist
 	waiters map[*waiter]struct{}
-	// without are slots that were opened although the kind could not be listed, late those of which handlers believe
-	// nothing since.
+	// without are slots that were opened although the kind could not be listed. late are those about which handlers have
+	// believed nothing since.
 	without, late slot.Set
 	past          past
 	order         order
@@ -65,7 +65,7 @@ type relist struct {
 	complete bool
 }
 
-// waiter waits for a condition on the source, checked under its lock whenever something changed.
+// waiter waits for a condition on the source. It is checked under s.mu whenever something changes.
 type waiter struct {
 	done  func() bool
 	woken chan struct{}
@@ -78,15 +78,16 @@ var (
 
 func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	s := &source{
-		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind, inf.share.unseen}, listless: watchlist.DoesClientNotSupportWatchListSemantics(lw),
-		done: make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
+		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind, inf.share.unseen},
+		noWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		done:        make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, suspects: make(chan struct{}, 1), begun: time.Now(),
 	}
 	s.deliver(filterScope{})
 	return s
 }
 
-// deliver has the source ask for objects as a scope says, once the role of the informer is known.
+// deliver sets the scope once the role of the informer is known.
 func (s *source) deliver(by scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +100,8 @@ func (s *source) deliver(by scope) {
 
 func (s *source) sharded() bool { return s.on.Load() }
 
-// IsWatchListSemanticsUnSupported is how client-go asks whether to use WatchList.
-func (s *source) IsWatchListSemanticsUnSupported() bool { return s.listless }
+// IsWatchListSemanticsUnSupported tells client-go whether it may use WatchList.
+func (s *source) IsWatchListSemanticsUnSupported() bool { return s.noWatchList }
 
 func (s *source) wake() {
 	select {
@@ -144,7 +145,7 @@ func (s *source) sawListed(n slot.Slot) {
 	s.core.Saw(n, s.core.Listed())
 }
 
-// object is an object as the stream sees it.
+// object converts an object for the stream.
 func (s *source) object(obj runtime.Object, about metav1.Object) stream.Object {
 	n, _, in := s.inf.slotOf(obj)
 	return stream.Object{
@@ -153,13 +154,13 @@ func (s *source) object(obj runtime.Object, about metav1.Object) stream.Object {
 	}
 }
 
-// begin starts a list of the whole. s.mu is held.
+// begin starts a list of everything. s.mu is held.
 func (s *source) begin() *relist {
 	s.order = order{}
 	return &relist{List: s.core.Begin(s.inf.held())}
 }
 
-// commit notes that a list at a version has replaced, or is about to replace, the whole store. s.mu is held.
+// commit notes that a list at a version has replaced the whole store, or is about to. s.mu is held.
 func (s *source) commit(r *relist, version string) {
 	doubted := s.core.Commit(r.List, version)
 	s.stale = false
@@ -175,13 +176,13 @@ func (s *source) advance(version string) {
 	if !s.core.Advance(version) {
 		return
 	}
-	s.past.note(time.Now(), version)
+	s.past.add(time.Now(), version)
 	if len(s.waiters) > 0 {
 		s.changed()
 	}
 }
 
-// observe has the stream note what it sends until the function returned is called.
+// observe has the stream record what it sends until end is called.
 func (s *source) observe() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

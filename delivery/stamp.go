@@ -7,14 +7,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Stamp returns the label that an object of the kind should carry under this share's mode of delivery, and its value.
-// Whoever creates or changes objects writes it with them; where it is missing or wrong, somebody has to put it right.
+// Stamp returns the label, and its value, that an object of the kind should carry under this share's mode of delivery.
+// Whoever creates or changes objects writes it with them. If it is missing or wrong, the labeller repairs it.
 //
 // Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel and
-// ShardSelector if they have a controlling owner of a kind declared; it changes when that owner does. ok is false for
-// all others: nothing selects them by a label, and one that they have does no harm.
+// ShardSelector if they have a controlling owner of a declared kind; the label changes when the owner does. ok is false
+// for all others: nothing selects them by a label, and a label on them does no harm.
 //
-// An object of a kind that is primary and owned may have to carry two labels, of which this is the first: see Stamps.
+// An object of a kind that is primary and owned may need two labels. Stamp returns the first; see Stamps.
 func (s *Share) Stamp(kind schema.GroupKind, obj metav1.Object) (label, value string, ok bool) {
 	for _, part := range s.role(kind).parts() {
 		if label, value, ok = s.stampBy(kind, part, obj); ok {
@@ -24,7 +24,7 @@ func (s *Share) Stamp(kind schema.GroupKind, obj metav1.Object) (label, value st
 	return "", "", false
 }
 
-// Stamps returns all labels that an object should carry, with their values: see Stamp. nil: none.
+// Stamps returns all labels that an object should carry, with their values; see Stamp. nil: none.
 func (s *Share) Stamps(kind schema.GroupKind, obj metav1.Object) map[string]string {
 	var out map[string]string
 	for _, part := range s.role(kind).parts() {

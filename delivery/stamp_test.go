@@ -25,7 +25,8 @@ func TestStamp(t *testing.T) {
 		{delivery.Filter, slot.KeyName, "", ""},
 		{delivery.Filter, slot.KeyUID, "", ""},
 		{delivery.SlotLabel, slot.KeyName, "rota.dev/hash-site-1720ae", "rota.dev/owner-hash-configmap-fd3f2d"},
-		{delivery.SlotLabel, slot.KeyNamespace, "rota.dev/namespace-hash-site-1720ae", "rota.dev/owner-namespace-hash-configmap-fd3f2d"},
+		{delivery.SlotLabel, slot.KeyNamespace, "rota.dev/namespace-hash-site-1720ae",
+			"rota.dev/owner-namespace-hash-configmap-fd3f2d"},
 		{delivery.ShardSelector, slot.KeyUID, "", "rota.dev/owner-uid-hash-configmap-fd3f2d"},
 	} {
 		t.Run(fmt.Sprint(c.kind, c.key), func(t *testing.T) {
@@ -64,11 +65,14 @@ func TestLabelNames(t *testing.T) {
 	long := strings.Repeat("Long", 15) + "ish" // the longest there can be: 63
 	of := map[string]string{}
 	for _, kind := range []schema.GroupKind{
-		{Kind: "Site"}, {Group: "a.example.com", Kind: "Site"}, {Group: "b.example.com", Kind: "Site"}, {Group: "a.example.com", Kind: "Sites"},
-		{Group: "a.example.com", Kind: long}, {Group: "a.example.com", Kind: long[:62] + "x"}, {Group: "a.example.com", Kind: long[:40]},
+		{Kind: "Site"}, {Group: "a.example.com", Kind: "Site"}, {Group: "b.example.com", Kind: "Site"},
+		{Group: "a.example.com", Kind: "Sites"},
+		{Group: "a.example.com", Kind: long}, {Group: "a.example.com", Kind: long[:62] + "x"},
+		{Group: "a.example.com", Kind: long[:40]},
 	} {
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
-			for role, label := range map[string]string{"primary": delivery.HashLabel(key, kind), "owned": delivery.OwnerLabel(key, kind)} {
+			for role, label := range map[string]string{"primary": delivery.HashLabel(key, kind),
+				"owned": delivery.OwnerLabel(key, kind)} {
 				if label == "" && key == slot.KeyUID && role == "primary" {
 					continue
 				}
@@ -84,7 +88,8 @@ func TestLabelNames(t *testing.T) {
 		}
 	}
 	// It stands in the objects of clusters.
-	if got, want := delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: "web.example.com", Kind: "Website"}), "rota.dev/hash-website-b2c498"; got != want {
+	if got, want := delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: "web.example.com", Kind: "Website"}),
+		"rota.dev/hash-website-b2c498"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -92,7 +97,8 @@ func TestLabelNames(t *testing.T) {
 // What is copied from a parent to its child, as some operators copy all labels, says nothing about the child, even
 // where its kind is sharded by its own keys, too, and nothing about the child's own children.
 func TestCopiedLabelsMeanNothing(t *testing.T) {
-	for _, o := range []delivery.Options{{Mode: delivery.SlotLabel}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace}, {Mode: delivery.ShardSelector}} {
+	for _, o := range []delivery.Options{{Mode: delivery.SlotLabel}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace},
+		{Mode: delivery.ShardSelector}} {
 		s := delivery.New(o)
 		leafKind := schema.GroupKind{Kind: "Leaf"}
 		for _, kind := range []schema.GroupKind{siteKind, childKind} {

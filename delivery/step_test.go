@@ -19,8 +19,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// steps is an informer of a kind whose objects are owned, of which the test is all that runs except for the driver: the upstream
-// watch, the pump, the reflector and the store.
+// steps is an informer of a kind whose objects are owned, of which the test is all that runs except for the driver: the
+// upstream watch, the pump, the reflector and the store.
 type steps struct {
 	t    *testing.T
 	inf  *informer
@@ -164,7 +164,8 @@ func siteIn(share *Share, n slot.Slot) string {
 func childOf(owner, name, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: name, ResourceVersion: version,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Site", Name: owner, Controller: ptr.To(true)}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Site", Name: owner,
+			Controller: ptr.To(true)}},
 	}}
 }
 
@@ -189,8 +190,8 @@ func (st *steps) has(want map[string]string) {
 	}
 }
 
-// A child goes from a slot that is listed again to one that is gained with it. When the list, which shows it there, is compared with the
-// store, that has seen the child's new state, but not yet that it left its slot.
+// A child goes from a slot that is listed again to one that is gained with it. When the list, which shows it there, is
+// compared with the store, that has seen the child's new state, but not yet that it left its slot.
 func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	share := New(Options{Slots: 8})
 	before, after := childOf(siteIn(share, 6), "c", "101"), childOf(siteIn(share, 1), "c", "102")
@@ -211,16 +212,19 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	st.has(map[string]string{"c": "102"})
 }
 
-// gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of that child, or of one of
-// the same name: their labels are right.
-func gaining(t *testing.T, kind Mode) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
+// gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of
+// that child, or of one of the same name: their labels are right.
+func gaining(t *testing.T,
+	kind Mode,
+) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
 	t.Helper()
 	o := Options{Mode: kind, Slots: 8}
 	share := New(o)
 	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, n), "c", version)
 		obj.UID = uid
-		obj.Labels = map[string]string{OwnerLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"}): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
+		obj.Labels = map[string]string{OwnerLabel(slot.KeyName,
+			schema.GroupKind{Kind: "ConfigMap"}): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
 		return obj
 	}
 	st = newSteps(t, o, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", state(6, "first", "101")))
@@ -232,8 +236,8 @@ func gaining(t *testing.T, kind Mode) (st *steps, state func(n slot.Slot, uid ty
 	return st, state
 }
 
-// A child is deleted, which waits for its look-up when a namesake takes its place in the store, on its way to the slot that is listed. What the
-// stream had told of the former one before is not to be told again after the list.
+// A child is deleted, which waits for its look-up when a namesake takes its place in the store, on its way to the slot
+// that is listed. What the stream had told of the former one before is not to be told again after the list.
 func TestNamesakeDuringAList(t *testing.T) {
 	st, state := gaining(t, SlotLabel)
 	st.receive(watch.Modified, state(6, "first", "102"))
@@ -263,8 +267,8 @@ func TestListShowsAFormerNamesake(t *testing.T) {
 	st.sends("ADDED 107")
 }
 
-// A list ahead of the stream shows a child in the slot gained, and the next one does not any more. The stream, which tells later what it was
-// before, does not bring it back.
+// A list ahead of the stream shows a child in the slot gained, and the next one does not any more. The stream, which
+// tells later what it was before, does not bring it back.
 func TestListsAheadOfTheStream(t *testing.T) {
 	st, state := gaining(t, Filter)
 	st.lists <- children("103", state(1, "first", "103"))
@@ -285,8 +289,9 @@ func TestListsAheadOfTheStream(t *testing.T) {
 	st.sends()
 }
 
-// A look-up shows that a child is gone of which the stream tells that it left its labels, came back in the slot that is listed, and was
-// deleted. When the stream has passed the look-up, neither the list nor what is told again after it is to bring the child back.
+// A look-up shows that a child is gone of which the stream tells that it left its labels, came back in the slot that is
+// listed, and was deleted. When the stream has passed the look-up, neither the list nor what is told again after it is
+// to bring the child back.
 func TestLookUpDuringAList(t *testing.T) {
 	for _, version := range []string{"101", "103"} {
 		t.Run("ListAt"+version, func(t *testing.T) {

@@ -10,18 +10,20 @@ import (
 // Traffic counts the objects of a kind that came from the API server, in lists and in events.
 type Traffic struct {
 	Received uint64
-	// Foreign are those that were not asked for. With ShardSelector, a server that honours the selector sends none, one
-	// that ignores it sends those of all other members. With SlotLabel, and of owned kinds, they are mislabelled. With Filter
-	// everything is asked for.
+	// Foreign are the objects that were not asked for:
+	//
+	//   - ShardSelector: none if the server honors the selector, those of all other members if it does not.
+	//   - SlotLabel, and owned kinds: mislabelled objects.
+	//   - Filter: none, since everything is asked for.
 	Foreign uint64
 }
 
-// Traffic returns the counts per sharded kind, of the informers that run, in both roles where a kind has two.
+// Traffic returns the counts of running informers by sharded kind, both roles of a kind added up.
 func (s *Share) Traffic() map[schema.GroupKind]Traffic {
 	return s.traffic(func(*informer) bool { return true })
 }
 
-// SelectorTraffic is Traffic of primary kinds only, in that role: children are selected by a label whatever the delivery is.
+// SelectorTraffic is Traffic of the primary role only: owned kinds are selected by a label in every mode.
 func (s *Share) SelectorTraffic() map[schema.GroupKind]Traffic {
 	return s.traffic(func(inf *informer) bool { return !inf.owned() })
 }
@@ -40,7 +42,7 @@ func (s *Share) traffic(of func(*informer) bool) map[schema.GroupKind]Traffic {
 	return out
 }
 
-// count counts an object of slot n that came in answer to a request for the slots asked.
+// count counts an object of slot n in an answer to a request for the slots asked.
 func (s *source) count(n slot.Slot, asked slot.Set) {
 	s.received.Add(1)
 	if !asked.Has(n) {

@@ -13,8 +13,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// verify returns those objects of the store in the slots that a list at a version did not show although they exist there.
-func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Name) bool, version string) ([]stream.Object, error) {
+// verify returns the objects of the store in the slots that a list at a version did not show although they exist there.
+func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Name) bool,
+	version string,
+) ([]stream.Object, error) {
 	if !s.scope.leaves() {
 		return nil, nil
 	}
@@ -40,7 +42,8 @@ func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Na
 		wg.Go(func() {
 			defer func() { <-free }()
 			obj, _, err := s.lookUp(ctx, key, version)
-			for retries := 0; err != nil && (apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err)) && retries < 3 && ctx.Err() == nil; retries++ {
+			for retries := 0; err != nil && (apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err)) && retries < 3 &&
+				ctx.Err() == nil; retries++ {
 				obj, _, err = s.lookUp(ctx, key, version)
 			}
 			about, accessErr := meta.Accessor(obj)

@@ -9,7 +9,7 @@ import (
 )
 
 // ownedSuffix ends the key in table.Versions of the owned role of a kind that is primary as well. The two roles have
-// streams of their own, and neither may wait for a version that only the other one carries.
+// separate streams, and neither may wait for a version that only the other one carries.
 const ownedSuffix = "/owned"
 
 // versionKey returns the key in table.Versions of a part of a kind's role. s.mu is held.
@@ -27,8 +27,9 @@ func (i *informer) versionKey() string {
 }
 
 // Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions
-// included (rule R8): of kinds that are cached whole what it wrote. Settle sees to those that have no version; where it
-// could not, the version is table.List. Kinds without any are left out. A kind that is primary and owned has two keys.
+// included (rule R8); for kinds that are cached whole, the highest that it wrote. Settle finds versions for writes
+// without one. If it could not, the version is table.List. Kinds without a version are left out. A kind that is primary
+// and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
 	out := s.written(set)
 	for _, inf := range s.active() {
@@ -38,8 +39,7 @@ func (s *Share) Versions(set slot.Set) table.Versions {
 	return out
 }
 
-// written returns the highest versions that this member wrote in the slots, and table.List where Settle could not read
-// one.
+// written returns the highest versions that this member wrote in the slots; table.List if Settle could not read one.
 func (s *Share) written(set slot.Set) table.Versions {
 	out := table.Versions{}
 	slots := set.Slots()
@@ -58,7 +58,7 @@ func (s *Share) written(set slot.Set) table.Versions {
 	return out
 }
 
-// raise has a key name a version, unless it names a higher one.
+// raise sets a key's version, unless it has a higher one.
 func raise(versions table.Versions, key, version string) {
 	if resourceversion.Compare(versions[key], version) < 0 {
 		versions[key] = version

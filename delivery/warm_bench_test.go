@@ -52,8 +52,11 @@ func warm(b *testing.B, f form, how delivery.Mode, namespace string) {
 		b.Fatal(err)
 	}
 	inf := share.NewInformer(kind, &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return follow(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface,
+			error) {
+			return follow(ctx, o)
+		},
 	}, f.example, 0, nil)
 	share.Hold(slot.SetOf(slot.Range{First: 64, Last: 255}))
 	ctx, cancel := context.WithCancel(b.Context())
@@ -86,7 +89,9 @@ func fill(b *testing.B, client dynamic.ResourceInterface, f form, namespace stri
 			for i := range 250 {
 				u := unstructuredOf(f.resource.Group, f.kind)
 				u.SetName(fmt.Sprintf("o-%d-%d", worker, i))
-				u.SetLabels(map[string]string{delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: f.resource.Group, Kind: f.kind}): delivery.LabelValue(slot.HashName(namespace, u.GetName()))})
+				u.SetLabels(map[string]string{delivery.HashLabel(slot.KeyName,
+					schema.GroupKind{Group: f.resource.Group, Kind: f.kind}): delivery.LabelValue(slot.HashName(namespace,
+					u.GetName()))})
 				_ = unstructured.SetNestedField(u.Object, strings.Repeat("x", 2048), "data", "text")
 				if _, err := client.Create(b.Context(), u, metav1.CreateOptions{}); err != nil {
 					b.Error(err)

@@ -13,33 +13,37 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Write is a request of this member that changes an object. What comes of it is noted for the slots in which the object
-// counts, and for those their next owner waits until its informers show it (rule R8). Share.Write makes one before the
-// request is sent; one of its methods Answered, Deleted and Lost is called when its outcome is known, while the slots
-// cannot move yet. All of them may be called for nil, which is a write that nobody waits for.
+// Write is a request of this member that changes an object. Its result is noted for the slots in which the object
+// counts: the next owner of a slot waits until its informers show the result (rule R8). Share.Write makes a Write
+// before the request is sent. When the outcome is known, and while the slots cannot move yet, the caller calls one of
+// Answered, Version, Deleted and Lost. All methods may be called on nil, a write that nobody has to wait for.
 type Write struct {
 	share *Share
 	kind  schema.GroupKind
 	name  cache.ObjectName
-	// places are where the object counts, by what was known of it before the request was sent. by are the slots that
-	// work because of it where nothing else tells.
+	// places are where the object counts, by what was known before the request was sent. by are the places to use if
+	// nothing else tells: those of the slots that caused the write.
 	places []place
 	by     []place
 	// uid is that of the object of the name in the stores; "": there was none.
 	uid types.UID
 }
 
-// place is a slot of a kind's role, which the key in table.Versions stands for.
+// place is a slot of a kind's role. key is the role's key in table.Versions.
 type place struct {
 	key  string
 	slot slot.Slot
 }
 
-// Write returns what is known of a request that is about to be sent, to change an object of that name. body is the
-// object that it carries, if it does; by are the slots on whose behalf it is sent, if any. Objects of sharded kinds
-// count in their own slots. Objects of a kind that is cached whole count in the slots by, and in that of their
-// controlling owner where the owner's kind is primary. It returns nil for a kind of which no informer of this share
-// runs and that is not declared: no cache of this member's could be behind.
+// Write returns a Write for a request that is about to be sent to change the object of that name. body is the object
+// that the request carries, or nil; by are the slots on whose behalf it is sent, if any.
+//
+//   - Objects of sharded kinds count in their own slots.
+//   - Objects of a kind that is cached whole count in the slots by, and in their controlling owner's slot if the
+//     owner's kind is primary.
+//
+// Write returns nil for a kind that is not declared and of which no informer of this share runs: no cache of this
+// member can be behind.
 func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,13 +66,14 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 		}
 	}
 	if name.Name != "" && r.primary && s.key != slot.KeyUID {
-		known = append(known, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
+		known = append(known, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace,
+			Name: name.Name}})
 	}
 	for _, about := range known {
 		w.places = append(w.places, s.places(kind, about)...)
 	}
 	if r.primary && s.key == slot.KeyUID && len(w.places) == 0 {
-		if n, ok := s.graves.find(subject{kind, name}); ok {
+		if n, ok := s.tombstones.find(subject{kind, name}); ok {
 			w.places = append(w.places, place{kind.String(), n})
 		}
 	}
@@ -81,13 +86,13 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 		}
 	}
 	if len(r.parts()) == 0 {
-		w.places = append(w.places, w.by...) // that is where it counts
+		w.places = append(w.places, w.by...)
 	}
 	w.places = distinct(w.places)
 	return w
 }
 
-// stored returns the metadata of an object in the informer's store; nil: there is none of that name.
+// stored returns the metadata of the object of that name in the informer's store; nil if there is none.
 func (i *informer) stored(name cache.ObjectName) metav1.Object {
 	obj, exists, err := i.GetIndexer().GetByKey(name.String())
 	if err != nil || !exists {
@@ -100,13 +105,13 @@ func (i *informer) stored(name cache.ObjectName) metav1.Object {
 	return about
 }
 
-// places returns where an object counts by itself. s.mu is held.
+// places returns where an object counts by its own content. s.mu is held.
 func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []place {
 	var out []place
 	parts := s.roles[kind].parts()
 	for _, part := range parts {
 		if part.primary && (s.key == slot.KeyUID && obj.GetUID() == "" || s.key == slot.KeyName && obj.GetName() == "") {
-			continue // a request to create it does not tell
+			continue // a request to create the object does not have that yet
 		}
 		if n, _, ok := s.slotBy(kind, part, obj); ok {
 			out = append(out, place{s.versionKey(kind, part), n})
@@ -121,8 +126,7 @@ func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []place {
 	return out
 }
 
-// ownerSlot returns the slot of the primary object that an object of a kind that is not sharded belongs to. s.mu is
-// held.
+// ownerSlot returns the slot of the primary object that owns an object of an unsharded kind. s.mu is held.
 func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	if ref == nil {
@@ -137,7 +141,7 @@ func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 		return 0, false
 	}
 	namespace := obj.GetNamespace()
-	for _, inf := range s.informers { // of which an owner without a namespace may be in one
+	for _, inf := range s.informers { // the owner may be without a namespace
 		if inf.kind != owner {
 			continue
 		}
@@ -158,8 +162,8 @@ func distinct(places []place) []place {
 	return out
 }
 
-// Slots returns the slots of sharded objects that the request is known to change something in: its object's own, and
-// those of its controlling owner before and after. It has none before an object has a name, or an owner, that tells.
+// Slots returns the slots of sharded objects that the request is known to affect: the object's own slot, and those of
+// its controlling owner before and after. It is empty while a name or an owner is missing that would tell.
 func (w *Write) Slots() []slot.Slot {
 	if w == nil {
 		return nil
@@ -173,8 +177,8 @@ func (w *Write) Slots() []slot.Slot {
 	return out
 }
 
-// Answered notes the object with which the API server answered: it has the version that this write gave it. Where it
-// has none, that is Lost.
+// Answered notes the object that the API server answered with, which has the version of this write. An object without a
+// version counts as Lost.
 func (w *Write) Answered(obj metav1.Object) {
 	switch {
 	case w == nil:
@@ -183,24 +187,24 @@ func (w *Write) Answered(obj metav1.Object) {
 	default:
 		w.share.mu.Lock()
 		defer w.share.mu.Unlock()
-		w.note(obj)
+		w.noteAnswer(obj)
 		if obj.GetDeletionTimestamp() != nil && !remains(obj) {
 			w.deleted() // it lost its last finalizer
 		}
 	}
 }
 
-// note notes the version of an answer, for the slots that the object was in, too: one that lost its owner is to be seen
-// to have. s.mu is held.
-func (w *Write) note(obj metav1.Object) {
+// noteAnswer notes the version of an answer, also for the slots that the object was in before: they must see that it
+// left. s.mu is held.
+func (w *Write) noteAnswer(obj metav1.Object) {
 	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
 		w.share.note(p.key, p.slot, obj.GetResourceVersion())
 	}
 	w.share.noteOwn(w.kind, obj, obj.GetResourceVersion())
 }
 
-// Version notes the version that this write gave its object, where the answer is about something of the object's. Where
-// that has none, it is Lost.
+// Version notes the version that this write gave its object, if the answer is not the object itself, as for
+// subresources. "" counts as Lost.
 func (w *Write) Version(version string) {
 	if w == nil {
 		return
@@ -217,7 +221,7 @@ func (w *Write) Version(version string) {
 	w.share.noteOwn(w.kind, &metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
 }
 
-// note notes a version that was written. s.mu is held.
+// note notes that a version was written at a place. s.mu is held.
 func (s *Share) note(key string, n slot.Slot, version string) {
 	if s.wrote[key] == nil {
 		s.wrote[key] = make([]string, s.slots)

@@ -9,9 +9,10 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ShowWritten returns when the informers show what this member wrote in slot n, deletions included, as far as it was
-// noted (Share.Write), and their handlers have heard of all that the stores hold. Of kinds that are not sharded it tells no
-// handler; what they lag by more than half a minute is told, and not waited for. It is an error when ctx ends before.
+// ShowWritten returns when the informers show what this member wrote in slot n (see Share.Write), deletions included,
+// and their handlers have heard of everything in the stores. For kinds that are cached whole it does not wait for
+// handlers, and if their cache lags by more than half a minute, that is logged and not waited for. It returns an error
+// if ctx ends.
 func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	var set slot.Set
 	set.Add(n)

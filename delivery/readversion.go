@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// readers is how many kinds a member asks for their versions at a time, of all that a drain is about.
+	// readers is how many kinds a member asks for their versions at a time.
 	readers = 4
-	// readTimeout bounds such a question: one that is not answered must not keep others waiting for long.
+	// readTimeout bounds such a read, so that one without an answer does not hold up the others for long.
 	readTimeout = 2 * time.Second
 )
 
-// reads are the questions for a kind's present version. All who ask before one is sent get its answer.
+// reads are the reads of a kind's present version. All callers that come before a read is sent share its answer.
 type reads struct {
 	mu sync.Mutex
-	// next is the one that was not sent yet, running says that one is on its way.
+	// next is the read that was not sent yet. running says that one is in flight.
 	next    *read
 	running bool
 }
@@ -31,7 +31,7 @@ type read struct {
 	err     error
 }
 
-// present returns the kind's version as of now, consistently: as a list says that begins after the call.
+// present returns the kind's present version: that of a consistent list that begins after the call.
 func (s *source) present(ctx context.Context) (string, error) {
 	q := &s.reads
 	q.mu.Lock()
@@ -52,7 +52,7 @@ func (s *source) present(ctx context.Context) (string, error) {
 	}
 }
 
-// readAll sends the questions one after the other until there are no more.
+// readAll sends the reads one after the other until there are no more.
 func (s *source) readAll() {
 	share := s.inf.share
 	for {
@@ -87,7 +87,7 @@ func (s *source) readShared() (string, error) {
 	return s.readVersion(ctx)
 }
 
-// readVersion is present for those who cannot wait for others.
+// readVersion is present without sharing: it does not wait for others.
 func (s *source) readVersion(ctx context.Context) (string, error) {
 	list, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -16,37 +16,38 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// The API server answers most deletions without the version that they have, and answers get lost. Whoever owns the slot
-// next has to see what came of such a write, too. So a deletion is remembered until the informers have shown it, since
-// they note every version that they see; and what is left when the slot is handed over is proved by a version that was
-// read, consistently, after the write.
+// The API server answers most deletions without a version, and answers get lost. The next owner of the slot has to see
+// the result of such a write, too. So a deletion is remembered until the informers have shown it: they note every
+// version that they see. What is left when the slot is handed over is proved by a version that was read, consistently,
+// after the write.
 
 const (
-	// settlePatience is how long Settle waits for the informers: a version that they have seen is reached by others
-	// sooner than one that was read, which is that of the whole store, and on a quiet kind takes a list.
+	// settlePatience is how long Settle waits for the informers. The next owner reaches a version that they have seen
+	// sooner than one that was read: the latter is that of the whole store, and on a quiet kind the next owner has to
+	// list.
 	settlePatience = 100 * time.Millisecond
 	settlePeriod   = 2 * time.Millisecond
 	// settleTimeout bounds the reads of Settle. The slots are shut meanwhile.
 	settleTimeout = time.Second
-	// owedSweep is from how many deletions on those are looked for that the informers have shown, owedMax how many are
-	// told apart.
+	// owedSweep is the number of deletions from which on those that the informers have shown are removed. owedMax bounds
+	// the deletions that are tracked one by one.
 	owedSweep = 16
 	owedMax   = 1024
 )
 
-// owed is what the next owner of a place has to see although its version is not known.
+// owed are writes at a place whose versions are not known, and whose results the next owner has to see.
 type owed struct {
-	// gone are the UIDs of objects that were deleted and that a store may still have, by name.
+	// gone are the UIDs of deleted objects that a store may still have, by name.
 	gone  map[cache.ObjectName]types.UID
 	sweep int
-	// blind counts the writes of which the informers cannot tell.
+	// blind counts the writes that informers cannot show.
 	blind uint64
-	// unread says that no version could be read that proves anything: the next owner lists.
+	// unread says that the version could not be read. The next owner lists.
 	unread bool
 }
 
-// Deleted notes that the object was deleted, or that there is none, as the API server answered. obj is what it answered
-// with; nil: it was a Status.
+// Deleted notes the API server's answer to a deletion, which may be that there is no such object. obj is the object
+// that it answered with; nil: it answered with a Status.
 func (w *Write) Deleted(obj metav1.Object) {
 	if w == nil {
 		return
@@ -55,7 +56,7 @@ func (w *Write) Deleted(obj metav1.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if obj != nil && obj.GetResourceVersion() != "" {
-		w.note(obj)
+		w.noteAnswer(obj)
 		if remains(obj) {
 			return // its informers will show that version
 		}
@@ -63,31 +64,31 @@ func (w *Write) Deleted(obj metav1.Object) {
 	w.deleted()
 }
 
-// remains says that an object that was deleted is still there, to be deleted in the end by others.
+// remains reports whether a deleted object still exists because finalizers or a grace period keep it.
 func remains(obj metav1.Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return obj.GetDeletionTimestamp() != nil && (len(obj.GetFinalizers()) > 0 || grace != nil && *grace > 0)
 }
 
-// deleted notes that the object is gone. s.mu is held.
+// deleted notes that the object does not exist any more. s.mu is held.
 func (w *Write) deleted() {
 	for _, p := range w.anywhere() {
 		o := w.share.owes(p)
 		if w.uid == "" || len(o.gone) >= owedMax {
-			o.blind++ // it may not have come yet, or be gone again
+			o.blind++ // the object may not have come yet, or have gone again
 			continue
 		}
 		o.gone[w.name] = w.uid
 		if len(o.gone) > o.sweep {
-			w.share.settleShown(p, o)
+			w.share.forgetShown(p, o)
 			o.sweep = 2*len(o.gone) + owedSweep
 		}
 	}
 }
 
-// Lost notes that nobody knows which version the write has, or whether it was made: its answer was lost, could not be
-// read, or says nothing. It is called when the request has been given up; that it may still be admitted is for the
-// caller to wait for.
+// Lost notes that the write's version is not known, nor whether the write was made: the answer was lost, could not be
+// read, or does not tell. Call it when the request has been given up. The API server may still admit the request; the
+// caller has to wait that out.
 func (w *Write) Lost() {
 	if w == nil {
 		return
@@ -99,8 +100,8 @@ func (w *Write) Lost() {
 	}
 }
 
-// anywhere returns where the object counts, or else the slots that the write was made for, as far as this member has
-// them.
+// anywhere returns the places where the object counts, or else those for which the write was made, as far as this
+// member holds their slots.
 func (w *Write) anywhere() []place {
 	places := w.places
 	if len(places) == 0 {
@@ -109,7 +110,7 @@ func (w *Write) anywhere() []place {
 	return slices.DeleteFunc(slices.Clone(places), func(p place) bool { return !w.share.Holds(p.slot) })
 }
 
-// owes returns what is owed to a place. s.mu is held.
+// owes returns the entry of a place, a new one if needed. s.mu is held.
 func (s *Share) owes(p place) *owed {
 	o := s.owed[p]
 	if o == nil {
@@ -119,7 +120,7 @@ func (s *Share) owes(p place) *owed {
 	return o
 }
 
-// views returns the informers that show what a place's versions are about. s.mu is held.
+// views returns the running informers whose versions a place's key stands for. s.mu is held.
 func (s *Share) views(p place) []*informer {
 	var out []*informer
 	for _, inf := range s.informers {
@@ -130,15 +131,15 @@ func (s *Share) views(p place) []*informer {
 	return out
 }
 
-// shows says that an informer's store does not have the object any more that was deleted.
+// shows reports whether an informer's store no longer has the deleted object.
 func (i *informer) shows(name cache.ObjectName, uid types.UID) bool {
 	about := i.stored(name)
 	return about == nil || about.GetUID() != uid
 }
 
-// settleShown forgets the deletions that all informers have shown: their versions count among those that they saw.
-// Informers of whole kinds note none, so that theirs is noted. s.mu is held.
-func (s *Share) settleShown(p place, o *owed) {
+// forgetShown removes the deletions that all informers have shown. Informers of sharded kinds note the versions that
+// they see. Those of whole kinds do not, so forgetShown notes theirs. s.mu is held.
+func (s *Share) forgetShown(p place, o *owed) {
 	views := s.views(p)
 	for name, uid := range o.gone {
 		shown, version := true, ""
@@ -160,7 +161,7 @@ func (s *Share) settleShown(p place, o *owed) {
 	}
 }
 
-// Unsettled says whether Settle has anything to do for a slot, again where the API server did not answer.
+// Unsettled reports whether Settle has anything to do for a slot, also because the API server did not answer before.
 func (s *Share) Unsettled(n slot.Slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,9 +173,9 @@ func (s *Share) Unsettled(n slot.Slot) bool {
 	return false
 }
 
-// Settle has Versions tell of everything that this member wrote in the slots, deletions included. It is called when
-// nothing is in flight there any more, and returns within settlePatience and settleTimeout: where the API server does
-// not answer meanwhile, Versions has the slots' next owner list, until another call succeeds or the slots are released.
+// Settle makes Versions include everything that this member wrote in the slots, deletions included. Call it when
+// nothing is in flight there any more. It returns within 1.1 s. If the API server does not answer by then, Versions
+// tells the slots' next owner to list, until another call of Settle succeeds or the slots are released.
 func (s *Share) Settle(ctx context.Context, set slot.Set) {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience+settleTimeout)
 	defer cancel()
@@ -189,15 +190,16 @@ func (s *Share) Settle(ctx context.Context, set slot.Set) {
 	var wg sync.WaitGroup
 	for key, proofs := range s.unproved(set) {
 		wg.Go(func() {
-			version, err := s.proof(ctx, key)
+			version, err := s.readProof(ctx, key)
 			if err != nil {
-				s.log.Info("Cannot read the version of a kind; the next owner of slots will list it", "kind", key, "error", err.Error())
+				s.log.Info("Cannot read the version of a kind; the next owner of slots will list it", "kind", key, "error",
+					err.Error())
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, p := range proofs {
 				if err != nil {
-					s.unread(p.place)
+					s.noteUnread(p.place)
 				} else {
 					s.prove(p, version)
 				}
@@ -207,7 +209,7 @@ func (s *Share) Settle(ctx context.Context, set slot.Set) {
 	wg.Wait()
 }
 
-// awaited says whether deletions in the slots are still to be shown, forgetting those that have been.
+// awaited removes deletions that have been shown, and reports whether any are left in the slots.
 func (s *Share) awaited(set slot.Set) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +218,7 @@ func (s *Share) awaited(set slot.Set) bool {
 		if !set.Has(p.slot) {
 			continue
 		}
-		s.settleShown(p, o)
+		s.forgetShown(p, o)
 		if len(o.gone) == 0 && o.blind == 0 {
 			delete(s.owed, p)
 		}
@@ -232,7 +234,7 @@ type proof struct {
 	blind uint64
 }
 
-// unproved returns what is owed to the slots, by the key of the role.
+// unproved returns what is left in the slots, by the key of the role.
 func (s *Share) unproved(set slot.Set) map[string][]proof {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,14 +248,14 @@ func (s *Share) unproved(set slot.Set) map[string][]proof {
 	return out
 }
 
-// unread notes that no version could be read for a place to which something is owed. s.mu is held.
-func (s *Share) unread(p place) {
+// noteUnread notes that no version could be read for a place. s.mu is held.
+func (s *Share) noteUnread(p place) {
 	if o := s.owed[p]; o != nil {
 		o.unread = true
 	}
 }
 
-// prove notes a version that is at least that of all that a proof is about. s.mu is held.
+// prove notes a version that is at least that of everything that a proof is about. s.mu is held.
 func (s *Share) prove(p proof, version string) {
 	if version != "" {
 		s.note(p.key, p.slot, version)
@@ -272,9 +274,9 @@ func (s *Share) prove(p proof, version string) {
 	}
 }
 
-// proof reads the version that a kind has now; "" where nobody can be behind: it is not served, or no informer of it
-// runs.
-func (s *Share) proof(ctx context.Context, key string) (string, error) {
+// readProof reads the present version of a kind. It returns "" if nobody can be behind: the kind is not served, or no
+// informer of it runs.
+func (s *Share) readProof(ctx context.Context, key string) (string, error) {
 	s.mu.Lock()
 	views := s.views(place{key: key})
 	s.mu.Unlock()
@@ -292,7 +294,7 @@ func (s *Share) proof(ctx context.Context, key string) (string, error) {
 	return version, nil
 }
 
-// forgetOwed forgets what is owed to slots that are others' now. s.mu is held.
+// forgetOwed removes the entries of slots that other members have now. s.mu is held.
 func (s *Share) forgetOwed(set slot.Set) {
 	for p := range s.owed {
 		if set.Has(p.slot) {

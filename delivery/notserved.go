@@ -9,23 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// A kind that the API server does not serve, because its CustomResourceDefinition was deleted for instance, must not
-// keep the slots of all other kinds from moving. Slots are taken for empty of it, and the whole is listed when it is
-// served again. A 404 is no proof that objects are gone, so nothing is told of those that a store has: if they are,
-// the watch says so, or that list.
+// The API server may not serve a kind, for instance because its CustomResourceDefinition was deleted. That must not
+// hold up the slots of other kinds. So slots count as empty of the kind, and all of it is listed when it is served
+// again. A 404 does not prove that objects are gone, so the store keeps what it has. If the objects are gone, the watch
+// or that list says so.
 
-// errVacant ends a wait for what does not come while the kind is not served.
+// errVacant ends a wait for a kind that is not served.
 var errVacant = errors.New("the kind is not served")
 
-// notServed says that the API server does not know the kind. It says so in the same words as a gateway that does not
-// know the path.
+// notServed reports whether the API server does not know the kind. A gateway that does not know the path answers the
+// same.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// answered notes how the upstream answered, and returns whether it does not serve the kind.
+// answered notes whether the upstream serves the kind, as its answer shows. It returns true if it does not.
 func (s *source) answered(err error) bool {
 	absent := notServed(err)
 	if err != nil && !absent {
-		return false // nothing is known
+		return false // the error does not tell
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,24 +44,23 @@ func (s *source) answered(err error) bool {
 	return absent
 }
 
-// answeredList is answered for a list of objects of all slots, or of some.
+// answeredList is answered for a list of the objects of some or all slots.
 func (s *source) answeredList(err error) (absent bool) {
 	absent = s.answered(err)
 	switch {
 	case err == nil:
 		s.succeeds(RequestList)
-	case !apierrors.IsResourceExpired(err): // it begins anew
-		s.failing(RequestList, err, absent) // answered tells
+	case !apierrors.IsResourceExpired(err): // a list that expired starts over
+		s.failing(RequestList, err, absent) // answered has logged an absent kind
 	}
 	return absent
 }
 
-// vacant says that the kind is not served and that nobody reads a stream of it: its slots need not be waited for.
+// vacant reports whether the kind is not served and nobody reads a stream of it. Then no slot needs to wait for it.
 // s.mu is held.
 func (s *source) vacant() bool { return s.absent && (s.pump == nil || s.pump.over) }
 
-// served calls a wait, and ends it with nil once the source is vacant, or need not be waited for because it cannot
-// list.
+// served runs a wait. It ends the wait with nil once the source is vacant, or excused because it cannot list.
 func (s *source) served(ctx context.Context, f func(context.Context) error) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
