@@ -10,16 +10,16 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ahead are slots that this member lists before the table says that it gets them (rule R8), because lists take long:
+// ahead are slots that this member lists before the table gives them to it, since lists take long (rule R8):
 //
-//   - a planner those that it would get if the members that have been silent for RenewDeadline turned out to be dead.
-//     Their gates are shut by then;
-//   - a member that has just joined those that a plan gives it, as long as it waits for one.
+//   - A planner guesses that members that have been silent for RenewDeadline are dead. Their gates are shut by then. It
+//     lists the slots that it would get.
+//   - A member that has just joined guesses the plan. It lists the slots that it would get.
 //
-// Nothing is said in the table, and nothing depends on the guess but when lists begin.
+// The table says nothing of a guess. It only decides when lists begin.
 type ahead struct {
 	slots slot.Set
-	// heard, version and phase are those at which the member looked last, key is what the guess was made from.
+	// heard, version and phase are those of the last look. key is the input of the guess.
 	heard   time.Duration
 	version string
 	phase   phase
@@ -44,7 +44,7 @@ func (m *Member) lookAhead() {
 		key = m.snap.Version + " " + strings.Join(silent, " ")
 		lost = func(r table.Run) bool { return slices.Contains(silent, r.Owner) }
 	case m.phase == joined && m.awaitsPlan(t):
-		key = "join" // others that join make another plan; lists that have begun go on
+		key = "join" // the plan changes when others join, but lists that have begun go on
 	}
 	if key == a.key {
 		return
@@ -69,7 +69,7 @@ func (m *Member) lookAhead() {
 	}
 }
 
-// silent are the members that have been silent for RenewDeadline, to a planner.
+// silent returns, to a planner, the members that have been silent for RenewDeadline.
 func (m *Member) silent(t *table.Table) (ids []string) {
 	if !m.watch.complete || !m.watch.all || !m.isPlanner() {
 		return nil
@@ -82,8 +82,8 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 	return ids
 }
 
-// awaitsPlan says that this member has joined and waits for its share. In a rollout the plan is another one by the time
-// that it is made, and where nobody owns anything many join at a time.
+// awaitsPlan says that this member has joined and waits for its share. It does not guess in a rollout, since the plan
+// will have changed by then, nor while nobody owns anything, since many members join at that time.
 func (m *Member) awaitsPlan(t *table.Table) bool {
 	owned := false
 	for _, r := range t.Runs {
@@ -95,9 +95,11 @@ func (m *Member) awaitsPlan(t *table.Table) bool {
 	return owned && !mixed(t)
 }
 
-// guess returns those of the slots in question that a planner would give to this member, if the silent were dead.
+// guess returns the slots in question that a planner would give to this member if the silent members were dead.
 func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
-	receives := func(other table.Member) bool { return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) }
+	receives := func(other table.Member) bool {
+		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other)
+	}
 	target := plan.Assign(m.assignment(t, t, silent, receives, m.rollout(t)))
 	var set slot.Set
 	eachSlot(t, question, func(s slot.Slot, _ table.Run) {

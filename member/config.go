@@ -8,11 +8,11 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Config is what a member is started with. Fill it with defaults by SetDefaults.
+// Config configures a member. SetDefaults fills in what is left out.
 type Config struct {
 	// Self is the member's entry in the table. ID must be new with every process start.
 	Self table.Member
-	// Former are the IDs of this process's earlier incarnations, which do nothing any more.
+	// Former are the IDs of this process's earlier incarnations. They must have nothing in flight any more.
 	Former []string
 	// Slots and Key are those of the rota; every member must be started with the same.
 	Slots slot.Count
@@ -31,17 +31,17 @@ type Config struct {
 	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag of the
 	// fence. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
-	// Coalesce is how long a change of the table waits for others to be written with it. Default 50 ms.
+	// Coalesce is how long a change of the table waits for others, to be written with them. Default 50 ms.
 	Coalesce time.Duration
-	// SettleDelay is how long the word that slots are active waits for a write that is due anyway. Default 2 s.
+	// SettleDelay is how long the news that slots are active waits for another write to go with. Default 2 s.
 	SettleDelay time.Duration
-	// JoinDelay is how long a joiner waits for its share, so that those who start together are planned together. Default 1
-	// s.
+	// JoinDelay is how long a joiner waits for its share, so that members that start together are planned together.
+	// Default 1 s.
 	JoinDelay time.Duration
-	// RolloutDelay takes JoinDelay's place where the joiner's build is new to the rota, since then a member is likely to
-	// leave soon, whose slots it can have in one move. Default 10 s.
+	// RolloutDelay replaces JoinDelay while the members have several builds. A member of another build is then likely to
+	// leave soon, and the joiner can take its slots in one move. Default 10 s.
 	RolloutDelay time.Duration
-	// MaxTable is how many bytes of text a table may take. What would make it larger is left out. Default 15/16 of
+	// MaxTable is how many bytes of text a table may have. A change that would make it larger is cut. Default 15/16 of
 	// table.MaxSize.
 	MaxTable int
 	// Seed is for jitter.
@@ -97,15 +97,21 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case c.LeaseDuration <= c.RenewDeadline:
-		return fmt.Errorf("LeaseDuration %v, RenewDeadline %v: the lease must be longer, so that a member stops before others take its slots; the defaults are 15s and 10s", c.LeaseDuration, c.RenewDeadline)
+		return fmt.Errorf("LeaseDuration %v, RenewDeadline %v: the lease must be longer, "+
+			"so that a member stops before others take its slots; the defaults are 15s and 10s",
+			c.LeaseDuration, c.RenewDeadline)
 	case c.RenewDeadline < 2*c.RetryPeriod:
-		return fmt.Errorf("RenewDeadline %v, RetryPeriod %v: the deadline must leave room for at least two renewals; the defaults are 10s and 2s", c.RenewDeadline, c.RetryPeriod)
+		return fmt.Errorf("RenewDeadline %v, RetryPeriod %v: the deadline must leave room for at least two renewals; "+
+			"the defaults are 10s and 2s", c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod > c.LeaseDuration/4:
-		return fmt.Errorf("RetryPeriod %v, LeaseDuration %v: renew at least four times in a lease; the defaults are 2s and 15s", c.RetryPeriod, c.LeaseDuration)
+		return fmt.Errorf("RetryPeriod %v, LeaseDuration %v: renew at least four times in a lease; "+
+			"the defaults are 2s and 15s", c.RetryPeriod, c.LeaseDuration)
 	case c.WriteTimeout >= c.RenewDeadline:
-		return fmt.Errorf("WriteTimeout %v, RenewDeadline %v: a write must be able to end before the deadline; the defaults are 2s and 10s", c.WriteTimeout, c.RenewDeadline)
+		return fmt.Errorf("WriteTimeout %v, RenewDeadline %v: a write must be able to end before the deadline; "+
+			"the defaults are 2s and 10s", c.WriteTimeout, c.RenewDeadline)
 	case c.FenceDelay <= c.WriteTimeout:
-		return fmt.Errorf("FenceDelay %v, WriteTimeout %v: new owners must wait longer than an expelled member's last write can take; leave FenceDelay out for WriteTimeout + 0.5s", c.FenceDelay, c.WriteTimeout)
+		return fmt.Errorf("FenceDelay %v, WriteTimeout %v: new owners must wait longer than an expelled member's "+
+			"last write can take; leave FenceDelay out for WriteTimeout + 0.5s", c.FenceDelay, c.WriteTimeout)
 	case c.Self.Weight < 1:
 		return fmt.Errorf("Weight %d: must be at least 1", c.Self.Weight)
 	}

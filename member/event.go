@@ -9,17 +9,17 @@ import (
 
 // Time is the time of an event, by the member's own clocks.
 type Time struct {
-	// Mono is monotonic, counted from any fixed point. Waits for others are measured by it: it may stand still while the
-	// machine sleeps.
+	// Mono is monotonic, counted from any fixed point. It may stand still while the machine sleeps. Waits for others are
+	// measured by it.
 	Mono time.Duration
-	// Ahead is how much more time may have passed since that point, because the machine slept. It never falls.
+	// Ahead is how much more time may have passed because the machine slept. It never falls.
 	Ahead time.Duration
-	// Wall is the wall clock in Unix seconds. It starts epochs (rule R16), and tells rollouts and crashes (rule R9);
-	// nothing that keeps two members apart depends on it.
+	// Wall is the wall clock in Unix seconds. Epochs start from it (rule R16), and it dates joins and expels (rule R9).
+	// Nothing that keeps two members apart depends on it.
 	Wall int64
 }
 
-// Late is the latest that it can be, by Mono and Ahead. The member's own deadline is measured by it.
+// Late is the latest time that it can be: Mono plus Ahead. The member's own deadline is measured by it.
 func (t Time) Late() time.Duration { return t.Mono + t.Ahead }
 
 // Event is something that happened. The types are listed in this file.
@@ -27,24 +27,24 @@ type Event interface{ isEvent() }
 
 // Snapshot is a version of the object that holds the table.
 type Snapshot struct {
-	// UID and Version are the object's metadata.uid and resourceVersion. An empty UID: the object is missing; Version is
-	// then the version at which that was so, or empty where that is not known.
+	// UID and Version are the object's metadata.uid and resourceVersion. An empty UID says that the object is missing.
+	// Version is then the version at which it was, or empty if that is not known.
 	UID, Version string
 	// Table is what the object holds, or nil. It is never changed.
 	Table *table.Table
-	// Err says why the object's content is no valid table.
+	// Err says why the object holds no valid table.
 	Err error
 }
 
 // Missing says that there is no such object.
 func (s Snapshot) Missing() bool { return s.UID == "" }
 
-// adopted says that there is a table, and that it is of this very object (rule R16).
+// adopted says that there is a table and that it was made for this very object (rule R16).
 func (s Snapshot) adopted() bool { return s.Table != nil && s.Table.UID == s.UID }
 
 // Lease is a member's Lease, as the store shows it.
 type Lease struct {
-	// ID is the member's.
+	// ID is the member's ID.
 	ID string
 	// UID and Version are the Lease's metadata.uid and resourceVersion.
 	UID, Version string
@@ -62,7 +62,7 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	// OutcomeUnknown: the write may have happened, or may happen later (client timeout, connection lost).
+	// OutcomeUnknown: the write may have happened, or may still happen (client timeout, connection lost).
 	OutcomeUnknown Outcome = iota
 	// OutcomeDone: it happened.
 	OutcomeDone
@@ -75,7 +75,7 @@ const (
 )
 
 type (
-	// Tick says that time has passed. Due at the latest when Member.Wake says.
+	// Tick says that time has passed. It is due when Member.Wake says.
 	Tick struct{}
 
 	// Renewed answers CreateLease and RenewLease.
@@ -90,20 +90,20 @@ type (
 	// TableSeen reports a version of the table.
 	TableSeen struct {
 		Snapshot Snapshot
-		// Consistent says that it comes from a GET without resourceVersion, sent at Begun; otherwise from a watch, which may
-		// lag, but leaves no version out.
+		// Consistent says that it comes from a GET without resourceVersion, sent at Begun (as Time.Mono). Otherwise it comes
+		// from a watch, which may lag, but leaves no version out.
 		Consistent bool
 		Begun      time.Duration
-		// Listed says that the watch began with it, or began anew: versions before it may never have been reported.
+		// Listed says that the watch started or restarted with it: versions before it may never have been reported.
 		Listed bool
 	}
 
-	// ReadFailed answers ReadTable where there was no answer.
+	// ReadFailed answers ReadTable if the read failed.
 	ReadFailed struct{}
 
 	// Swapped answers Swap and CreateTable.
 	Swapped struct {
-		// Serial is the action's.
+		// Serial is that of the action.
 		Serial  uint64
 		Outcome Outcome
 		// Snapshot is the new version. With OutcomeDone.
@@ -112,10 +112,10 @@ type (
 
 	// LeasesSeen reports Leases, from the watch asked for by WatchLeases.
 	LeasesSeen struct {
-		// Leases are new or changed; Gone are the IDs of those deleted.
+		// Leases are new or changed. Gone are the IDs of deleted ones.
 		Leases []Lease
 		Gone   []string
-		// Complete says that Leases are all there are of those watched: the others are missing.
+		// Complete says that Leases has all the Leases that are watched. The others are missing.
 		Complete bool
 		// Watch is the Serial of the WatchLeases that this belongs to.
 		Watch uint64
@@ -133,8 +133,8 @@ type (
 		Round uint64
 	}
 
-	// Drained answers Drain, in one or several parts: nothing is in flight in these slots, nor will be before the next
-	// Open, and the deletions known are reconciled but for Gone.
+	// Drained answers Drain, in one or several parts. Nothing is in flight in these slots, nor will be before the next
+	// Open. The known deletions are reconciled, but for Gone.
 	Drained struct {
 		Slots slot.Set
 		Round uint64
@@ -150,9 +150,9 @@ type (
 		Round uint64
 	}
 
-	// Lapsed says that the gate passed its deadline unknown to the member: time went by between a Step and its actions, so
-	// that a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before any
-	// other event.
+	// Lapsed says that the gate has passed its deadline and the member does not know. Time passed between a Step and its
+	// actions, so a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before
+	// any other event.
 	Lapsed struct{}
 
 	// Leave asks the member to leave (SIGTERM).

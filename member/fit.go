@@ -6,18 +6,17 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// leftOut is what a draft does without, since with it the table would be invalid or too large. Nothing but that suffers
-// (rule R4).
+// leftOut is what a draft leaves out because it would make the table invalid or too large. The rest is written (rule
+// R4).
 type leftOut struct {
-	// noVersions: slots that are handed over are listed by their next owner, instead of the versions that it has to reach.
+	// noVersions: the next owners get no versions to reach, and list instead.
 	noVersions bool
-	// noGone: slots that are handed over leave no deletions to their next owner. They stay where that matters, but for
-	// those of a leaver.
+	// noGone: no deletions are left to next owners. Slots that have some stay, but for those of a leaver.
 	noGone bool
-	// moves is how many slots at most are planned to move, if limited.
+	// moves is how many slots may be planned to move, if limited.
 	limited bool
 	moves   int
-	// noTransfers: what was to be handed over stays, and is opened again.
+	// noTransfers: drained slots stay, and open again.
 	noTransfers bool
 }
 
@@ -29,8 +28,8 @@ func (d *draft) mayMove() bool {
 	return !d.limited || d.moves >= 0
 }
 
-// fitting makes the next table, which is valid and not too large: with everything in it, or else without what can be
-// left out. It returns nil where nothing helps.
+// fitting makes a next table that is valid and not too large. It leaves out as little as it can. It returns nil if
+// nothing helps.
 func (m *Member) fitting(t *table.Table) *draft {
 	var cause error
 	for _, out := range []leftOut{
@@ -64,23 +63,26 @@ func (m *Member) fitting(t *table.Table) *draft {
 	return nil
 }
 
-// invalid tells that nothing was written: better nothing than a table that stops everybody (rule R4).
+// invalid reports that nothing was written. A table that is invalid would stop every member (rule R4).
 func (m *Member) invalid(err error) {
-	m.note("InvalidTable", true, "a change of the table was not written, since the result would be invalid: %v; trying again", err)
+	m.note("InvalidTable", true,
+		"a change of the table was not written, since the result would be invalid: %v; trying again", err)
 	m.swap.retryAt = m.now.Mono + m.cfg.RetryPeriod
 }
 
-// small returns an error for a table that is too large, or whose notes are, and tells of one that is about to be.
+// small returns an error if the table or its notes are too large. It reports a table that is nearly too large.
 func (m *Member) small(before, t *table.Table) error {
 	if size := t.NotesSize(); size > m.cfg.MaxTable/4 {
 		return fmt.Errorf("its notes would take %d bytes, of at most %d", size, m.cfg.MaxTable/4)
 	}
 	size := t.Size(m.cfg.MaxTable)
 	if size > m.cfg.MaxTable {
-		return fmt.Errorf("it would take %d bytes, of at most %d: have fewer slots, or members with shorter names", size, m.cfg.MaxTable)
+		return fmt.Errorf("it would take %d bytes, of at most %d: have fewer slots, or members with shorter names",
+			size, m.cfg.MaxTable)
 	}
 	if alarm := m.cfg.MaxTable / 4 * 3; size > alarm && before.Size(m.cfg.MaxTable) <= alarm {
-		m.note("TableLarge", true, "the table takes %d bytes, of at most %d; beyond that fewer slots move at a time, and no member can join: "+
+		m.note("TableLarge", true, "the table takes %d bytes, of at most %d; "+
+			"beyond that fewer slots move at a time, and no member can join: "+
 			"have fewer slots, or members with shorter names", size, m.cfg.MaxTable)
 	}
 	return nil

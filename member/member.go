@@ -20,13 +20,13 @@ import (
 //	 ended ◀─────────────────────────────────────────────────┴───────────────┘
 //	         from any phase: expelled, Lease lost, table refused
 //
-// Beside the phase there are two conditions under which the whole gate is shut: lapsed (rule R2's deadline passed; over
-// when R13 is satisfied) and troubled (the table is missing or not the one that is known; over by rule R16). Each slot
-// has a state of its own, drawn in slots.go.
+// In two conditions the whole gate is shut, whatever the phase: a lapse (rule R2's deadline has passed; R13 ends it)
+// and recovery (the table is missing, or is another one; R16 ends it). Each slot has a state of its own, drawn in
+// slots.go.
 //
 // Invariants:
 //  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
-//     activated, the member is joined or leaving, neither lapsed nor troubled, and a renewal said so (rule R5).
+//     activated, the member is joined or leaving, neither lapsed nor in recovery, and a renewal said "open" (rule R5).
 //  2. At most one request each of renewal, read and swap is under way.
 //  3. Once ended, Step returns nothing.
 //
@@ -44,29 +44,30 @@ type Member struct {
 	read  read
 	watch watch
 
-	// snap is the last version of the table believed; Table is nil while none was seen or it is missing.
+	// snap is the version of the table that the member goes by. Table is nil while none was seen or it is missing.
 	snap Snapshot
-	// known is the UID of the last table that was adopted; gone are the UIDs of tables that were deleted, which never come
-	// back.
+	// known is the UID of the last table that was adopted. gone are the UIDs of tables that were deleted; they are never
+	// believed again.
 	known string
 	gone  map[string]bool
-	// floor is the highest version seen of the object that holds the table, and seenAt when that was first seen.
+	// floor is the highest version seen of the object that holds the table. seenAt is when it was first seen.
 	floor  string
 	seenAt time.Duration
 	trail  trail
-	// epochs are the highest epochs that Leases told, by the table's UID, and toldAt is when one of them rose.
+	// epochs are the highest epochs that Leases tell of, by the table's UID. toldAt is when one of them last rose.
 	epochs map[string]uint64
 	toldAt time.Duration
 	// top is the highest epoch ever seen.
 	top uint64
-	// lapsed: the deadline passed; readAfter is when the renewal that ended it was answered, 0 before.
+	// lapsed: the deadline has passed. readAfter is when a renewal succeeded since; 0: none has. A read that begins after
+	// it ends the lapse.
 	lapsed    bool
 	readAfter time.Duration
 	recovery  recovery
 
 	slots []slotState
 	ahead ahead
-	// gather is since when this member has had slots that are ready to be handed over; 0: it has none.
+	// gather is since when slots of this member have been ready to be handed over; 0: there are none.
 	gather time.Duration
 	// followed is the version of the table that the slots follow.
 	followed string
@@ -74,10 +75,10 @@ type Member struct {
 	candidates candidates
 	swap       swap
 	plan       planning
-	// refused is why this member parts although nobody asked it to. met: a namesake was told of.
+	// refused is why this member ends although nobody asked it to leave. met: a namesake has been reported.
 	refused error
 	met     bool
-	// toExpel are members whose Lease is gone by this member's hand or by its own observation (rule R7).
+	// toExpel are members whose Lease this member has deleted or found deleted (rule R7). They are dead.
 	toExpel map[string]bool
 	// deleting are DeleteLease requests under way.
 	deleting map[string]bool
@@ -104,10 +105,10 @@ type read struct {
 	retryAt          time.Duration
 }
 
-// never is a time that does not come.
+// never is a time that never comes.
 const never = time.Duration(math.MaxInt64)
 
-// New returns a member that has done nothing yet: give it a Tick. The config must be valid.
+// New returns a member. Its first event is a Tick. The config must be valid.
 func New(cfg Config) *Member {
 	return &Member{
 		cfg:      cfg,
@@ -122,7 +123,7 @@ func New(cfg Config) *Member {
 	}
 }
 
-// Step takes an event at a time that is not before that of the last Step, and returns what to do, in order.
+// Step takes an event and returns what to do, in order. The time must not be before that of the last Step.
 func (m *Member) Step(now Time, event Event) []Action {
 	if m.phase == ended {
 		return nil
@@ -155,8 +156,8 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Leave:
 		m.leave()
 	}
-	// The order matters: what shuts comes before what tells others, and slots follow the table before the next table is
-	// made of them.
+	// The order matters. What shuts comes before what tells others. Slots follow the table before the next table is made
+	// from them.
 	if m.phase != ended {
 		m.followTable()
 	}
@@ -182,7 +183,7 @@ func (m *Member) Wake() time.Duration { return m.wake }
 // Ended says that the incarnation is over.
 func (m *Member) Ended() bool { return m.phase == ended }
 
-// ID is the member's.
+// ID is the member's ID.
 func (m *Member) ID() string { return m.cfg.Self.ID }
 
 func (m *Member) do(a Action) { m.out = append(m.out, a) }
@@ -190,7 +191,7 @@ func (m *Member) do(a Action) { m.out = append(m.out, a) }
 // at asks for a Tick at the given time.
 func (m *Member) at(t time.Duration) { m.wake = min(m.wake, t) }
 
-// due says whether t has come, and asks for a Tick otherwise.
+// due says whether t has come. If not, it asks for a Tick then.
 func (m *Member) due(t time.Duration) bool {
 	if m.now.Mono >= t {
 		return true
@@ -212,7 +213,7 @@ func (m *Member) nextSerial() uint64 {
 	return m.serial
 }
 
-// table is the table that the member acts on, or nil while there is none.
+// table is the table that the member goes by, or nil if there is none.
 func (m *Member) table() *table.Table {
 	if m.recovery.on || m.snap.Table == nil {
 		return nil
@@ -225,7 +226,7 @@ func (m *Member) usable() bool {
 	return (m.phase == joined || m.phase == leaving) && !m.lapsed && m.table() != nil
 }
 
-// stop ends the incarnation. Whatever is open is shut first.
+// stop ends the incarnation. It shuts everything first.
 func (m *Member) stop(err error, rejoin bool) {
 	m.shutAll()
 	m.phase, m.wake = ended, never

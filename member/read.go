@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// keepReading reads the table consistently when somebody wanted that.
+// keepReading sends the consistent read of the table that was asked for.
 func (m *Member) keepReading() {
 	if !m.read.wanted || m.read.underWay || !m.due(m.read.retryAt) {
 		return
@@ -17,7 +17,7 @@ func (m *Member) keepReading() {
 	m.do(ReadTable{})
 }
 
-// readSoon asks for a consistent read, with jitter against those who ask at the same moment.
+// readSoon asks for a consistent read, with jitter in case others read at the same moment.
 func (m *Member) readSoon() {
 	if !m.read.wanted {
 		m.read.wanted, m.read.retryAt = true, m.now.Mono+m.jitter(m.cfg.Coalesce/2)
@@ -29,7 +29,7 @@ func (m *Member) tableSeen(e TableSeen) {
 		m.read.underWay = false
 	}
 	if e.Consistent && e.Snapshot.Missing() && m.snap.UID != "" && e.Begun <= m.seenAt {
-		m.read.wanted = true // what was seen meanwhile may be newer
+		m.read.wanted = true // the version seen meanwhile may be newer
 		return
 	}
 	m.believe(e.Snapshot, e.Consistent)
@@ -50,14 +50,14 @@ func (m *Member) tableSeen(e TableSeen) {
 	m.note("Resumed", false, "the Lease is renewed and the table read again, at epoch %d", m.top)
 }
 
-// believe takes a version of the table for the present one if it is (rules R4, R5, R16).
+// believe makes a version the one that the member goes by, if it is newer (rules R4, R5, R16).
 func (m *Member) believe(s Snapshot, consistent bool) {
 	if s.Missing() {
 		m.believeMissing(s, consistent)
 		return
 	}
 	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
-		// A watch that lags, or the answer to a request that was overtaken. It still tells of the epochs that there were.
+		// The watch lags, or the answer was overtaken. The version still tells of an epoch that there was.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
 			m.stop(m.stale(m.snap, s.Table.Epoch), false)
 		}
@@ -67,7 +67,8 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		s.Err = m.refuse(s.Table)
 	}
 	if s.Err != nil {
-		m.stop(fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten: repair the ConfigMap, or delete it to start anew", s.Version, s.Err), false)
+		m.stop(fmt.Errorf("table at resourceVersion %s: %w; "+
+			"nothing was overwritten: repair the ConfigMap, or delete it to start again", s.Version, s.Err), false)
 		return
 	}
 	if s.adopted() && s.Table.Epoch < m.top {
@@ -84,7 +85,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	if m.known != s.UID {
 		if m.known != "" {
-			m.shutAll() // another object took the place of the one that was known (rule R5)
+			m.shutAll() // another object has replaced the table (rule R5)
 			m.shutSlots()
 		}
 		m.known = s.UID
@@ -112,7 +113,7 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		return
 	}
 	if !consistent {
-		// A watch says so: shut first (rule R5), then find out.
+		// Only a watch says so. Shut first (rule R5), then read.
 		m.read.wanted, m.read.retryAt = true, 0
 	}
 	for _, uid := range []string{m.snap.UID, m.known} {
@@ -128,8 +129,8 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 	m.recovery.confirmed = m.recovery.confirmed || consistent
 }
 
-// confirm draws the conclusions from a consistent read: that the table is older than what Leases tell of it, so that
-// nobody must go by it (rule R16), or that the gate may open, now that the Lease says so (rule R5).
+// confirm draws conclusions from a consistent read. If the table is older than what Leases tell of it, nobody must go
+// by it (rule R16). If the Lease has said "open" since before the read, the gate may open (rule R5).
 func (m *Member) confirm(e TableSeen) {
 	s := e.Snapshot
 	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
@@ -144,28 +145,30 @@ func (m *Member) confirm(e TableSeen) {
 	}
 }
 
-// precedes says that a version is an earlier one of the table that this member goes by.
+// precedes says that a version is an earlier version of the table that this member goes by.
 func (m *Member) precedes(s Snapshot) bool {
-	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID && resourceversion.Compare(s.Version, m.snap.Version) < 0
+	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID &&
+		resourceversion.Compare(s.Version, m.snap.Version) < 0
 }
 
-// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over it. Until
-// that is known the Leases must stay, even those of the dead: they may be all that tells of it (rule R16).
+// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over the table.
+// Until it is known which, all Leases must stay, even those of the dead: only they may tell of that epoch (rule R16).
 func (m *Member) hides(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }
 
-// stale is the error for a table that is older than one seen before under its UID.
+// stale is the error for a table that is older than one that was seen before.
 func (m *Member) stale(s Snapshot, epoch uint64) error {
-	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: an old copy was put over it; "+
-		"delete the ConfigMap, and the members will make a new table", s.Version, s.Table.Epoch, epoch)
+	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: "+
+		"an old copy was put over it; delete the ConfigMap, and the members will make a new table",
+		s.Version, s.Table.Epoch, epoch)
 }
 
 // refuse says why this member must not work with a table that is valid in itself.
 func (m *Member) refuse(t *table.Table) error {
 	if t.Slots != m.cfg.Slots || t.Key != m.cfg.Key {
-		return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s: give all members the same options",
-			t.Slots, t.Key, m.cfg.Slots, m.cfg.Key)
+		return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s: "+
+			"give all members the same options", t.Slots, t.Key, m.cfg.Slots, m.cfg.Key)
 	}
 	return nil
 }

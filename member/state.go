@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// What the exhaustive check has to know of a member's state. Whoever adds a field says here what it means:
-// TestEveryFieldIsVisited fails otherwise.
+// This file has what the exhaustive check (internal/explore) must know about a member's state. Say here what a new
+// field means. TestEveryFieldIsVisited fails otherwise.
 
 func init() {
 	inspect.Copy = func(m any) any { return m.(*Member).clone() }
@@ -21,8 +21,8 @@ func init() {
 	inspect.Look = func(m any) inspect.Status { return m.(*Member).look() }
 }
 
-// clone returns a copy, without caches. It shares what is never changed: tables, versions, names of deletions, the last
-// assignment; and the source of jitter.
+// clone returns a copy without caches. It shares the source of jitter, and what never changes: tables, versions, names
+// of deletions, the last assignment.
 func (m *Member) clone() *Member {
 	c := *m
 	c.out, c.candidates, c.ahead = nil, candidates{}, ahead{}
@@ -39,10 +39,10 @@ func (m *Member) clone() *Member {
 	return &c
 }
 
-// forget sets to 0 what is not looked at before it is set again.
+// forget sets to 0 what will be set again before it is used.
 func (m *Member) forget() {
 	l, w, tr, s, p := &m.lease, &m.watch, &m.trail, &m.swap, &m.plan
-	m.out, m.candidates, m.ahead = nil, candidates{}, ahead{} // what was listed ahead is listed again
+	m.out, m.candidates, m.ahead = nil, candidates{}, ahead{} // slots listed ahead are listed again
 	if l.mine.UID == "" {
 		l.start = 0
 	}
@@ -69,7 +69,7 @@ func (m *Member) forget() {
 	if !m.recovery.on || m.recovery.pending {
 		m.recovery.since = 0
 	}
-	// Versions come in order, and a list has the latest: what lies between the one known and the table does not matter.
+	// Versions come in order, and a list has the latest. So versions between the one known and the table do not matter.
 	behind := func(v string) bool { return resourceversion.Compare(v, m.snap.Version) < 0 }
 	if tr.begun == "" && behind(tr.known) || m.snap.Version == "" {
 		tr.known = ""
@@ -112,8 +112,8 @@ func (m *Member) forget() {
 	}
 }
 
-// visit shows the state. What it leaves out: caches; what counts conflicts, which only makes jitter; versions that a
-// drain found, which no decision depends on; and of Leases, of the snapshot and of the config what nobody asks for.
+// visit shows the state. It leaves out caches, the count of conflicts (which only makes jitter), the versions that a
+// drain found (no decision depends on them), and fields of Leases, of the snapshot and of the config that nobody reads.
 func (m *Member) visit(v inspect.Visitor) {
 	c := &m.cfg
 	v.Texts(c.Self.ID)
@@ -255,7 +255,7 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 	v.Past(&p.fresh, c.JoinDelay)
 }
 
-// visitSet shows what is in a set.
+// visitSet shows the members of a set.
 func visitSet(v inspect.Visitor, set map[string]bool) {
 	ids := slices.DeleteFunc(sortedKeys(set), func(id string) bool { return !set[id] })
 	v.Ints(len(ids))
