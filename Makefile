@@ -61,9 +61,9 @@ chaos: kube ## Have members work through faults on a real API server (ARGS="--ru
 	@$(GO) build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(ARGS)
 # Each takes minutes or more, and what is said of it in docs/verification.md.
-CHECKS := explore sim mutants mutate fuzz bench
+CHECKS := explore sim mutants mutate fuzz bench slow
 .PHONY: check $(CHECKS:%=check-%)
-check: $(if $(filter $(WHAT),$(CHECKS)),check-$(WHAT),check-what) ## Run one of the long checks: WHAT=explore, sim, mutants, mutate, fuzz or bench
+check: $(if $(filter $(WHAT),$(CHECKS)),check-$(WHAT),check-what) ## Run one of the long checks: WHAT=explore, sim, mutants, mutate, fuzz, bench or slow
 
 .PHONY: check-what
 check-what:
@@ -100,6 +100,10 @@ check-fuzz:
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
 		done; \
 	done
+
+# Run what `make test` leaves out of the tests of tools, since it is slow and rarely finds anything.
+check-slow: kube
+	SLOW=1 $(GO) test -count=1 -timeout 30m ./internal/demo ./internal/chaos ./internal/controlplane ./internal/footprint
 
 # Run the Go benchmarks.
 check-bench:

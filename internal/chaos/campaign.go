@@ -15,16 +15,16 @@ import (
 	"github.com/rota-dev/rota/internal/process"
 )
 
-// stageRuns is after how many runs a new control plane is started: records and audit logs grow.
-const stageRuns = 40
+// fleetRuns is after how many runs a new control plane is started: records and audit logs grow.
+const fleetRuns = 40
 
 // campaign is a series of runs.
 type campaign struct {
 	o      *Options
 	dir    string
-	stages int
-	stage  *stage // nil: none
-	used   int    // runs of the stage
+	fleets int
+	fleet  *fleet // nil: none
+	used   int    // runs of the fleet
 }
 
 // Run does the runs that the results do not hold, and returns a report of all. When it returns, all processes are gone. An error is
@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	c := &campaign{o: &o, dir: o.Dir}
 	err = c.run(ctx, results)
-	err = errors.Join(err, c.closeStage(), results.close())
+	err = errors.Join(err, c.closeFleet(), results.close())
 	if made && os.Remove(o.Dir) != nil { // not empty
 		_, _ = fmt.Fprintf(o.Progress, "What failing runs left is in %s\n", o.Dir)
 	}
@@ -83,7 +83,7 @@ func (c *campaign) run(ctx context.Context, results *results) error {
 				return err
 			}
 			// What it left shall not be the next one's.
-			if err := c.closeStage(); err != nil || c.o.FailFast {
+			if err := c.closeFleet(); err != nil || c.o.FailFast {
 				return err
 			}
 		}
@@ -94,48 +94,48 @@ func (c *campaign) run(ctx context.Context, results *results) error {
 // one does one run.
 func (c *campaign) one(ctx context.Context, p planned, into *Result) error {
 	f := find(p.Fault)
-	if c.used >= stageRuns {
-		if err := c.closeStage(); err != nil {
+	if c.used >= fleetRuns {
+		if err := c.closeFleet(); err != nil {
 			return err
 		}
 	}
-	if c.stage == nil {
-		c.stages++
+	if c.fleet == nil {
+		c.fleets++
 		var err error
-		if c.stage, err = openStage(ctx, c.o, filepath.Join(c.dir, fmt.Sprintf("stage-%d", c.stages)), p.Seed); err != nil {
+		if c.fleet, err = openFleet(ctx, c.o, filepath.Join(c.dir, fmt.Sprintf("fleet-%d", c.fleets)), p.Seed); err != nil {
 			return err
 		}
 		c.used = 0
 	}
 	c.used++
-	if err := c.stage.prepare(ctx, cmp.Or(f.delivery, delivery.Filter), f.fresh); err != nil {
+	if err := c.fleet.prepare(ctx, cmp.Or(f.delivery, delivery.Filter), f.fresh); err != nil {
 		return err
 	}
-	verdict, err := c.stage.do(ctx, f, p.Seed)
+	verdict, err := c.fleet.do(ctx, f, p.Seed)
 	into.Verdict = verdict
 	return err
 }
 
 // keep saves the records of a failing run, and says where.
 func (c *campaign) keep(p planned) error {
-	if c.stage == nil {
+	if c.fleet == nil {
 		return nil
 	}
 	folder := filepath.Join(c.dir, fmt.Sprintf("run-%d-%s", p.Number, p.Fault))
-	if err := c.stage.save(folder); err != nil {
+	if err := c.fleet.save(folder); err != nil {
 		return fmt.Errorf("keep the records of run %d: %w", p.Number, err)
 	}
 	_, _ = fmt.Fprintf(c.o.Progress, "    its journals and logs are in %s\n", folder)
 	return nil
 }
 
-// closeStage ends the present control plane and all that runs on it.
-func (c *campaign) closeStage() error {
-	if c.stage == nil {
+// closeFleet ends the present control plane and all that runs on it.
+func (c *campaign) closeFleet() error {
+	if c.fleet == nil {
 		return nil
 	}
-	s := c.stage
-	c.stage = nil
+	s := c.fleet
+	c.fleet = nil
 	err := s.close()
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

@@ -3,14 +3,11 @@ package chaos
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,29 +17,27 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/table"
 )
 
 const (
 	rotaNamespace  = "rota-chaos"
-	sitesNamespace = "rota-chaos-sites"
-	// podUser is how the user of a member with a token for a Pod is called, followed by ACCOUNT/POD. The ServiceAccount
-	// has the name of the rota: a fence is for the members of one.
+	sitesNamespace = rotaNamespace + "-sites"
+	// podUser, followed by ACCOUNT/POD, is the user of a member with a token for a Pod. The ServiceAccount has the name
+	// of the rota: a fence is for the members of one.
 	podUser = "system:serviceaccount:" + rotaNamespace + ":"
 	// requestLimit bounds a request of the campaign itself.
 	requestLimit = 10 * time.Second
@@ -52,10 +47,7 @@ const (
 
 var websites = schema.GroupVersionResource{Group: webv1.GroupVersion.Group, Version: webv1.GroupVersion.Version, Resource: "websites"}
 
-//go:embed audit-policy.yaml
-var auditPolicy []byte
-
-// podOf returns the Pod whose user it is.
+// podOf returns the Pod that has a user.
 func podOf(user string) (string, bool) {
 	account, ok := strings.CutPrefix(user, podUser)
 	if !ok {
@@ -70,70 +62,43 @@ func userOf(rota, pod string) string { return podUser + rota + "/" + pod }
 
 // cluster is a control plane and what the campaign put there.
 type cluster struct {
-	plane *controlplane.ControlPlane
-	// client is the administrator's, watcher one that waits longer.
-	client, watcher client.WithWatch
-	scheme          *runtime.Scheme
+	*stage.Cluster
+	// client has a limit for each request; Client, which watches, has none.
+	client client.WithWatch
 }
 
-// openCluster starts a control plane. Its servers' time is bought with memory, as in the demo.
 func openCluster(ctx context.Context, dir string) (*cluster, error) {
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
-		return nil, err
-	}
-	plane, err := controlplane.Start(ctx, controlplane.Options{AuditPolicy: policy, APIServers: servers, Env: []string{"GOGC=400"}})
+	s, err := stage.Open(ctx, stage.Options{Name: rotaNamespace, Dir: dir, ControlPlane: controlplane.Options{
+		Audit: true, APIServers: servers, Env: []string{stage.FewCollections},
+	}})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{plane: plane, scheme: runtime.NewScheme()}
-	if err := c.install(ctx); err != nil {
-		return nil, errors.Join(err, plane.Stop())
+	c := &cluster{Cluster: s}
+	cfg := rest.CopyConfig(s.Config)
+	cfg.Timeout = requestLimit
+	if c.client, err = client.NewWithWatch(cfg, client.Options{Scheme: s.Client.Scheme()}); err == nil {
+		err = s.Create(ctx, accounts()...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return c, nil
 }
 
-func (c *cluster) install(ctx context.Context) error {
-	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), webv1.AddToScheme(c.scheme)); err != nil {
-		return err
-	}
-	if err := c.plane.InstallCRDs(ctx, config.CRD); err != nil {
-		return err
-	}
-	cfg := c.plane.ConfigFor(servers - 1)
-	cfg.UserAgent, cfg.Timeout = "rota-chaos", requestLimit
-	var err error
-	if c.client, err = client.NewWithWatch(cfg, client.Options{Scheme: c.scheme}); err != nil {
-		return err
-	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = 0
-	if c.watcher, err = client.NewWithWatch(cfg, client.Options{Scheme: c.scheme}); err != nil {
-		return err
-	}
-	sites := rbacv1.PolicyRule{
-		APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"}, Verbs: []string{"get", "list", "watch", "patch"},
-	}
-	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rotaNamespace}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sitesNamespace}},
-	}
+// accounts returns a ServiceAccount for each rota, with what its members need.
+func accounts() (out []client.Object) {
+	sites := []rbacv1.PolicyRule{{
+		APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"},
+		Verbs: []string{"get", "list", "watch", "patch"},
+	}}
 	for _, f := range forms {
-		members := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: f.rota}}
-		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: f.rota}
-		home, away := metav1.ObjectMeta{Name: f.rota, Namespace: rotaNamespace}, metav1.ObjectMeta{Name: f.rota, Namespace: sitesNamespace}
-		objects = append(objects,
-			&corev1.ServiceAccount{ObjectMeta: home},
-			&rbacv1.Role{ObjectMeta: home, Rules: permission.Rules(f.rota)}, &rbacv1.RoleBinding{ObjectMeta: home, Subjects: members, RoleRef: role},
-			&rbacv1.Role{ObjectMeta: away, Rules: []rbacv1.PolicyRule{sites}}, &rbacv1.RoleBinding{ObjectMeta: away, Subjects: members, RoleRef: role},
-		)
+		members := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: f.rota}
+		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: f.rota, Namespace: rotaNamespace}})
+		out = append(out, stage.Grant(f.rota, rotaNamespace, permission.Rules(f.rota), members)...)
+		out = append(out, stage.Grant(f.rota, sitesNamespace, sites, members)...)
 	}
-	for _, obj := range objects {
-		if err := c.client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("set up: %w", err)
-		}
-	}
-	return nil
+	return out
 }
 
 // identity makes a Pod object of a rota's operator, which nothing runs, and returns its UID and a token that names it.
@@ -165,7 +130,7 @@ func (c *cluster) fence(ctx context.Context, rota string) error {
 		ServiceAccount: types.NamespacedName{Namespace: rotaNamespace, Name: rota},
 		Resources:      []schema.GroupResource{websites.GroupResource()},
 	}
-	if err := fence.Apply(ctx, c.plane.Config(), o); err != nil {
+	if err := fence.Apply(ctx, c.Plane.Config(), o); err != nil {
 		return err
 	}
 	token, err := c.token(ctx, rota, nil) // of no Pod, and so no member
@@ -173,9 +138,9 @@ func (c *cluster) fence(ctx context.Context, rota string) error {
 		return err
 	}
 	for i := range servers {
-		cfg := rest.AnonymousClientConfig(c.plane.ConfigFor(i))
+		cfg := rest.AnonymousClientConfig(c.Plane.ConfigFor(i))
 		cfg.BearerToken = token
-		nobody, err := client.New(cfg, client.Options{Scheme: c.scheme})
+		nobody, err := client.New(cfg, client.Options{Scheme: c.client.Scheme()})
 		if err != nil {
 			return err
 		}
@@ -265,7 +230,7 @@ func (c *cluster) etcd(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.Etcd()[0]+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Plane.Etcd()[0]+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

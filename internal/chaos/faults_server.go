@@ -32,7 +32,7 @@ const (
 
 var controlPlanes = []fault{
 	{name: "apiserver-restart", fresh: true, what: "the members' API server is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
-		if err := errors.Join(r.cluster.plane.KillServer(membersServer), r.leases(ctx, 0.5), r.cluster.plane.StartServer(membersServer)); err != nil {
+		if err := errors.Join(r.cluster.Plane.KillServer(membersServer), r.leases(ctx, 0.5), r.cluster.Plane.StartServer(membersServer)); err != nil {
 			return err
 		}
 		r.over()
@@ -40,7 +40,7 @@ var controlPlanes = []fault{
 	}},
 	{name: "apiserver-flapping", limit: true, what: "the members' API server is killed and comes again six times in a row; each time they have to list again, and client-go waits longer before it does", do: func(ctx context.Context, r *run) error {
 		for range 6 {
-			if err := errors.Join(r.cluster.plane.KillServer(membersServer), r.cluster.plane.StartServer(membersServer), r.leases(ctx, 2)); err != nil {
+			if err := errors.Join(r.cluster.Plane.KillServer(membersServer), r.cluster.Plane.StartServer(membersServer), r.leases(ctx, 2)); err != nil {
 				return err
 			}
 		}
@@ -48,13 +48,13 @@ var controlPlanes = []fault{
 		return nil
 	}},
 	{name: "apiserver-failover", fresh: true, what: "the members' API server is killed; they go to another one, and back when it has come again", do: func(ctx context.Context, r *run) error {
-		if err := r.cluster.plane.KillServer(membersServer); err != nil {
+		if err := r.cluster.Plane.KillServer(membersServer); err != nil {
 			return err
 		}
 		for _, m := range r.live() {
 			m.proxy.Use(1)
 		}
-		err := errors.Join(r.leases(ctx, 1), r.cluster.plane.StartServer(membersServer))
+		err := errors.Join(r.leases(ctx, 1), r.cluster.Plane.StartServer(membersServer))
 		for _, m := range r.live() {
 			m.proxy.Use(0)
 			m.proxy.CutWatches() // as a load balancer does
@@ -62,7 +62,7 @@ var controlPlanes = []fault{
 		return err
 	}},
 	{name: "etcd-restart", fresh: true, what: "etcd is killed, and comes again after half a lease", do: func(ctx context.Context, r *run) error {
-		if err := errors.Join(r.cluster.plane.KillServer(etcdServer), r.leases(ctx, 0.5), r.cluster.plane.StartServer(etcdServer)); err != nil {
+		if err := errors.Join(r.cluster.Plane.KillServer(etcdServer), r.leases(ctx, 0.5), r.cluster.Plane.StartServer(etcdServer)); err != nil {
 			return err
 		}
 		// API servers come back to it by themselves.
@@ -77,7 +77,7 @@ var controlPlanes = []fault{
 	}},
 	{name: "compaction", fresh: true, what: "watches are cut and refused for half a lease, while etcd forgets old versions and the API server restarts: they are answered 410", do: func(ctx context.Context, r *run) error {
 		r.each(proxy.Faults{RefuseWatches: true})
-		err := errors.Join(r.leases(ctx, 0.5), r.cluster.compact(ctx), r.cluster.plane.KillServer(membersServer), r.cluster.plane.StartServer(membersServer))
+		err := errors.Join(r.leases(ctx, 0.5), r.cluster.compact(ctx), r.cluster.Plane.KillServer(membersServer), r.cluster.Plane.StartServer(membersServer))
 		r.each(proxy.Faults{})
 		r.over()
 		return err
@@ -165,9 +165,8 @@ var labelFaults = []fault{
 	{name: "rollout-labels", planned: true, delivery: delivery.SlotLabel, what: "a rollout with delivery SlotLabel", do: doOf(plannedMoves, "rollout")},
 	{name: "labels", delivery: delivery.SlotLabel, what: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 leases", do: func(ctx context.Context, r *run) error {
 		for end := time.Now().Add(3 * r.o.Lease); time.Now().Before(end); {
-			r.load.mu.Lock()
-			name := r.load.sites[r.random.IntN(len(r.load.sites))].Name
-			r.load.mu.Unlock()
+			sites := r.load.Sites()
+			name := sites[r.random.IntN(len(sites))].Name
 			obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: sitesNamespace}}
 			patch := client.RawPatch(types.MergePatchType, spoiled(r.random))
 			if err := r.cluster.client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -44,9 +43,6 @@ type life struct {
 	*process.Process
 	name    string
 	journal *journal.Reader
-
-	mu      sync.Mutex
-	answers chan string // of the process, "stopping …" and "status …"
 }
 
 // processName is the name of the process with that journal: POD.NUMBER.
@@ -68,18 +64,14 @@ func (m *member) start() error {
 	name := fmt.Sprintf("%s.%d", m.pod, len(m.lives)+1)
 	c := m.config
 	c.Journal = filepath.Join(m.dir, name+".journal")
-	env, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	l := &life{name: name, journal: journal.NewReader(c.Journal, name), answers: make(chan string, 16)}
-	l.Process, err = process.Start(process.Options{
-		Name: "member " + name, Command: m.command, Log: filepath.Join(m.dir, name+".log"), Line: func(s string) { l.answers <- s },
-		Env: []string{EnvOperator + "=" + string(env)},
+	p, err := process.Start(process.Options{
+		Name: "member " + name, Command: m.command, Log: filepath.Join(m.dir, name+".log"), Answers: true,
+		Variable: EnvOperator, Config: c,
 	})
 	if err != nil {
 		return err
 	}
+	l := &life{Process: p, name: name, journal: journal.NewReader(c.Journal, name)}
 	m.life, m.lives = l, append(m.lives, l)
 	m.kubelet.Go(func() {
 		<-l.Done()
@@ -102,7 +94,7 @@ func (m *member) now() *life {
 func (m *member) all() []*life {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]*life(nil), m.lives...)
+	return slices.Clone(m.lives)
 }
 
 // kill ends the process at once. Another one is started in the Pod.
@@ -150,11 +142,7 @@ const stopLimit = 20 * time.Second
 // pause has the process stop itself at a place, when it comes there with the Website of that name, and go on after d.
 func (m *member) pause(ctx context.Context, place, name string, d time.Duration) error {
 	l := m.now()
-	words, err := l.ask(ctx, "stop "+place+" "+name, "stopping")
-	if err != nil {
-		return err
-	}
-	at, err := strconv.ParseInt(words[len(words)-1], 10, 64)
+	at, err := l.number(ctx, "stop "+place+" "+name, "stopping")
 	if err != nil {
 		return err
 	}
@@ -177,34 +165,16 @@ func (m *member) stopped() []oracle.Pause {
 
 // goroutines returns how many the process has.
 func (m *member) goroutines(ctx context.Context) (int, error) {
-	words, err := m.now().ask(ctx, "status", "status")
+	return m.now().number(ctx, "status", "status")
+}
+
+// number says a line to the process, and returns the number after the word in its answer.
+func (l *life) number(ctx context.Context, line, word string) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fmt.Errorf("it took more than %v", stopLimit))
+	defer cancel()
+	answer, err := l.Ask(ctx, line, word)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(words[len(words)-1])
-}
-
-// ask says a line to the process and returns the words of its answer, which begins with the given one.
-func (l *life) ask(ctx context.Context, line, first string) ([]string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.Say(line); err != nil {
-		return nil, err
-	}
-	limit := time.NewTimer(stopLimit)
-	defer limit.Stop()
-	for {
-		select {
-		case answer := <-l.answers:
-			if words := strings.Fields(answer); len(words) > 1 && words[0] == first {
-				return words, nil
-			}
-		case <-l.Done():
-			return nil, fmt.Errorf("tell %s %q: it has ended", l.name, line)
-		case <-limit.C:
-			return nil, fmt.Errorf("tell %s %q: no answer in %v", l.name, line, stopLimit)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	return strconv.Atoi(answer)
 }

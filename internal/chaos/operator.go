@@ -2,21 +2,16 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -27,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -44,38 +40,29 @@ type operatorConfig struct {
 // workTime is how long a reconcile takes beyond its write.
 const workTime = 3 * time.Millisecond
 
-// OperatorMain is a member: a process that reconciles Websites with Rota and does what its standard input tells it. It returns
-// the exit status. It ends when its standard input does, so also when the campaign dies.
+// OperatorMain is a member: a process that reconciles Websites with Rota and obeys its standard input. It returns the
+// exit status. It ends when its standard input does, so also when the campaign dies.
 func OperatorMain() int {
 	var c operatorConfig
 	return process.Main(EnvOperator, "`make chaos`", &c, c.run, zap.UseDevMode(true))
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	w, err := journal.Create(c.Journal)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
 	stops := &stops{}
-	cfg := &rest.Config{Host: c.Host, BearerToken: c.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}, UserAgent: c.Pod}
+	cfg := &rest.Config{
+		Host: c.Host, BearerToken: c.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}, UserAgent: c.Pod,
+	}
 	cfg.Wrap(stops.wrap) // below what Rota wraps around it: after the check of a write, before its sending
-	r, err := rota.New(cfg, rota.Options{
-		Name: c.Rota, Namespace: rotaNamespace, Slots: c.Slots, Delivery: c.Delivery, LeaseDuration: c.Lease, Logger: ctrl.Log,
+	mgr, _, err := stage.NewManager(cfg, rota.Options{
+		Name: c.Rota, Namespace: rotaNamespace, Slots: c.Slots, Delivery: c.Delivery, LeaseDuration: c.Lease,
 		Identity:        rota.Identity{Pod: c.Pod, PodUID: c.PodUID, Container: "manager", Build: c.Build},
 		LabelNamespaces: []string{sitesNamespace},
-	})
-	if err != nil {
-		return err
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{sitesNamespace: {}}},
-	})
+	}, ctrl.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{sitesNamespace: {}}}})
 	if err != nil {
 		return err
 	}
@@ -85,12 +72,12 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go stops.obey(os.Stdin, os.Stdout)
+	process.Answer(3, stops.obey)
 	return mgr.Start(ctx)
 }
 
-// publisher writes the generation of each Website that it has seen into its status, without asking for the version that it has
-// read: a write that comes late does harm. It journals each reconcile.
+// publisher writes the generation of each Website that it has seen into its status. It does not ask for the version that
+// it has read, so a write that comes late does harm. It journals each reconcile.
 type publisher struct {
 	client  client.Client
 	journal *journal.Writer
@@ -107,15 +94,8 @@ func (p *publisher) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	n, journalErr := p.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
-	if journalErr != nil {
-		panic(journalErr) // nobody could judge the run
-	}
-	defer func() {
-		if err := p.journal.End(n); err != nil {
-			panic(err)
-		}
-	}()
+	n, end := p.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
+	defer end()
 	if err != nil || site.Status.ObservedGeneration == site.Generation {
 		return reconcile.Result{}, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/proxy"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 const (
@@ -22,17 +23,17 @@ const (
 	before, after = 500 * time.Millisecond, time.Second
 )
 
-// run is one fault on a stage.
+// run is one fault on a fleet.
 type run struct {
-	*stage
+	*fleet
 	random *rand.Rand
 	// reachable is when members could reach the API server again; 0: some always could.
 	reachable time.Duration
 }
 
 // do has the fault happen under load, and judges. An error means that it could not be judged.
-func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict, error) {
-	r := &run{stage: s, random: rand.New(rand.NewPCG(seed, 2))}
+func (s *fleet) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict, error) {
+	r := &run{fleet: s, random: rand.New(rand.NewPCG(seed, 2))}
 	if _, _, err := s.take(); err != nil { // what came before is no business of this run
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	begin, wall := journal.Now(), time.Now()
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
-	s.load.work.Go(func() { s.load.run(loading, s.o.Rate) })
+	s.load.run(loading, ctx, s.o.Rate)
 	err := await.Sleep(ctx, before)
 	if err == nil {
 		err = f.do(ctx, r)
@@ -51,7 +52,7 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	}
 	err = errors.Join(err, await.Sleep(ctx, after))
 	endLoad()
-	s.load.work.Wait()
+	s.load.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("fault %s: %w", f.name, err)
 	}
@@ -90,32 +91,44 @@ func (s *stage) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 }
 
 // take returns what audit logs, recorder and load have seen since it was called last.
-func (s *stage) take() (*oracle.Evidence, func(string) string, error) {
+func (s *fleet) take() (*oracle.Evidence, func(string) string, error) {
 	log := &check.Log{}
-	for _, tail := range s.audits {
-		if err := tail.read(log, s.rota); err != nil {
-			return nil, nil, err
-		}
+	if err := s.cluster.ReadAudit(log, s.rota); err != nil {
+		return nil, nil, err
 	}
-	log.Tables = slices.DeleteFunc(log.Tables, func(v check.Version) bool {
-		_, member := podOf(v.User)
-		return !member
+	seen, err := s.followers[s.rota].History()
+	if err != nil {
+		return nil, nil, err
+	}
+	last := s.tables[s.rota]
+	seen = slices.DeleteFunc(slices.Clone(seen), func(v check.Version) bool {
+		return len(last) > 0 && resourceversion.Compare(v.Version, last[0].Version) <= 0 ||
+			slices.ContainsFunc(log.Tables, func(l check.Version) bool { return l.Version == v.Version && !byMember(l) })
 	})
-	log.Tables = append(s.tables[s.rota], log.Tables...)
+	log.Tables = slices.DeleteFunc(log.Tables, func(v check.Version) bool { return !byMember(v) })
+	log.Tables = slices.Concat(last, log.Tables)
 	log.Sort()
-	if n := len(log.Tables); n > 0 {
-		s.tables[s.rota] = slices.Clone(log.Tables[n-1:])
+	all := check.Log{Tables: slices.Clone(log.Tables)}
+	all.Saw(seen)
+	if n := len(all.Tables); n > 0 {
+		s.tables[s.rota] = slices.Clone(all.Tables[n-1:])
 	}
 	e := &oracle.Evidence{
-		World: check.World{Pod: podOf, Slots: s.o.Slots, Key: s.key}, PodOf: podOfProcess, Audit: log,
+		World: check.World{Pod: podOf, Slots: s.o.Slots, Key: s.key}, PodOf: podOfProcess, Audit: log, Seen: seen,
 	}
-	e.Updates, e.Deletions, _ = s.load.take()
+	e.Updates, e.Deletions = s.load.Take()
 	e.Versions, e.Gaps = s.recorder.take()
 	return e, func(pod string) string { return userOf(s.rota, pod) }, nil
 }
 
+// byMember reports whether a member wrote a version of the table.
+func byMember(v check.Version) bool {
+	_, member := podOf(v.User)
+	return member
+}
+
 // journals adds what the journals of all processes hold.
-func (s *stage) journals(e *oracle.Evidence) error {
+func (s *fleet) journals(e *oracle.Evidence) error {
 	e.Ended, e.Known = map[string]time.Duration{}, map[string]bool{}
 	for _, m := range s.members {
 		for _, l := range m.all() {

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -29,24 +28,20 @@ const (
 // stops has a process stop itself, as SIGSTOP from outside would, at a place that nobody outside could hit.
 type stops struct {
 	armed atomic.Pointer[string] // PLACE NAME
-	out   io.Writer
 }
 
-// obey does what it is told, a command a line, until the input ends; then the process does, too:
+// obey is for process.Answer. The commands are:
 //
-//	stop PLACE NAME   stop at the next passage of a place with the Website of that name; "stopping NANOSECONDS" is printed right before
+//	stop PLACE NAME   at the next passage of the place with the Website of that name, print "stopping NANOSECONDS" and stop
 //	status            print "status GOROUTINES"
-func (s *stops) obey(in io.Reader, out io.Writer) {
-	s.out = out
-	for scan := bufio.NewScanner(in); scan.Scan(); {
-		switch command, where, _ := strings.Cut(scan.Text(), " "); command {
-		case "stop":
-			s.armed.Store(&where)
-		case "status":
-			_, _ = fmt.Fprintln(out, "status", runtime.NumGoroutine())
-		}
+func (s *stops) obey(line string) string {
+	switch command, where, _ := strings.Cut(line, " "); command {
+	case "stop":
+		s.armed.Store(&where)
+	case "status":
+		return fmt.Sprint("status ", runtime.NumGoroutine())
 	}
-	os.Exit(3)
+	return ""
 }
 
 // at stops the process if it was told to stop here. It returns when the process goes on.
@@ -55,7 +50,7 @@ func (s *stops) at(place, name string) bool {
 	if armed == nil || *armed != place+" "+name || !s.armed.CompareAndSwap(armed, nil) {
 		return false
 	}
-	_, _ = fmt.Fprintln(s.out, "stopping", int64(journal.Now()))
+	fmt.Println("stopping", int64(journal.Now()))
 	// The kernel stops the threads one after the other, and this one perhaps last: on a busy machine it would get on with its
 	// write first.
 	goOn := make(chan os.Signal, 1)

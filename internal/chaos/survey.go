@@ -17,16 +17,16 @@ import (
 )
 
 // settled waits until every object's status shows its generation, for limit at most, and returns all objects.
-func (s *stage) settled(ctx context.Context, limit time.Duration) (objects []oracle.Object, err error) {
+func (s *fleet) settled(ctx context.Context, limit time.Duration) (objects []oracle.Object, err error) {
 	_ = await.Until(ctx, 5*pollPeriod, limit, func() string { // in vain perhaps: the oracle tells
-		var list webv1.WebsiteList
-		if err = s.cluster.client.List(ctx, &list, client.InNamespace(sitesNamespace)); err != nil {
+		var sites []webv1.Website
+		if sites, err = s.cluster.Websites(ctx); err != nil {
 			return err.Error()
 		}
 		objects = objects[:0]
 		behind := ""
-		for i := range list.Items {
-			o := &list.Items[i]
+		for i := range sites {
+			o := &sites[i]
 			objects = append(objects, oracle.Object{
 				Site:       check.Site{NamespacedName: client.ObjectKeyFromObject(o), UID: string(o.UID)},
 				Generation: o.Generation, Observed: o.Status.ObservedGeneration,
@@ -41,7 +41,7 @@ func (s *stage) settled(ctx context.Context, limit time.Duration) (objects []ora
 }
 
 // census counts what there is.
-func (s *stage) census(ctx context.Context) (oracle.Census, error) {
+func (s *fleet) census(ctx context.Context) (oracle.Census, error) {
 	c := oracle.Census{Live: pods(s.live()), Goroutines: map[string]int{}, Watches: map[string]int{}}
 	var err error
 	if c.Leases, c.Reports, err = s.cluster.left(ctx, s.rota); err != nil {
@@ -64,7 +64,7 @@ func (s *stage) census(ctx context.Context) (oracle.Census, error) {
 }
 
 // save links journals, logs and audit logs into a folder, under which a failing run can be looked at.
-func (s *stage) save(folder string) error {
+func (s *fleet) save(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *stage) save(folder string) error {
 	if err != nil {
 		return err
 	}
-	logs, err := filepath.Glob(filepath.Join(s.cluster.plane.Dir(), "*.log"))
+	logs, err := filepath.Glob(filepath.Join(s.cluster.Plane.Dir(), "*.log"))
 	if err != nil {
 		return err
 	}

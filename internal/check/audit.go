@@ -145,27 +145,28 @@ func (u user) name() string {
 	return u.Username
 }
 
-// ReadAudit adds an audit log to l. rota names the table's ConfigMap. A last line without end is ignored. Call
-// Sort when all logs have been read.
-func (l *Log) ReadAudit(r io.Reader, rota types.NamespacedName) error {
+// ReadAudit adds an audit log to l, and returns how many bytes it has read: a last line without end is left out. rota
+// names the table's ConfigMap. Call Sort when all logs have been read.
+func (l *Log) ReadAudit(r io.Reader, rota types.NamespacedName) (read int64, err error) {
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil
+			return read, nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the audit log: %w", err)
+			return read, fmt.Errorf("read the audit log: %w", err)
 		}
+		read += int64(len(line))
 		if !worthReading(line) {
 			continue
 		}
 		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return fmt.Errorf("read the audit log: %w: %.200s", err, line)
+		if err = json.Unmarshal(line, &e); err == nil {
+			err = l.add(&e, rota)
 		}
-		if err := l.add(&e, rota); err != nil {
-			return fmt.Errorf("read the audit log: %w: %.200s", err, line)
+		if err != nil {
+			return read, fmt.Errorf("read the audit log: %w: %.200s", err, line)
 		}
 	}
 }

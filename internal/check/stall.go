@@ -19,6 +19,13 @@ type Update struct {
 	Commit time.Duration
 }
 
+// Deletion is of an object that did not come again under its name.
+type Deletion struct {
+	Site
+	// Begun is when it was requested, Commit when the response arrived.
+	Begun, Commit time.Duration
+}
+
 // Latency is how long an update waited for the start of the reconcile that saw it.
 type Latency struct {
 	Update

@@ -63,7 +63,7 @@ func asLabeller(line string) string {
 func logOf(t *testing.T, lines ...string) *check.Log {
 	t.Helper()
 	var l check.Log
-	if err := l.ReadAudit(strings.NewReader(strings.Join(lines, "")), rotaName); err != nil {
+	if _, err := l.ReadAudit(strings.NewReader(strings.Join(lines, "")), rotaName); err != nil {
 		t.Fatal(err)
 	}
 	l.Tables = history()
@@ -228,7 +228,7 @@ func TestReadAudit(t *testing.T) {
 		strings.Replace(line("patch", "websites", "one", "admin", "200", 2, site("u", "12", 1, 1, "")), `"user":`, `"impersonatedUser":{"username":"member:b"},"user":`, 1),
 		`{"cut short": "resource":"websites"`,
 	}, "")
-	if err := l.ReadAudit(strings.NewReader(text), rotaName); err != nil {
+	if _, err := l.ReadAudit(strings.NewReader(text), rotaName); err != nil {
 		t.Fatal(err)
 	}
 	l.Sort()
@@ -245,7 +245,7 @@ func TestReadAudit(t *testing.T) {
 		t.Errorf("writes: %+v", l.Writes)
 	}
 	for _, bad := range []string{`{"verb":"list","resource":"websites"` + "\n", strings.Replace(cm("9"), `"format":"1"`, `"format":"x"`, 1)} {
-		if err := new(check.Log).ReadAudit(strings.NewReader(bad), rotaName); err == nil {
+		if _, err := new(check.Log).ReadAudit(strings.NewReader(bad), rotaName); err == nil {
 			t.Errorf("%.80s was read", bad)
 		}
 	}

@@ -16,10 +16,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestEnv(t *testing.T) {
+// TestOptions has all options at once, so that it takes one control plane.
+func TestOptions(t *testing.T) {
 	t.Parallel()
-	plane := New(t, Options{Env: []string{"GOGC=234"}})
-	metrics, err := clientset(t, plane.ConfigFor(0)).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	c := New(t, Options{
+		APIServers: 2, Audit: true, Env: []string{"GOGC=234"}, ControllerManager: true,
+		SplitEtcd: []string{"coordination.k8s.io/leases"},
+	})
+	t.Run("Env", func(t *testing.T) { testEnv(t, c) })
+	t.Run("SplitEtcd", func(t *testing.T) { testSplitEtcd(t, c) })
+	t.Run("ControllerManager", func(t *testing.T) { testControllerManager(t, c) })
+	t.Run("APIServers", func(t *testing.T) { testTwoAPIServers(t, c) }) // stops one
+}
+
+func testEnv(t *testing.T, c *ControlPlane) {
+	metrics, err := clientset(t, c.Config()).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +39,7 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-func TestTwoAPIServers(t *testing.T) {
-	t.Parallel()
-	c := New(t, Options{APIServers: 2, Audit: true})
+func testTwoAPIServers(t *testing.T, c *ControlPlane) {
 	ns := c.Namespace(t)
 	for i := range 2 {
 		writer, reader := c.ConfigFor(i), c.ConfigFor(1-i)
@@ -58,7 +67,8 @@ func TestTwoAPIServers(t *testing.T) {
 	if _, err := first.Get(t.Context(), "by-0", metav1.GetOptions{}); err == nil {
 		t.Error("a stopped API server answers")
 	}
-	if _, err := clientset(t, c.ConfigFor(1)).CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("meanwhile"), metav1.CreateOptions{}); err != nil {
+	second := clientset(t, c.ConfigFor(1)).CoreV1().ConfigMaps(ns)
+	if _, err := second.Create(t.Context(), configMap("meanwhile"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("the other API server: %v", err)
 	}
 	if err := c.StartServer("apiserver-0"); err != nil {
@@ -69,9 +79,16 @@ func TestTwoAPIServers(t *testing.T) {
 	}
 }
 
-func TestKilledServersKeepTheirData(t *testing.T) {
+// TestKilledServers: servers that are killed keep their data, and one that dies on its own ends everything.
+func TestKilledServers(t *testing.T) {
 	t.Parallel()
-	c := New(t, Options{})
+	skipIfShort(t)
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	left := footprintOf(c)
 	ns := c.Namespace(t)
 	maps := clientset(t, c.Config()).CoreV1().ConfigMaps(ns)
 	before, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
@@ -105,15 +122,33 @@ func TestKilledServersKeepTheirData(t *testing.T) {
 	if err := c.StopServer("apiserver-7"); err == nil || !strings.Contains(err.Error(), "etcd-0") {
 		t.Errorf("stopping a server that is not there: %v, want the names that are", err)
 	}
+
+	// Now one dies by itself. The error of Stop has the end of its log.
+	left.Servers = c.PIDs()
+	if err := syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	err = c.Stop()
+	if err == nil || !strings.Contains(err.Error(), "apiserver-0 died") || !strings.Contains(err.Error(), "last lines of its log") {
+		t.Errorf("Stop: %v, want who died and its log", err)
+	}
+	if err := c.StartServer("apiserver-0"); err == nil {
+		t.Error("a dead control plane takes commands")
+	}
+	left.mustBeGone(t)
 }
 
-// TestSplitEtcd: leases live in the second etcd and only there.
-func TestSplitEtcd(t *testing.T) {
-	t.Parallel()
-	c := New(t, Options{SplitEtcd: []string{"coordination.k8s.io/leases"}})
+// testSplitEtcd: leases live in the second etcd and only there.
+func testSplitEtcd(t *testing.T, c *ControlPlane) {
 	ns := c.Namespace(t)
 	client := clientset(t, c.Config())
-	if _, err := client.CoordinationV1().Leases(ns).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	if _, err := client.CoordinationV1().Leases(ns).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("a"), metav1.CreateOptions{}); err != nil {
@@ -158,9 +193,7 @@ func TestSplitEtcdRefusesCustomResources(t *testing.T) {
 	}
 }
 
-func TestControllerManager(t *testing.T) {
-	t.Parallel()
-	c := New(t, Options{ControllerManager: true})
+func testControllerManager(t *testing.T, c *ControlPlane) {
 	ns := c.Namespace(t)
 	client := clientset(t, c.Config()).CoreV1()
 	eventually(t, 20*time.Second, func() error { // the service account controller
@@ -196,32 +229,4 @@ func TestControllerManager(t *testing.T) {
 		_, err := client.Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return gone(err)
 	})
-}
-
-// TestDeathIsToldWithTheLog: a server that dies on its own ends everything.
-func TestDeathIsToldWithTheLog(t *testing.T) {
-	t.Parallel()
-	skipIfShort(t)
-	c, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop()
-	left := footprintOf(c)
-	if err := syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-c.Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
-	err = c.Stop()
-	if err == nil || !strings.Contains(err.Error(), "apiserver-0 died") || !strings.Contains(err.Error(), "last lines of its log") {
-		t.Errorf("Stop: %v, want who died and its log", err)
-	}
-	if err := c.StartServer("apiserver-0"); err == nil {
-		t.Error("a dead control plane takes commands")
-	}
-	left.mustBeGone(t)
 }

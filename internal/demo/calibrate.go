@@ -33,7 +33,7 @@ func (e *engine) fill(ctx context.Context) error {
 	if first == 0 {
 		first = trial
 	}
-	if err := e.load.fill(ctx, first); err != nil {
+	if err := e.load.Fill(ctx, first); err != nil {
 		return err
 	}
 	if err := until(ctx, stepLimit+4*max(e.o.LeaseDuration, 15*time.Second), e.idle); err != nil {
@@ -57,7 +57,7 @@ func (e *engine) fill(ctx context.Context) error {
 		return nil
 	}
 	e.view.log("Creating %d more Websites, for %d in all: what it brings up in %v, at most %d.", e.o.Objects-first, e.o.Objects, fillTime, mostObjects)
-	if err := e.load.fill(ctx, e.o.Objects-first); err != nil {
+	if err := e.load.Fill(ctx, e.o.Objects-first); err != nil {
 		return err
 	}
 	return e.reconciled(ctx)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 const (
@@ -70,7 +72,7 @@ func (k childKind) of(site types.NamespacedName) client.Object {
 }
 
 // tamper deletes or defaces a child of the Website. It need not be there yet.
-func (l *load) tamper(ctx context.Context, s *site, choice int) error {
+func (l *load) tamper(ctx context.Context, s *stage.Site, choice int) error {
 	kind := childKinds[choice/2]
 	obj := kind.of(s.NamespacedName)
 	var err error
@@ -84,7 +86,7 @@ func (l *load) tamper(ctx context.Context, s *site, choice int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counts.tampering++
+	l.tampered++
 	return nil
 }
 
@@ -101,7 +103,7 @@ func secret(number, renewals int) *corev1.Secret {
 func (l *load) renew(ctx context.Context, number int) error {
 	l.mu.Lock()
 	l.renewals[number]++
-	l.counts.renewals++
+	l.renewed++
 	next := secret(number, l.renewals[number])
 	l.mu.Unlock()
 	if err := l.client.Update(ctx, next); err != nil {
@@ -110,27 +112,26 @@ func (l *load) renew(ctx context.Context, number int) error {
 	return nil
 }
 
-// collect deletes the children of Websites that are gone, as the garbage collector of a cluster does: the demo's own control
-// plane has none. It waits until the page is withdrawn, so that the event of a child's deletion, which wakes the operator, too,
-// cannot stand in for that of the Website's.
+// collect deletes the children of Websites that are gone. The garbage collector of a cluster does the same; the demo's
+// own control plane has none. It waits until the page is withdrawn: the deletion of a child wakes the operator, too, and
+// its event must not stand in for that of the Website.
 func (l *load) collect(ctx context.Context) {
-	l.mu.Lock()
-	all := l.garbage
-	l.garbage = nil
-	l.mu.Unlock()
-	var later []deletion
+	deletions := l.Deletions()
+	all := slices.Concat(l.garbage, deletions[l.collected:])
+	l.garbage, l.collected = nil, len(deletions)
 	for _, d := range all {
-		if journal.Now()-d.commit < collectAfter || l.pages.Published(d.NamespacedName) {
-			later = append(later, d)
+		if journal.Now()-d.Commit < collectAfter || l.pages.Published(d.NamespacedName) {
+			l.garbage = append(l.garbage, d)
 			continue
 		}
-		for _, kind := range childKinds {
-			l.finish(nil, client.IgnoreNotFound(l.client.Delete(ctx, kind.of(d.NamespacedName))))
-		}
+		l.Go(func() error {
+			var errs []error
+			for _, kind := range childKinds {
+				errs = append(errs, client.IgnoreNotFound(l.client.Delete(ctx, kind.of(d.NamespacedName))))
+			}
+			return errors.Join(errs...)
+		})
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.garbage = append(l.garbage, later...)
 }
 
 // children says how the Websites' children are: those that have to be there, those that are there and as they have to be,
@@ -145,24 +146,27 @@ func (c *children) wrong(format string, args ...any) { c.example = fmt.Sprintf(f
 
 // surveyChildren compares all children with their Websites and Secrets.
 func (e *engine) surveyChildren(ctx context.Context) (c children, err error) {
-	var sites webv1.WebsiteList
-	var secrets corev1.SecretList
 	in := client.InNamespace(sitesNamespace)
-	if err := errors.Join(e.cluster.client.List(ctx, &sites, in), e.cluster.client.List(ctx, &secrets, in)); err != nil {
+	sites, err := e.cluster.Websites(ctx)
+	if err != nil {
+		return c, err
+	}
+	var secrets corev1.SecretList
+	if err := e.cluster.Client.List(ctx, &secrets, in); err != nil {
 		return c, err
 	}
 	byOwner := map[types.UID]*webv1.Website{}
 	checksums := map[string]string{}
-	for i := range sites.Items {
-		byOwner[sites.Items[i].UID] = &sites.Items[i]
+	for i := range sites {
+		byOwner[sites[i].UID] = &sites[i]
 	}
 	for i := range secrets.Items {
 		checksums[secrets.Items[i].Name] = website.Checksum(&secrets.Items[i])
 	}
-	c.total = len(childKinds) * len(sites.Items)
+	c.total = len(childKinds) * len(sites)
 	for _, kind := range childKinds {
 		list := kind.list()
-		if err := e.cluster.client.List(ctx, list, in); err != nil {
+		if err := e.cluster.Client.List(ctx, list, in); err != nil {
 			return c, err
 		}
 		have := 0
@@ -191,8 +195,8 @@ func (e *engine) surveyChildren(ctx context.Context) (c children, err error) {
 		if err != nil {
 			return c, err
 		}
-		if have < len(sites.Items) {
-			c.wrong("%d of %T are missing", len(sites.Items)-have, kind.object())
+		if have < len(sites) {
+			c.wrong("%d of %T are missing", len(sites)-have, kind.object())
 		}
 	}
 	return c, nil
@@ -223,23 +227,25 @@ func compare(child client.Object, site *webv1.Website, certificate string) strin
 
 // sweep deletes what is left of Websites that are gone: garbage that collect had not come to.
 func (e *engine) sweep(ctx context.Context) error {
-	var sites webv1.WebsiteList
-	in := client.InNamespace(sitesNamespace)
 	var errs []error
 	for _, kind := range childKinds {
 		list := kind.list()
 		// The children first: one whose Website is created in between must not look like garbage.
-		if err := errors.Join(e.cluster.client.List(ctx, list, in), e.cluster.client.List(ctx, &sites, in)); err != nil {
+		if err := e.cluster.Client.List(ctx, list, client.InNamespace(sitesNamespace)); err != nil {
+			return err
+		}
+		sites, err := e.cluster.Websites(ctx)
+		if err != nil {
 			return err
 		}
 		there := map[types.UID]bool{}
-		for i := range sites.Items {
-			there[sites.Items[i].UID] = true
+		for i := range sites {
+			there[sites[i].UID] = true
 		}
 		errs = append(errs, eachItem(list, func(obj client.Object) {
 			ref := metav1.GetControllerOf(obj)
 			if ref != nil && !there[ref.UID] && !e.load.pages.Published(types.NamespacedName{Namespace: sitesNamespace, Name: ref.Name}) {
-				errs = append(errs, client.IgnoreNotFound(e.cluster.client.Delete(ctx, obj)))
+				errs = append(errs, client.IgnoreNotFound(e.cluster.Client.Delete(ctx, obj)))
 			}
 		}))
 	}

@@ -3,7 +3,6 @@ package demo
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,11 +29,13 @@ const (
 // finish judges the run, once the load has ended.
 func (e *engine) finish(ctx context.Context) (*Report, error) {
 	e.view.title("the load has ended; checking")
-	history, err := e.follow.all()
+	history, err := e.follow.History()
 	if err != nil {
 		return nil, err
 	}
 	moves := history.Moves()
+	updates, deletions := e.load.Take()
+	updates = slices.DeleteFunc(updates, func(u check.Update) bool { return u.Generation == 1 }) // a new Website
 	// The waits may be in vain; the report tells.
 	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
 	if err := e.sweep(ctx); err != nil {
@@ -48,7 +49,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return c.example
 	})
 	_ = until(ctx, settleLimit/3, func() string {
-		left, err := e.leftovers(moves)
+		left, err := e.leftovers(deletions, moves)
 		if err != nil || len(left) > 0 {
 			return "pages are left behind"
 		}
@@ -74,28 +75,26 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if children.example != "" {
 		e.view.log("Wrong about children: %s", children.example)
 	}
-	left, err := e.leftovers(moves)
+	left, err := e.leftovers(deletions, moves)
 	if err != nil {
 		return nil, err
 	}
 	r.DeletionsMissed = len(left)
 	for _, d := range left {
 		s := e.slotOf(d.Site)
-		e.view.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, s, (d.commit - e.begun).Seconds())
+		e.view.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, s, (d.Commit - e.begun).Seconds())
 		for _, m := range moves {
 			if m.Slot == s {
 				e.view.log("  slot %d: %s -> %s, from %.1f to %.1f s", s, m.From, m.To, (m.Planned - e.begun).Seconds(), (m.Active - e.begun).Seconds())
 			}
 		}
 	}
-	if t, _ := e.follow.latest(); t != nil {
+	if t, _ := e.follow.Latest(); t != nil {
 		r.UnownedAtEnd = t.Counts()[""]
 	}
-	e.load.mu.Lock()
-	if n := e.load.counts.failures; n > 0 {
-		e.view.log("%s of the load failed, the last one: %v", count(n, "request", "requests"), e.load.err)
+	if c := e.load.Counts(); c.Failures > 0 {
+		e.view.log("%s of the load failed, the last one: %v", count(c.Failures, "request", "requests"), c.Err)
 	}
-	e.load.mu.Unlock()
 
 	e.view.title("stopping the replicas")
 	if err := e.stop(ctx, stopLimit); err != nil {
@@ -127,7 +126,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 				f.Pod, f.Owner, f.Slot, f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
 		}
 	}
-	return r, e.measure(r, history, moves, all, audit)
+	return r, e.measure(r, history, moves, check.Latencies(updates, all), all, audit)
 }
 
 // journals returns all reconciles, and when each replica ended.
@@ -148,19 +147,12 @@ func (e *engine) journals() ([]journal.Reconcile, map[string]time.Duration, erro
 }
 
 func (e *engine) readAudit() (*check.Log, error) {
-	if len(e.cluster.audit) == 0 {
-		return nil, nil
+	if !e.cluster.Audited() {
+		return nil, nil //nolint:nilnil // there is none
 	}
 	var log check.Log
-	for _, path := range e.cluster.audit {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("audit log: %w", err)
-		}
-		err = log.ReadAudit(file, types.NamespacedName{Namespace: rotaNamespace, Name: rotaName})
-		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, err
-		}
+	if err := e.cluster.ReadAudit(&log, rotaName); err != nil {
+		return nil, err
 	}
 	log.Sort()
 	return &log, nil
@@ -168,36 +160,34 @@ func (e *engine) readAudit() (*check.Log, error) {
 
 // leftovers returns the Websites that are gone and whose pages are not, but for those deleted while their slot was a
 // killed replica's.
-func (e *engine) leftovers(moves []check.Move) ([]deletion, error) {
+func (e *engine) leftovers(deletions []check.Deletion, moves []check.Move) ([]check.Deletion, error) {
 	files, err := os.ReadDir(e.pages)
 	if err != nil {
 		return nil, err
 	}
-	e.load.mu.Lock()
-	defer e.load.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
-	for _, s := range e.load.sites {
+	for _, s := range e.load.Sites() {
 		there[s.NamespacedName] = true
 	}
-	gone := map[types.NamespacedName]deletion{}
-	for _, d := range e.load.deletions {
+	gone := map[types.NamespacedName]check.Deletion{}
+	for _, d := range deletions {
 		gone[d.NamespacedName] = d
 	}
-	var out []deletion
+	var out []check.Deletion
 	for _, f := range files {
 		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
 		if ok && !there[key] && !e.excused(gone[key], moves) {
-			out = append(out, cmp.Or(gone[key], deletion{Site: check.Site{NamespacedName: key}}))
+			out = append(out, cmp.Or(gone[key], check.Deletion{Site: check.Site{NamespacedName: key}}))
 		}
 	}
 	return out, nil
 }
 
-func (e *engine) excused(d deletion, moves []check.Move) bool {
+func (e *engine) excused(d check.Deletion, moves []check.Move) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, at := e.slotOf(d.Site), d.commit
+	s, at := e.slotOf(d.Site), d.Commit
 	for _, p := range e.phases {
 		if p.victim == "" || !p.victimsSlots.Has(s) || at < p.killed-crashMargin {
 			continue
@@ -212,10 +202,9 @@ func (e *engine) excused(d deletion, moves []check.Move) bool {
 }
 
 // measure fills in what each phase showed.
-func (e *engine) measure(r *Report, history check.History, moves []check.Move, all []journal.Reconcile, audit *check.Log) error {
-	e.load.mu.Lock()
-	latencies := check.Latencies(e.load.updates, all)
-	e.load.mu.Unlock()
+func (e *engine) measure(
+	r *Report, history check.History, moves []check.Move, latencies []check.Latency, all []journal.Reconcile, audit *check.Log,
+) error {
 	quiet := check.Waits(latencies, 0, func(l check.Latency) bool { return e.baseline.start <= l.Commit && l.Commit < e.baseline.end })
 	median := check.Quantile(quiet, 0.5)
 	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); the stalls below are beyond that.",

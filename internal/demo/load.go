@@ -2,160 +2,119 @@ package demo
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
-	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 )
 
-// load changes Websites: it updates some, deletes and recreates others under the same name, and replaces others by new
-// ones, so that a page left behind shows. The number of Websites stays the same. It also deletes and defaces children, and
-// renews certificates. While slots move, half of what it does is to objects of those slots.
+// load updates Websites, recreates some and replaces others, so that a page left behind shows. It also deletes and
+// defaces children, and renews certificates. While slots move, half of what it does is to objects of those slots.
 type load struct {
+	*stage.Load
 	client client.Client
 	pages  website.Pages
 	slotOf func(check.Site) slot.Slot
+	random *rand.Rand // for run's first goroutine
 	// moving are the slots on the way, aimed at by canaries.
 	moving atomic.Pointer[slot.Set]
 	// canaryRate is per second.
 	canaryRate atomic.Int64
 
-	work sync.WaitGroup
-
-	mu        sync.Mutex
-	random    *rand.Rand
-	sites     []*site
-	next      int
-	updates   []check.Update
-	deletions []deletion
-	// garbage are deleted Websites whose children have not been deleted.
-	garbage []deletion
-	// renewals are how often each certificate was renewed.
-	renewals [certificates]int
-	counts   struct{ updates, recreations, replacements, tampering, renewals, failures int }
-	err      error
-}
-
-type site struct {
-	check.Site
-	number int
-	busy   bool
-	edits  int
-}
-
-// deletion is a Website deleted for good.
-type deletion struct {
-	check.Site
-	commit time.Duration
+	mu sync.Mutex
+	// garbage are deleted Websites whose children have not been deleted. Deletions before collected are in it, or done.
+	garbage   []check.Deletion
+	collected int
+	// renewals are how often each certificate was renewed; renewed is their sum.
+	renewals          [certificates]int
+	renewed, tampered int
 }
 
 func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(check.Site) slot.Slot) *load {
-	l := &load{client: c, pages: pages, slotOf: slotOf, random: rand.New(rand.NewPCG(seed, 0))}
+	l := &load{
+		Load: stage.NewLoad(c, sitesNamespace, seed, specOf), random: rand.New(rand.NewPCG(seed, 1)),
+		client: c, pages: pages, slotOf: slotOf,
+	}
 	l.moving.Store(&slot.Set{})
 	return l
 }
 
-// run works at the rate until ctx ends, and then ends what it began, in later.
-func (l *load) run(ctx, later context.Context, rate float64) {
-	l.work.Go(func() {
-		l.tick(ctx, func() time.Duration { return time.Duration(float64(time.Second) / rate) }, func() { l.one(later) })
-	})
-	l.work.Go(func() {
-		l.tick(ctx, func() time.Duration { return time.Second / time.Duration(max(1, l.canaryRate.Load())) }, func() { l.canary(later) })
-	})
-	l.work.Go(func() {
-		l.tick(ctx, func() time.Duration { return time.Second }, func() { l.collect(later) })
-	})
+const text = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore " +
+	"et dolore magna aliqua. "
+
+// specOf returns a Website's specification: half of them are protected, and three of four have a certificate. They ask
+// for no Pods: the demo's own API server runs none, and somebody's cluster shall not.
+func specOf(s *stage.Site) webv1.WebsiteSpec {
+	spec := webv1.WebsiteSpec{
+		Title: "Website " + s.Name, Content: fmt.Sprintf("Edition %d. %s", s.Edition, text),
+		Protected: s.Number%2 == 0, Replicas: ptr.To[int32](0),
+	}
+	if s.Number%4 != 0 {
+		spec.SecretName = certificate(s.Number % certificates)
+	}
+	return spec
 }
 
-// tick calls do in every interval; those that are late follow at once.
-func (l *load) tick(ctx context.Context, interval func() time.Duration, do func()) {
-	next := time.Now()
-	for await.Sleep(ctx, time.Until(next)) == nil {
-		do()
-		next = next.Add(interval())
-		if behind := time.Now().Add(-time.Second); next.Before(behind) {
-			next = behind // this machine cannot keep up
+// run works at the rate until ctx ends, and then ends what it began, in later.
+func (l *load) run(ctx, later context.Context, rate float64) {
+	l.Tick(ctx, func() time.Duration { return time.Duration(float64(time.Second) / rate) }, func() { l.one(later) })
+	l.Tick(ctx, func() time.Duration { return time.Second / time.Duration(max(1, l.canaryRate.Load())) }, func() {
+		if aim := *l.moving.Load(); !aim.Empty() {
+			l.Start(later, l.of(aim), l.Update)
 		}
-	}
+	})
+	l.Tick(ctx, func() time.Duration { return time.Second }, func() { l.collect(later) })
 }
 
 // one does one thing of the load, in the background.
 func (l *load) one(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	choice, child := l.random.IntN(100), l.random.IntN(2*len(childKinds))
 	if l.random.IntN(renewEvery) == 0 {
 		number := l.random.IntN(certificates)
-		l.work.Go(func() { l.finish(nil, l.renew(ctx, number)) })
+		l.Go(func() error { return l.renew(ctx, number) })
 		return
 	}
 	aim := slot.Set{}
 	if l.random.IntN(2) == 0 {
 		aim = *l.moving.Load()
 	}
-	s := l.pick(aim)
-	if s == nil {
-		return
+	var do func(context.Context, *stage.Site) error
+	switch choice := l.random.IntN(100); {
+	case choice < 54:
+		do = l.Update
+	case choice < 72:
+		do = l.Recreate
+	case choice < 90:
+		do = l.Replace
+	default:
+		child := l.random.IntN(2 * len(childKinds))
+		do = func(ctx context.Context, s *stage.Site) error { return l.tamper(ctx, s, child) }
 	}
-	l.work.Go(func() {
-		switch {
-		case choice < 54:
-			l.finish(s, l.update(ctx, s))
-		case choice < 72:
-			l.finish(nil, l.recreate(ctx, s))
-		case choice < 90:
-			l.finish(nil, l.replace(ctx, s))
-		default:
-			l.finish(s, l.tamper(ctx, s, child))
-		}
-	})
+	l.Start(ctx, l.of(aim), do)
 }
 
-// canary updates an object whose slot is on its way.
-func (l *load) canary(ctx context.Context) {
-	aim := *l.moving.Load()
-	if aim.Empty() {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s := l.pick(aim); s != nil {
-		l.work.Go(func() { l.finish(s, l.update(ctx, s)) })
+// of chooses a Website of the slots, or any if there are none.
+func (l *load) of(aim slot.Set) func(*rand.Rand, []*stage.Site) *stage.Site {
+	return func(random *rand.Rand, sites []*stage.Site) *stage.Site {
+		return stage.Pick(random, sites, func(s *stage.Site) bool { return aim.Empty() || aim.Has(l.slotOf(s.Site)) })
 	}
 }
 
-// pick returns an idle Website, of the slots if there are any, and makes it busy. The caller holds the lock.
-func (l *load) pick(aim slot.Set) *site {
-	for range 200 {
-		if len(l.sites) == 0 {
-			return nil
-		}
-		s := l.sites[l.random.IntN(len(l.sites))]
-		if !s.busy && (aim.Empty() || aim.Has(l.slotOf(s.Site))) {
-			s.busy = true
-			return s
+// certify creates the Secrets.
+func (l *load) certify(ctx context.Context) error {
+	for number := range certificates {
+		if err := l.client.Create(ctx, secret(number, 0)); err != nil {
+			return fmt.Errorf("create secret: %w", err)
 		}
 	}
 	return nil
-}
-
-// finish notes how it went. A Website that it is given is idle again.
-func (l *load) finish(s *site, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s != nil {
-		s.busy = false
-	}
-	if err != nil {
-		l.counts.failures++
-		l.err = err
-	}
 }

@@ -2,33 +2,23 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -52,10 +42,6 @@ func OperatorMain() int {
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
 		return err
@@ -66,33 +52,16 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
-	r, err := rota.New(cfg, rota.Options{
+	mgr, r, err := stage.NewManager(cfg, rota.Options{
 		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
-		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write, Logger: ctrl.Log,
-	})
+		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write,
+	}, ctrl.Options{})
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+	err = stage.AddWebsites(ctx, mgr, website.Pages{Dir: c.Pages}, func(inner reconcile.Reconciler) reconcile.Reconciler {
+		return &journaled{client: mgr.GetClient(), journal: w, inner: inner}
 	})
-	if err != nil {
-		return err
-	}
-	if err := website.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	reconciler := &website.WebsiteReconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: website.Pages{Dir: c.Pages},
-	}
-	err = ctrlrt.NewControllerManagedBy(mgr).
-		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&appsv1.Deployment{}).
-		Owns(&corev1.Service{}).
-		Owns(&corev1.ConfigMap{}).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(reconciler.SitesOf)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
-		Complete(&journaled{client: mgr.GetClient(), journal: w, inner: reconciler})
 	if err != nil {
 		return err
 	}
@@ -123,14 +92,7 @@ func (j *journaled) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := j.client.Get(ctx, req.NamespacedName, &site); err != nil {
 		site = webv1.Website{}
 	}
-	n, err := j.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
-	if err == nil {
-		defer func() {
-			if err := j.journal.End(n); err != nil {
-				panic(err) // nobody could judge the run
-			}
-		}()
-		return j.inner.Reconcile(ctx, req)
-	}
-	panic(err)
+	_, end := j.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
+	defer end()
+	return j.inner.Reconcile(ctx, req)
 }

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -23,13 +22,9 @@ type replica struct {
 
 func startReplica(command []string, dir, pod string, c operatorConfig) (*replica, error) {
 	c.Journal, c.Traffic = filepath.Join(dir, pod+".journal"), filepath.Join(dir, pod+".traffic")
-	env, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
 	p, err := process.Start(process.Options{
-		Name: "replica " + pod, Command: command, Log: filepath.Join(dir, pod+".log"),
-		Env: []string{EnvOperator + "=" + string(env), "POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace},
+		Name: "replica " + pod, Command: command, Log: filepath.Join(dir, pod+".log"), Variable: EnvOperator, Config: c,
+		Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace},
 	})
 	if err != nil {
 		return nil, err

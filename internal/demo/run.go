@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -45,7 +47,7 @@ type engine struct {
 	seed    uint64
 	begun   time.Duration // by journal.Now
 	cluster *cluster
-	follow  *follower
+	follow  *stage.Follower
 	load    *load
 	view    *view
 
@@ -109,37 +111,38 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	defer cancel(nil)
 
 	e.view.log("Starting a Kubernetes API server ...")
-	e.cluster, err = openCluster(ctx, e.o, e.dir)
+	if e.cluster, err = openCluster(ctx, e.o, e.dir); err != nil {
+		return nil, err
+	}
 	defer func() {
 		cancel(nil)
 		background.Wait()
-		e.killAll()
-		if e.o.Keep {
-			err = errors.Join(err, e.cluster.saveAudit())
+		for _, p := range e.all() {
+			p.Kill()
+		}
+		if e.o.Keep && e.cluster.Plane != nil { // which takes its audit log with it
+			for _, path := range e.cluster.Plane.AuditLogs() {
+				err = errors.Join(err, os.Link(path, filepath.Join(e.dir, filepath.Base(path))))
+			}
 		}
 		err = errors.Join(err, e.cluster.close())
 	}()
-	if err != nil {
+	e.load = newLoad(e.cluster.Client, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
+	if e.follow, err = stage.NewFollower(e.cluster.Config, rotaNamespace, rotaName); err != nil {
 		return nil, err
 	}
-	e.load = newLoad(e.cluster.client, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
-	if e.follow, err = newFollower(e.cluster.config, e.aim); err != nil {
-		return nil, err
-	}
-	background.Go(func() { e.follow.run(ctx) })
+	background.Go(func() { e.follow.Run(ctx, e.aim) })
 	background.Go(func() { e.watchTrouble(ctx, cancel) })
 	background.Go(func() { e.show(ctx) })
 
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
-	if err := e.story(ctx, loading); err != nil {
-		endLoad()
-		e.load.work.Wait()
-		return nil, cmp.Or(context.Cause(ctx), err)
-	}
+	err = e.story(ctx, loading)
 	endLoad()
-	e.load.work.Wait()
-	report, err = e.finish(ctx)
+	e.load.Wait()
+	if err == nil {
+		report, err = e.finish(ctx)
+	}
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
 	}
@@ -198,31 +201,19 @@ func (e *engine) start(build string) (*replica, error) {
 func (e *engine) all() []*replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*replica(nil), e.procs...)
+	return slices.Clone(e.procs)
 }
 
 // live returns the replicas that run and are meant to, oldest first.
 func (e *engine) live() []*replica {
-	var out []*replica
-	for _, p := range e.all() {
-		if p.Running() {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func (e *engine) killAll() {
-	for _, p := range e.all() {
-		p.Kill()
-	}
+	return slices.DeleteFunc(e.all(), func(p *replica) bool { return !p.Running() })
 }
 
 // watchTrouble ends the run when a replica or the control plane ends that should not.
 func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFunc) {
 	var gone <-chan struct{}
-	if e.cluster.plane != nil {
-		gone = e.cluster.plane.Done()
+	if e.cluster.Plane != nil {
+		gone = e.cluster.Plane.Done()
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -241,7 +232,7 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 				return
 			}
 		}
-		if _, err := e.follow.all(); err != nil {
+		if _, err := e.follow.History(); err != nil {
 			cancel(err)
 			return
 		}

@@ -8,7 +8,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
@@ -64,12 +63,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 }
 
 func (e *engine) phase(ctx context.Context, name string, do func(context.Context, *phaseRun) error) error {
-	p := &phaseRun{name: name}
-	e.load.mu.Lock()
-	for _, s := range e.load.sites {
-		p.sites = append(p.sites, s.Site)
-	}
-	e.load.mu.Unlock()
+	p := &phaseRun{name: name, sites: e.load.Sites()}
 	p.begin()
 	if err := do(ctx, p); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
@@ -146,7 +140,7 @@ func (e *engine) leave(context.Context, *phaseRun) error {
 func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	p := e.live()[1]
 	e.view.title("a replica is killed (SIGKILL): " + p.pod)
-	t, _ := e.follow.latest()
+	t, _ := e.follow.Latest()
 	for _, m := range t.Members {
 		if m.Pod == p.pod {
 			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID))
@@ -202,7 +196,7 @@ func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
 }
 
 func (e *engine) absent(pod string) string {
-	t, _ := e.follow.latest()
+	t, _ := e.follow.Latest()
 	if t != nil {
 		for _, m := range t.Members {
 			if m.Pod == pod {
@@ -217,7 +211,7 @@ func (e *engine) absent(pod string) string {
 func (e *engine) quiet(ctx context.Context) error {
 	limit := stepLimit + 4*max(e.o.LeaseDuration, 15*time.Second)
 	return until(ctx, limit, func() string {
-		t, since := e.follow.latest()
+		t, since := e.follow.Latest()
 		var pods []string
 		for _, p := range e.live() {
 			pods = append(pods, p.pod)
@@ -252,15 +246,12 @@ func (e *engine) unreconciled(ctx context.Context) string {
 
 // survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
 func (e *engine) survey(ctx context.Context) (total, behind int, example string, err error) {
-	var sites webv1.WebsiteList
-	if err := e.cluster.client.List(ctx, &sites, client.InNamespace(sitesNamespace)); err != nil {
-		return 0, 0, "", err
-	}
-	for i := range sites.Items {
-		if s := &sites.Items[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil ||
+	sites, err := e.cluster.Websites(ctx)
+	for i := range sites {
+		if s := &sites[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil ||
 			e.load.pages.Checksum(client.ObjectKeyFromObject(s)) != s.Status.Checksum {
 			behind, example = behind+1, s.Name
 		}
 	}
-	return len(sites.Items), behind, example, nil
+	return len(sites), behind, example, err
 }

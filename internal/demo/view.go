@@ -182,7 +182,7 @@ func (e *engine) show(ctx context.Context) {
 }
 
 func (e *engine) scene(m *meter) *scene {
-	t, _ := e.follow.latest()
+	t, _ := e.follow.Latest()
 	s := &scene{}
 	rows := map[string]*row{}
 	for _, p := range e.all() {
@@ -211,11 +211,11 @@ func (e *engine) scene(m *meter) *scene {
 		}
 		return strings.Compare(a.pod, b.pod)
 	})
+	c := e.load.Counts()
 	e.load.mu.Lock()
 	defer e.load.mu.Unlock()
-	c := e.load.counts
 	s.load = fmt.Sprintf("%d Websites; %d updates, %d recreated, %d replaced; %d children harmed; %d certificates renewed",
-		len(e.load.sites), c.updates, c.recreations, c.replacements, c.tampering, c.renewals)
+		len(e.load.Sites()), c.Updates, c.Recreations, c.Replacements, e.load.tampered, e.load.renewed)
 	return s
 }
 

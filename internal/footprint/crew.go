@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/await"
 )
 
 const (
@@ -33,8 +35,9 @@ func (c *crew) start(ctx context.Context, n int, watch string) error {
 	for i := range n {
 		go func() {
 			pod := fmt.Sprintf("%s-%d", c.name, first+i)
-			r, err := startReplica(c.Command, c.dir, pod, roleMember, operatorConfig{
-				Form: c.c.Form, Kubeconfig: c.cluster.plane.Kubeconfig(), Name: c.name, Pages: c.cluster.pages, Watch: watch, Lease: c.Lease, Stamp: c.stamp,
+			r, err := startReplica(ctx, c.Command, c.dir, pod, operatorConfig{
+				Form: c.c.Form, Kubeconfig: c.cluster.Plane.Kubeconfig(), Name: c.name, Pages: c.cluster.pages, Watch: watch,
+				Lease: c.Lease, Stamp: c.stamp,
 			})
 			results <- result{r, err}
 		}()
@@ -53,7 +56,7 @@ func (c *crew) start(ctx context.Context, n int, watch string) error {
 // end ends all replicas.
 func (c *crew) end() {
 	for _, r := range c.replicas {
-		r.end()
+		r.Kill()
 	}
 }
 
@@ -85,8 +88,8 @@ func (c *crew) settle(ctx context.Context, reconciles int) ([]reading, error) {
 		if time.Since(since) >= c.Quiet {
 			return now, nil
 		}
-		if err := sleep(ctx, pollEvery); err != nil {
-			return nil, fmt.Errorf("%w: %d reconciles, want %d; %+v", err, total(now), reconciles, now)
+		if err := await.Sleep(ctx, pollEvery); err != nil {
+			return nil, fmt.Errorf("%w: %d reconciles, want %d; %+v", context.Cause(ctx), total(now), reconciles, now)
 		}
 	}
 }
@@ -136,7 +139,7 @@ func (c *crew) quieten(ctx context.Context) error {
 		if sum := total(now); sum != last {
 			last, since = sum, time.Now()
 		}
-		if err := sleep(ctx, pollEvery); err != nil {
+		if err := await.Sleep(ctx, pollEvery); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	const objects = 240
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
-		Creates: 10, CreateRate: 10, Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`idle/filter/2|steady`),
+		Creates: 10, CreateRate: 10, Lease: 3 * time.Second, Quiet: 500 * time.Millisecond, Only: regexp.MustCompile(`idle/filter/2|steady`),
 		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: t.Output(), keep: true,
 	}
 	report, err := Run(t.Context(), o)
@@ -88,7 +88,7 @@ func TestLatencyAndJoin(t *testing.T) {
 	t.Parallel() // they wait most of the time
 	o := Options{
 		Objects: 60, JoinObjects: 60, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second, Creates: 20, CreateRate: 20,
-		Lease: 4 * time.Second, Quiet: 700 * time.Millisecond, Only: regexp.MustCompile(`latency|join`),
+		Lease: 3 * time.Second, Quiet: 500 * time.Millisecond, Only: regexp.MustCompile(`latency|join`),
 		Output: filepath.Join(t.TempDir(), "memory.md"), Progress: t.Output(), keep: true,
 	}
 	report, err := Run(t.Context(), o)

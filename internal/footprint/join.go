@@ -1,6 +1,10 @@
 package footprint
 
-import "context"
+import (
+	"context"
+
+	"github.com/rota-dev/rota/internal/await"
+)
 
 // join measures what it takes that a member joins.
 func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
@@ -24,7 +28,7 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 		return nil, err
 	}
 	run.Quiet.Watches -= before
-	if *run.Base, err = crew.during(ctx, nil, func() error { return sleep(ctx, r.Window/2) }); err != nil {
+	if *run.Base, err = crew.during(ctx, nil, func() error { return await.Sleep(ctx, r.Window/2) }); err != nil {
 		return nil, err
 	}
 	if _, err := crew.rest(ctx); err != nil { // for peaks of the join alone

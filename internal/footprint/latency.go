@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 // latency creates Websites by turns for an operator with leader election and for one with Rota, which run at the same
@@ -34,13 +36,13 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 	sent, took := make([]time.Duration, n), make([]time.Duration, n)
 	step := time.Duration(float64(time.Second) / r.CreateRate / float64(len(sides)))
 	begun := journal.Now()
-	err := parallel(ctx, 0, n, func(i int) error {
-		if err := sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
+	err := stage.Parallel(ctx, 0, n, func(i int) error {
+		if err := await.Sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
 			return err
 		}
 		obj := site(sides[i%len(sides)].namespace, createdName(i))
 		sent[i] = journal.Now()
-		err := r.cluster.client.Create(ctx, obj)
+		err := r.cluster.Client.Create(ctx, obj)
 		took[i] = journal.Now() - sent[i]
 		return err
 	})

@@ -18,7 +18,7 @@ func (c *cluster) machine(ctx context.Context) Machine {
 		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version(), Kubernetes: "unknown",
 	}
-	if body, err := c.get(ctx, c.config.Host+"/version"); err == nil {
+	if body, err := c.get(ctx, c.Config.Host+"/version"); err == nil {
 		m.Kubernetes = gitVersion(body)
 	}
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(firstField("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0: unknown

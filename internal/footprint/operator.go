@@ -2,18 +2,20 @@ package footprint
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
+	"encoding/json"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota"
+	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 // EnvOperator is the environment variable that carries a replica's configuration.
@@ -32,41 +34,52 @@ type operatorConfig struct {
 // input does, so also when the process that started it dies.
 func OperatorMain() int {
 	var c operatorConfig
-	process.EndWithInput(0)
 	return process.Main(EnvOperator, "`make footprint`", &c, c.run)
 }
 
 func (c *operatorConfig) run(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	cfg.QPS = -1 // as controller-runtime sets it
-	m := &meter{}
-	m.wire.watch(cfg)
-	go m.run(ctx)
-	op, err := c.operator(ctx, cfg, scheme)
-	if err != nil {
+	p := &probe{meter: &meter{}, reconciles: &reconciles{first: map[string]time.Duration{}}}
+	p.meter.wire.watch(cfg)
+	go p.meter.run(ctx)
+	if p.manager, p.rota, err = c.manager(cfg); err != nil {
 		return err
 	}
-	if err := serve(ctx, &probe{meter: m, operator: op}); err != nil {
+	wrap := func(inner reconcile.Reconciler) reconcile.Reconciler {
+		p.reconciles.inner = inner
+		return p.reconciles
+	}
+	if err := stage.AddWebsites(ctx, p.manager, website.Pages{Dir: c.Pages}, wrap); err != nil {
 		return err
 	}
-	return op.manager.Start(ctx)
+	process.Answer(0, func(question string) string {
+		text, err := json.Marshal(p.answer(ctx, question))
+		if err != nil {
+			panic(err) // it has plain fields
+		}
+		return question + " " + string(text)
+	})
+	return p.manager.Start(ctx)
 }
 
-// serve answers the parent's questions and tells it where, on standard output.
-func serve(ctx context.Context, p *probe) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+func (c *operatorConfig) manager(cfg *rest.Config) (manager.Manager, *rota.Rota, error) {
+	var o ctrl.Options
+	var namespaces []string
+	if c.Watch != "" {
+		o.Cache.DefaultNamespaces = map[string]cache.Config{c.Watch: {}}
+		namespaces = []string{c.Watch}
 	}
-	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: time.Second}
-	go func() { _ = server.Serve(listener) }() // until the process ends
-	_, err = fmt.Println(listener.Addr())
-	return err
+	if c.Stamp {
+		o.NewClient = stampingClient
+	}
+	if c.Form == Stock {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, operatorNamespace
+	}
+	return stage.NewManager(cfg, rota.Options{
+		Name: c.Name, Delivery: c.Form.delivery(), LeaseDuration: c.Lease, LabelNamespaces: namespaces,
+	}, o)
 }

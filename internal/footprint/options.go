@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 // Options say what to measure. Objects, Members and Deliveries are required for most of it.
@@ -65,6 +67,6 @@ func (o *Options) validate() error {
 func (o *Options) parameters() Parameters {
 	return Parameters{
 		Objects: o.Objects, JoinObjects: o.JoinObjects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(),
-		Creates: o.Creates, CreateRate: o.CreateRate, WebsiteBytes: websiteBytes, Concurrency: concurrency,
+		Creates: o.Creates, CreateRate: o.CreateRate, WebsiteBytes: websiteBytes, Concurrency: stage.Concurrency,
 	}
 }

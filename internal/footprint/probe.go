@@ -2,15 +2,15 @@ package footprint
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
 	"runtime"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
@@ -52,34 +52,44 @@ type resident struct {
 
 // probe answers the questions about a replica.
 type probe struct {
-	meter    *meter
-	operator *operator
+	meter      *meter
+	reconciles *reconciles
+	manager    manager.Manager
+	rota       *rota.Rota // nil: Stock
 }
 
-func (p *probe) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /reading", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.reading()) })
-	mux.HandleFunc("GET /resident", func(w http.ResponseWriter, r *http.Request) { answer(w, p.resident(r.Context())) })
-	mux.HandleFunc("GET /seen", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.operator.reconciles.seen()) })
-	mux.HandleFunc("POST /reset", func(w http.ResponseWriter, _ *http.Request) {
+// The questions.
+const (
+	askReading  = "reading"
+	askResident = "resident"
+	askSeen     = "seen"
+	askReset    = "reset" // begins a new peak of the heap
+)
+
+func (p *probe) answer(ctx context.Context, question string) any {
+	switch question {
+	case askReading:
+		return p.reading()
+	case askResident:
+		return p.resident(ctx)
+	case askSeen:
+		return p.reconciles.seen()
+	case askReset:
 		p.meter.reset()
-		answer(w, struct{}{})
-	})
-	return mux
+	}
+	return struct{}{}
 }
-
-func answer(w http.ResponseWriter, value any) { _ = json.NewEncoder(w).Encode(value) } // the parent sees what is missing
 
 func (p *probe) reading() reading {
 	r := reading{
 		CPUSeconds: cpu(), Bytes: p.meter.wire.received.Load(), Watches: p.meter.wire.watches.Load(),
-		Reconciles: p.operator.reconciles.count.Load(), Requests: p.meter.wire.counts(), PeakHeap: p.meter.peak.Load(),
+		Reconciles: p.reconciles.count.Load(), Requests: p.meter.wire.counts(), PeakHeap: p.meter.peak.Load(),
 		Working: p.leads(), Received: map[string]int{},
 	}
-	if p.operator.rota == nil {
+	if p.rota == nil {
 		return r
 	}
-	s := p.operator.rota.Status()
+	s := p.rota.Status()
 	r.Working, r.Members, r.Open = true, s.Members, s.Open.Len()
 	r.Moving = s.Coming.Len() + s.Going.Len() + s.Unowned.Len()
 	r.Settled = r.Open > 0 && r.Open == s.Owned.Len() && r.Moving == 0
@@ -93,7 +103,7 @@ func (p *probe) reading() reading {
 // leads says whether a stock replica is the leader.
 func (p *probe) leads() bool {
 	select {
-	case <-p.operator.manager.Elected():
+	case <-p.manager.Elected():
 		return true
 	default:
 		return false
@@ -110,11 +120,11 @@ func (p *probe) resident(ctx context.Context) resident {
 // cached counts the objects in the caches.
 func (p *probe) cached(ctx context.Context) map[string]int {
 	out := map[string]int{}
-	if p.operator.rota == nil && !p.leads() {
+	if p.rota == nil && !p.leads() {
 		return out // to list would start informers that a standby does not have
 	}
 	for kind, list := range sharded() {
-		if err := p.operator.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy, ctrlrt.Share); err == nil {
+		if err := p.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy, ctrlrt.Share); err == nil {
 			out[kind] = meta.LenList(list)
 		}
 	}

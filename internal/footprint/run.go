@@ -45,11 +45,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	r.say("starting a control plane")
-	r.cluster, err = openCluster(ctx, r.dir)
-	defer func() { err = errors.Join(err, r.cluster.close()) }()
-	if err != nil {
+	if r.cluster, err = openCluster(ctx, r.dir); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, r.cluster.Close()) }()
 	where := r.cluster.machine(ctx)
 	for i, c := range cases {
 		r.say("%s (%d of %d)", c, i+1, len(cases))

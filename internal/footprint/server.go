@@ -40,8 +40,8 @@ func (c *cluster) metrics(ctx context.Context, server string) (metricsText, erro
 // serverCPU returns the processor seconds that the API server and etcd have taken since they were started.
 func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) {
 	const seconds = "process_cpu_seconds_total"
-	a, errA := c.metrics(ctx, c.config.Host)
-	e, errE := c.metrics(ctx, c.plane.Etcd()[0])
+	a, errA := c.metrics(ctx, c.Config.Host)
+	e, errE := c.metrics(ctx, c.Plane.Etcd()[0])
 	return a.sum(seconds), e.sum(seconds), errors.Join(errA, errE)
 }
 
@@ -49,11 +49,11 @@ func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) 
 func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
 	// Two, as for replicas. The profile is what the request is for; that it collects first is what is wanted here.
 	for range 2 {
-		if _, err := c.get(ctx, c.config.Host+"/debug/pprof/heap?gc=1"); err != nil {
+		if _, err := c.get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
 			return ServerHeap{}, err
 		}
 	}
-	m, err := c.metrics(ctx, c.config.Host)
+	m, err := c.metrics(ctx, c.Config.Host)
 	return ServerHeap{
 		Heap:     uint64(m.sum("go_memstats_heap_alloc_bytes")),
 		Resident: uint64(m.sum("process_resident_memory_bytes")),
@@ -63,7 +63,7 @@ func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
 
 // watches returns how many watches the API server serves.
 func (c *cluster) watches(ctx context.Context) (int, error) {
-	m, err := c.metrics(ctx, c.config.Host)
+	m, err := c.metrics(ctx, c.Config.Host)
 	return m.watches(), err
 }
 

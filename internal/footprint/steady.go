@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // steady measures replicas at rest, and then under a steady load; those of Idle have none.
@@ -37,7 +39,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run.Quiet.Watches -= before
 	run.Window, err = crew.during(ctx, run.Replicas, func() error {
 		if c.What == Idle {
-			return sleep(ctx, r.Window/2)
+			return await.Sleep(ctx, r.Window/2)
 		}
 		if err := r.cluster.churn(ctx, r.Rate, r.Window); err != nil {
 			return err

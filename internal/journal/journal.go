@@ -5,7 +5,6 @@ package journal
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -44,36 +43,21 @@ func Create(path string) (*Writer, error) {
 // Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Start records the start of a reconcile at the given time, and returns its number for End. An error means that the
-// run cannot be judged.
-func (w *Writer) Start(at time.Duration, key types.NamespacedName, uid string, generation int64, epoch uint64) (uint64, error) {
+// Start records the start of a reconcile at the given time. It returns the reconcile's number, and a function to record
+// the end. Both panic if they cannot write: nobody could judge the run.
+func (w *Writer) Start(
+	at time.Duration, key types.NamespacedName, uid string, generation int64, epoch uint64,
+) (number uint64, end func()) {
 	if uid == "" {
 		uid = "-"
 	}
 	n := w.last.Add(1)
-	b := make([]byte, 0, 160)
-	b = append(b, "S "...)
-	b = strconv.AppendUint(b, n, 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(at), 10)
-	b = append(b, ' ')
-	b = append(append(append(b, key.Namespace...), '/'), key.Name...)
-	b = append(append(b, ' '), uid...)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, generation, 10)
-	b = append(b, ' ')
-	b = strconv.AppendUint(b, epoch, 10)
-	_, err := w.file.Write(append(b, '\n'))
-	return n, err
+	w.write(fmt.Appendf(nil, "S %d %d %s/%s %s %d %d\n", n, at, key.Namespace, key.Name, uid, generation, epoch))
+	return n, func() { w.write(fmt.Appendf(nil, "E %d %d\n", n, Now())) }
 }
 
-// End records the end of a reconcile, now.
-func (w *Writer) End(n uint64) error {
-	b := make([]byte, 0, 48)
-	b = append(b, "E "...)
-	b = strconv.AppendUint(b, n, 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(Now()), 10)
-	_, err := w.file.Write(append(b, '\n'))
-	return err
+func (w *Writer) write(record []byte) {
+	if _, err := w.file.Write(record); err != nil {
+		panic(err)
+	}
 }

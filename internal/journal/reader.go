@@ -7,11 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // A Reader follows a journal while it is written. It is for one goroutine.
@@ -50,7 +47,7 @@ func (r *Reader) Read() ([]Reconcile, error) {
 		if !found {
 			return r.all, nil
 		}
-		if err := r.parse(strings.Fields(string(line))); err != nil {
+		if err := r.parse(string(line)); err != nil {
 			return nil, fmt.Errorf("journal of %s: %q: %w", r.pod, line, err)
 		}
 		r.offset += int64(len(line)) + 1
@@ -58,45 +55,34 @@ func (r *Reader) Read() ([]Reconcile, error) {
 	}
 }
 
-func (r *Reader) parse(w []string) error {
-	var numbers []int64
-	fields := func(at ...int) error {
-		for _, i := range at {
-			n, err := strconv.ParseInt(w[i], 10, 64)
-			if err != nil {
-				return err
-			}
-			numbers = append(numbers, n)
-		}
-		return nil
-	}
-	switch {
-	case len(w) == 7 && w[0] == "S":
-		if err := fields(1, 2, 5, 6); err != nil {
+func (r *Reader) parse(line string) error {
+	var n uint64
+	switch line[:min(2, len(line))] {
+	case "S ":
+		it, key := Reconcile{Pod: r.pod}, ""
+		if _, err := fmt.Sscanf(line, "S %d %d %s %s %d %d", &n, &it.Start, &key, &it.UID, &it.Generation, &it.Epoch); err != nil {
 			return err
 		}
-		namespace, name, ok := strings.Cut(w[3], "/")
-		if !ok {
+		var ok bool
+		if it.Key.Namespace, it.Key.Name, ok = strings.Cut(key, "/"); !ok {
 			return errors.New("no namespace/name")
 		}
-		if w[4] == "-" {
-			w[4] = ""
+		if it.UID == "-" {
+			it.UID = ""
 		}
-		r.open[uint64(numbers[0])] = len(r.all)
-		r.all = append(r.all, Reconcile{
-			Pod: r.pod, Key: types.NamespacedName{Namespace: namespace, Name: name}, UID: w[4], Generation: numbers[2],
-			Epoch: uint64(numbers[3]), Start: time.Duration(numbers[1]),
-		})
-	case len(w) == 3 && w[0] == "E":
-		if err := fields(1, 2); err != nil {
+		r.open[n] = len(r.all)
+		r.all = append(r.all, it)
+	case "E ":
+		var end time.Duration
+		if _, err := fmt.Sscanf(line, "E %d %d", &n, &end); err != nil {
 			return err
 		}
-		i, ok := r.open[uint64(numbers[0])]
+		i, ok := r.open[n]
 		if !ok {
 			return errors.New("the end of a reconcile that did not start")
 		}
-		delete(r.open, uint64(numbers[0]))
-		r.all[i].End = time.Duration(numbers[1])
+		delete(r.open, n)
+		r.all[i].End = end
 	default:
 		return errors.New("not a record")
 	}

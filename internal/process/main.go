@@ -1,10 +1,10 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Main is the main function of a process that Start starts. It decodes into config what the environment variable holds, which who is
-// said in by sets; it has controller-runtime log for people, and runs until SIGTERM. It returns the exit status.
+// Main is the main function of a process that Start starts. It decodes the environment variable into config (by names the
+// command that sets it), has controller-runtime log for people, and calls run, whose context ends with SIGTERM. It
+// returns the exit status.
 func Main(variable, by string, config any, run func(context.Context) error, log ...zap.Opts) int {
 	if err := json.Unmarshal([]byte(os.Getenv(variable)), config); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v; %s sets it\n", variable, err, by)
@@ -30,8 +31,8 @@ func Main(variable, by string, config any, run func(context.Context) error, log 
 	return 0
 }
 
-// Interruptible returns the context of a command that starts processes. It ends at Ctrl-C and SIGTERM, a second of which ends
-// the command at once. What libraries log in the command is dropped: the processes have logs of their own.
+// Interruptible returns the context of a command that starts processes. It ends with Ctrl-C and SIGTERM; a second one
+// ends the command at once. Logs of libraries in the command are dropped: the processes have their own.
 func Interruptible() (ctx context.Context, stop context.CancelFunc) {
 	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -49,11 +50,18 @@ func Command(command []string, args ...string) ([]string, error) {
 	return append([]string{self}, args...), err
 }
 
-// EndWithInput ends this process with a status when its standard input ends, so also when the one that started it dies. What
-// comes from there is ignored.
-func EndWithInput(status int) {
+// EndWithInput ends this process with a status when its standard input ends, so also when the process that started it
+// dies. Lines from there are ignored.
+func EndWithInput(status int) { Answer(status, func(string) string { return "" }) }
+
+// Answer is EndWithInput for a process that Ask talks to: it prints what answer returns for a line, unless that is "".
+func Answer(status int, answer func(line string) string) {
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
+			if text := answer(scan.Text()); text != "" {
+				fmt.Println(text)
+			}
+		}
 		os.Exit(status)
 	}()
 }

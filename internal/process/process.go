@@ -4,10 +4,14 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,13 +26,25 @@ type Options struct {
 	Name string
 	// Command is a program and its arguments. It must end when its standard input does.
 	Command []string
-	// Env, as name=value, is added to this process's environment.
+	// Config is encoded into the environment variable Variable, for Main.
+	Config   any
+	Variable string
+	// Env, as name=value, is added to this process's environment, too.
 	Env []string
 	// Log is the path of a file, which is appended to, for what it prints.
 	Log string
 	// Line, if set, gets each line of its standard output, from one goroutine, instead of the log.
 	Line func(string)
+	// Answers says that it calls Answer. Its standard output is for Ask then.
+	Answers bool
 }
+
+const (
+	// answersKept is how many lines wait for Ask. Later ones are dropped.
+	answersKept = 16
+	// longestLine bounds a line of standard output.
+	longestLine = 16 << 20
+)
 
 // A Process runs, or has ended. Its methods may be called concurrently.
 type Process struct {
@@ -36,6 +52,8 @@ type Process struct {
 	cmd       *exec.Cmd
 	stdin     io.WriteCloser
 	done      chan struct{}
+	answers   chan string
+	asking    sync.Mutex
 
 	mu       sync.Mutex
 	expected bool
@@ -45,14 +63,21 @@ type Process struct {
 
 // Start starts a process. It is gone after Kill, and with this process.
 func Start(o Options) (*Process, error) {
-	p := &Process{name: o.Name, log: o.Log, done: make(chan struct{})}
+	p := &Process{name: o.Name, log: o.Log, done: make(chan struct{}), answers: make(chan string, answersKept)}
+	config, err := json.Marshal(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Answers {
+		o.Line = p.answered
+	}
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()                   // the process has its own
 	p.cmd = exec.Command(o.Command[0], o.Command[1:]...) //nolint:noctx // it ends by a signal, or by Kill
-	p.cmd.Env = append(os.Environ(), o.Env...)
+	p.cmd.Env = append(append(os.Environ(), o.Variable+"="+string(config)), o.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = Attributes()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -74,7 +99,8 @@ func Start(o Options) (*Process, error) {
 
 func (p *Process) wait(stdout io.Reader, line func(string)) {
 	if stdout != nil {
-		for scan := bufio.NewScanner(stdout); scan.Scan(); {
+		scan := bufio.NewScanner(stdout)
+		for scan.Buffer(nil, longestLine); scan.Scan(); {
 			line(scan.Text())
 		}
 	}
@@ -101,6 +127,35 @@ func (p *Process) Say(line string) error {
 		return fmt.Errorf("tell %s %q: %w", p.name, line, err)
 	}
 	return nil
+}
+
+func (p *Process) answered(line string) {
+	select {
+	case p.answers <- line:
+	default:
+	}
+}
+
+// Ask says a line to a process that answers, and returns the rest of the first line of its standard output that begins
+// with the word.
+func (p *Process) Ask(ctx context.Context, line, word string) (string, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	if err := p.Say(line); err != nil {
+		return "", errors.Join(err, p.Trouble())
+	}
+	for {
+		select {
+		case answer := <-p.answers:
+			if first, rest, _ := strings.Cut(answer, " "); first == word {
+				return rest, nil
+			}
+		case <-p.done:
+			return "", errors.Join(fmt.Errorf("tell %s %q: it has ended", p.name, line), p.Trouble())
+		case <-ctx.Done():
+			return "", fmt.Errorf("tell %s %q: no answer: %w", p.name, line, context.Cause(ctx))
+		}
+	}
 }
 
 // Signal sends a signal after which it goes on: SIGSTOP or SIGCONT.

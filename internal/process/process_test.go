@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,33 +26,29 @@ func TestMain(m *testing.M) {
 		if scan.Text() == "fail" {
 			os.Exit(3)
 		}
-		fmt.Println("you said", scan.Text())
+		fmt.Println(scan.Text()+":", "you said it")
 	}
 }
 
-func start(t *testing.T) (*process.Process, chan string) {
+func start(t *testing.T) *process.Process {
 	t.Helper()
-	lines := make(chan string, 10)
 	p, err := process.Start(process.Options{
-		Name: "child", Command: []string{os.Args[0]}, Env: []string{childEnv + "=1"},
-		Log: filepath.Join(t.TempDir(), "log"), Line: func(s string) { lines <- s },
+		Name: "child", Command: []string{os.Args[0]}, Variable: childEnv, Config: 1,
+		Log: filepath.Join(t.TempDir(), "log"), Answers: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Kill)
-	if err := p.Say("hello"); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := p.Say("first"); err != nil { // its answer is not the one to wait for
 		t.Fatal(err)
 	}
-	select {
-	case line := <-lines:
-		if line != "you said hello" {
-			t.Fatalf("it printed %q", line)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("no answer")
+	if answer, err := p.Ask(ctx, "second", "second:"); err != nil || answer != "you said it" {
+		t.Fatalf("it answers %q, %v", answer, err)
 	}
-	return p, lines
+	return p
 }
 
 func TestEnds(t *testing.T) {
@@ -66,7 +63,7 @@ func TestEnds(t *testing.T) {
 		{"dies of SIGTERM", func(p *process.Process) error { return p.End(syscall.SIGTERM) }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, _ := start(t)
+			p := start(t)
 			if !p.Running() || p.Lingers() == "" || p.Trouble() != nil {
 				t.Fatalf("running %t, lingers %q, trouble %v", p.Running(), p.Lingers(), p.Trouble())
 			}
@@ -80,6 +77,9 @@ func TestEnds(t *testing.T) {
 			err := p.Trouble()
 			if (err != nil) != c.trouble {
 				t.Errorf("trouble %v, want some: %t", err, c.trouble)
+			}
+			if _, askErr := p.Ask(t.Context(), "third", "third:"); askErr == nil {
+				t.Error("it answers after its end")
 			}
 			if err != nil && !strings.Contains(err.Error(), "the child runs") {
 				t.Errorf("%v does not show the log", err)

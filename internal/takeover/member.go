@@ -3,8 +3,6 @@ package takeover
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	_ "net/http/pprof" //nolint:gosec // on loopback, where asked for
 	"os"
@@ -12,20 +10,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 // EnvMember is the environment variable that carries a member's configuration.
@@ -58,10 +55,6 @@ func MemberMain() int {
 }
 
 func (c *memberConfig) run(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
 		return err
@@ -69,27 +62,22 @@ func (c *memberConfig) run(ctx context.Context) error {
 	if c.Profile != "" {
 		go func() { _ = http.ListenAndServe(c.Profile, nil) }() //nolint:gosec // as above
 	}
-	r, err := rota.New(cfg, rota.Options{Name: c.Name, Delivery: c.Delivery, Logger: ctrl.Log})
-	if err != nil {
-		return err
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: c.Delivery}, ctrl.Options{})
 	if err != nil {
 		return err
 	}
 	var count atomic.Int64
-	read := func(obj func() client.Object) reconcile.Func {
-		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			count.Add(1)
-			return reconcile.Result{}, client.IgnoreNotFound(mgr.GetClient().Get(ctx, req.NamespacedName, obj()))
+	for _, kind := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
+		err := ctrlrt.NewControllerManagedBy(mgr).For(kind).
+			WithOptions(controller.Options{MaxConcurrentReconciles: stage.Concurrency}).
+			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				count.Add(1)
+				obj := kind.DeepCopyObject().(client.Object)
+				return reconcile.Result{}, client.IgnoreNotFound(mgr.GetClient().Get(ctx, req.NamespacedName, obj))
+			}))
+		if err != nil {
+			return err
 		}
-	}
-	with := controller.Options{MaxConcurrentReconciles: 8}
-	if err := errors.Join(
-		ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).WithOptions(with).Complete(read(func() client.Object { return &corev1.Secret{} })),
-		ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithOptions(with).Complete(read(func() client.Object { return &corev1.ConfigMap{} })),
-	); err != nil {
-		return err
 	}
 	go tell(ctx, r, &count)
 	return mgr.Start(ctx)
@@ -97,15 +85,8 @@ func (c *memberConfig) run(ctx context.Context) error {
 
 // tell prints reports until ctx ends.
 func tell(ctx context.Context, r *rota.Rota, count *atomic.Int64) {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
 	var last report
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for await.Sleep(ctx, reportEvery) == nil {
 		now := report{Reconciles: count.Load()}
 		s := r.Status()
 		now.Owned, now.Coming, now.Going, now.Open = s.Owned.Len(), s.Coming.Len(), s.Going.Len(), s.Open.Len()
@@ -115,11 +96,7 @@ func tell(ctx context.Context, r *rota.Rota, count *atomic.Int64) {
 		}
 		last = now
 		now.At = time.Now()
-		line, err := json.Marshal(now)
-		if err != nil {
-			panic(err) // it has plain fields
-		}
-		if _, err := fmt.Fprintln(os.Stdout, string(line)); err != nil {
+		if json.NewEncoder(os.Stdout).Encode(now) != nil {
 			return
 		}
 	}

@@ -20,8 +20,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -132,7 +134,7 @@ func (r *runner) fill(ctx context.Context) error {
 		value := delivery.LabelValue(slot.KeyName.Hash(namespace, objectName(i), ""))
 		return metav1.ObjectMeta{Namespace: namespace, Name: objectName(i), Labels: map[string]string{label: value}}
 	}
-	return r.parallel(ctx, r.Objects, func(i int) error {
+	return stage.Parallel(ctx, 0, r.Objects, func(i int) error {
 		secret := &corev1.Secret{ObjectMeta: about(i, "Secret"), Data: map[string][]byte{"data": data}}
 		if _, err := r.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
@@ -147,37 +149,12 @@ func (r *runner) fill(ctx context.Context) error {
 
 func objectName(i int) string { return fmt.Sprintf("object-%06d", i) }
 
-func (r *runner) parallel(ctx context.Context, n int, do func(int) error) error {
-	const writers = 32
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := w; i < n && ctx.Err() == nil; i += writers {
-				if err := do(i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
 // traffic changes objects until ctx ends.
 func (r *runner) traffic(ctx context.Context) {
 	if r.Traffic <= 0 {
 		return
 	}
-	tick := time.NewTicker(time.Duration(float64(time.Second) / r.Traffic))
-	defer tick.Stop()
-	for i := 0; ; i++ {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for i := 0; await.Sleep(ctx, time.Duration(float64(time.Second)/r.Traffic)) == nil; i++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, time.Now().UnixNano())
 		name := objectName(i * 7919 % r.Objects)
 		_, _ = r.client.CoreV1().Secrets(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
@@ -231,11 +208,12 @@ func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, e
 		return out, err
 	}
 	joiner := running[members]
-	done, err := r.until(ctx, func() bool { return joiner.now().Settled && settled(running) })
-	if err != nil {
-		return out, err
+	for !joiner.now().Settled || !settled(running) {
+		if err := r.pause(ctx, running); err != nil {
+			return out, err
+		}
 	}
-	out.Join = done.Sub(begun)
+	out.Join = time.Since(begun)
 	r.say("%s: a member more joined in %v", kind, out.Join.Round(time.Millisecond))
 	if err := r.rest(ctx, running); err != nil {
 		return out, err
@@ -326,50 +304,39 @@ func (r *runner) rest(ctx context.Context, running []*replica) error {
 	return nil
 }
 
-func (r *runner) until(ctx context.Context, done func() bool) (time.Time, error) {
-	for !done() {
-		if err := r.pause(ctx, nil); err != nil {
-			return time.Time{}, err
-		}
-	}
-	return time.Now(), nil
-}
-
 func (r *runner) pause(ctx context.Context, running []*replica) error {
 	for _, m := range running {
 		if err := m.process.Trouble(); err != nil {
 			return err
 		}
 	}
-	select {
-	case <-time.After(reportEvery):
-		return nil
-	case <-ctx.Done():
+	if await.Sleep(ctx, reportEvery) != nil {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // list lists both kinds, page by page, as one client that keeps nothing.
 func (r *runner) list(ctx context.Context) error {
-	o := metav1.ListOptions{Limit: 1000}
-	for {
-		page, err := r.client.CoreV1().Secrets("").List(ctx, o)
-		if err != nil {
-			return err
-		}
-		if o.Continue = page.Continue; o.Continue == "" {
-			break
+	secrets, configs := r.client.CoreV1().Secrets(""), r.client.CoreV1().ConfigMaps("")
+	for _, list := range []func(context.Context, metav1.ListOptions) (metav1.ListInterface, error){
+		func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, error) {
+			return secrets.List(ctx, o)
+		},
+		func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, error) {
+			return configs.List(ctx, o)
+		},
+	} {
+		o := metav1.ListOptions{Limit: 1000}
+		for first := true; first || o.Continue != ""; first = false {
+			page, err := list(ctx, o)
+			if err != nil {
+				return err
+			}
+			o.Continue = page.GetContinue()
 		}
 	}
-	for {
-		page, err := r.client.CoreV1().ConfigMaps("").List(ctx, o)
-		if err != nil {
-			return err
-		}
-		if o.Continue = page.Continue; o.Continue == "" {
-			return nil
-		}
-	}
+	return nil
 }
 
 // replica is a member's process.
@@ -388,10 +355,6 @@ func (m *replica) now() report {
 }
 
 func (r *runner) start(pod string, kind delivery.Mode, profile string) (*replica, error) {
-	env, err := json.Marshal(memberConfig{Kubeconfig: r.Kubeconfig, Name: r.pod(kind), Delivery: kind, Profile: profile, Debug: r.Trace != nil})
-	if err != nil {
-		return nil, err
-	}
 	command, err := process.Command(nil)
 	if err != nil {
 		return nil, err
@@ -399,9 +362,11 @@ func (r *runner) start(pod string, kind delivery.Mode, profile string) (*replica
 	m := &replica{pod: pod}
 	m.process, err = process.Start(process.Options{
 		Name: pod, Command: command, Log: filepath.Join(r.dir, pod+".log"),
-		Env: []string{
-			EnvMember + "=" + string(env), "POD_NAME=" + pod, "POD_UID=uid-" + pod, "CONTAINER_NAME=manager", "POD_NAMESPACE=" + namespace,
+		Variable: EnvMember,
+		Config: memberConfig{
+			Kubeconfig: r.Kubeconfig, Name: r.pod(kind), Delivery: kind, Profile: profile, Debug: r.Trace != nil,
 		},
+		Env: []string{"POD_NAME=" + pod, "POD_UID=uid-" + pod, "CONTAINER_NAME=manager", "POD_NAMESPACE=" + namespace},
 		Line: func(line string) {
 			var now report
 			if json.Unmarshal([]byte(line), &now) != nil {

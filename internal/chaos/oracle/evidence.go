@@ -14,9 +14,13 @@ type Evidence struct {
 	World check.World
 	// PodOf names the Pod of a process.
 	PodOf func(process string) string
-	// Audit is what the audit logs hold of the run. Its Tables begin with the version that was there before the run, and those that
-	// were not written by members are left out.
+	// Audit is what the audit logs have of the run. Its Tables begin with the version from before the run, and leave out
+	// those that no member wrote.
 	Audit *check.Log
+	// Seen are the versions of the table that a watch showed in the run, in order, but those that no member wrote. They
+	// make up for writes that took effect although the API server answered with an error: the audit logs have no
+	// version of those.
+	Seen check.History
 	// Versions are all versions of the objects that came in the run, in order; Gaps is how often some of them may be missing.
 	Versions []Version
 	Gaps     int
@@ -29,7 +33,7 @@ type Evidence struct {
 	Known map[string]bool
 	// Updates and Deletions are what the load did; deletions only of what did not come again under its name.
 	Updates   []check.Update
-	Deletions []Deletion
+	Deletions []check.Deletion
 	// Objects are there at the end.
 	Objects []Object
 
@@ -70,13 +74,6 @@ type Version struct {
 type Pause struct {
 	Process  string
 	From, To time.Duration
-}
-
-// Deletion is of an object that did not come again.
-type Deletion struct {
-	check.Site
-	// Begun is when it was asked for, Commit when it was answered.
-	Begun, Commit time.Duration
 }
 
 // Object is an object at the end.

@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,6 +145,12 @@ func TestLateWrites(t *testing.T) {
 		"by a member that got the slot back, before":               {change: back(write("a", "one", "380", 19)), late: 1, latest: 9000},
 		"by the one who had it meanwhile, when another has got it": {change: back(write("b", "one", "450", 21)), between: 1, latest: 1000},
 		"the same, and the one who has got it works":               {change: back(write("b", "one", "460", 23)), late: 1, latest: 3000},
+		"the same, by a version of the table that only a watch showed": {
+			change: func(e *oracle.Evidence) { back(write("b", "one", "460", 23))(e); unlogged(e) }, late: 1, latest: 3000,
+		},
+		"by the one who got it by a version that only a watch showed": {
+			change: func(e *oracle.Evidence) { back(write("a", "one", "450", 21))(e); unlogged(e) },
+		},
 	} {
 		e := clean()
 		c.change(e)
@@ -174,6 +181,15 @@ func back(w check.Write) func(*oracle.Evidence) {
 		e.Reconciles = append(e.Reconciles, reconcile("a.2", "one", 3, 22, 22.1))
 		e.Audit.Writes = append(e.Audit.Writes, w)
 	}
+}
+
+// unlogged has the last version of the table seen by a watch, instead of in the audit log.
+func unlogged(e *oracle.Evidence) {
+	last := len(e.Audit.Tables) - 1
+	v := e.Audit.Tables[last]
+	v.At, v.User, v.Received, v.Done = begin+v.Done.Sub(epoch), "", time.Time{}, time.Time{}
+	e.Seen = slices.Concat(e.Audit.Tables[1:last], check.History{v})
+	e.Audit.Tables = e.Audit.Tables[:last]
 }
 
 func TestRefusals(t *testing.T) {
@@ -250,11 +266,14 @@ func TestMisuses(t *testing.T) {
 		"its owner gets it anew":    {change: func(h *check.History) { (*h)[2].Table.Runs[0].Epoch = 900 }},
 		"a lower epoch, same owner": {change: func(h *check.History) { (*h)[2].Table.Runs[0].Epoch = 100 }},
 	} {
-		e := clean()
-		c.change(&e.Audit.Tables)
-		v := oracle.Judge(e, user)
-		if v.Misuses != c.want || len(v.Examples) != c.want || (len(v.Failures(true)) > 0) != (c.want > 0) {
-			t.Errorf("%s: %d misuses, want %d: %q", name, v.Misuses, c.want, v.Examples)
+		for _, lose := range []func(*oracle.Evidence){func(*oracle.Evidence) {}, unlogged} {
+			e := clean()
+			c.change(&e.Audit.Tables)
+			lose(e)
+			v := oracle.Judge(e, user)
+			if v.Misuses != c.want || len(v.Examples) != c.want || (len(v.Failures(true)) > 0) != (c.want > 0) {
+				t.Errorf("%s: %d misuses, want %d: %q", name, v.Misuses, c.want, v.Examples)
+			}
 		}
 	}
 }
@@ -310,6 +329,11 @@ func TestDeletions(t *testing.T) {
 		"that was seen before it was answered":         {func(e *oracle.Evidence) { handed(e); e.Reconciles = append(e.Reconciles, gone("a.1", 8.95)) }, 0},
 		"of which somebody saw an earlier one":         {func(e *oracle.Evidence) { handed(e); e.Reconciles = append(e.Reconciles, gone("a.1", 8)) }, 1},
 		"that nobody saw, when the owner was expelled": {func(*oracle.Evidence) {}, 0},
+		"the same, by a version that only a watch showed": {func(e *oracle.Evidence) {
+			handed(e)
+			e.Audit.Tables[2] = version("300", 10, tableOf(table.CauseExpelled, true, "b", "b"))
+			unlogged(e)
+		}, 0},
 		"that nobody saw, when nobody owned the slot": {func(e *oracle.Evidence) {
 			handed(e)
 			e.Audit.Tables[1] = version("200", 10, tableOf(table.CauseHanded, false, "", ""))
@@ -324,7 +348,7 @@ func TestDeletions(t *testing.T) {
 		}, 1},
 	} {
 		e := clean()
-		e.Deletions = []oracle.Deletion{{Site: site("one"), Begun: mono(8.9), Commit: mono(9)}}
+		e.Deletions = []check.Deletion{{Site: site("one"), Begun: mono(8.9), Commit: mono(9)}}
 		c.change(e)
 		if v := oracle.Judge(e, user); v.DeletionsMissed != c.missed || v.Deletions != 1 || (len(v.Failures(true)) > 0) != (c.missed > 0) {
 			t.Errorf("%s: %d missed, failures %q; want %d", name, v.DeletionsMissed, v.Failures(true), c.missed)

@@ -135,7 +135,7 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 			example(v.LostUpdates, "lost update: %s has generation %d, its status shows %d (slot %d)", o.Name, o.Generation, o.Observed, e.World.SlotOf(o.Site))
 		}
 	}
-	for _, d := range e.missed() {
+	for _, d := range e.missed(log.Tables) {
 		v.DeletionsMissed++
 		example(v.DeletionsMissed, "deletion missed: %s at %v (slot %d)", d.Name, d.Commit, e.World.SlotOf(d.Site))
 	}

@@ -72,30 +72,30 @@ func (e *Evidence) waits() []wait {
 	return out
 }
 
-// missed returns the deletions of objects that had been reconciled, which no reconcile saw although the slot was only ever handed over,
-// if it moved at all.
-func (e *Evidence) missed() []Deletion {
+// missed returns the deletions that no reconcile saw, of objects that had been reconciled and whose slot stayed where it
+// was or was only handed over.
+func (e *Evidence) missed(tables check.History) []check.Deletion {
 	gone := map[types.NamespacedName]time.Duration{} // the last reconcile that found nothing
 	for _, r := range e.Reconciles {
 		if r.UID == "" {
 			gone[r.Key] = max(gone[r.Key], r.Start)
 		}
 	}
-	var out []Deletion
+	var out []check.Deletion
 	for _, d := range e.Deletions {
 		if at, ok := gone[d.NamespacedName]; ok && at >= d.Begun || !e.Known[d.UID] {
 			continue
 		}
-		if !e.broken(e.World.SlotOf(d.Site)) {
+		if !broken(tables, e.World.SlotOf(d.Site)) {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// broken says whether a slot belonged to nobody in the run, or was given to a member without a word of its former owner.
-func (e *Evidence) broken(s slot.Slot) bool {
-	for i, v := range e.Audit.Tables {
+// broken reports whether a slot was unowned during the run, or was taken from an owner that had not handed it over.
+func broken(tables check.History, s slot.Slot) bool {
+	for i, v := range tables {
 		run := v.Table.At(s)
 		cause := v.Table.Notes[run.Epoch].Cause
 		if run.Owner == "" || i > 0 && run.Unsettled && cause != table.CauseHanded {

@@ -9,11 +9,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// writes returns the audit log with those accepted writes added that it does not have: of one that an API server died over, or
-// answered with an error although etcd had committed it.
+// writes returns the audit log, and adds the accepted writes that it lacks: the API server died before it answered, or
+// answered with an error although etcd had committed the write.
 func (e *Evidence) writes(user func(pod string) string) *check.Log {
 	log := *e.Audit
 	log.Writes = slices.Clip(log.Writes)
+	log.Tables = slices.Clone(log.Tables)
+	log.Saw(e.Seen)
 	type made struct{ uid, version string }
 	known := map[made]bool{}
 	for _, w := range log.Writes {
@@ -25,7 +27,10 @@ func (e *Evidence) writes(user func(pod string) string) *check.Log {
 		if v.Process == "" || known[made{v.UID, v.Number}] {
 			continue
 		}
-		w := check.Write{User: user(e.PodOf(v.Process)), Verb: "patch", Resource: "websites", Subresource: "status", Site: v.Site, Name: v.Name, Received: v.At, Done: v.At, Object: &check.Object{}}
+		w := check.Write{
+			User: user(e.PodOf(v.Process)), Verb: "patch", Resource: "websites", Subresource: "status",
+			Site: v.Site, Name: v.Name, Received: v.At, Done: v.At, Object: &check.Object{},
+		}
 		w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion = v.UID, v.Number
 		log.Writes = append(log.Writes, w)
 	}
@@ -46,7 +51,11 @@ func (e *Evidence) late(log *check.Log) []lateWrite {
 	for _, f := range log.Foreign(e.World) {
 		l := lateWrite{ForeignWrite: f, active: true}
 		if taken, ok := takenFrom(log.Tables, f); ok {
-			l.after = f.Done.Sub(taken.Done)
+			done := taken.Done
+			if done.IsZero() { // the audit log has neither this version nor a later one
+				done = e.BeginWall.Add(taken.At - e.Begin)
+			}
+			l.after = f.Done.Sub(done)
 			began, works := e.activity(f.Slot, f.Pod, e.at(taken.Received))
 			l.active = works && began <= e.at(f.Done)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/chaos/proxy"
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -62,16 +63,17 @@ func formOf(d delivery.Mode) form {
 	return forms[0]
 }
 
-// stage is a control plane with its objects and the members that work there, run after run.
-type stage struct {
+// fleet is a control plane with its objects and the members that work there, run after run.
+type fleet struct {
 	o        *Options
 	dir      string
 	cluster  *cluster
-	load     *load
+	load     load
 	recorder *recorder
-	audits   []*auditTail
-	end      context.CancelFunc
-	work     sync.WaitGroup
+	// followers show the tables, by rota.
+	followers map[string]*stage.Follower
+	end       context.CancelFunc
+	work      sync.WaitGroup
 
 	form
 	delivery delivery.Mode
@@ -84,8 +86,8 @@ type stage struct {
 	first oracle.Census
 }
 
-// openStage starts a control plane and creates the objects. No member works yet.
-func openStage(ctx context.Context, o *Options, dir string, seed uint64) (*stage, error) {
+// openFleet starts a control plane and creates the objects. No member works yet.
+func openFleet(ctx context.Context, o *Options, dir string, seed uint64) (*fleet, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -93,31 +95,39 @@ func openStage(ctx context.Context, o *Options, dir string, seed uint64) (*stage
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{o: o, dir: dir, cluster: c, load: newLoad(c.client, seed), recorder: newRecorder(c.watcher), fenced: map[string]bool{}, tables: map[string]check.History{}}
-	for _, path := range c.plane.AuditLogs() {
-		s.audits = append(s.audits, &auditTail{path: path})
+	s := &fleet{
+		o: o, dir: dir, cluster: c, load: newLoad(c, seed), recorder: newRecorder(c.Client), fenced: map[string]bool{},
+		tables: map[string]check.History{}, followers: map[string]*stage.Follower{},
 	}
 	ctx, s.end = context.WithCancel(ctx)
+	for _, f := range forms {
+		follower, err := stage.NewFollower(c.Config, rotaNamespace, f.rota)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		s.followers[f.rota] = follower
+		s.work.Go(func() { follower.Run(ctx, nil) })
+	}
 	s.work.Go(func() { s.recorder.run(ctx) })
-	if err := s.load.fill(ctx, o.Objects); err != nil {
+	if err := s.load.Fill(ctx, o.Objects); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
 // close ends everything at once.
-func (s *stage) close() error {
+func (s *fleet) close() error {
 	s.end()
-	s.load.work.Wait()
+	s.load.Wait()
 	s.work.Wait()
 	for _, m := range s.members {
 		m.remove()
 	}
-	return s.cluster.plane.Stop()
+	return s.cluster.Close()
 }
 
 // start starts a member in a new Pod.
-func (s *stage) start(ctx context.Context) (*member, error) {
+func (s *fleet) start(ctx context.Context) (*member, error) {
 	pod := fmt.Sprintf("web-%d", len(s.members)+1)
 	uid, token, err := s.cluster.identity(ctx, s.rota, pod)
 	if err != nil {
@@ -125,7 +135,7 @@ func (s *stage) start(ctx context.Context) (*member, error) {
 	}
 	var upstreams []*rest.Config
 	for i := range servers {
-		upstreams = append(upstreams, s.cluster.plane.ConfigFor(i))
+		upstreams = append(upstreams, s.cluster.Plane.ConfigFor(i))
 	}
 	p, err := proxy.New(uint64(len(s.members)), upstreams...)
 	if err != nil {
@@ -140,7 +150,7 @@ func (s *stage) start(ctx context.Context) (*member, error) {
 }
 
 // live returns the members that are meant to be there, oldest first.
-func (s *stage) live() []*member {
+func (s *fleet) live() []*member {
 	return slices.DeleteFunc(slices.Clone(s.members), (*member).ended)
 }
 
@@ -152,8 +162,8 @@ func pods(members []*member) []string {
 	return out
 }
 
-// prepare brings the stage to rest with the usual number of members, none of which was ever expelled; fresh ones have just begun.
-func (s *stage) prepare(ctx context.Context, d delivery.Mode, fresh bool) error {
+// prepare brings the fleet to rest with the usual number of members, none of which was ever expelled; fresh ones have just begun.
+func (s *fleet) prepare(ctx context.Context, d delivery.Mode, fresh bool) error {
 	if d != s.delivery || fresh {
 		if err := s.clear(ctx); err != nil {
 			return err
@@ -193,7 +203,7 @@ func (s *stage) prepare(ctx context.Context, d delivery.Mode, fresh bool) error 
 }
 
 // labelled waits until all objects have the labels by which they are delivered, where they are: until then they reach nobody.
-func (s *stage) labelled(ctx context.Context) error {
+func (s *fleet) labelled(ctx context.Context) error {
 	if s.delivery != delivery.SlotLabel {
 		return nil
 	}
@@ -210,7 +220,7 @@ func (s *stage) labelled(ctx context.Context) error {
 }
 
 // clear has all members leave.
-func (s *stage) clear(ctx context.Context) error {
+func (s *fleet) clear(ctx context.Context) error {
 	for _, m := range s.live() {
 		if err := m.leave(); err != nil {
 			return err
@@ -219,7 +229,7 @@ func (s *stage) clear(ctx context.Context) error {
 	return s.rest(ctx)
 }
 
-func (s *stage) table(ctx context.Context) (*table.Table, error) {
+func (s *fleet) table(ctx context.Context) (*table.Table, error) {
 	if s.rota == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -227,7 +237,7 @@ func (s *stage) table(ctx context.Context) (*table.Table, error) {
 }
 
 // rest waits until exactly the live members share the slots, nothing moves, and what has to end has ended.
-func (s *stage) rest(ctx context.Context) error {
+func (s *fleet) rest(ctx context.Context) error {
 	if s.rota == "" {
 		return nil
 	}

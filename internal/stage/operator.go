@@ -1,0 +1,92 @@
+package stage
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	website "github.com/rota-dev/rota/examples/website/controller"
+)
+
+// Concurrency is how many objects a replica reconciles at a time.
+const Concurrency = 8
+
+// Scheme knows the kinds of Kubernetes and Websites.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(webv1.AddToScheme(scheme))
+	return scheme
+}
+
+// NewManager returns a replica's manager: with Rota, or with leader election where o has it and the rota is nil.
+func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Manager, *rota.Rota, error) {
+	o.Scheme, o.Metrics = Scheme(), server.Options{BindAddress: "0"}
+	if o.LeaderElection {
+		mgr, err := ctrl.NewManager(cfg, o)
+		return mgr, nil, err
+	}
+	ro.Logger = ctrl.Log
+	r, err := rota.New(cfg, ro)
+	if err != nil {
+		return nil, nil, err
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return mgr, r, nil
+}
+
+// AddWebsites adds the controller of Websites, as examples/website does in both its forms. wrap gets its reconciler, and
+// returns the one to use.
+func AddWebsites(
+	ctx context.Context, mgr manager.Manager, pages website.Pages, wrap func(reconcile.Reconciler) reconcile.Reconciler,
+) error {
+	if err := website.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r := &website.WebsiteReconciler{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: pages,
+	}
+	if _, ok := mgr.(*ctrlrt.Manager); ok {
+		return complete(ctrlrt.NewControllerManagedBy(mgr), r, wrap(r))
+	}
+	return complete(ctrl.NewControllerManagedBy(mgr), r, wrap(r))
+}
+
+// controllerBuilder has the methods that builder.Builder and ctrlrt.Builder share.
+type controllerBuilder[B any] interface {
+	For(client.Object, ...builder.ForOption) B
+	Owns(client.Object, ...builder.OwnsOption) B
+	Watches(client.Object, handler.EventHandler, ...builder.WatchesOption) B
+	WithOptions(controller.Options) B
+	Complete(reconcile.Reconciler) error
+}
+
+func complete[B controllerBuilder[B]](b B, r *website.WebsiteReconciler, wrapped reconcile.Reconciler) error {
+	return b.For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ConfigMap{}).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.SitesOf)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: Concurrency}).
+		Complete(wrapped)
+}
