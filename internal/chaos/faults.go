@@ -88,14 +88,14 @@ var crashes = []fault{
 
 // restart kills a container and waits until its next process has joined.
 func (r *run) restart(ctx context.Context, m *member) error {
-	id, err := r.id(ctx, m.pod)
+	t, err := r.table(ctx)
 	if err != nil {
 		return err
 	}
 	if err := m.kill(); err != nil {
 		return err
 	}
-	return errors.Join(r.expelled(ctx, id), r.joined(ctx, m.pod))
+	return errors.Join(r.expelled(ctx, idOf(t, m.pod)), r.joined(ctx, m.pod))
 }
 
 var pauses = func() (out []fault) {
@@ -209,7 +209,7 @@ func (r *run) hold(ctx context.Context, lose func(*member, string) error) error 
 	if err != nil {
 		return err
 	}
-	id, err := r.id(ctx, m.pod)
+	t, err := r.table(ctx)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (r *run) hold(ctx context.Context, lose func(*member, string) error) error 
 	case <-time.After(stopLimit):
 		return fmt.Errorf("%s has not written for %v", m.pod, stopLimit)
 	}
-	if err := errors.Join(lose(m, id), r.takenOver(ctx, hot.NamespacedName, m.pod)); err != nil {
+	if err := errors.Join(lose(m, idOf(t, m.pod)), r.takenOver(ctx, hot.NamespacedName, m.pod)); err != nil {
 		return err
 	}
 	_, err = held.Release(ctx) // the oracle sees what became of it

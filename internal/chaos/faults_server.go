@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // over notes that members can reach the API server again.
@@ -142,16 +143,12 @@ func (r *run) oldTable(ctx context.Context) (map[string]string, error) {
 
 // remade waits until the members have made, or adopted, a table.
 func (r *run) remade(ctx context.Context) error {
-	return await.Until(ctx, pollPeriod, restLimit, func() string {
+	return r.until(ctx, func(t *table.Table) string {
 		cm, err := r.cluster.tableObject(ctx, r.rota)
-		if err != nil {
-			return err.Error()
-		}
-		t, err := r.table(ctx)
 		switch {
 		case err != nil:
 			return err.Error()
-		case t == nil || t.UID != string(cm.UID):
+		case t.UID != string(cm.UID):
 			return "nobody has adopted the table"
 		case t.Counts()[""] > 0:
 			return "slots belong to nobody"

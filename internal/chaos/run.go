@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -184,30 +185,37 @@ func (r *run) each(f proxy.Faults) {
 	}
 }
 
-// id returns the ID by which the table knows a Pod; "" where it does not.
-func (r *run) id(ctx context.Context, pod string) (string, error) {
-	t, err := r.table(ctx)
-	if err != nil || t == nil {
-		return "", err
+// idOf returns the ID by which a table knows a Pod; "" where it does not.
+func idOf(t *table.Table, pod string) string {
+	if t == nil {
+		return ""
 	}
 	for _, m := range t.Members {
 		if m.Pod == pod {
-			return m.ID, nil
+			return m.ID
 		}
 	}
-	return "", nil
+	return ""
+}
+
+// until waits until there is a table for which check returns "".
+func (r *run) until(ctx context.Context, check func(*table.Table) string) error {
+	return await.Until(ctx, pollPeriod, restLimit, func() string {
+		t, err := r.table(ctx)
+		switch {
+		case err != nil:
+			return err.Error()
+		case t == nil:
+			return "there is no table"
+		default:
+			return check(t)
+		}
+	})
 }
 
 // expelled waits until the table does not have a member any more.
 func (r *run) expelled(ctx context.Context, id string) error {
-	return await.Until(ctx, pollPeriod, restLimit, func() string {
-		t, err := r.table(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		if t == nil {
-			return "there is no table"
-		}
+	return r.until(ctx, func(t *table.Table) string {
 		if _, there := t.Member(id); there {
 			return id + " is still a member"
 		}
@@ -215,17 +223,11 @@ func (r *run) expelled(ctx context.Context, id string) error {
 	})
 }
 
-// joined waits until the table has a member of each Pod.
-func (r *run) joined(ctx context.Context, pods ...string) error {
-	return await.Until(ctx, pollPeriod, restLimit, func() string {
-		for _, pod := range pods {
-			id, err := r.id(ctx, pod)
-			if err != nil {
-				return err.Error()
-			}
-			if id == "" {
-				return pod + " has not joined"
-			}
+// joined waits until the table has a member of the Pod.
+func (r *run) joined(ctx context.Context, pod string) error {
+	return r.until(ctx, func(t *table.Table) string {
+		if idOf(t, pod) == "" {
+			return pod + " has not joined"
 		}
 		return ""
 	})

@@ -16,17 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOptions has all options at once, so that it takes one control plane.
+// TestOptions has several options at once, so that it takes one control plane.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	c := New(t, Options{
-		APIServers: 2, Audit: true, Env: []string{"GOGC=234"}, ControllerManager: true,
-		SplitEtcd: []string{"coordination.k8s.io/leases"},
+		Env: []string{"GOGC=234"}, SplitEtcd: []string{"coordination.k8s.io/leases"}, ControllerManager: true,
 	})
 	t.Run("Env", func(t *testing.T) { testEnv(t, c) })
 	t.Run("SplitEtcd", func(t *testing.T) { testSplitEtcd(t, c) })
 	t.Run("ControllerManager", func(t *testing.T) { testControllerManager(t, c) })
-	t.Run("APIServers", func(t *testing.T) { testTwoAPIServers(t, c) }) // stops one
 }
 
 func testEnv(t *testing.T, c *ControlPlane) {
@@ -39,7 +37,9 @@ func testEnv(t *testing.T, c *ControlPlane) {
 	}
 }
 
-func testTwoAPIServers(t *testing.T, c *ControlPlane) {
+func TestTwoAPIServers(t *testing.T) {
+	t.Parallel()
+	c := New(t, Options{APIServers: 2, Audit: true})
 	ns := c.Namespace(t)
 	for i := range 2 {
 		writer, reader := c.ConfigFor(i), c.ConfigFor(1-i)

@@ -267,7 +267,7 @@ func (e *engine) measure(
 		if run.victim != "" {
 			r.TakenOverSeconds = check.TakenOver(moves, run.victimsSlots, run.killed, e.worked(run, all)).Seconds()
 			r.TakeOverBoundSeconds = check.CrashBound(e.o.LeaseDuration, e.o.RenewDeadline, e.o.WriteTimeout).Seconds()
-			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, e.reopened(run, all).Seconds())
+			e.view.log("%s: the killed replica's slots were worked on again %.1f s after the kill", run.name, r.TakenOverSeconds)
 		}
 		r.Phases = append(r.Phases, p)
 	}
@@ -287,24 +287,4 @@ func (e *engine) worked(run *phaseRun, all []journal.Reconcile) map[slot.Slot]ti
 		}
 	}
 	return first
-}
-
-// reopened returns how long after the kill the last of the new owners began to work on the killed replica's slots.
-func (e *engine) reopened(run *phaseRun, all []journal.Reconcile) time.Duration {
-	first := map[string]time.Duration{}
-	for _, r := range all {
-		if r.UID == "" {
-			continue // with key UID its slot is unknown
-		}
-		if r.Pod != run.victim && r.Start > run.killed && r.Start < run.end && run.victimsSlots.Has(e.slotOf(check.Site{NamespacedName: r.Key, UID: r.UID})) {
-			if at, ok := first[r.Pod]; !ok || r.Start < at {
-				first[r.Pod] = r.Start
-			}
-		}
-	}
-	last := run.killed
-	for _, at := range first {
-		last = max(last, at)
-	}
-	return last - run.killed
 }

@@ -78,24 +78,55 @@ type Stall struct {
 	Max float64 `json:"max"`
 }
 
+// verdict is one thing that was judged: what to say if it is good, and if it is not.
+type verdict struct {
+	good    bool
+	yes, no string
+}
+
+// verdicts are in the order of the text. What could not be judged is not among them.
+func (r *Report) verdicts() []verdict {
+	all := []verdict{{
+		r.Overlaps == 0, "no Website was ever reconciled by two replicas at once",
+		count(r.Overlaps, "time a Website was", "times a Website was") + " reconciled by two replicas at once",
+	}}
+	if n := r.ForeignWrites; n != nil {
+		all = append(all, verdict{
+			*n == 0, "no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
+			count(*n, "write", "writes") + " by a replica that did not own the Website",
+		})
+	}
+	all = append(all, verdict{
+		r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have") + " no owner",
+	})
+	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; bound > 0 {
+		all = append(all, verdict{
+			took <= bound,
+			fmt.Sprintf("the killed replica's slots had new owners at work after %.1f s, of at most %.1f s", took, bound),
+			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s", took, bound),
+		})
+	}
+	return append(all, verdict{
+		r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects),
+	}, verdict{
+		r.ChildrenRight == r.Children && r.ChildrenStray == 0,
+		fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
+		fmt.Sprintf("%d of %d children are as they have to be, and %d belong to no Website",
+			r.ChildrenRight, r.Children, r.ChildrenStray),
+	}, verdict{
+		r.DeletionsMissed == 0, "no deletion was missed while slots moved",
+		count(r.DeletionsMissed, "page was", "pages were") + " left behind by a deletion that nobody noticed",
+	})
+}
+
 // Failures lists what must not have happened, in words.
 func (r *Report) Failures() []string {
 	var out []string
-	fail := func(bad bool, what string) {
-		if bad {
-			out = append(out, what)
+	for _, v := range r.verdicts() {
+		if !v.good {
+			out = append(out, v.no)
 		}
 	}
-	fail(r.Overlaps > 0, count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once")
-	if r.ForeignWrites != nil {
-		fail(*r.ForeignWrites > 0, count(*r.ForeignWrites, "write", "writes")+" by a replica that did not own the Website")
-	}
-	fail(r.UnownedAtEnd > 0, count(r.UnownedAtEnd, "slot", "slots")+" without owner at the end")
-	fail(r.TakenOverSeconds > r.TakeOverBoundSeconds,
-		fmt.Sprintf("the killed replica's slots had new owners after %.1f s, the bound is %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds))
-	fail(r.Reconciled != r.Objects, count(r.Objects-r.Reconciled, "Website", "Websites")+" not reconciled at the end")
-	fail(r.ChildrenRight != r.Children, count(r.Children-r.ChildrenRight, "child", "children")+" of Websites not as they have to be")
-	fail(r.ChildrenStray > 0, count(r.ChildrenStray, "child", "children")+" of no Website")
-	fail(r.DeletionsMissed > 0, count(r.DeletionsMissed, "page", "pages")+" left behind by a deletion that nobody noticed")
 	return out
 }

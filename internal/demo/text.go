@@ -45,33 +45,16 @@ func (r *Report) WriteText(w io.Writer) error {
 	if n := r.LabelWritesBefore; n != nil && *n > 0 {
 		fmt.Fprintf(&b, "labels: %d writes before anything moved, and one for each object created since then: in an object's life, not for a move.\n\n", *n)
 	}
-	verdict := func(good bool, yes, no string) {
-		mark, text := "ok  ", yes
-		if !good {
-			mark, text = "FAIL", no
-		}
-		fmt.Fprintf(&b, "  %s  %s\n", mark, text)
-	}
-	verdict(r.Overlaps == 0, "no Website was ever reconciled by two replicas at once",
-		count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once")
 	if r.ForeignWrites == nil {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")
-	} else {
-		verdict(*r.ForeignWrites == 0, "no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
-			count(*r.ForeignWrites, "write", "writes")+" by a replica that did not own the Website")
 	}
-	verdict(r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have")+" no owner")
-	if r.TakeOverBoundSeconds > 0 {
-		verdict(r.TakenOverSeconds <= r.TakeOverBoundSeconds,
-			fmt.Sprintf("the killed replica's slots had new owners at work after %.1f s, of at most %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds),
-			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s", r.TakenOverSeconds, r.TakeOverBoundSeconds))
+	for _, v := range r.verdicts() {
+		if v.good {
+			fmt.Fprintf(&b, "  ok    %s\n", v.yes)
+		} else {
+			fmt.Fprintf(&b, "  FAIL  %s\n", v.no)
+		}
 	}
-	verdict(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
-		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects))
-	verdict(r.ChildrenRight == r.Children && r.ChildrenStray == 0, fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
-		fmt.Sprintf("%d of %d children are as they have to be, and %d belong to no Website", r.ChildrenRight, r.Children, r.ChildrenStray))
-	verdict(r.DeletionsMissed == 0, "no deletion was missed while slots moved",
-		count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		t.Skip("needs a control plane: not under -short")
 	}
 	t.Parallel() // they wait most of the time
-	const objects = 240
+	const objects = 180
 	o := Options{
 		Objects: objects, JoinObjects: objects, Members: []int{1, 2}, Deliveries: []Form{"filter"}, Rate: 30, Window: time.Second,
 		Creates: 10, CreateRate: 10, Lease: 3 * time.Second, Quiet: 500 * time.Millisecond, Only: regexp.MustCompile(`idle/filter/2|steady`),
