@@ -26,8 +26,9 @@ func newDemo() *cobra.Command {
 		Short: "Show it: replicas join, leave, crash and roll under load, on a real API server",
 		Long: `Starts a Kubernetes control plane of its own and three replicas of the example operator as processes, and
 changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
-rolling restart. It takes two to five minutes, after the control plane has been built. A checker that trusts no replica judges the run from journals and
-from the API server's audit log; the exit status is 1 if anything was lost, done twice, or done by the wrong one.`,
+rolling restart. It takes two to five minutes, after the control plane has been built. A checker that trusts no replica
+judges the run from journals and from the API server's audit log; the exit status is 1 if anything was lost, done twice,
+or done by the wrong one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {

@@ -27,8 +27,9 @@ type campaign struct {
 	used   int    // runs of the fleet
 }
 
-// Run does the runs that the results do not hold, and returns a report of all. When it returns, all processes are gone. An error is
-// about runs that could not be judged, or about the campaign itself; what runs showed is in the report.
+// Run does the runs that are missing from the results, and reports on all of them. When it returns, all processes are
+// gone. The error is about the campaign itself, or about runs that could not be judged; the report has what runs
+// showed.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (c *campaign) run(ctx context.Context, results *results) error {
 			if err := c.keep(p); err != nil {
 				return err
 			}
-			// What it left shall not be the next one's.
+			// The next run must not begin with what this one left.
 			if err := c.closeFleet(); err != nil || c.o.FailFast {
 				return err
 			}
@@ -144,8 +145,9 @@ func (c *campaign) closeFleet() error {
 func (r Result) String() string {
 	line := fmt.Sprintf("%3d  %-24s %5.1f s  seed %-6d", r.Number, r.Fault, r.Seconds, r.Seed)
 	if v := r.Verdict; v != nil {
-		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), slowest %.1f s",
-			v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps, v.PausedOverlaps, v.SlowestMillis/1000)
+		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), "+
+			"slowest %.1f s", v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps,
+			v.PausedOverlaps, v.SlowestMillis/1000)
 	}
 	lines := []string{line}
 	if bad := r.Failures(); len(bad) > 0 {

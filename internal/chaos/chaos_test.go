@@ -30,8 +30,8 @@ func options(t *testing.T) Options {
 	}
 }
 
-// TestFence: a write that the network delivers too late is refused. Nothing else goes wrong, and nothing is left behind.
-// With SLOW=1 (make check WHAT=slow) a member also stops in the middle of sending a write, past its lease.
+// TestFence: a write that the network delivers too late is refused. Nothing else goes wrong, and nothing is left
+// behind. With SLOW=1 (make check WHAT=slow) a member also stops in the middle of sending a write, past its lease.
 func TestFence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")

@@ -45,7 +45,7 @@ const (
 	servers = 2
 )
 
-var websites = schema.GroupVersionResource{Group: webv1.GroupVersion.Group, Version: webv1.GroupVersion.Version, Resource: "websites"}
+var websites = webv1.GroupVersion.WithResource("websites")
 
 // podOf returns the Pod that has a user.
 func podOf(user string) (string, bool) {
@@ -105,16 +105,21 @@ func accounts() (out []client.Object) {
 func (c *cluster) identity(ctx context.Context, rota, name string) (types.UID, string, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rotaNamespace},
-		Spec:       corev1.PodSpec{ServiceAccountName: rota, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: rota, Containers: []corev1.Container{{Name: "manager", Image: "none"}},
+		},
 	}
 	if err := c.client.Create(ctx, pod); err != nil {
 		return "", "", fmt.Errorf("make Pod %s: %w", name, err)
 	}
-	token, err := c.token(ctx, rota, &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID})
+	bound := &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID}
+	token, err := c.token(ctx, rota, bound)
 	return pod.UID, token, err
 }
 
-func (c *cluster) token(ctx context.Context, rota string, bound *authenticationv1.BoundObjectReference) (string, error) {
+func (c *cluster) token(
+	ctx context.Context, rota string, bound *authenticationv1.BoundObjectReference,
+) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rota, Namespace: rotaNamespace}}
 	if err := c.client.SubResource("token").Create(ctx, sa, request); err != nil {
@@ -146,10 +151,12 @@ func (c *cluster) fence(ctx context.Context, rota string) error {
 		}
 		err = await.Until(ctx, 20*time.Millisecond, 30*time.Second, func() string {
 			var some webv1.WebsiteList // the load deletes and replaces them
-			if err := c.client.List(ctx, &some, client.InNamespace(sitesNamespace), client.Limit(1)); err != nil || len(some.Items) == 0 {
+			err := c.client.List(ctx, &some, client.InNamespace(sitesNamespace), client.Limit(1))
+			if err != nil || len(some.Items) == 0 {
 				return fmt.Sprintf("no Website to try the fence with: %v", err)
 			}
-			err := nobody.Patch(ctx, &some.Items[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"probe":"x"}}}`)), client.DryRunAll)
+			probe := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"probe":"x"}}}`))
+			err = nobody.Patch(ctx, &some.Items[0], probe, client.DryRunAll)
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), o.ObjectName()) {
 				return ""
 			}
@@ -188,12 +195,12 @@ func (c *cluster) writer(ctx context.Context, name types.NamespacedName) (string
 // left returns the names of the Leases of a rota, and of those in which its members report. Those whose Lease is gone
 // it deletes, in place of the garbage collector, which does not run here.
 func (c *cluster) left(ctx context.Context, rota string) (leases, reports []string, err error) {
-	var told coordinationv1.LeaseList
-	if err := c.client.List(ctx, &told, client.InNamespace(rotaNamespace), client.MatchingLabels{names.LabelCoverage: rota}); err != nil {
+	var told, list coordinationv1.LeaseList
+	in := client.InNamespace(rotaNamespace)
+	if err := c.client.List(ctx, &told, in, client.MatchingLabels{names.LabelCoverage: rota}); err != nil {
 		return nil, nil, err
 	}
-	var list coordinationv1.LeaseList
-	if err := c.client.List(ctx, &list, client.InNamespace(rotaNamespace), client.MatchingLabels{names.LabelRota: rota}); err != nil {
+	if err := c.client.List(ctx, &list, in, client.MatchingLabels{names.LabelRota: rota}); err != nil {
 		return nil, nil, err
 	}
 	there := map[types.UID]bool{}
@@ -222,7 +229,8 @@ func (c *cluster) compact(ctx context.Context) error {
 	if err := c.etcd(ctx, "/v3/kv/range", map[string]any{"key": []byte("x")}, &header); err != nil {
 		return err
 	}
-	return c.etcd(ctx, "/v3/kv/compaction", map[string]any{"revision": header.Header.Revision.String(), "physical": true}, &struct{}{})
+	request := map[string]any{"revision": header.Header.Revision.String(), "physical": true}
+	return c.etcd(ctx, "/v3/kv/compaction", request, &struct{}{})
 }
 
 func (c *cluster) etcd(ctx context.Context, path string, in, out any) error {

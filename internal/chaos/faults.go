@@ -17,28 +17,30 @@ import (
 // fault is something that happens to a rota at work.
 type fault struct {
 	name, what string
-	// late says that without a fence it may bring late writes.
+	// late says that it may cause late writes where there is no fence.
 	late bool
-	// fresh has members work that have just begun, so that what the fault before did to their watches does not count:
-	// those of the table are tried again after up to 3 s, and client-go's informers wait up to 30 s before they list,
-	// less once they have not for two minutes.
+	// fresh starts the run with new members, so that back-offs from the fault before do not count: a watch of the table
+	// is retried after up to 3 s, and client-go's informers wait up to 30 s before they list again.
 	fresh bool
-	// leases is how many leases a change may wait for its reconcile, beside FenceDelay and 4 s (check.CrashBound);
-	// default 1. planned says that slots are only handed over: it may wait for one lease then, all in all, which is
-	// less than a crash takes.
+	// leases is how many leases a change may wait for its reconcile, in addition to FenceDelay and 4 s
+	// (check.CrashBound). Default 1. planned says that slots are only handed over: a change may wait for one lease in
+	// all, which is less than a crash takes.
 	leases  int
 	planned bool
-	// limit marks faults that show what is not promised; they run only where they are named.
+	// limit marks faults that show what is not promised. They run only if they are named.
 	limit bool
 	// delivery is the members'; default delivery.Filter.
 	delivery delivery.Mode
 	do       func(context.Context, *run) error
 }
 
-// faults are all, in the order of a round: members change only where the delivery does.
-var faults = slices.Concat(crashes, pauses, networks, answers, heldWrites, controlPlanes, tableFaults, plannedMoves, labelFaults)
+// faults are all faults, in the order of a round. Those with one delivery are together, since a change of it takes new
+// members.
+var faults = slices.Concat(
+	crashes, pauses, networks, answers, heldWrites, controlPlanes, tableFaults, plannedMoves, labelFaults,
+)
 
-// Names returns the names of the faults that a campaign has if none are named, and of the others.
+// Names returns the names of the default faults of a campaign, and of the others.
 func Names() (usual, others []string) {
 	for i := range faults {
 		if faults[i].limit {
@@ -70,20 +72,22 @@ var crashes = []fault{
 	{name: "kill", what: "a member is killed (SIGKILL), and its Pod is gone", do: func(_ context.Context, r *run) error {
 		return r.any().lose()
 	}},
-	{name: "restart", what: "a member's container is killed (SIGKILL) and starts again", do: func(ctx context.Context, r *run) error {
-		m := r.any()
-		return r.restart(ctx, m)
-	}},
+	{name: "restart", what: "a member's container is killed (SIGKILL) and starts again",
+		do: func(ctx context.Context, r *run) error {
+			m := r.any()
+			return r.restart(ctx, m)
+		}},
 	// After the second expel it gets no slots (R9), so a change waits for two at most.
-	{name: "crash-loop", leases: 2, what: "a member's container is killed four times, as soon as it has joined again", do: func(ctx context.Context, r *run) error {
-		m := r.any()
-		for range 4 {
-			if err := r.restart(ctx, m); err != nil {
-				return err
+	{name: "crash-loop", leases: 2, what: "a member's container is killed four times, as soon as it has joined again",
+		do: func(ctx context.Context, r *run) error {
+			m := r.any()
+			for range 4 {
+				if err := r.restart(ctx, m); err != nil {
+					return err
+				}
 			}
-		}
-		return m.lose()
-	}},
+			return m.lose()
+		}},
 }
 
 // restart kills a container and waits until its next process has joined.
@@ -105,7 +109,8 @@ var pauses = func() (out []fault) {
 			if place == atReconcile {
 				name, where = name+"-reconcile", "in the middle of a reconcile"
 			}
-			out = append(out, fault{name: name, late: true, what: fmt.Sprintf("a member stops (SIGSTOP) %s, and goes on after %v leases", where, leases),
+			out = append(out, fault{name: name, late: true,
+				what: fmt.Sprintf("a member stops (SIGSTOP) %s, and goes on after %v leases", where, leases),
 				do: func(ctx context.Context, r *run) error {
 					m, err := r.victim(ctx)
 					if err != nil {
@@ -118,7 +123,7 @@ var pauses = func() (out []fault) {
 	return out
 }()
 
-// one has a fault between one member, that of the hot Website, and the API server for some leases.
+// one puts a fault between the member of the hot Website and the API server, for some leases.
 func one(leases float64, f proxy.Faults) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		m, err := r.victim(ctx)
@@ -132,8 +137,8 @@ func one(leases float64, f proxy.Faults) func(context.Context, *run) error {
 	}
 }
 
-// everybody has a fault between all members and the API server for some leases. Where it is unusable meanwhile, it
-// counts as reachable when that is over.
+// everybody puts a fault between all members and the API server, for some leases. unusable says that the API server
+// counts as reachable only afterwards.
 func everybody(leases float64, f proxy.Faults, unusable bool) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		r.each(f)
@@ -151,31 +156,43 @@ func (r *run) leases(ctx context.Context, n float64) error {
 }
 
 var networks = []fault{
-	{name: "partition", late: true, what: "nothing gets through between a member and the API server, in neither direction, for 2.5 leases",
-		do: one(2.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true})},
+	{name: "partition", late: true,
+		what: "nothing gets through between a member and the API server, in neither direction, for 2.5 leases",
+		do:   one(2.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true})},
 	{name: "partition-requests", late: true, what: "a member's requests do not arrive for 2.5 leases",
 		do: one(2.5, proxy.Faults{SwallowRequests: true})},
-	{name: "partition-responses", late: true, what: "a member's requests are carried out, but nothing comes back, for 2.5 leases",
-		do: one(2.5, proxy.Faults{SwallowResponses: true})},
+	{name: "partition-responses", late: true,
+		what: "a member's requests are carried out, but nothing comes back, for 2.5 leases",
+		do:   one(2.5, proxy.Faults{SwallowResponses: true})},
 	{name: "partition-blink", late: true, what: "nothing gets through between a member and the API server for 0.5 leases",
 		do: one(0.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true})},
 	{name: "partition-all", late: true, what: "nothing gets through between all members and the API server for 1.5 leases",
 		do: everybody(1.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true}, true)},
-	{name: "slow-0.1", what: "each request of every member takes 0.1 s longer, for 2 leases", do: everybody(2, proxy.Faults{Delay: 100 * time.Millisecond}, false)},
-	{name: "slow-1", what: "each request of every member takes 1 s longer, for 2 leases", do: everybody(2, proxy.Faults{Delay: time.Second}, true)},
-	{name: "throttle", what: "a member receives at most 20 kB a second, for 2 leases", do: one(2, proxy.Faults{BytesPerSecond: 20_000})},
-	{name: "cut-watches", what: "the watches of every member are cut every second, for 2 leases", do: everybody(2, proxy.Faults{CutWatches: time.Second}, false)},
+	{name: "slow-0.1", what: "each request of every member takes 0.1 s longer, for 2 leases",
+		do: everybody(2, proxy.Faults{Delay: 100 * time.Millisecond}, false)},
+	{name: "slow-1", what: "each request of every member takes 1 s longer, for 2 leases",
+		do: everybody(2, proxy.Faults{Delay: time.Second}, true)},
+	{name: "throttle", what: "a member receives at most 20 kB a second, for 2 leases",
+		do: one(2, proxy.Faults{BytesPerSecond: 20_000})},
+	{name: "cut-watches", what: "the watches of every member are cut every second, for 2 leases",
+		do: everybody(2, proxy.Faults{CutWatches: time.Second}, false)},
 	{name: "torn-watches", what: "the watches of every member break in the middle of an event every 0.3 s, for 2 leases",
 		do: everybody(2, proxy.Faults{TearWatches: 300 * time.Millisecond}, false)},
 }
 
 var answers = []fault{
-	{name: "error-429", what: "30 % of every member's requests are answered 429, for 2 leases", do: everybody(2, answering(http.StatusTooManyRequests), false)},
-	{name: "error-500", what: "30 % of every member's requests are answered 500, for 2 leases", do: everybody(2, answering(http.StatusInternalServerError), false)},
-	{name: "error-403", what: "30 % of every member's requests are answered 403, as by an API server that has not read its roles yet, for 2 leases",
+	{name: "error-429", what: "30 % of every member's requests are answered 429, for 2 leases",
+		do: everybody(2, answering(http.StatusTooManyRequests), false)},
+	{name: "error-500", what: "30 % of every member's requests are answered 500, for 2 leases",
+		do: everybody(2, answering(http.StatusInternalServerError), false)},
+	{name: "error-403",
+		what: "30 % of every member's requests are answered 403, as by an API server that has not read its roles yet, " +
+			"for 2 leases",
 		do: everybody(2, answering(http.StatusForbidden), false)},
-	{name: "error-410", fresh: true, what: "the watches of every member are cut every second, and half of the new ones are answered 410, for 2 leases",
-		do: everybody(2, proxy.Faults{CutWatches: time.Second, Answers: []proxy.Answer{{Code: http.StatusGone, Share: 0.5}}}, false)},
+	{name: "error-410", fresh: true,
+		what: "the watches of every member are cut every second, and half of the new ones are answered 410, for 2 leases",
+		do: everybody(2, proxy.Faults{CutWatches: time.Second,
+			Answers: []proxy.Answer{{Code: http.StatusGone, Share: 0.5}}}, false)},
 }
 
 func answering(code int) proxy.Faults {
@@ -188,22 +205,29 @@ func isStatus(r *http.Request) bool {
 }
 
 var heldWrites = []fault{
-	{name: "held-write", late: true, what: "the network keeps a write of a member that it cuts off, and delivers it when another one works on the object", do: func(ctx context.Context, r *run) error {
-		return r.hold(ctx, func(m *member, id string) error {
-			m.proxy.Set(proxy.Faults{SwallowRequests: true, SwallowResponses: true})
-			return r.expelled(ctx, id)
-		})
-	}},
-	{name: "held-write-leave", late: true, what: "the network keeps a write of a member that leaves, and delivers it when it has left", do: func(ctx context.Context, r *run) error {
-		return r.hold(ctx, func(m *member, id string) error { return errors.Join(m.leave(), r.expelled(ctx, id)) })
-	}},
-	{name: "held-write-join", late: true, limit: true, what: "the network keeps a write of a member until a new member has taken over the object; the writer stays a member, so no fence refuses it", do: func(ctx context.Context, r *run) error {
-		return r.hold(ctx, func(m *member, _ string) error { return r.handAway(ctx, m) })
-	}},
+	{name: "held-write", late: true,
+		what: "the network keeps a write of a member that it cuts off, and delivers it when another one works on the object",
+		do: func(ctx context.Context, r *run) error {
+			return r.hold(ctx, func(m *member, id string) error {
+				m.proxy.Set(proxy.Faults{SwallowRequests: true, SwallowResponses: true})
+				return r.expelled(ctx, id)
+			})
+		}},
+	{name: "held-write-leave", late: true,
+		what: "the network keeps a write of a member that leaves, and delivers it when it has left",
+		do: func(ctx context.Context, r *run) error {
+			return r.hold(ctx, func(m *member, id string) error { return errors.Join(m.leave(), r.expelled(ctx, id)) })
+		}},
+	{name: "held-write-join", late: true, limit: true,
+		what: "the network keeps a write of a member until a new member has taken over the object; the writer stays a " +
+			"member, so no fence refuses it",
+		do: func(ctx context.Context, r *run) error {
+			return r.hold(ctx, func(m *member, _ string) error { return r.handAway(ctx, m) })
+		}},
 }
 
-// hold keeps a write of the member that works on the hot Website, has it lose the object, and releases the write when
-// another member has written to it.
+// hold delays a write by the member that works on the hot Website until that member has lost the object and another one
+// has written to it.
 func (r *run) hold(ctx context.Context, lose func(*member, string) error) error {
 	m, err := r.victim(ctx)
 	if err != nil {
@@ -214,7 +238,9 @@ func (r *run) hold(ctx context.Context, lose func(*member, string) error) error 
 		return err
 	}
 	hot := r.load.hot()
-	held := m.proxy.Hold(func(req *http.Request) bool { return isStatus(req) && strings.Contains(req.URL.Path, "/"+hot.Name+"/") })
+	held := m.proxy.Hold(func(req *http.Request) bool {
+		return isStatus(req) && strings.Contains(req.URL.Path, "/"+hot.Name+"/")
+	})
 	select {
 	case <-held.Arrived():
 	case <-time.After(stopLimit):
@@ -227,7 +253,7 @@ func (r *run) hold(ctx context.Context, lose func(*member, string) error) error 
 	return err
 }
 
-// handAway starts members until the hot Website is another one's.
+// handAway starts members until another one owns the hot Website.
 func (r *run) handAway(ctx context.Context, m *member) error {
 	for range 4 {
 		fresh, err := r.start(ctx)
@@ -245,22 +271,25 @@ func (r *run) handAway(ctx context.Context, m *member) error {
 }
 
 var plannedMoves = []fault{
-	{name: "join-leave", planned: true, what: "a fourth member joins and leaves again, while watches are cut every second", do: func(ctx context.Context, r *run) error {
-		r.each(proxy.Faults{CutWatches: time.Second})
-		m, err := r.start(ctx)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(r.joined(ctx, m.pod), r.rest(ctx), m.leave()); err != nil {
-			return err
-		}
-		return await.Until(ctx, pollPeriod, restLimit, m.now().Lingers)
-	}},
+	{name: "join-leave", planned: true, what: "a fourth member joins and leaves again, while watches are cut every second",
+		do: func(ctx context.Context, r *run) error {
+			r.each(proxy.Faults{CutWatches: time.Second})
+			m, err := r.start(ctx)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(r.joined(ctx, m.pod), r.rest(ctx), m.leave()); err != nil {
+				return err
+			}
+			return await.Until(ctx, pollPeriod, restLimit, m.now().Lingers)
+		}},
 	{name: "rollout", planned: true, what: "all members are replaced one by one by those of another build", do: rollout},
-	{name: "rollout-slow", planned: true, what: "a rollout, in which each write of those that leave to a Website takes 0.5 s, longer than a move", do: func(ctx context.Context, r *run) error {
-		r.each(proxy.Faults{Delay: 500 * time.Millisecond, Delayed: isStatus})
-		return rollout(ctx, r)
-	}},
+	{name: "rollout-slow", planned: true,
+		what: "a rollout, in which each write of those that leave to a Website takes 0.5 s, longer than a move",
+		do: func(ctx context.Context, r *run) error {
+			r.each(proxy.Faults{Delay: 500 * time.Millisecond, Delayed: isStatus})
+			return rollout(ctx, r)
+		}},
 }
 
 func rollout(ctx context.Context, r *run) error {

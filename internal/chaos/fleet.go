@@ -35,7 +35,7 @@ const (
 	pollPeriod = 50 * time.Millisecond
 )
 
-// form is a rota of its own: with another key the table is another one.
+// form is a rota. Each key needs one of its own, since the table is for one key.
 type form struct {
 	rota string
 	key  slot.Key
@@ -82,7 +82,7 @@ type fleet struct {
 	fenced   map[string]bool // rotas
 	// tables are the last versions before the present run, by rota.
 	tables map[string]check.History
-	// first is what there was when the members of this delivery came to rest first.
+	// first is the census from when nothing moved among the first members with this delivery.
 	first oracle.Census
 }
 
@@ -142,8 +142,8 @@ func (s *fleet) start(ctx context.Context) (*member, error) {
 		return nil, err
 	}
 	m := &member{pod: pod, proxy: p, command: s.o.Command, dir: s.dir, config: operatorConfig{
-		Host: p.Host(), CA: p.CA(), Token: token, Rota: s.rota, Pod: pod, PodUID: string(uid), Build: fmt.Sprintf("v%d", s.build),
-		Slots: s.o.Slots, Delivery: s.delivery, Lease: s.o.Lease,
+		Host: p.Host(), CA: p.CA(), Token: token, Rota: s.rota, Pod: pod, PodUID: string(uid),
+		Build: fmt.Sprintf("v%d", s.build), Slots: s.o.Slots, Delivery: s.delivery, Lease: s.o.Lease,
 	}}
 	s.members = append(s.members, m)
 	return m, m.start()
@@ -162,7 +162,8 @@ func pods(members []*member) []string {
 	return out
 }
 
-// prepare brings the fleet to rest with the usual number of members, none of which was ever expelled; fresh ones have just begun.
+// prepare waits until nothing moves among the usual number of members, none of which was ever expelled. With fresh, all
+// of them are new.
 func (s *fleet) prepare(ctx context.Context, d delivery.Mode, fresh bool) error {
 	if d != s.delivery || fresh {
 		if err := s.clear(ctx); err != nil {
@@ -202,14 +203,16 @@ func (s *fleet) prepare(ctx context.Context, d delivery.Mode, fresh bool) error 
 	return err
 }
 
-// labelled waits until all objects have the labels by which they are delivered, where they are: until then they reach nobody.
+// labelled waits, with delivery SlotLabel, until all objects have their labels: without one, an object reaches no
+// member.
 func (s *fleet) labelled(ctx context.Context) error {
 	if s.delivery != delivery.SlotLabel {
 		return nil
 	}
 	return await.Until(ctx, 5*pollPeriod, restLimit+time.Duration(s.o.Objects)*10*time.Millisecond, func() string {
 		var list webv1.WebsiteList
-		if err := s.cluster.client.List(ctx, &list, client.InNamespace(sitesNamespace), client.MatchingLabelsSelector{Selector: unlabelled}); err != nil {
+		without := client.MatchingLabelsSelector{Selector: unlabelled}
+		if err := s.cluster.client.List(ctx, &list, client.InNamespace(sitesNamespace), without); err != nil {
 			return err.Error()
 		}
 		if n := len(list.Items); n > 0 {

@@ -19,10 +19,10 @@ import (
 	"github.com/rota-dev/rota/internal/process"
 )
 
-// restartAfter is how long a kubelet of this campaign takes to start a container again.
+// restartAfter is how long it takes until a container is restarted, in place of a kubelet.
 const restartAfter = 500 * time.Millisecond
 
-// member is a Pod of the operator: a proxy, and a process that is started again when it ends, until the Pod is told to end.
+// member is a Pod of the operator: a proxy, and a process that is restarted until the Pod ends.
 type member struct {
 	pod     string
 	proxy   *proxy.Proxy
@@ -33,7 +33,7 @@ type member struct {
 	mu      sync.Mutex
 	life    *life // the last one
 	lives   []*life
-	over    bool // nobody starts it again
+	over    bool // it is not restarted
 	pauses  []oracle.Pause
 	kubelet sync.WaitGroup
 }
@@ -100,13 +100,13 @@ func (m *member) all() []*life {
 // kill ends the process at once. Another one is started in the Pod.
 func (m *member) kill() error { return m.now().End(syscall.SIGKILL) }
 
-// lose ends the process at once, and the Pod with it, as the death of its node does.
+// lose ends the process and its Pod at once, as if the node failed.
 func (m *member) lose() error {
 	m.end()
 	return m.kill()
 }
 
-// end has nobody start the Pod's process again.
+// end ends restarts of the Pod's process.
 func (m *member) end() {
 	m.mu.Lock()
 	m.over = true
@@ -120,7 +120,7 @@ func (m *member) ended() bool {
 	return m.over
 }
 
-// leave has the process leave, and the Pod end with it.
+// leave ends the process with SIGTERM, and its Pod.
 func (m *member) leave() error {
 	m.end()
 	return m.now().End(syscall.SIGTERM)
@@ -136,10 +136,10 @@ func (m *member) remove() {
 	m.proxy.Close()
 }
 
-// stopLimit is how long it may take until a member comes to where it shall stop itself: until it has something to write.
+// stopLimit is how long a member may take to get to the place where it stops itself: it has to have something to write.
 const stopLimit = 20 * time.Second
 
-// pause has the process stop itself at a place, when it comes there with the Website of that name, and go on after d.
+// pause stops the process at a place, once it gets there with the Website of that name, and continues it after d.
 func (m *member) pause(ctx context.Context, place, name string, d time.Duration) error {
 	l := m.now()
 	at, err := l.number(ctx, "stop "+place+" "+name, "stopping")

@@ -76,8 +76,8 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// publisher writes the generation of each Website that it has seen into its status. It does not ask for the version that
-// it has read, so a write that comes late does harm. It journals each reconcile.
+// publisher writes the generation of each Website that it has seen into its status. It does not ask for the version
+// that it has read, so a write that comes late does harm. It journals each reconcile.
 type publisher struct {
 	client  client.Client
 	journal *journal.Writer
@@ -104,6 +104,8 @@ func (p *publisher) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	}
 	p.stops.at(atReconcile, req.Name)
 	// Each write is unlike all others, and tells who wrote.
-	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, fmt.Sprint(p.process, " ", n))
-	return reconcile.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, &site, client.RawPatch(types.MergePatchType, status)))
+	checksum := fmt.Sprint(p.process, " ", n)
+	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, checksum)
+	err = p.client.Status().Patch(ctx, &site, client.RawPatch(types.MergePatchType, status))
+	return reconcile.Result{}, client.IgnoreNotFound(err)
 }

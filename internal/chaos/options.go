@@ -16,7 +16,7 @@ type Options struct {
 	Runs int
 	// Faults names the faults, see Names. Default: all that are usual.
 	Faults []string
-	// Fence has the API servers refuse the writes of who is no member.
+	// Fence has the API servers refuse writes by Pods that are not members.
 	Fence bool
 	// Objects is the number of Websites, Rate how many of them are changed per second; half of that is one and the same.
 	Objects int
@@ -26,12 +26,12 @@ type Options struct {
 	Lease time.Duration
 	// Seed is that of the first run; the next one has the next.
 	Seed uint64
-	// Results is a file to which each run is appended, as a line of JSON. Runs that it holds are not done again, so that a campaign can
+	// Results is a file to append each run to, as a line of JSON. Runs that it has are skipped, so that a campaign can
 	// be continued. Default: none.
 	Results string
 	// FailFast ends the campaign with the first run that fails.
 	FailFast bool
-	// Dir gets the records of runs that fail. Default: a temporary folder, which stays where there are any.
+	// Dir gets the records of runs that fail. Default: a temporary folder, which is kept if there are any.
 	Dir string
 	// Progress is told what goes on.
 	Progress io.Writer

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// recorder follows all Websites and keeps what it is shown: every version, unless its watch breaks for so long that it must list
-// again, which is counted as a gap.
+// recorder watches all Websites and keeps every version. If its watch breaks for so long that it has to list again, it
+// counts a gap.
 type recorder struct {
 	client client.WithWatch
 
@@ -63,7 +63,9 @@ func (r *recorder) list(list *webv1.WebsiteList, gap bool) {
 }
 
 func (r *recorder) follow(ctx context.Context) {
-	opts := &client.ListOptions{Namespace: sitesNamespace, Raw: &metav1.ListOptions{ResourceVersion: r.position, AllowWatchBookmarks: true}}
+	opts := &client.ListOptions{
+		Namespace: sitesNamespace, Raw: &metav1.ListOptions{ResourceVersion: r.position, AllowWatchBookmarks: true},
+	}
 	w, err := r.client.Watch(ctx, &webv1.WebsiteList{}, opts)
 	if err != nil {
 		r.broken(err)
@@ -95,7 +97,10 @@ func (r *recorder) add(site *webv1.Website) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uid, status := string(site.UID), site.Status.Checksum
-	v := oracle.Version{Site: check.Site{NamespacedName: client.ObjectKeyFromObject(site), UID: uid}, Number: site.ResourceVersion, At: time.Now()}
+	v := oracle.Version{
+		Site:   check.Site{NamespacedName: client.ObjectKeyFromObject(site), UID: uid},
+		Number: site.ResourceVersion, At: time.Now(),
+	}
 	if r.statuses[uid] != status {
 		v.Process = oracle.Writer(status)
 	}

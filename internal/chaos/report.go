@@ -76,11 +76,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "\n%d Websites, leases of %g s, %s:\n\n", r.Objects, r.LeaseSeconds, with)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "\truns\toperations\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest\tawake\tslowest\torphans\tlost\tmissed\tepochs\tleaks\t")
+	_, _ = fmt.Fprintln(t, "\truns\toperations\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest\tawake\t"+
+		"slowest\torphans\tlost\tmissed\tepochs\tleaks\t")
 	for _, row := range append(r.Faults[:len(r.Faults):len(r.Faults)], r.Total) {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", row.Fault, row.Runs, row.Operations, row.LateWrites,
-			row.LateWritesBetween, duration(row.LatestMillis), row.FenceRejections, row.Overlaps, row.PausedOverlaps, duration(row.LongestMillis),
-			duration(row.AwakeMillis), duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Misuses, row.Leaks)
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n",
+			row.Fault, row.Runs, row.Operations, row.LateWrites, row.LateWritesBetween, duration(row.LatestMillis),
+			row.FenceRejections, row.Overlaps, row.PausedOverlaps, duration(row.LongestMillis), duration(row.AwakeMillis),
+			duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Misuses, row.Leaks)
 	}
 	_ = t.Flush()
 	for _, line := range legend {
@@ -95,10 +97,14 @@ func (r *Report) WriteText(w io.Writer) error {
 
 var legend = []string{
 	"",
-	"late writes: accepted from a member that did not own the object, when the new owner worked; between: before it did; latest: after the slot was taken.",
-	"refused: by the fence. overlaps: reconciles of one object by two processes at once, none of which was stopped; paused: one was; awake: without that time.",
-	"slowest: the longest that a change waited for its reconcile while the API server could be reached; orphans waited longer than a lease, FenceDelay and 4 s, in planned moves than a lease.",
-	"lost: objects not up to date at the end. missed: deletions that no reconcile saw although their slots were only handed over. epochs: that do not rise, or belong to two owners.",
+	"late writes: accepted from a member that did not own the object, when the new owner worked; " +
+		"between: before it did; latest: after the slot was taken.",
+	"refused: by the fence. overlaps: reconciles of one object by two processes at once, none of which was stopped; " +
+		"paused: one was; awake: without that time.",
+	"slowest: the longest that a change waited for its reconcile while the API server could be reached; " +
+		"orphans waited longer than a lease, FenceDelay and 4 s, in planned moves than a lease.",
+	"lost: objects not up to date at the end. missed: deletions that no reconcile saw although their slots were only " +
+		"handed over. epochs: that do not rise, or belong to two owners.",
 }
 
 func duration(millis float64) string {

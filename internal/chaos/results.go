@@ -68,7 +68,8 @@ func (r *results) read(o *Options) error {
 		}
 		plan := o.planned()
 		if n := result.Number; n < 1 || n <= len(plan) && plan[n-1] != result.planned || result.Fence != o.Fence {
-			return fmt.Errorf("run %d is of %s, seed %d, fence %t: that is another campaign; use another file", n, result.Fault, result.Seed, result.Fence)
+			return fmt.Errorf("run %d is of %s, seed %d, fence %t: that is another campaign; use another file",
+				n, result.Fault, result.Seed, result.Fence)
 		}
 		if result.Number <= len(plan) {
 			r.all = append(r.all, result)

@@ -32,10 +32,10 @@ type run struct {
 	reachable time.Duration
 }
 
-// do has the fault happen under load, and judges. An error means that it could not be judged.
+// do makes the fault happen under load, and judges the run. An error means that the run could not be judged.
 func (s *fleet) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict, error) {
 	r := &run{fleet: s, random: rand.New(rand.NewPCG(seed, 2))}
-	if _, _, err := s.take(); err != nil { // what came before is no business of this run
+	if _, _, err := s.take(); err != nil { // what came before is not for this run
 		return nil, err
 	}
 	first := s.first
@@ -91,7 +91,7 @@ func (s *fleet) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	return &v, nil
 }
 
-// take returns what audit logs, recorder and load have seen since it was called last.
+// take returns what audit logs, followers, recorder and load have recorded since the last call.
 func (s *fleet) take() (*oracle.Evidence, func(string) string, error) {
 	log := &check.Log{}
 	if err := s.cluster.ReadAudit(log, s.rota); err != nil {

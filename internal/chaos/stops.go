@@ -25,14 +25,14 @@ const (
 	atWrite = "write"
 )
 
-// stops has a process stop itself, as SIGSTOP from outside would, at a place that nobody outside could hit.
+// stops stops its process with SIGSTOP, at a place that a signal from outside could not hit.
 type stops struct {
 	armed atomic.Pointer[string] // PLACE NAME
 }
 
 // obey is for process.Answer. The commands are:
 //
-//	stop PLACE NAME   at the next passage of the place with the Website of that name, print "stopping NANOSECONDS" and stop
+//	stop PLACE NAME   print "stopping NANOSECONDS" and stop, at that place, at the next work on the Website of that name
 //	status            print "status GOROUTINES"
 func (s *stops) obey(line string) string {
 	switch command, where, _ := strings.Cut(line, " "); command {
@@ -51,8 +51,8 @@ func (s *stops) at(place, name string) bool {
 		return false
 	}
 	fmt.Println("stopping", int64(journal.Now()))
-	// The kernel stops the threads one after the other, and this one perhaps last: on a busy machine it would get on with its
-	// write first.
+	// The kernel stops the threads one after the other, perhaps this one last. On a busy machine it would send its write
+	// first.
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
 	defer signal.Stop(goOn)
@@ -63,8 +63,8 @@ func (s *stops) at(place, name string) bool {
 	return true
 }
 
-// wrap makes each write of a Website a place to stop at. The write that was stopped is sent whatever its context says by then, as by
-// a thread that was stopped between its last look at that and the system call that sends.
+// wrap makes each write of a Website a place to stop at. A write that was stopped is sent even if its context has ended
+// meanwhile, as if the thread had stopped between its last check and the system call.
 func (s *stops) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		_, object, found := strings.Cut(req.URL.Path, "/websites/")

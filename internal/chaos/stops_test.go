@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A process that was not told to stop, or not here, goes on, and what it writes is what it was. That one stops is seen in TestFence.
+// A process that was not told to stop, or not here, goes on, and what it writes is what it was. That one stops is seen
+// in TestFence.
 func TestStopsElsewhere(t *testing.T) {
 	s := &stops{}
 	var sent []string

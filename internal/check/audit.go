@@ -28,10 +28,10 @@ type Log struct {
 	Writes []Write
 	// Tables are the versions of the table, in order; At is not set.
 	Tables History
-	// Lists are the lists of Websites and of their children's kinds, WatchLists included; of a list in pages, the first page
-	// stands for all.
+	// Lists are the lists of Websites and of their children's kinds, WatchLists included. A list in pages counts once.
 	Lists []List
-	// Refused are the writes of Websites and their children that a fence refused, in the order in which they were answered.
+	// Refused are the writes of Websites and their children that a fence refused, in the order in which they were
+	// answered.
 	Refused []Write
 }
 
@@ -50,7 +50,8 @@ var kinds = map[string]schema.GroupKind{
 
 // Write is an accepted write of a Website or of an object that a Website owns.
 type Write struct {
-	// User is who wrote, with the Pod that a ServiceAccount's token names: NAME/POD. Resource is "websites", "configmaps", "deployments" or "services".
+	// User is who wrote, with the Pod that a ServiceAccount's token names: NAME/POD. Resource is "websites",
+	// "configmaps", "deployments" or "services".
 	User, Verb, Resource, Subresource string
 	// Site is the Website, or the one that owns the object.
 	Site Site
@@ -100,8 +101,8 @@ func (d *digest) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// List is a list of all objects of a resource, or the beginning of a watch with all of them; or, where One is set, a list that
-// asks for one of them only, to learn the present resourceVersion.
+// List is a list of all objects of a resource, or the start of a watch that begins with all of them. If One is set, it
+// is a list of one object, to learn the present resourceVersion.
 type List struct {
 	User, Resource string
 	At             time.Time
@@ -229,14 +230,16 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		if err != nil {
 			return fmt.Errorf("the table: %w", err)
 		}
-		l.Tables = append(l.Tables, Version{Version: w.Object.Metadata.ResourceVersion, User: who, Received: w.Received, Done: w.Done, Table: t})
+		l.Tables = append(l.Tables, Version{
+			Version: w.Object.Metadata.ResourceVersion, User: who, Received: w.Received, Done: w.Done, Table: t,
+		})
 		return nil
 	case ref.Resource == websites:
 		if w.Object != nil {
 			w.Site.UID = w.Object.Metadata.UID
 		}
 	case w.Object == nil || w.Object.owner().UID == "":
-		return nil // nobody's, or what is left to say nothing about
+		return nil // it belongs to no Website, or the answer has no object
 	default:
 		w.Site.Name, w.Site.UID = w.Object.owner().Name, w.Object.owner().UID
 	}
@@ -312,8 +315,8 @@ func labelsOnly(body []byte) bool {
 	return json.Unmarshal(text, &labels) == nil && len(labels) == len(ours(labels))
 }
 
-// Sort puts everything into order, finds out what was there before each write, and drops table versions that were written
-// twice without a change.
+// Sort sorts everything, finds out what each write replaced, and drops table versions that were written twice without a
+// change.
 func (l *Log) Sort() {
 	type object struct{ resource, uid string }
 	last, sites := map[object]*Object{}, map[object][]Site{}

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// ListedBy returns how many objects were in the lists that members got after from and up to to, where these are the Websites,
-// each has one child of each kind, and all have the labels by which they are delivered.
+// ListedBy returns how many objects were in the lists that members got after from and up to to. sites are the Websites;
+// each has one child of each kind, and all have the labels of their delivery.
 func (l *Log) ListedBy(world World, from, to time.Time, sites []Site) (int, error) {
 	total := 0
 	for _, list := range l.Lists {

@@ -14,8 +14,8 @@ import (
 type Overlap struct{ A, B journal.Reconcile }
 
 // Overlaps returns all such pairs. ended tells when a process was gone: a reconcile without an end record ended then,
-// or, where the process is not in it, did not end. byUID says that namesakes are different objects, and those that found none
-// are about none.
+// or did not end, if ended does not have the process. With byUID, namesakes are different objects, and a reconcile that
+// found no object is about none.
 func Overlaps(all []journal.Reconcile, ended map[string]time.Duration, byUID bool) []Overlap {
 	type object struct {
 		types.NamespacedName

@@ -27,9 +27,8 @@ func (w Write) Versions() string {
 	return "version " + before + " to " + version(w)
 }
 
-// Foreign returns the accepted writes to Websites and their children by members that did not own the slot at the write's
-// resourceVersion. The labels by which objects are delivered are no work on them: any member may write those, and nothing with
-// them.
+// Foreign returns the accepted writes to Websites and their children by members that did not own the slot at the
+// write's resourceVersion. Writes of nothing but the labels of deliveries do not count: any member may do that.
 func (l *Log) Foreign(world World) []ForeignWrite {
 	var out []ForeignWrite
 	type made struct{ resource, uid, version string }
@@ -57,8 +56,8 @@ func (l *Log) Foreign(world World) []ForeignWrite {
 	return out
 }
 
-// lastWord says that the write removed the last finalizer of an object being deleted. The response to that has the
-// resourceVersion of the request.
+// lastWord reports whether the write removed the last finalizer of an object being deleted. The response to that has
+// the resourceVersion of the request.
 func lastWord(w Write) bool {
 	return w.Object.Metadata.DeletionTimestamp != nil && len(w.Object.Metadata.Finalizers) == 0
 }
@@ -85,9 +84,10 @@ func (l *Log) owned(w Write, who string, s slot.Slot) (owner string, own bool) {
 }
 
 // MoveWrites returns the accepted writes, answered after from and up to to, that were made only in order to move
-// objects, or because they had moved: by anybody, those that change labels or annotations of Rota to anything else than
-// the label that follows from the object's key, and that it has for life; by members, writes to a Website that was up to date
-// already, and to a child that stays the same for the same owner.
+// objects, or because they had moved:
+//   - by anybody, changes of Rota's labels and annotations, other than to the label that follows from the object's key
+//     and never changes;
+//   - by members, writes to a Website that was up to date, and to a child that stays the same for the same owner.
 func (l *Log) MoveWrites(world World, from, to time.Time) []Write {
 	var out []Write
 	for _, w := range l.Writes {
@@ -105,12 +105,14 @@ func (l *Log) MoveWrites(world World, from, to time.Time) []Write {
 	return out
 }
 
-// Labelled counts the accepted writes of members, answered after from and up to to, that changed nothing but the labels by which
-// objects are delivered.
+// Labelled counts the accepted writes of members, answered after from and up to to, that changed nothing but the labels
+// of deliveries.
 func (l *Log) Labelled(world World, from, to time.Time) int {
 	n := 0
 	for _, w := range l.Writes {
-		if _, member := world.Pod(w.User); member && w.Done.After(from) && !w.Done.After(to) && world.labelled(w) && version(w) != w.Before.Metadata.ResourceVersion {
+		_, member := world.Pod(w.User)
+		if member && w.Done.After(from) && !w.Done.After(to) && world.labelled(w) &&
+			version(w) != w.Before.Metadata.ResourceVersion {
 			n++
 		}
 	}
@@ -136,8 +138,8 @@ func (w World) labelled(write Write) bool {
 		(write.labelsOnly || !after.partial && before.Metadata.Labels[name] != value)
 }
 
-// right says that an object has the label that it has to have after a write, or the one that it had to have while it belonged
-// to another Website, a namesake for instance: who writes labels may have seen it then, and puts it right when it sees it again.
+// right reports whether an object has its label after a write, or the label that it had while it belonged to another
+// Website, such as a namesake: the labeller may have seen it then, and corrects it when it sees it again.
 func (w World) right(write Write) bool {
 	return write.Object != nil && slices.ContainsFunc(append(slices.Clip(write.former), write.Site), func(s Site) bool {
 		name, value := w.label(write.Resource, s)
@@ -145,8 +147,8 @@ func (w World) right(write Write) bool {
 	})
 }
 
-// marked says that a write changed labels or annotations of Rota in another way than from a label that is missing, or wrong,
-// to the one that the object has to have.
+// marked reports whether a write changed labels or annotations of Rota, other than to give the object the label that it
+// has to have.
 func (w World) marked(write Write) bool {
 	var labels, annotations map[string]string
 	if write.Before != nil {

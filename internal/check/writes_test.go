@@ -21,7 +21,8 @@ var rotaName = types.NamespacedName{Namespace: "operators", Name: "website"}
 // pod knows the users of the tests: members are "member:" and their process.
 func pod(user string) (string, bool) { return strings.CutPrefix(user, "member:") }
 
-// namespace is one in which the Website "zero" lies in slot 0 of 2 and "one" in slot 1; oneLabel is what that one's label is.
+// namespace is one in which the Website "zero" lies in slot 0 of 2 and "one" in slot 1; oneLabel is what that one's
+// label is.
 const namespace, oneLabel = "sites-9", "3999"
 
 var world = check.World{Pod: pod, Slots: 2, Key: slot.KeyName}

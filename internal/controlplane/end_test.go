@@ -126,8 +126,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestKilledSupervisorAndParent: the servers of a killed supervisor die with it, and its folder goes with the next start.
-// Nothing is left of a control plane whose parent is killed.
+// TestKilledSupervisorAndParent: the servers of a killed supervisor die with it, and its folder goes with the next
+// start. Nothing is left of a control plane whose parent is killed.
 func TestKilledSupervisorAndParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills the servers of a killed supervisor")

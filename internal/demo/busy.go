@@ -17,8 +17,8 @@ func (p processors) busy(now processors) *float64 {
 	return &part
 }
 
-// parseProcessors reads the first line of /proc/stat: the times in user mode, of low priority, in system mode, idle, waiting
-// for I/O, and others (proc_stat(5)).
+// parseProcessors reads the first line of /proc/stat: the times in user mode, in user mode with low priority, in system
+// mode, idle, waiting for I/O, and others (proc_stat(5)).
 func parseProcessors(text []byte) (processors, bool) {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	fields := bytes.Fields(line)

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 )
 
-// The API server, etcd, the replicas and the load share a machine. A load that saturates it would show how long its
-// queues are, and nothing of Rota.
+// The API server, etcd, the replicas and the load share a machine. A load that saturates it would show the length of
+// its queues, and nothing about Rota.
 const (
 	// trial is how many Websites are created in order to see how fast the machine brings them up.
 	trial = 300
@@ -50,13 +50,14 @@ func (e *engine) fill(ctx context.Context) error {
 	}
 	if e.o.Rate == 0 {
 		e.o.Rate = float64(min(max(int(e.bears/share), leastRate), mostRate))
-		e.view.log("This machine brings up %.0f Websites per second. The load takes a third of that, at most %d: %v changes per second.",
-			e.bears, mostRate, e.o.Rate)
+		e.view.log("This machine brings up %.0f Websites per second. The load takes a third of that, at most %d: "+
+			"%v changes per second.", e.bears, mostRate, e.o.Rate)
 	}
 	if objects != 0 {
 		return nil
 	}
-	e.view.log("Creating %d more Websites, for %d in all: what it brings up in %v, at most %d.", e.o.Objects-first, e.o.Objects, fillTime, mostObjects)
+	e.view.log("Creating %d more Websites, for %d in all: what it brings up in %v, at most %d.",
+		e.o.Objects-first, e.o.Objects, fillTime, mostObjects)
 	if err := e.load.Fill(ctx, e.o.Objects-first); err != nil {
 		return err
 	}

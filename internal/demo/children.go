@@ -95,7 +95,9 @@ func certificate(number int) string { return fmt.Sprintf("certificate-%02d", num
 func secret(number, renewals int) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: certificate(number)}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: []byte("certificate " + strconv.Itoa(renewals)), corev1.TLSPrivateKeyKey: []byte("key")},
+		Data: map[string][]byte{
+			corev1.TLSCertKey: []byte("certificate " + strconv.Itoa(renewals)), corev1.TLSPrivateKeyKey: []byte("key"),
+		},
 	}
 }
 
@@ -113,8 +115,8 @@ func (l *load) renew(ctx context.Context, number int) error {
 }
 
 // collect deletes the children of Websites that are gone. The garbage collector of a cluster does the same; the demo's
-// own control plane has none. It waits until the page is withdrawn: the deletion of a child wakes the operator, too, and
-// its event must not stand in for that of the Website.
+// own control plane has none. It waits until the page is withdrawn: the deletion of a child wakes the operator, too,
+// and its event must not stand in for that of the Website.
 func (l *load) collect(ctx context.Context) {
 	deletions := l.Deletions()
 	all := slices.Concat(l.garbage, deletions[l.collected:])
@@ -134,8 +136,8 @@ func (l *load) collect(ctx context.Context) {
 	}
 }
 
-// children says how the Websites' children are: those that have to be there, those that are there and as they have to be,
-// and those that belong to no Website.
+// children are counts of the Websites' children: those that must exist, those that exist and are right, and those that
+// belong to no Website.
 type children struct {
 	total, right, stray int
 	// example is what is wrong with one of them.
@@ -206,7 +208,8 @@ func (e *engine) surveyChildren(ctx context.Context) (c children, err error) {
 func compare(child client.Object, site *webv1.Website, certificate string) string {
 	switch o := child.(type) {
 	case *corev1.ConfigMap:
-		if sum := sha256.Sum256([]byte(o.Data[website.PageFile])); len(o.Data) != 1 || hex.EncodeToString(sum[:]) != site.Status.Checksum {
+		sum := sha256.Sum256([]byte(o.Data[website.PageFile]))
+		if len(o.Data) != 1 || hex.EncodeToString(sum[:]) != site.Status.Checksum {
 			return "not the page"
 		}
 	case *appsv1.Deployment:
@@ -214,7 +217,8 @@ func compare(child client.Object, site *webv1.Website, certificate string) strin
 		switch {
 		case o.Spec.Template.Annotations[website.CertificateAnnotation] != certificate:
 			return "not the present certificate"
-		case len(containers) != 1 || containers[0].Image == defaced || ptr.Deref(o.Spec.Replicas, 1) != ptr.Deref(site.Spec.Replicas, 1):
+		case len(containers) != 1 || containers[0].Image == defaced ||
+			ptr.Deref(o.Spec.Replicas, 1) != ptr.Deref(site.Spec.Replicas, 1):
 			return "defaced"
 		}
 	case *corev1.Service:
@@ -244,7 +248,10 @@ func (e *engine) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, eachItem(list, func(obj client.Object) {
 			ref := metav1.GetControllerOf(obj)
-			if ref != nil && !there[ref.UID] && !e.load.pages.Published(types.NamespacedName{Namespace: sitesNamespace, Name: ref.Name}) {
+			if ref == nil || there[ref.UID] {
+				return
+			}
+			if !e.load.pages.Published(types.NamespacedName{Namespace: sitesNamespace, Name: ref.Name}) {
 				errs = append(errs, client.IgnoreNotFound(e.cluster.Client.Delete(ctx, obj)))
 			}
 		}))

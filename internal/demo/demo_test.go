@@ -76,8 +76,8 @@ func testDemo(t *testing.T, kind delivery.Mode) {
 		if p.Stall.P50 > p.Stall.P99 || p.Stall.P99 > p.Stall.Max {
 			t.Errorf("phase %s: stall %+v", p.Name, p.Stall)
 		}
-		// No more than that they can be what they are said to be: milliseconds, of changes that waited for the dead one's lease to end in
-		// the crash, and for nobody for minutes in any phase.
+		// No more than that they can be what they are said to be: milliseconds, of changes that waited for the dead one's
+		// lease to end in the crash, and for nobody for minutes in any phase.
 		if p.Stall.Max > 60_000 || p.Name == "crash" && p.Stall.Max < 1000 {
 			t.Errorf("phase %s: the longest stall is %v ms", p.Name, p.Stall.Max)
 		}

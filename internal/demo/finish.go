@@ -85,7 +85,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		e.view.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, s, (d.Commit - e.begun).Seconds())
 		for _, m := range moves {
 			if m.Slot == s {
-				e.view.log("  slot %d: %s -> %s, from %.1f to %.1f s", s, m.From, m.To, (m.Planned - e.begun).Seconds(), (m.Active - e.begun).Seconds())
+				e.view.log("  slot %d: %s -> %s, from %.1f to %.1f s",
+					s, m.From, m.To, (m.Planned - e.begun).Seconds(), (m.Active - e.begun).Seconds())
 			}
 		}
 	}
@@ -122,8 +123,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		labels := audit.Labelled(e.world(), time.Time{}, e.baseline.wallStart)
 		r.LabelWritesBefore = &labels
 		for _, f := range foreign[:min(5, n)] {
-			e.view.log("Foreign write: %s %s %s/%s by %s, but %q owns slot %d (received %s, answered %s; %s)", f.Verb, f.Resource, f.Name, f.Subresource,
-				f.Pod, f.Owner, f.Slot, f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
+			e.view.log("Foreign write: %s %s %s/%s by %s, but %q owns slot %d (received %s, answered %s; %s)",
+				f.Verb, f.Resource, f.Name, f.Subresource, f.Pod, f.Owner, f.Slot, f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
 		}
 	}
 	return r, e.measure(r, history, moves, check.Latencies(updates, all), all, audit)
@@ -203,12 +204,15 @@ func (e *engine) excused(d check.Deletion, moves []check.Move) bool {
 
 // measure fills in what each phase showed.
 func (e *engine) measure(
-	r *Report, history check.History, moves []check.Move, latencies []check.Latency, all []journal.Reconcile, audit *check.Log,
+	r *Report, history check.History, moves []check.Move, latencies []check.Latency, all []journal.Reconcile,
+	audit *check.Log,
 ) error {
-	quiet := check.Waits(latencies, 0, func(l check.Latency) bool { return e.baseline.start <= l.Commit && l.Commit < e.baseline.end })
+	quiet := check.Waits(latencies, 0, func(l check.Latency) bool {
+		return e.baseline.start <= l.Commit && l.Commit < e.baseline.end
+	})
 	median := check.Quantile(quiet, 0.5)
-	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); the stalls below are beyond that.",
-		median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
+	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); "+
+		"the stalls below are beyond that.", median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
 		check.Quantile(quiet, 0.99).Round(10*time.Microsecond), check.Quantile(quiet, 1).Round(10*time.Microsecond))
 	samples, err := e.traffic()
 	if err != nil {
@@ -217,8 +221,8 @@ func (e *engine) measure(
 	for _, run := range e.phases {
 		before, after := sumAt(samples, run.start), sumAt(samples, run.end)
 		p := Phase{
-			ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign, MachineBusy: run.busy,
-			Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds(),
+			ReceivedObjects: after.received - before.received, ForeignObjects: after.foreign - before.foreign,
+			MachineBusy: run.busy, Name: run.name, Seconds: (run.end - run.start).Round(100 * time.Millisecond).Seconds(),
 		}
 		windows, perSlot := map[slot.Slot][]check.Move{}, map[slot.Slot]int{}
 		for _, s := range run.sites {
@@ -240,10 +244,15 @@ func (e *engine) measure(
 			p.MovesPerSlot = float64(p.transfers) / float64(p.MovedSlots)
 		}
 		waits := check.Waits(latencies, median, func(l check.Latency) bool {
-			return slices.ContainsFunc(windows[e.slotOf(check.Site{NamespacedName: l.Key, UID: l.UID})], func(m check.Move) bool { return m.Planned <= l.Commit && l.Commit <= m.Active })
+			moved := windows[e.slotOf(check.Site{NamespacedName: l.Key, UID: l.UID})]
+			return slices.ContainsFunc(moved, func(m check.Move) bool {
+				return m.Planned <= l.Commit && l.Commit <= m.Active
+			})
 		})
 		p.canaries = len(waits)
-		p.Stall = Stall{millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1))}
+		p.Stall = Stall{
+			millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1)),
+		}
 		for _, v := range history {
 			if v.At > run.start && v.At <= run.end {
 				p.TableWrites++
@@ -254,7 +263,8 @@ func (e *engine) measure(
 			writes := audit.MoveWrites(e.world(), run.wallStart, run.wallEnd)
 			n := len(writes)
 			for _, w := range writes[:min(3, n)] {
-				e.view.log("%s: a write only to move: %s %s/%s %s by %s", run.name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
+				e.view.log("%s: a write only to move: %s %s/%s %s by %s",
+					run.name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
 			}
 			listed, err := audit.ListedBy(e.world(), run.wallStart, run.wallEnd, run.sites)
 			if err != nil {

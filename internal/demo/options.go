@@ -20,8 +20,8 @@ type Options struct {
 	// Rate is the number of updates, deletions and recreations per second. 0: a third of the Websites that the machine
 	// can bring up per second, at most 50.
 	Rate float64
-	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector the
-	// rota's key is slot.KeyUID, with the others slot.KeyName.
+	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector
+	// the rota's key is slot.KeyUID, with the others slot.KeyName.
 	Delivery delivery.Mode
 	// Slots is the number of slots of the rota.
 	Slots slot.Count

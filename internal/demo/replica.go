@@ -29,7 +29,9 @@ func startReplica(command []string, dir, pod string, c operatorConfig) (*replica
 	if err != nil {
 		return nil, err
 	}
-	return &replica{Process: p, pod: pod, build: c.Build, journal: journal.NewReader(c.Journal, pod), trafficPath: c.Traffic}, nil
+	return &replica{
+		Process: p, pod: pod, build: c.Build, journal: journal.NewReader(c.Journal, pod), trafficPath: c.Traffic,
+	}, nil
 }
 
 // reconciles returns those in the journal so far.

@@ -87,7 +87,10 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{o: &o, dir: dir, pages: filepath.Join(dir, "pages"), seed: cmp.Or(o.Seed, rand.Uint64()>>32), view: newView(o.Progress), begun: journal.Now()}
+	e := &engine{
+		o: &o, dir: dir, pages: filepath.Join(dir, "pages"), seed: cmp.Or(o.Seed, rand.Uint64()>>32),
+		view: newView(o.Progress), begun: journal.Now(),
+	}
 	defer func() {
 		if o.Keep {
 			e.view.log("Journals, logs and audit log are in %s.", dir)
@@ -132,7 +135,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 		return nil, err
 	}
 	background.Go(func() { e.follow.Run(ctx, e.aim) })
-	background.Go(func() { e.watchTrouble(ctx, cancel) })
+	background.Go(func() { e.watchProcesses(ctx, cancel) })
 	background.Go(func() { e.show(ctx) })
 
 	loading, endLoad := context.WithCancel(ctx)
@@ -209,8 +212,8 @@ func (e *engine) live() []*replica {
 	return slices.DeleteFunc(e.all(), func(p *replica) bool { return !p.Running() })
 }
 
-// watchTrouble ends the run when a replica or the control plane ends that should not.
-func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFunc) {
+// watchProcesses ends the run when a replica or the control plane ends that should not.
+func (e *engine) watchProcesses(ctx context.Context, cancel context.CancelCauseFunc) {
 	var gone <-chan struct{}
 	if e.cluster.Plane != nil {
 		gone = e.cluster.Plane.Done()
@@ -227,7 +230,7 @@ func (e *engine) watchTrouble(ctx context.Context, cancel context.CancelCauseFun
 		case <-tick.C:
 		}
 		for _, p := range e.all() {
-			if err := p.Trouble(); err != nil {
+			if err := p.Failure(); err != nil {
 				cancel(err)
 				return
 			}
@@ -261,7 +264,7 @@ func (e *engine) stop(ctx context.Context, limit time.Duration) error {
 			p.Kill()
 			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", p.pod, limit, p.Tail())
 		}
-		if err := p.Trouble(); err != nil {
+		if err := p.Failure(); err != nil {
 			return err
 		}
 	}

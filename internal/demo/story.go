@@ -28,7 +28,8 @@ func (e *engine) story(ctx, loading context.Context) error {
 	if err := e.quiet(ctx); err != nil {
 		return fmt.Errorf("the first replicas do not share the slots: %w", err)
 	}
-	e.view.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.", e.o.Objects, e.o.Rate)
+	e.view.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.",
+		e.o.Objects, e.o.Rate)
 
 	e.view.title("undisturbed, for comparison")
 	e.aimed(canaryRate)
@@ -79,7 +80,7 @@ func (e *engine) phase(ctx context.Context, name string, do func(context.Context
 		e.mu.Unlock()
 		e.view.log("%-8s %.1f s", name, (p.end - p.start).Seconds())
 	}
-	// What the phase left to be worked off shall not be the next one's stall.
+	// Work that this phase leaves must not count as stalls of the next one.
 	return e.calm(ctx)
 }
 

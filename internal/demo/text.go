@@ -24,26 +24,31 @@ func orUnknown(n *int) string {
 }
 
 var phaseTitles = map[string]string{
-	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)", "rollout": "rolling restart of all",
+	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
+	"rollout": "rolling restart of all",
 }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d Websites with three children each on %d replicas, in %d slots, delivered by %s, under a load of %v changes per second that never stopped:\n\n",
-		r.Objects, r.Members, r.Slots, r.Delivery, r.Rate)
+	fmt.Fprintf(&b, "\n%d Websites with three children each on %d replicas, in %d slots, delivered by %s, "+
+		"under a load of %v changes per second that never stopped:\n\n", r.Objects, r.Members, r.Slots, r.Delivery, r.Rate)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "\tslots moved\tmoves per slot\tobjects moved\tobject writes\ttable writes\tobjects listed\treceived\tstall p50\tp99\tmax\tmachine busy\ttook\t")
+	_, _ = fmt.Fprintln(t, "\tslots moved\tmoves per slot\tobjects moved\tobject writes\ttable writes\tobjects listed\t"+
+		"received\tstall p50\tp99\tmax\tmachine busy\ttook\t")
 	for _, p := range r.Phases {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name], p.MovedSlots, p.MovesPerSlot, p.MovedObjects,
-			orUnknown(p.ObjectWrites), p.TableWrites, orUnknown(p.ListedObjects), p.ReceivedObjects, ms(p.Stall.P50), ms(p.Stall.P99), ms(p.Stall.Max), percent(p.MachineBusy), p.Seconds)
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name],
+			p.MovedSlots, p.MovesPerSlot, p.MovedObjects, orUnknown(p.ObjectWrites), p.TableWrites,
+			orUnknown(p.ListedObjects), p.ReceivedObjects, ms(p.Stall.P50), ms(p.Stall.P99), ms(p.Stall.Max),
+			percent(p.MachineBusy), p.Seconds)
 	}
 	_ = t.Flush()
 	b.WriteString("\nstall: how much longer than usual a change to a Website on the move waited for its reconcile.\n")
 	b.WriteString("machine busy: the part of the time in which the machine's processors worked, for the API server and the load, too.\n")
 	b.WriteString("object writes: what moving cost Websites and children themselves; only the table, one ConfigMap, was written.\n\n")
 	if n := r.LabelWritesBefore; n != nil && *n > 0 {
-		fmt.Fprintf(&b, "labels: %d writes before anything moved, and one for each object created since then: in an object's life, not for a move.\n\n", *n)
+		fmt.Fprintf(&b, "labels: %d writes before anything moved, and one for each object created since then: "+
+			"in an object's life, not for a move.\n\n", *n)
 	}
 	if r.ForeignWrites == nil {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")

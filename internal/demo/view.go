@@ -144,7 +144,8 @@ func (s *scene) lines(width int) []string {
 			stay := scale(r.owned - r.going)
 			going := scale(r.owned) - stay
 			coming := min(bar-stay-going, scale(r.coming))
-			line += strings.Repeat("█", stay) + strings.Repeat("▒", going) + strings.Repeat("░", coming) + strings.Repeat(" ", bar-stay-going-coming)
+			line += strings.Repeat("█", stay) + strings.Repeat("▒", going) + strings.Repeat("░", coming) +
+				strings.Repeat(" ", bar-stay-going-coming)
 		}
 		out = append(out, line+fmt.Sprintf(" %3d slots%-9s %4.0f/s %s", r.owned, moving, r.perSecond, r.note))
 	}

@@ -62,7 +62,8 @@ func (c *cluster) fresh(ctx context.Context) error {
 	}
 	// Its cache of custom resources fills at the first request, so until then it would count for the first replica.
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		err := c.Client.List(ctx, &webv1.WebsiteList{}, client.Limit(1), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+		err := c.Client.List(ctx, &webv1.WebsiteList{}, client.Limit(1), cached)
 		if err == nil || ctx.Err() != nil || time.Since(begun) > time.Minute {
 			return err
 		}
@@ -80,7 +81,8 @@ func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(gvk)
 		for first := true; first || page.Continue != ""; first = false {
-			if err := c.Client.List(ctx, page, client.InNamespace(sitesNamespace), client.Limit(1000), client.Continue(page.Continue)); err != nil {
+			in, more := client.InNamespace(sitesNamespace), client.Continue(page.Continue)
+			if err := c.Client.List(ctx, page, in, client.Limit(1000), more); err != nil {
 				return nil, nil, fmt.Errorf("count %s: %w", kind, err)
 			}
 			objects[kind] += len(page.Items)

@@ -74,8 +74,8 @@ func cached(p *Replica) float64 { return float64(count(p.Cached)) }
 
 func windowBytes(p *Replica) float64 { return float64(p.Window.Bytes) }
 
-// perChange returns what a value of the load is for each change of a Website, above what an idle replica does in the same
-// time: where the machine is too slow for the rate, changes are as many and take longer.
+// perChange returns a value of the load for each change of a Website, above that of an idle replica in the same time:
+// if the machine is too slow for the rate, there are as many changes, and they take longer.
 func (r *Report) perChange(res *Result, role string, value func(*Replica) float64) func(*Replica) float64 {
 	rate := 0.0
 	if idle := r.find(Case{Idle, res.Form, res.Members}); idle != nil {
@@ -128,7 +128,7 @@ func coordination(by map[string]int) (n int) {
 	return n
 }
 
-// startWrites are those of objects of sharded kinds before all was quiet: all was in place, so that each was for something else.
+// startWrites are the writes of objects of sharded kinds before all was quiet. Nothing had to be created or updated.
 func startWrites(p *Replica) float64 { return float64(requests(p.Start.Requests, writing...)) }
 
 // caused returns the processor seconds of the API server and of etcd in a join, above those of as long a time before.

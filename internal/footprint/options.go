@@ -18,7 +18,8 @@ type Options struct {
 	// Members are the numbers of members to measure with; Deliveries those of Rota to measure.
 	Members    []int
 	Deliveries []Form
-	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are watched for half of that.
+	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are measured for
+	// half of that time.
 	Rate   float64
 	Window time.Duration
 	// Creates is how many Websites each form gets to see how soon they are reconciled, CreateRate how many per second.
@@ -26,8 +27,8 @@ type Options struct {
 	CreateRate float64
 	// Lease is the LeaseDuration of the rotas; 0 is its default.
 	Lease time.Duration
-	// Quiet is for how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue their
-	// objects as fast as workers take them.
+	// Quiet is how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue
+	// their objects as fast as workers take them.
 	Quiet time.Duration
 	// Only restricts what is measured to the cases whose names match; nil: all. See Cases.
 	Only *regexp.Regexp

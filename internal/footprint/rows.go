@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A part is a value as a part of what one member alone has, and how far that is from 1/N. Without the latter's result it
-// is not Known.
+// A part is a value as a part of what one member alone has, and how far that is from 1/N. Without the latter's result
+// it is not Known.
 type part struct {
 	Known    bool
 	Part, By float64

@@ -20,8 +20,8 @@ import (
 )
 
 // stamp gives an object the labels of all deliveries, so that every form finds the same objects, and none has any to
-// write. An operator with Rota stamps what it creates by itself; what was there before it gets its labels from the labeller,
-// once, at a rate that would take longer than all else here.
+// write. An operator with Rota stamps what it creates by itself; what was there before it gets its labels from the
+// labeller, once, at a rate that would take longer than all else here.
 func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Main is the main function of a process that Start starts. It decodes the environment variable into config (by names the
-// command that sets it), has controller-runtime log for people, and calls run, whose context ends with SIGTERM. It
+// Main is the main function of a process that Start starts. It decodes the environment variable into config (by names
+// the command that sets it), has controller-runtime log for people, and calls run, whose context ends with SIGTERM. It
 // returns the exit status.
 func Main(variable, by string, config any, run func(context.Context) error, log ...zap.Opts) int {
 	if err := json.Unmarshal([]byte(os.Getenv(variable)), config); err != nil {

@@ -142,7 +142,7 @@ func (p *Process) Ask(ctx context.Context, line, word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	if err := p.Say(line); err != nil {
-		return "", errors.Join(err, p.Trouble())
+		return "", errors.Join(err, p.Failure())
 	}
 	for {
 		select {
@@ -151,7 +151,7 @@ func (p *Process) Ask(ctx context.Context, line, word string) (string, error) {
 				return rest, nil
 			}
 		case <-p.done:
-			return "", errors.Join(fmt.Errorf("tell %s %q: it has ended", p.name, line), p.Trouble())
+			return "", errors.Join(fmt.Errorf("tell %s %q: it has ended", p.name, line), p.Failure())
 		case <-ctx.Done():
 			return "", fmt.Errorf("tell %s %q: no answer: %w", p.name, line, context.Cause(ctx))
 		}
@@ -194,14 +194,16 @@ func (p *Process) Lingers() string {
 	}
 }
 
-// Trouble returns an error if it ended and was not meant to, or ended with an error after a signal other than SIGKILL.
-func (p *Process) Trouble() error {
+// Failure returns an error if the process ended and nobody had told it to, or if it ended with an error after a signal
+// other than SIGKILL.
+func (p *Process) Failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == 0 || p.err == nil && p.expected {
 		return nil
 	}
-	if state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && p.expected && state.Signaled() && state.Signal() == syscall.SIGKILL {
+	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && p.expected && state.Signaled() && state.Signal() == syscall.SIGKILL {
 		return nil
 	}
 	return fmt.Errorf("%s ended (%v):\n%s", p.name, p.cmd.ProcessState, p.Tail())

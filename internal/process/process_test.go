@@ -55,7 +55,7 @@ func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		end     func(*process.Process) error
-		trouble bool
+		failure bool
 	}{
 		{"killed as wanted", func(p *process.Process) error { return p.End(syscall.SIGKILL) }, false},
 		{"killed by somebody", func(p *process.Process) error { return p.Signal(syscall.SIGKILL) }, true},
@@ -64,8 +64,8 @@ func TestEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := start(t)
-			if !p.Running() || p.Lingers() == "" || p.Trouble() != nil {
-				t.Fatalf("running %t, lingers %q, trouble %v", p.Running(), p.Lingers(), p.Trouble())
+			if !p.Running() || p.Lingers() == "" || p.Failure() != nil {
+				t.Fatalf("running %t, lingers %q, failure %v", p.Running(), p.Lingers(), p.Failure())
 			}
 			if err := c.end(p); err != nil {
 				t.Fatal(err)
@@ -74,9 +74,9 @@ func TestEnds(t *testing.T) {
 			if _, ended := p.Ended(); !ended || p.Running() || p.Lingers() != "" {
 				t.Errorf("ended %t, running %t, lingers %q", ended, p.Running(), p.Lingers())
 			}
-			err := p.Trouble()
-			if (err != nil) != c.trouble {
-				t.Errorf("trouble %v, want some: %t", err, c.trouble)
+			err := p.Failure()
+			if (err != nil) != c.failure {
+				t.Errorf("failure %v, want one: %t", err, c.failure)
 			}
 			if _, askErr := p.Ask(t.Context(), "third", "third:"); askErr == nil {
 				t.Error("it answers after its end")

@@ -204,7 +204,8 @@ func Grant(name, namespace string, rules []rbacv1.PolicyRule, to rbacv1.Subject)
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
 	if namespace != "" {
 		return []client.Object{
-			&rbacv1.Role{ObjectMeta: meta, Rules: rules}, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
+			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
+			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
 		}
 	}
 	ref.Kind = "ClusterRole"

@@ -55,8 +55,8 @@ func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Mana
 	return mgr, r, nil
 }
 
-// AddWebsites adds the controller of Websites, as examples/website does in both its forms. wrap gets its reconciler, and
-// returns the one to use.
+// AddWebsites adds the controller of Websites, as examples/website does in both its forms. wrap gets its reconciler,
+// and returns the one to use.
 func AddWebsites(
 	ctx context.Context, mgr manager.Manager, pages website.Pages, wrap func(reconcile.Reconciler) reconcile.Reconciler,
 ) error {

@@ -306,7 +306,7 @@ func (r *runner) rest(ctx context.Context, running []*replica) error {
 
 func (r *runner) pause(ctx context.Context, running []*replica) error {
 	for _, m := range running {
-		if err := m.process.Trouble(); err != nil {
+		if err := m.process.Failure(); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,8 @@ func leaks(before, after Census) []string {
 	if n, want := len(after.Reports), len(after.Live); n != want {
 		out = append(out, fmt.Sprintf("%d reports of %d members: %q", n, want, after.Reports))
 	}
-	if members := slices.Sorted(slices.Values(after.Members)); !slices.Equal(members, slices.Sorted(slices.Values(after.Live))) {
+	members, live := slices.Sorted(slices.Values(after.Members)), slices.Sorted(slices.Values(after.Live))
+	if !slices.Equal(members, live) {
 		out = append(out, fmt.Sprintf("members %q in the table, but %q live", members, after.Live))
 	}
 	return append(out, append(

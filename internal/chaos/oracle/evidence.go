@@ -21,17 +21,17 @@ type Evidence struct {
 	// make up for writes that took effect although the API server answered with an error: the audit logs have no
 	// version of those.
 	Seen check.History
-	// Versions are all versions of the objects that came in the run, in order; Gaps is how often some of them may be missing.
+	// Versions are all versions of objects from the run, in order. Gaps is how often some of them may be missing.
 	Versions []Version
 	Gaps     int
-	// Reconciles are those that had not ended when the run began, and later ones; they bear the name of a process as their Pod. Ended
-	// tells when processes ended.
+	// Reconciles are those that had not ended when the run began, and later ones. Their Pod is the name of a process.
+	// Ended is when processes ended.
 	Reconciles []journal.Reconcile
 	Ended      map[string]time.Duration
 	Pauses     []Pause
 	// Known are the UIDs of objects that were reconciled at any time.
 	Known map[string]bool
-	// Updates and Deletions are what the load did; deletions only of what did not come again under its name.
+	// Updates and Deletions are what the load did. Deletions are only of objects that were not created again.
 	Updates   []check.Update
 	Deletions []check.Deletion
 	// Objects are there at the end.

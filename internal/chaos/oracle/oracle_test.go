@@ -17,9 +17,9 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// The run of these tests begins at 100 s by the monotonic clock and is over at 160 s. Times of the tests are seconds after its begin. Of
-// two slots, "zero" lies in the first one and "one" in the second. a owns both; 10 s after the begin a is expelled and
-// b gets them, and says 2 s later that it is active; it began to work on "one" at 11.5 s.
+// The run of these tests begins at 100 s by the monotonic clock and is over at 160 s. Times of the tests are seconds
+// after its begin. Of two slots, "zero" lies in the first one and "one" in the second. a owns both; 10 s after the
+// begin a is expelled and b gets them, and says 2 s later that it is active; it began to work on "one" at 11.5 s.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const begin = 100 * time.Second

@@ -20,30 +20,30 @@ type Verdict struct {
 type Figures struct {
 	// Operations are the accepted writes and the reconciles that were looked at.
 	Operations int `json:"operations"`
-	// LateWrites are accepted writes by a member that did not own the object's slot, when somebody else had begun to work there;
-	// LateWritesBetween those between the change of the table and that moment. LatestMillis is how long after the change the last
-	// one of both was answered.
+	// LateWrites are accepted writes by a member that did not own the object's slot, while the new owner worked there;
+	// LateWritesBetween are those after the change of the table and before the new owner worked. LatestMillis is how
+	// long after the change the last of both was answered.
 	LateWrites        int     `json:"late_writes"`
 	LateWritesBetween int     `json:"late_writes_between"`
 	LatestMillis      float64 `json:"latest_ms"`
 	// FenceRejections are the writes that the fence refused.
 	FenceRejections int `json:"fence_rejections"`
-	// Overlaps are pairs of reconciles of one object by two processes at once, neither of which was stopped meanwhile;
-	// PausedOverlaps those of which one was. LongestMillis is the longest one, AwakeMillis without the time for which a process
-	// was stopped.
+	// Overlaps are pairs of reconciles of one object by two processes at once, neither of which was stopped meanwhile.
+	// In PausedOverlaps one of them was. LongestMillis is the longest one; AwakeMillis is the longest without the time
+	// during which a process was stopped.
 	Overlaps       int     `json:"overlaps"`
 	PausedOverlaps int     `json:"paused_overlaps"`
 	LongestMillis  float64 `json:"longest_overlap_ms"`
 	AwakeMillis    float64 `json:"longest_overlap_awake_ms"`
-	// Updates are the changes of specifications, SlowestMillis is the longest that one waited for its reconcile while the API server
-	// could be reached. Orphans waited longer than allowed.
+	// Updates are the changes of specifications. SlowestMillis is the longest that one waited for its reconcile while the
+	// API server was reachable. Orphans waited longer than allowed.
 	Updates       int     `json:"updates"`
 	SlowestMillis float64 `json:"slowest_ms"`
 	Orphans       int     `json:"orphans"`
 	// LostUpdates are objects that are not up to date at the end.
 	LostUpdates int `json:"lost_updates"`
-	// Deletions are those of objects that did not come again; DeletionsMissed came to no reconcile although the object had been
-	// reconciled, and its slot was at most handed over.
+	// Deletions are those of objects that were not created again. DeletionsMissed reached no reconcile, although the
+	// object had been reconciled and its slot stayed or was handed over.
 	Deletions       int `json:"deletions"`
 	DeletionsMissed int `json:"deletions_missed"`
 	// Misuses are epochs in the table that do not rise, or that belong to two owners of a slot.
@@ -132,7 +132,8 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 	for _, o := range e.Objects {
 		if o.Observed != o.Generation {
 			v.LostUpdates++
-			example(v.LostUpdates, "lost update: %s has generation %d, its status shows %d (slot %d)", o.Name, o.Generation, o.Observed, e.World.SlotOf(o.Site))
+			example(v.LostUpdates, "lost update: %s has generation %d, its status shows %d (slot %d)",
+				o.Name, o.Generation, o.Observed, e.World.SlotOf(o.Site))
 		}
 	}
 	for _, d := range e.missed(log.Tables) {
@@ -142,8 +143,8 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 	return v
 }
 
-// Failures says in words what is wrong. Overlaps with a process that was stopped are not, and neither are late writes where a fault
-// without a fence may bring them.
+// Failures says in words what is wrong. Overlaps with a process that was stopped are no failures. Neither are late
+// writes where mayBeLate says so: the fault may cause them, and there is no fence.
 func (v *Verdict) Failures(mayBeLate bool) []string {
 	var out []string
 	add := func(n int, what string) {

@@ -72,8 +72,8 @@ func (e *Evidence) waits() []wait {
 	return out
 }
 
-// missed returns the deletions that no reconcile saw, of objects that had been reconciled and whose slot stayed where it
-// was or was only handed over.
+// missed returns the deletions that no reconcile saw, of objects that had been reconciled and whose slot stayed where
+// it was or was only handed over.
 func (e *Evidence) missed(tables check.History) []check.Deletion {
 	gone := map[types.NamespacedName]time.Duration{} // the last reconcile that found nothing
 	for _, r := range e.Reconciles {

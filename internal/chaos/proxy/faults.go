@@ -18,11 +18,12 @@ type Faults struct {
 	SwallowRequests, SwallowResponses bool
 	// Answers are given instead of the server's.
 	Answers []Answer
-	// CutWatches ends each watch so long after its begin. TearWatches ends it in the middle of the first event after that time.
+	// CutWatches is how long after its start each watch ends. With TearWatches it ends in the middle of the first event
+	// after that time.
 	CutWatches, TearWatches time.Duration
 	// RefuseWatches resets each new watch at once.
 	RefuseWatches bool
-	// StripShardSelector has the API server not see shard selectors, as one without the feature gate does not.
+	// StripShardSelector removes shard selectors from requests: an API server without the feature gate ignores them.
 	StripShardSelector bool
 }
 
@@ -38,8 +39,8 @@ func (a Answer) concerns(r *http.Request) bool { return a.Code != http.StatusGon
 
 // reason is the API's word for a code.
 var reason = map[int]string{
-	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError", http.StatusGone: "Expired",
-	http.StatusForbidden: "Forbidden",
+	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError",
+	http.StatusGone: "Expired", http.StatusForbidden: "Forbidden",
 }
 
 func (f Faults) concernWatches() bool {

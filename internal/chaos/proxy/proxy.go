@@ -46,10 +46,12 @@ type upstream struct {
 // watch is one that is under way.
 type watch struct{ cancel context.CancelFunc }
 
-// New starts a proxy to the first of some API servers. The client's credentials are passed on; of the configurations only address and
-// authority matter. seed is for answers that only a part of the requests get.
+// New starts a proxy to the first of some API servers. The client's credentials are passed on; of the configurations
+// only address and authority matter. seed is for answers that only a part of the requests get.
 func New(seed uint64, servers ...*rest.Config) (*Proxy, error) {
-	p := &Proxy{requests: newValve(), responses: newValve(), random: rand.New(rand.NewPCG(seed, 1)), watches: map[*watch]struct{}{}}
+	p := &Proxy{
+		requests: newValve(), responses: newValve(), random: rand.New(rand.NewPCG(seed, 1)), watches: map[*watch]struct{}{},
+	}
 	p.current.Store(&Faults{})
 	for _, cfg := range servers {
 		cfg = rest.AnonymousClientConfig(cfg)
