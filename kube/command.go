@@ -56,8 +56,8 @@ func (s *supervisor) do(ctx context.Context, words []string) (int, error) {
 	return p.pid(), nil
 }
 
-// restart starts a server that was stopped. If it does not become ready it is
-// stopped again, so that the caller can do something about it and retry.
+// restart starts a server that was stopped. If it does not become ready it is stopped again, so that the caller can do
+// something about it and retry.
 func (s *supervisor) restart(ctx context.Context, srv *server) (int, error) {
 	if err := srv.start(s.echo, s.died); err != nil {
 		return 0, err

@@ -15,24 +15,23 @@ const dirPrefix = "rota-kube-"
 
 const lockName = "supervisor.lock"
 
-// A dir is the folder of one control plane. A lock on a file in it says that
-// its supervisor lives; the kernel drops the lock however the supervisor ends.
+// A dir is the folder of one control plane. A lock on a file in it says that its supervisor lives; the kernel drops the
+// lock however the supervisor ends.
 type dir struct {
 	path string
 	lock *os.File
 }
 
-// newDir makes and locks the folder at path, or a fresh one in the system's
-// temporary folder. A path that exists must be empty or left over from a
-// supervisor that is gone, because it is removed at the end.
+// newDir makes and locks the folder at path, or a fresh one in the system's temporary folder. A path that exists must
+// be empty or left over from a supervisor that is gone, because it is removed at the end.
 func newDir(path string) (*dir, error) {
 	if path != "" {
 		return newNamedDir(path)
 	}
 	tmp := os.TempDir()
 	sweep(tmp)
-	// Locked under another name first: a sweep by someone else must never see
-	// a folder with our prefix that is not locked yet.
+	// Lock it under another name first: another process's sweep must never see a folder with our prefix that is not locked
+	// yet.
 	fresh, err := os.MkdirTemp(tmp, ".new-"+dirPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the control plane: %w", err)
@@ -62,12 +61,14 @@ func newNamedDir(path string) (*dir, error) {
 	}
 	if len(entries) > 0 {
 		if _, err := os.Stat(filepath.Join(path, lockName)); err != nil {
-			return nil, fmt.Errorf("folder %s is not empty and would be removed at the end: name one that is empty or does not exist", path)
+			return nil, fmt.Errorf("folder %s is not empty and would be removed at the end: "+
+				"name one that is empty or does not exist", path)
 		}
 	}
 	lock, err := tryLock(path)
 	if err != nil {
-		return nil, fmt.Errorf("folder %s belongs to a control plane that runs: stop it or name another folder: %w", path, err)
+		return nil, fmt.Errorf("folder %s belongs to a running control plane: stop it or name another folder: %w",
+			path, err)
 	}
 	for _, e := range entries {
 		if e.Name() == lockName {
@@ -80,8 +81,7 @@ func newNamedDir(path string) (*dir, error) {
 	return &dir{path: path, lock: lock}, nil
 }
 
-// remove deletes the folder. The lock goes last, so that nobody else touches
-// the folder meanwhile.
+// remove deletes the folder. The lock goes last, so that nobody else touches the folder meanwhile.
 func (d *dir) remove() error {
 	err := os.RemoveAll(d.path)
 	return errors.Join(err, d.lock.Close())
@@ -91,8 +91,8 @@ func (d *dir) join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
 }
 
-// sweep removes the folders in tmp whose supervisor was killed. Whatever
-// cannot be locked or removed belongs to someone else and stays.
+// sweep removes the folders in tmp whose supervisor was killed. Whatever cannot be locked or removed belongs to someone
+// else and stays.
 func sweep(tmp string) {
 	found, _ := filepath.Glob(filepath.Join(tmp, dirPrefix+"*"))
 	for _, path := range found {

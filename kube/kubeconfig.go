@@ -11,8 +11,8 @@ import (
 
 const contextName = "rota-kube"
 
-// kubeconfig makes a self-contained kubeconfig for a new client certificate.
-// The first API server is context rota-kube, the others rota-kube-1 and so on.
+// kubeconfig makes a self-contained kubeconfig for a new client certificate. The first API server is context rota-kube,
+// the others rota-kube-1 and so on.
 func (p *pki) kubeconfig(servers []string, user string, groups ...string) ([]byte, error) {
 	cert, key, err := p.client(user, groups...)
 	if err != nil {
@@ -32,8 +32,8 @@ func (p *pki) kubeconfig(servers []string, user string, groups ...string) ([]byt
 	return clientcmd.Write(*c)
 }
 
-// mayOverwrite refuses a place for a kubeconfig where there is something that
-// rota-kube did not write: a user's own ~/.kube/config is not for us to touch.
+// mayOverwrite refuses a place for a kubeconfig where there is something that rota-kube did not write: a user's own
+// ~/.kube/config is not for us to touch.
 func mayOverwrite(path string) error {
 	old, err := clientcmd.LoadFromFile(path)
 	switch {
@@ -47,8 +47,8 @@ func mayOverwrite(path string) error {
 	return nil
 }
 
-// copyKubeconfig writes the kubeconfig to a second place and returns how to
-// remove it, since it leads nowhere afterwards.
+// copyKubeconfig writes the kubeconfig to a second place and returns how to remove it, since it leads nowhere
+// afterwards.
 func copyKubeconfig(from, to string) (remove func(), err error) {
 	b, err := os.ReadFile(from)
 	if err != nil {

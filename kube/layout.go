@@ -17,8 +17,7 @@ const (
 //go:embed audit-policy.yaml
 var defaultAuditPolicy []byte
 
-// A layout is the servers of one control plane with their ports, files and
-// flags, before anything runs.
+// A layout is the servers of one control plane with their ports, files and flags, before anything runs.
 type layout struct {
 	opt  options
 	dir  *dir
@@ -128,12 +127,12 @@ func (l *layout) addAPIServer(i int) error {
 		"--service-account-signing-key-file=" + l.pki.key("service-account"),
 		"--service-account-key-file=" + l.pki.key("service-account"),
 		"--service-cluster-ip-range=" + serviceRange,
-		// Nothing runs inside this cluster that would use the Endpoints of
-		// the API servers, which may not be on loopback anyway.
+		// Nothing runs inside this cluster that would use the Endpoints of the API servers, which may not be on loopback
+		// anyway.
 		"--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none",
 		"--feature-gates=" + l.opt.featureGates,
-		// Tests and measurements are to be held up by the machine only.
+		// Only the machine should limit tests and measurements.
 		"--max-requests-inflight=3000",
 		"--max-mutating-requests-inflight=1500",
 	}
@@ -145,8 +144,7 @@ func (l *layout) addAPIServer(i int) error {
 		args = append(args, "--etcd-servers-overrides="+strings.Join(overrides, ","))
 	}
 	if !l.opt.controllerManager {
-		// Nobody makes the default service accounts that this plugin
-		// demands of every pod.
+		// Nobody makes the default service accounts that this plugin demands of every pod.
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	if l.opt.audit {
@@ -155,8 +153,8 @@ func (l *layout) addAPIServer(i int) error {
 		args = append(args,
 			"--audit-policy-file="+l.dir.join("audit-policy.yaml"),
 			"--audit-log-path="+log,
-			// Blocking: the line is written before the response is sent, so
-			// that nothing is lost; no rotation, so that there is one file.
+			// Blocking: the line is written before the response is sent, so that nothing is lost; no rotation, so that there is
+			// one file.
 			"--audit-log-mode=blocking", "--audit-log-maxsize=0")
 	}
 	l.api = append(l.api, &server{
@@ -218,18 +216,20 @@ func (l *layout) writeAuditPolicy() error {
 	return os.WriteFile(l.dir.join("audit-policy.yaml"), policy, 0o600)
 }
 
-// splitResource checks a --split-etcd value. The API server can put only
-// built-in kinds elsewhere and silently ignores all others.
+// splitResource checks a --split-etcd value. The API server can put only built-in kinds elsewhere and silently ignores
+// all others.
 func splitResource(s string) (string, error) {
 	group, resource, ok := strings.Cut(s, "/")
 	if !ok {
 		group, resource = "", s // configmaps means /configmaps, the core group
 	}
 	if resource == "" || strings.ContainsAny(resource, "/#,") {
-		return "", fmt.Errorf("%q is not group/resource, such as coordination.k8s.io/leases, or /configmaps for the core group", s)
+		return "", fmt.Errorf("%q is not group/resource, such as coordination.k8s.io/leases, "+
+			"or /configmaps for the core group", s)
 	}
 	if !legacyscheme.Scheme.IsGroupRegistered(group) {
-		return "", fmt.Errorf("%s: the API server can split off only built-in kinds, custom resources always live in the first etcd", s)
+		return "", fmt.Errorf("%s: the API server can split off only built-in kinds; "+
+			"custom resources always live in the first etcd", s)
 	}
 	return group + "/" + resource, nil
 }

@@ -1,7 +1,6 @@
-// Command rota-kube is a whole Kubernetes control plane in one binary: etcd,
-// the API server and the controller manager, compiled from their released
-// sources, plus a supervisor that runs them on free loopback ports, in a
-// folder that is gone afterwards.
+// Command rota-kube is a whole Kubernetes control plane in one binary: etcd, the API server and the controller manager,
+// compiled from their released sources, plus a supervisor that runs them on free loopback ports, in a folder that is
+// gone afterwards.
 //
 //	rota-kube up                    run a control plane until Ctrl-C
 //	rota-kube etcd [flags]          be etcd
@@ -9,10 +8,9 @@
 //	rota-kube controller-manager    be kube-controller-manager
 //	rota-kube version
 //
-// It is meant for tests, demos and measurements. It is not a cluster: there is
-// no node, no scheduler and no kubelet, so pods are records that nothing runs.
-// etcd listens without TLS on loopback and does not wait for the disk; anyone
-// with an account on the machine can read it.
+// It is meant for tests, demos and measurements. It is not a cluster: there is no node, no scheduler and no kubelet, so
+// pods are records that nothing runs. etcd listens without TLS on loopback and does not wait for the disk; anyone with
+// an account on the machine can read it.
 package main
 
 import (

@@ -11,12 +11,12 @@ import (
 
 const selfExe = "/proc/self/exe" // still works when the binary was replaced
 
-// The kernel ties "tell me when my parent is gone" to the thread that asked.
-// Only the main thread is sure to live as long as the process.
+// The kernel ties "tell me when my parent is gone" to the thread that asked. Only the main thread is sure to live as
+// long as the process.
 func init() { runtime.LockOSThread() }
 
-// dieWithParent asks for SIGTERM when the process that started this one ends,
-// however it ends. Call it from the main goroutine.
+// dieWithParent asks for SIGTERM when the process that started this one ends, however it ends. Call it from the main
+// goroutine.
 func dieWithParent() error {
 	parent := os.Getppid()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
@@ -28,9 +28,8 @@ func dieWithParent() error {
 	return nil
 }
 
-// childAttr: a group of its own, so that Ctrl-C at a terminal reaches only the
-// supervisor, which then stops its children in order; and SIGKILL from the
-// kernel when the supervisor dies without doing so.
+// childAttr: a group of its own, so that Ctrl-C at a terminal reaches only the supervisor, which then stops its
+// children in order; and SIGKILL from the kernel when the supervisor dies without doing so.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -9,8 +9,8 @@ import (
 
 var selfExe, _ = os.Executable()
 
-// dieWithParent does nothing where the kernel offers no such signal: there a
-// control plane ends with its supervisor's standard input (--json) or a signal.
+// dieWithParent does nothing where the kernel offers no such signal: there a control plane ends with its supervisor's
+// standard input (--json) or a signal.
 func dieWithParent() error { return nil }
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

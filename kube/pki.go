@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A pki is the folder with the keys of one control plane. One authority signs
-// the servers' certificates and the clients'; who holds its key can make users.
+// A pki is the folder with the keys of one control plane. One authority signs the servers' certificates and the
+// clients'; who holds its key can make users.
 type pki struct {
 	dir    string
 	caCert *x509.Certificate

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A port is a free loopback port that belongs to this supervisor as long as it
-// lives: it is bound with SO_REUSEPORT but nobody listens on that socket, so
-// that the server, which sets SO_REUSEPORT too, can bind the same port while
-// the kernel gives it to no one else. Nobody can take it between choosing and
-// starting, nor while the server is stopped on purpose.
+// A port is a free loopback port that belongs to this supervisor as long as it lives: it is bound with SO_REUSEPORT but
+// nobody listens on that socket, so that the server, which sets SO_REUSEPORT too, can bind the same port while the
+// kernel gives it to no one else. Nobody can take it between choosing and starting, nor while the server is stopped on
+// purpose.
 type port struct {
 	fd     int
 	number int

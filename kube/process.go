@@ -19,8 +19,8 @@ type process struct {
 	err  error         // how it ended; read after done
 }
 
-// spawn starts commands from one thread that never ends: on Linux a child is
-// killed when the *thread* that started it exits, and Go ends threads at will.
+// spawn starts commands from one thread that never ends: on Linux a child is killed when the *thread* that started it
+// exits, and Go ends threads at will.
 var spawn = func() func(*exec.Cmd) error {
 	requests, results := make(chan *exec.Cmd), make(chan error)
 	go func() {
@@ -33,8 +33,8 @@ var spawn = func() func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error { requests <- cmd; return <-results }
 }()
 
-// startProcess runs this binary with args and appends its output to the file
-// at logPath, and to echo where that is not nil.
+// startProcess runs this binary with args and appends its output to the file at logPath, and to echo where that is not
+// nil.
 func startProcess(args []string, logPath string, echo io.Writer) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -30,8 +30,8 @@ func httpProbe(url string, tlsConfig *tls.Config, more ...string) probe {
 	}
 }
 
-// apiProbe asks as an administrator. By default it wants /readyz, which covers
-// the bootstrap of RBAC, and the namespace "default", which it does not cover.
+// apiProbe asks as an administrator. By default it wants /readyz, which covers the bootstrap of RBAC, and the namespace
+// "default", which it does not cover.
 func (l *layout) apiProbe(base string, paths ...string) probe {
 	if len(paths) == 0 {
 		paths = []string{"/readyz", "/api/v1/namespaces/default"}

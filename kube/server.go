@@ -14,9 +14,8 @@ const (
 	tailLines    = 20
 )
 
-// A server is one of the processes that make the control plane. It can be
-// stopped and started again, with the same ports and data. It is used by one
-// goroutine, the supervisor's.
+// A server is one of the processes that make the control plane. It can be stopped and started again, with the same
+// ports and data. It is used by one goroutine, the supervisor's.
 type server struct {
 	name  string
 	args  []string
@@ -43,8 +42,7 @@ func (s *server) start(echo io.Writer, died chan<- *process) error {
 	return nil
 }
 
-// wait returns when the server is ready, takes too long, or ctx ends, then
-// with the cause of that.
+// wait returns when the server is ready, takes too long, or ctx ends, then with the cause of that.
 func (s *server) wait(ctx context.Context) error {
 	deadline := time.NewTimer(readyTimeout)
 	defer deadline.Stop()
@@ -59,7 +57,8 @@ func (s *server) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-deadline.C:
-			return fmt.Errorf("%s is not ready after %s: %w; last lines of its log:\n%s", s.name, readyTimeout, err, tail(s.log, tailLines))
+			return fmt.Errorf("%s is not ready after %s: %w; last lines of its log:\n%s",
+				s.name, readyTimeout, err, tail(s.log, tailLines))
 		case <-tick.C:
 		}
 	}

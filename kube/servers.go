@@ -13,9 +13,8 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 )
 
-// runServer turns this process into the named server, which takes the same
-// arguments as the program of that name, and does not return before it ends.
-// It reports false for a name that is no server.
+// runServer turns this process into the named server, which takes the same arguments as the program of that name, and
+// does not return before it ends. It reports false for a name that is no server.
 func runServer(name string, args []string) bool {
 	switch name {
 	case "etcd":

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// stopGrace is how long a server that is stopped on command may take.
-// endGrace is shorter: at the end the data is thrown away with the folder.
+// stopGrace is how long a server that is stopped on command may take. endGrace is shorter: at the end the data is
+// thrown away with the folder.
 const (
 	stopGrace = 30 * time.Second
 	endGrace  = 3 * time.Second
 )
 
-// A supervisor runs the servers of a layout: it starts them in order, notices
-// when one dies, carries out commands and stops them all. All of it happens in
-// one goroutine, the caller's.
+// A supervisor runs the servers of a layout: it starts them in order, notices when one dies, carries out commands and
+// stops them all. All of it happens in one goroutine, the caller's.
 type supervisor struct {
 	*layout
 	echo io.Writer // takes the servers' output as well; may be nil
@@ -47,8 +46,7 @@ func (s *supervisor) start(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when all of the given servers are ready, or one cannot be, or
-// any server of the control plane has died.
+// wait returns when all of the given servers are ready, or one cannot be, or any server of the control plane has died.
 func (s *supervisor) wait(ctx context.Context, servers ...*server) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,8 +88,7 @@ func (s *supervisor) run(ctx context.Context, commands <-chan string, answer fun
 	}
 }
 
-// owner returns the server whose current process this is; none where it was
-// stopped or killed on command.
+// owner returns the server whose current process this is; none where it was stopped or killed on command.
 func (s *supervisor) owner(p *process) *server {
 	for _, srv := range s.servers() {
 		if srv.run == p {

@@ -28,8 +28,7 @@ type options struct {
 	verbose           bool
 }
 
-// info is what --json prints when everything is ready. The fields are read by
-// internal/controlplane of the main module.
+// info is what --json prints when everything is ready. The fields are read by internal/controlplane of the main module.
 type info struct {
 	Kubeconfig   string         `json:"kubeconfig"`
 	APIServers   []string       `json:"apiservers"`
@@ -45,19 +44,24 @@ type info struct {
 func parseOptions(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("rota-kube up", flag.ContinueOnError)
-	fs.StringVar(&o.featureGates, "feature-gates", "ShardedListAndWatch=true", "feature gates of the API servers, `name=bool,...`")
+	fs.StringVar(&o.featureGates, "feature-gates", "ShardedListAndWatch=true",
+		"feature gates of the API servers, `name=bool,...`")
 	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
 	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")
 	fs.IntVar(&o.apiServers, "apiservers", 1, "how many API servers serve the same etcd, 1 or 2")
-	fs.Func("split-etcd", "put this built-in kind into an etcd of its own, `group/resource`; repeatable", func(s string) error {
+	const split = "put this built-in kind into an etcd of its own, `group/resource`; repeatable"
+	fs.Func("split-etcd", split, func(s string) error {
 		r, err := splitResource(s)
 		o.splitEtcd = append(o.splitEtcd, r)
 		return err
 	})
-	fs.BoolVar(&o.controllerManager, "controller-manager", false, "run kube-controller-manager: garbage collection, namespaces, default service accounts and more")
-	fs.StringVar(&o.dir, "dir", "", "`folder` for data, keys and logs, removed at the end (default: a fresh temporary one)")
+	fs.BoolVar(&o.controllerManager, "controller-manager", false,
+		"run kube-controller-manager: garbage collection, namespaces, default service accounts and more")
+	fs.StringVar(&o.dir, "dir", "",
+		"`folder` for data, keys and logs, removed at the end (default: a fresh temporary one)")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "write the administrator's kubeconfig to this `file` as well")
-	fs.BoolVar(&o.json, "json", false, "print one line of JSON when ready; take `stop|kill|start NAME` on standard input and end with it")
+	fs.BoolVar(&o.json, "json", false,
+		"print one line of JSON when ready; take `stop|kill|start NAME` on standard input and end with it")
 	fs.BoolVar(&o.verbose, "v", false, "show the servers' logs")
 	fs.SetOutput(io.Discard)
 	if err := fs.Parse(args); err == flag.ErrHelp {
@@ -96,13 +100,11 @@ func up(args []string) (err error) {
 	}
 	signals, stopSignals := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stopSignals()
-	// The end of input must not call stopSignals: a killed parent closes our
-	// input first and has SIGTERM sent a moment later, which would then kill us
-	// in the middle of cleaning up.
+	// The end of input must not call stopSignals: a killed parent closes our input first and has SIGTERM sent a moment
+	// later, which would then kill us in the middle of cleaning up.
 	ctx, cancel := context.WithCancel(signals)
 	defer cancel()
-	// A reader of our output that went away must not kill us before the
-	// folder is removed; the write fails instead.
+	// A reader of our output that went away must not kill us before the folder is removed; the write fails instead.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := dieWithParent(); err != nil {
 		return err

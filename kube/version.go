@@ -16,12 +16,12 @@ func printVersion(w io.Writer) {
 		version.Get().GitVersion, etcdversion.Version, runtime.Version())
 }
 
-// checkVersion refuses a binary that does not know its Kubernetes version. The
-// linker sets it; without it the API server calls itself v0.0.0 and kubectl
-// and many controllers refuse to talk to it.
+// checkVersion refuses a binary that does not know its Kubernetes version. The linker sets it; without it the API
+// server calls itself v0.0.0 and kubectl and many controllers refuse to talk to it.
 func checkVersion() error {
 	if strings.HasPrefix(version.Get().GitVersion, "v0.0.0") {
-		return errors.New("this binary was built without its Kubernetes version: build it with `make bin/rota-kube`, not with a bare `go build`")
+		return errors.New("this binary was built without its Kubernetes version: " +
+			"build it with `make kube`, not with a bare `go build`")
 	}
 	return nil
 }

@@ -23,12 +23,13 @@ func newDemo() *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it: replicas join, leave, crash and roll under load, on a real API server",
-		Long: `Starts a Kubernetes control plane of its own and three replicas of the example operator as processes, and
+		Short: "Show replicas that join, leave, crash and roll under load, on a real API server",
+		Long: `Starts a Kubernetes control plane of its own, and three replicas of the example operator as processes. Then it
 changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
-rolling restart. It takes two to five minutes, after the control plane has been built. A checker that trusts no replica
-judges the run from journals and from the API server's audit log; the exit status is 1 if anything was lost, done twice,
-or done by the wrong one.`,
+rolling restart. It takes two to five minutes once the control plane has been built.
+
+A checker that trusts no replica judges the run by journals and the API server's audit log. The exit status is 1 if
+anything was lost, done twice, or done by the wrong replica.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
@@ -57,29 +58,36 @@ or done by the wrong one.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this cluster, as an administrator, instead of starting a control plane")
-	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here (with RequestResponse for websites, configmaps, deployments and services)")
-	f.IntVar(&o.Objects, "objects", 0, "number of Websites; 0: what the machine brings up in half a minute, at most 2000")
-	f.Float64Var(&o.Rate, "rate", 0, "updates, deletions and recreations per second; 0: a third of what the machine bears, at most 50")
-	f.TextVar(&o.Delivery, "delivery", delivery.Filter, "how replicas get their objects: filter, slot-label or shard-selector")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"use this cluster, as an administrator, instead of starting a control plane")
+	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here "+
+		"(with RequestResponse for websites, configmaps, deployments and services)")
+	f.IntVar(&o.Objects, "objects", 0,
+		"number of Websites; 0: what the machine brings up in half a minute, at most 2000")
+	f.Float64Var(&o.Rate, "rate", 0,
+		"updates, deletions and recreations per second; 0: a third of what the machine can bring up, at most 50")
+	f.TextVar(&o.Delivery, "delivery", delivery.Filter,
+		"how replicas get their objects: filter, slot-label or shard-selector")
 	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
 	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
-	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0, "how long a replica works on without a renewal (default two thirds of the lease duration)")
+	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0,
+		"how long a replica works on without a renewal (default two thirds of the lease duration)")
 	f.DurationVar(&o.RetryPeriod, "retry-period", 0, "time between renewals (default a fifth of the renew deadline)")
-	f.DurationVar(&o.WriteTimeout, "write-timeout", 0, "longest time that a write may take (default 2s, or less with a short lease)")
-	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure without a disturbance first (default 20s)")
+	f.DurationVar(&o.WriteTimeout, "write-timeout", 0,
+		"longest time that a write may take (default 2s, or less with a short lease)")
+	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
 	f.StringVarP(&output, "output", "o", output, "text or json")
-	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and say where")
-	f.BoolVarP(&o.Verbose, "verbose", "v", false, "more in the replicas' logs; see --keep")
+	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and print where they are")
+	f.BoolVarP(&o.Verbose, "verbose", "v", false, "log more in the replicas; see --keep")
 	return cmd
 }
 
-// newOperator is a replica of the demo.
+// newOperator returns the command that the demo starts as a replica.
 func newOperator() *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-operator",
-		Short:  "A replica of the demo, which starts it",
+		Short:  "Run a replica of the demo; the demo starts it",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		Run:    func(*cobra.Command, []string) { os.Exit(demo.OperatorMain()) },

@@ -18,9 +18,9 @@ import (
 const (
 	// applyTimeout bounds all requests of `rota fence --apply` together.
 	applyTimeout = 20 * time.Second
-	// verifyTimeout is the time that the fence has to take effect, which takes about a second.
+	// verifyTimeout bounds the wait for the fence to take effect, which takes about a second.
 	verifyTimeout = 10 * time.Second
-	// printTimeout bounds those of a check that may be left undone.
+	// printTimeout bounds all requests of the check before printing, which is optional.
 	printTimeout = 5 * time.Second
 )
 
@@ -31,11 +31,12 @@ func newFence() *cobra.Command {
 	var o fence.Options
 	cmd := &cobra.Command{
 		Use:   "fence NAME -n NAMESPACE --service-account NAMESPACE/NAME --resource GROUP/RESOURCE ...",
-		Short: "Print or apply the policy by which the API server refuses writes of who is no member",
-		Long: `Prints a ValidatingAdmissionPolicy and its binding: of the ServiceAccount's writes to the given kinds, the API server
-admits those from the Pods of members of the rota. Give the sharded kinds and the owned ones. With --apply the two are
-applied, unless something in the cluster speaks against it; without, that is told on standard error, where a cluster
-can be reached.
+		Short: "Print or apply the policy by which the API server refuses the writes of processes that are not members",
+		Long: `Prints a ValidatingAdmissionPolicy and its binding. Of the ServiceAccount's writes to the given kinds, the API
+server then admits only those from the Pods of members of the rota. Name the sharded kinds and the owned ones.
+
+Before that the command checks the cluster. With --apply it applies policy and binding, unless the check found a
+problem. Without --apply it prints what the check found on standard error, if a cluster can be reached.
 
 To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
 		Example: `  rota fence website -n operators --service-account operators/website-operator \
@@ -53,7 +54,8 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 			}
 			rules := clientcmd.NewDefaultClientConfigLoadingRules()
 			rules.ExplicitPath = kubeconfig
-			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+			loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+			cfg, err := loaded.ClientConfig()
 			if err != nil {
 				err = fmt.Errorf("kubeconfig: %w", err)
 			}
@@ -76,12 +78,13 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 	f.StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
 	f.StringVarP(&o.Rota.Namespace, "namespace", "n", "", "namespace of the rota")
 	f.StringVar(&account, "service-account", "", "NAMESPACE/NAME of the members' ServiceAccount")
-	f.StringArrayVar(&resources, "resource", nil, "GROUP/RESOURCE of a kind that members write, RESOURCE in the core group; once for each kind")
+	f.StringArrayVar(&resources, "resource", nil,
+		"GROUP/RESOURCE of a kind that members write, RESOURCE in the core group; repeat it for each kind")
 	f.BoolVar(&apply, "apply", false, "apply it (server-side) instead of printing it")
 	return cmd
 }
 
-// parseFence reads the flags into o; the rest is for o.Validate to say.
+// parseFence reads the flags into o. o.Validate checks the rest.
 func parseFence(o *fence.Options, account string, resources []string) error {
 	if o.Rota.Namespace == "" {
 		return errors.New("fence: give the namespace of the rota with -n")
@@ -90,7 +93,8 @@ func parseFence(o *fence.Options, account string, resources []string) error {
 		return errors.New("fence: give the ServiceAccount of the members, as in --service-account operators/website-operator")
 	}
 	if len(resources) == 0 {
-		return errors.New("fence: give the kinds that members write, as in --resource web.example.com/websites --resource apps/deployments")
+		return errors.New("fence: give the kinds that members write, as in " +
+			"--resource web.example.com/websites --resource apps/deployments")
 	}
 	var err error
 	var sa types.NamespacedName
@@ -129,12 +133,13 @@ func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Opti
 		return nil
 	}
 	if err == nil {
-		_, _ = fmt.Fprintln(w, "it refuses who is no member")
+		_, _ = fmt.Fprintln(w, "the API server refuses the writes of processes that are not members")
 	}
 	return err
 }
 
-// checkFence tells what speaks against what is printed, or that nobody looked: manifests are made without a cluster, too.
+// checkFence prints what the check of the cluster found, or that there was no check: manifests can be printed without a
+// cluster, too.
 func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o fence.Options) {
 	var warnings []string
 	if err == nil {
@@ -145,7 +150,7 @@ func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o
 	}
 	warn(w, warnings)
 	if err != nil {
-		_, _ = fmt.Fprintf(w, "rota: not checked, or not good for this cluster: %v\n", err)
+		_, _ = fmt.Fprintf(w, "rota: not checked, or not fit for this cluster: %v\n", err)
 	}
 }
 

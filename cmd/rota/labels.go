@@ -25,14 +25,16 @@ func newLabels() *cobra.Command {
 	}
 }
 
-// labels prints what each kind may have: by its own key where it is primary, by its owners' where it is owned.
+// labels prints the labels that each kind may have: by its own key if it is primary, by its owners' keys if it is
+// owned.
 func labels(w io.Writer, kinds []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "KIND\tKEY\tPRIMARY\tOWNED")
 	for _, text := range kinds {
 		kind := schema.ParseGroupKind(text)
 		if first, _ := utf8.DecodeRuneInString(kind.Kind); !unicode.IsUpper(first) {
-			return fmt.Errorf("%q is no kind: say Deployment.apps, not deployments.apps, and ConfigMap where there is no group", text)
+			return fmt.Errorf("%q is no kind: use Deployment.apps, not deployments.apps, and ConfigMap if there is no group",
+				text)
 		}
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
 			primary := delivery.HashLabel(key, kind)

@@ -1,4 +1,4 @@
-// Command rota shows a rota: what it does, on a control plane of its own, and how one in a cluster is.
+// Command rota shows what a rota does, on a control plane of its own, and inspects the rotas in a cluster.
 package main
 
 import (

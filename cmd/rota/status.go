@@ -90,14 +90,16 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
 	case snapshot.UID == "":
-		return nil, errors.New("there is no ConfigMap of that name: no member has ever started, or it was deleted and the members have not made a new one yet")
+		return nil, errors.New("there is no ConfigMap of that name: no member has ever started, " +
+			"or it was deleted and the members have not made a new one yet")
 	default:
 		return snapshot.Table, nil
 	}
 }
 
 // readLeases returns the members' Leases, by their holders.
-func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string) (map[string]coordinationv1.Lease, error) {
+func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string,
+) (map[string]coordinationv1.Lease, error) {
 	client, err := coordinationclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -113,8 +115,8 @@ func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string) (
 	return leases, nil
 }
 
-// lease says when a Lease was renewed, by the clocks of its member's machine and of this one, and whether that was
-// longer ago than the Lease lasts.
+// lease returns how long ago a Lease was renewed, by the clocks of its member's machine and of this one, and whether
+// that is longer than the Lease lasts.
 func lease(l coordinationv1.Lease, now time.Time) (text string, over bool) {
 	if l.Spec.RenewTime == nil {
 		return "never renewed", false
@@ -124,7 +126,7 @@ func lease(l coordinationv1.Lease, now time.Time) (text string, over bool) {
 	return fmt.Sprintf("%v ago", age.Round(time.Second)), lasts > 0 && age > lasts
 }
 
-// differences prints in what members are not set up alike, by what they report.
+// differences prints the settings in which members differ, by what they report.
 func differences(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string, t *table.Table) error {
 	told, err := coverage.NewReports(cfg, namespace, name)
 	if err != nil {
@@ -142,7 +144,8 @@ func printDifferences(w io.Writer, found []coverage.Difference) error {
 		return nil
 	}
 	var text strings.Builder
-	text.WriteString("\ndifferences between members (a rollout may bring them, and ends them, unless a reason is given):\n")
+	text.WriteString("\ndifferences between members " +
+		"(a rollout may bring them, and ends them, unless a reason is given):\n")
 	for _, d := range found {
 		text.WriteString("  " + d.String() + "\n")
 	}
@@ -189,7 +192,8 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 		if build == "" {
 			build = "-"
 		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", m.ID, build, counts[m.ID], coming.Len(), going, renewed, gate, state)
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			m.ID, build, counts[m.ID], coming.Len(), going, renewed, gate, state)
 	}
 	if err := out.Flush(); err != nil {
 		return err

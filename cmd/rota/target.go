@@ -13,7 +13,8 @@ type rotaFlags struct{ kubeconfig, namespace string }
 
 func (f *rotaFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of the rota (default that of the kubeconfig's context)")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "",
+		"namespace of the rota (default that of the kubeconfig's context)")
 }
 
 func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
@@ -36,7 +37,8 @@ func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
 func oneName(command string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%s: give the name of one rota, as in `rota %s website -n operators`; got %d names", command, command, len(args))
+			return fmt.Errorf("%s: give the name of one rota, as in `rota %s website -n operators`; got %d names",
+				command, command, len(args))
 		}
 		return nil
 	}

@@ -35,7 +35,7 @@ const (
 	compareTimeout = 5 * time.Minute
 )
 
-// errUncovered is what `rota verify` ends with where something is wrong.
+// errUncovered is the error of `rota verify` if something is wrong.
 var errUncovered = errors.New("not every object is held by exactly one member")
 
 type verifyOptions struct {
@@ -51,9 +51,11 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify NAME -n NAMESPACE",
 		Short: "Check that every object is held by exactly one live member",
-		Long: "Compares what the members of a rota report to hold with consistent lists of the objects' metadata, and looks again until every member\n" +
-			"has reported anew, since objects come and go between a report and a list: about half of the members' LeaseDuration. Slots that\n" +
-			"nobody works on are watched for a lease and the fence delay. Exits with status 1 where something is wrong.",
+		Long: `Compares what the members of a rota report with consistent lists of the objects' metadata.
+
+Objects come and go between a report and a list. So it looks again until every member has reported anew, which takes
+about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and the fence delay. The
+exit status is 1 if something is wrong.`,
 		Args: oneName("verify"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
@@ -72,8 +74,10 @@ func newVerify() *cobra.Command {
 		},
 	}
 	target.bind(cmd)
-	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil, "namespaces to which the members' informers are limited (default all)")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "label selector to which the members' informers are limited (default none)")
+	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
+		"namespaces to which the members' informers are limited (default all)")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
+		"label selector to which the members' informers are limited (default none)")
 	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
 	return cmd
@@ -107,7 +111,8 @@ func newVerifier(cfg *rest.Config, namespace, name string, o verifyOptions) (*ve
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)
 	}
-	return &verifier{o, kube, reports, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), client}, nil
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	return &verifier{o, kube, reports, mapper, client}, nil
 }
 
 func (v *verifier) run(ctx context.Context, w io.Writer) error {
@@ -145,7 +150,7 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// describe lists what is wrong, and what is not as long as it is over at the end of a rollout.
+// describe lists the findings, and differences that do not count because a rollout may have brought them.
 func describe(findings []coverage.Finding, rollout []coverage.Difference) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -158,7 +163,8 @@ func describe(findings []coverage.Finding, rollout []coverage.Difference) string
 }
 
 // read reads what a look compares.
-func (v *verifier) read(ctx context.Context) (t *table.Table, reports []*coverage.Report, census coverage.Digests, summary string, err error) {
+func (v *verifier) read(ctx context.Context,
+) (t *table.Table, reports []*coverage.Report, census coverage.Digests, summary string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	if t, err = readTable(ctx, v.store); err != nil {
@@ -176,7 +182,8 @@ func (v *verifier) read(ctx context.Context) (t *table.Table, reports []*coverag
 }
 
 // census counts the objects of the kinds that members report.
-func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report) (coverage.Digests, int, error) {
+func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report,
+) (coverage.Digests, int, error) {
 	share := delivery.New(delivery.Options{Slots: t.Slots, Key: t.Key})
 	kinds := map[schema.GroupKind]bool{}
 	for _, r := range reports {
@@ -197,7 +204,7 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 	for _, kind := range slices.SortedFunc(maps.Keys(kinds), byName) {
 		mapping, err := v.mapper.RESTMapping(kind)
 		if meta.IsNoMatchError(err) {
-			continue // it is not served any more: there is nothing of it
+			continue // it is no longer served, so it has no objects
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("kind %s: %w", kind, err)
@@ -215,7 +222,9 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 	return census, objects, nil
 }
 
-func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, namespace string, digests map[slot.Slot]delivery.Digest) (int, error) {
+func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, namespace string,
+	digests map[slot.Slot]delivery.Digest,
+) (int, error) {
 	o := metav1.ListOptions{Limit: verifyPage, LabelSelector: v.o.selector}
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
 		namespace = metav1.NamespaceAll

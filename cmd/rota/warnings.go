@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	// warningAge is how far back `rota status` looks: as long as an API server keeps events by default. maxWarnings is
-	// how many it prints.
+	// warningAge is how far back `rota status` looks: an API server keeps events for as long by default. maxWarnings is
+	// how many warnings it prints.
 	warningAge  = time.Hour
 	maxWarnings = 10
 )
 
-// readWarnings returns the events that members made to warn people. A process that waits before it joins, and a member
-// whose reconciles all fail, show nowhere else outside of their own.
+// readWarnings returns the warnings among the members' events. Elsewhere, only the process itself shows that it waits
+// before it joins, or that its reconciles all fail.
 func readWarnings(ctx context.Context, cfg *rest.Config, namespace, name string) ([]corev1.Event, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.Set{"involvedObject.kind": "ConfigMap", "involvedObject.name": name, "type": corev1.EventTypeWarning}.String(),
+		FieldSelector: fields.Set{
+			"involvedObject.kind": "ConfigMap", "involvedObject.name": name, "type": corev1.EventTypeWarning,
+		}.String(),
 	})
 	if err != nil {
 		return nil, err
@@ -48,7 +50,8 @@ func eventTime(e corev1.Event) time.Time {
 
 // printWarnings prints the latest warnings, the oldest first.
 func printWarnings(to io.Writer, warnings []corev1.Event, now time.Time) error {
-	warnings = slices.DeleteFunc(slices.Clone(warnings), func(e corev1.Event) bool { return now.Sub(eventTime(e)) > warningAge })
+	old := func(e corev1.Event) bool { return now.Sub(eventTime(e)) > warningAge }
+	warnings = slices.DeleteFunc(slices.Clone(warnings), old)
 	if len(warnings) == 0 {
 		return nil
 	}

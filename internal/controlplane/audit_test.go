@@ -114,8 +114,7 @@ func TestAuditLog(t *testing.T) {
 		{"create", "widgets", "b", "", w.GetResourceVersion(), 201},
 		{"list", "configmaps", "", "", "", 200},
 	}
-	// The log is written before the response's last byte, so no wait is needed
-	// for what has been answered.
+	// The log is written before the response's last byte, so no wait is needed for what has been answered.
 	events := auditEvents(t, c, ns)
 	if len(events) != len(want) {
 		t.Fatalf("%d audit events, want %d", len(events), len(want))

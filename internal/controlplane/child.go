@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// endTimeout is how long rota-kube may take to stop its servers and clean up
-// before it is killed, after which the kernel kills the servers.
+// endTimeout is how long rota-kube may take to stop its servers and clean up before it is killed, after which the
+// kernel kills the servers.
 const endTimeout = 30 * time.Second
 
-// A child is a running `rota-kube up --json`. It ends when its standard input
-// does, so also when this process dies.
+// A child is a running `rota-kube up --json`. It ends when its standard input ends, so also when this process dies.
 type child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -32,12 +31,12 @@ type child struct {
 	ended bool // end was called
 }
 
-// Spawn starts a command from one thread that never ends, since on Linux the death of a parent, of which a child can
-// ask to be told, is that of the thread that started it.
+// Spawn starts a command from one thread that never ends. On Linux a child can ask for a signal when its parent dies,
+// and "parent" means the thread that started it.
 func Spawn(cmd *exec.Cmd) error { return spawner()(cmd) }
 
-// spawner returns what starts commands from one thread that never ends: rota-kube asks the
-// kernel to be told when its parent dies, which on Linux means that thread.
+// spawner returns a function that starts commands from one thread that never ends. rota-kube asks the kernel for a
+// signal when its parent dies, which on Linux means that thread.
 var spawner = sync.OnceValue(func() func(*exec.Cmd) error {
 	type request struct {
 		cmd    *exec.Cmd
@@ -104,7 +103,7 @@ func (c *child) ask(command string) ([]byte, error) {
 	return line, nil
 }
 
-// death waits for the end and says why it came.
+// death waits for the end and returns its reason.
 func (c *child) death() error {
 	<-c.done
 	c.mu.Lock()
@@ -118,7 +117,7 @@ func (c *child) death() error {
 // end has rota-kube clean up and waits for it.
 func (c *child) end() error {
 	select {
-	case <-c.done: // before anyone asked for it
+	case <-c.done: // it ended by itself
 		return c.death()
 	default:
 	}
@@ -126,7 +125,7 @@ func (c *child) end() error {
 	c.ended = true
 	c.mu.Unlock()
 	_ = c.stdin.Close()
-	go func() { // an answer that nobody waits for must not hold it up
+	go func() { // an answer that nobody waits for must not block it
 		for range c.lines {
 		}
 	}()

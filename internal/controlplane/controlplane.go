@@ -1,7 +1,6 @@
-// Package controlplane runs a real Kubernetes control plane, for tests, demos
-// and measurements: etcd and the API server as processes of their own on free
-// loopback ports, ready in a few seconds and gone without a trace at Stop, or
-// when the process that started it dies.
+// Package controlplane runs a real Kubernetes control plane for tests, demos and measurements. etcd and the API server
+// are processes of their own on free loopback ports, ready in a few seconds. They and their files are gone after Stop,
+// or when the process that started them dies.
 //
 // A test package shares one control plane, and each test has a namespace:
 //
@@ -15,9 +14,8 @@
 //
 // Tests that stop servers or need other options start one of their own.
 //
-// It is no cluster: nothing schedules or runs pods, and without the option
-// ControllerManager nothing is garbage-collected, a deleted namespace stays, and
-// the aggregated roles view, edit and admin are empty.
+// It is not a cluster: nothing schedules or runs pods. Without the option ControllerManager nothing is
+// garbage-collected, a deleted namespace stays, and the aggregated roles view, edit and admin are empty.
 package controlplane
 
 import (
@@ -61,9 +59,9 @@ type info struct {
 	StartSeconds float64        `json:"startSeconds"`
 }
 
-// Start runs a control plane and returns when it is ready, usually after two
-// or three seconds; where the binary is missing it builds it first, which takes
-// minutes and is told on standard error. ctx bounds only the start.
+// Start runs a control plane and returns when it is ready, usually after two or three seconds. If the binary is
+// missing, Start builds it first, which takes minutes, and shows its progress on standard error. ctx bounds only the
+// start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	binary := o.Binary
 	if binary == "" {
@@ -103,21 +101,21 @@ func (c *ControlPlane) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config.QPS = -1 // client-go would hold a busy test up
+	config.QPS = -1 // client-go would slow down a busy test
 	c.config = config
 	return nil
 }
 
-// Stop ends all servers and removes their folder. Calling it again returns
-// what the first call did: an error if the control plane had died before.
+// Stop ends all servers and removes their folder. Calling it again returns what the first call did: an error if the
+// control plane had died before.
 func (c *ControlPlane) Stop() error { return c.stop() }
 
-// Done is closed when the control plane has ended, by Stop or because one of
-// its servers died; then Stop returns the reason.
+// Done is closed when the control plane has ended, by Stop or because one of its servers died; then Stop returns the
+// reason.
 func (c *ControlPlane) Done() <-chan struct{} { return c.child.done }
 
-// Config returns a fresh copy of an administrator's configuration for the first
-// API server, without client-side rate limiting.
+// Config returns a fresh copy of an administrator's configuration for the first API server, without client-side rate
+// limiting.
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // ConfigFor is Config for the i-th API server, counted from 0.
@@ -127,22 +125,20 @@ func (c *ControlPlane) ConfigFor(i int) *rest.Config {
 	return config
 }
 
-// Kubeconfig returns the path of the administrator's kubeconfig file, which
-// exists until Stop. Every API server beyond the first has a context of its own,
-// rota-kube-1 for the second.
+// Kubeconfig returns the path of the administrator's kubeconfig file, which exists until Stop. Every API server beyond
+// the first has a context of its own, rota-kube-1 for the second.
 func (c *ControlPlane) Kubeconfig() string { return c.info.Kubeconfig }
 
 // APIServers returns the URLs of the API servers.
 func (c *ControlPlane) APIServers() []string { return slices.Clone(c.info.APIServers) }
 
-// Etcd returns the client URLs, plain HTTP, of the etcds: the one of all kinds
-// and, with SplitEtcd, the one of the kinds split off.
+// Etcd returns the client URLs, plain HTTP, of the etcds: the one of all kinds and, with SplitEtcd, the one of the
+// kinds split off.
 func (c *ControlPlane) Etcd() []string { return slices.Clone(c.info.Etcd) }
 
-// AuditLogs returns one path per API server, or none without Audit. A line is
-// written before its response ends, so whoever has read a response (over HTTP/2,
-// as client-go does) finds its line. Watches have one line when they begin and
-// one when they end. The files are gone after Stop.
+// AuditLogs returns one path per API server, or none without Audit. A line is written before its response ends, so
+// whoever has read a response (over HTTP/2, as client-go does) finds its line. Watches have one line when they begin
+// and one when they end. The files are gone after Stop.
 func (c *ControlPlane) AuditLogs() []string { return slices.Clone(c.info.AuditLogs) }
 
 // Dir returns the folder with the servers' data and logs (NAME.log).
@@ -153,9 +149,8 @@ func (c *ControlPlane) StartTime() time.Duration {
 	return time.Duration(c.info.StartSeconds * float64(time.Second))
 }
 
-// PID returns the process of a server, or 0 while it is stopped. The servers
-// are called etcd-0, apiserver-0, apiserver-1, controller-manager; etcd-1 is
-// the one of SplitEtcd. Send SIGSTOP to it for a server that hangs.
+// PID returns the process of a server, or 0 while it is stopped. The servers are called etcd-0, apiserver-0,
+// apiserver-1, controller-manager; etcd-1 is the one of SplitEtcd. To make a server hang, send it SIGSTOP.
 func (c *ControlPlane) PID(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,12 +167,10 @@ func (c *ControlPlane) PIDs() map[string]int {
 // KillServer ends a server with SIGKILL and returns when it is gone.
 func (c *ControlPlane) KillServer(name string) error { return c.command("kill", name) }
 
-// StopServer ends a server with SIGTERM, and SIGKILL where it takes more than
-// 30 seconds, and returns when it is gone.
+// StopServer ends a server with SIGTERM, or SIGKILL if it takes more than 30 seconds, and returns when it is gone.
 func (c *ControlPlane) StopServer(name string) error { return c.command("stop", name) }
 
-// StartServer starts a server that was stopped or killed, with the same port
-// and data, and returns when it is ready.
+// StartServer starts a server that was stopped or killed, with the same port and data, and returns when it is ready.
 func (c *ControlPlane) StartServer(name string) error { return c.command("start", name) }
 
 func (c *ControlPlane) command(verb, name string) error {

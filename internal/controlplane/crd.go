@@ -17,12 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var crdResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 const crdTimeout = 30 * time.Second
 
-// InstallCRDs applies CustomResourceDefinitions, each manifest being one or
-// more of them in YAML or JSON, and waits until every API server serves them.
+// InstallCRDs applies CustomResourceDefinitions, each manifest being one or more of them in YAML or JSON, and waits
+// until every API server serves them.
 func (c *ControlPlane) InstallCRDs(ctx context.Context, manifests ...[]byte) error {
 	for i := range c.info.APIServers {
 		if err := InstallCRDs(ctx, c.ConfigFor(i), manifests...); err != nil {
@@ -32,9 +34,8 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, manifests ...[]byte) err
 	return nil
 }
 
-// InstallCRDs applies CustomResourceDefinitions, each manifest being one or
-// more of them in YAML or JSON, and waits until the API server of the given
-// configuration serves them, at most 30 seconds each. Objects created within the
+// InstallCRDs applies CustomResourceDefinitions, each manifest being one or more of them in YAML or JSON, and waits
+// until the API server of the given configuration serves them, at most 30 seconds each. Objects created within the
 // first two seconds after that take two seconds each: the API server sleeps then.
 func InstallCRDs(ctx context.Context, config *rest.Config, manifests ...[]byte) error {
 	client, err := dynamic.NewForConfig(config)
@@ -88,8 +89,8 @@ func parseCRDs(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// waitServed polls until the CRD is Established and each of its versions can be
-// listed: the handler comes up a moment after the condition.
+// waitServed polls until the CRD is Established and each of its versions can be listed: the handler comes up a moment
+// after the condition.
 func waitServed(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, crdTimeout, errors.New("it took more than "+crdTimeout.String()))
 	defer cancel()

@@ -57,8 +57,8 @@ func (f footprint) mustBeGone(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs; one that is dead and not waited for,
-// as orphans are where nobody adopts them, does not.
+// alive reports whether a process runs; one that is dead and not waited for, as orphans are where nobody adopts them,
+// does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// envHelper turns this test binary into a process that starts a control plane,
-// prints where it is and then does nothing, to be killed by a test.
+// envHelper turns this test binary into a process that starts a control plane, prints where it is and then does
+// nothing, to be killed by a test.
 const envHelper = "ROTA_CONTROLPLANE_HELPER"
 
 func TestMain(m *testing.M) {

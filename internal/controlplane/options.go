@@ -8,34 +8,30 @@ import (
 	"strings"
 )
 
-// Options say what kind of control plane to start. The zero value is one etcd
-// and one API server with ShardedListAndWatch on.
+// Options say what kind of control plane to start. The zero value is one etcd and one API server with
+// ShardedListAndWatch on.
 type Options struct {
 	// FeatureGates of the API servers, on top of ShardedListAndWatch=true.
 	FeatureGates map[string]bool
 	// Audit has every API server write an audit log, see AuditLogs.
 	Audit bool
-	// AuditPolicy is the path of a policy file to use instead of the built-in
-	// one. It implies Audit.
+	// AuditPolicy is the path of a policy file to use instead of the built-in one. It implies Audit.
 	AuditPolicy string
 	// APIServers that serve the same etcd: 1 or 2; 0 means 1.
 	APIServers int
-	// SplitEtcd names built-in kinds, as group/resource or /resource, that
-	// live in a second etcd. Their resource versions are then unrelated to
-	// those of all other kinds. Custom resources cannot be split off.
+	// SplitEtcd names built-in kinds, as group/resource or /resource, that live in a second etcd. Their resource versions
+	// are then unrelated to those of all other kinds. Custom resources cannot be split off.
 	SplitEtcd []string
-	// ControllerManager runs kube-controller-manager: garbage collection,
-	// deletion of namespaces, default service accounts. Without it pods can
-	// be created without a service account.
+	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, default service
+	// accounts. Without it pods can be created without a service account.
 	ControllerManager bool
 	// Env, as name=value, is added to this process's environment for the servers.
 	Env []string
-	// Binary is the path of rota-kube; empty means the one that ROTA_KUBE
-	// names, else bin/rota-kube of this checkout, which is built where it is
-	// missing.
+	// Binary is the path of rota-kube. Empty means the one that ROTA_KUBE names, or else bin/rota-kube of this checkout,
+	// which is built if it is missing.
 	Binary string
-	// Stderr receives the logs of all servers, written by another goroutine;
-	// nil shows none. A server's last lines are part of the error when it dies.
+	// Stderr receives the logs of all servers, written by another goroutine; nil shows none. A server's last lines are
+	// part of the error when it dies.
 	Stderr io.Writer
 }
 

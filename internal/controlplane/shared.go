@@ -21,12 +21,11 @@ var shared struct {
 	err     error
 }
 
-// Main is the TestMain of a package whose tests share a control plane. It is
-// started by the first test that calls For and stopped after the last test; one
-// that died meanwhile fails the run. Main does not return.
+// Main is the TestMain of a package whose tests share a control plane. It is started by the first test that calls For
+// and stopped after the last test; one that died meanwhile fails the run. Main does not return.
 //
-// Its goroutines live until then, so a check for leaks in a single test has to
-// ignore those that were there before (goleak.IgnoreCurrent after For).
+// Its goroutines live until then, so a check for leaks in a single test has to ignore those that were there before
+// (goleak.IgnoreCurrent after For).
 func Main(m *testing.M, o Options) {
 	shared.options = &o
 	code := m.Run()
@@ -40,9 +39,8 @@ func Main(m *testing.M, o Options) {
 	os.Exit(code)
 }
 
-// For returns the control plane that the tests of this package share and
-// starts it where this is the first call. It skips the test under -short. Tests
-// must not stop its servers.
+// For returns the control plane that the tests of this package share. The first call starts it. It skips the test under
+// -short. Tests must not stop its servers.
 func For(tb testing.TB) *ControlPlane {
 	tb.Helper()
 	skipIfShort(tb)
@@ -50,7 +48,7 @@ func For(tb testing.TB) *ControlPlane {
 		tb.Fatal("no shared control plane: call controlplane.Main from TestMain")
 	}
 	shared.once.Do(func() {
-		// The binary may have to be built, so only the test's own limit holds.
+		// The binary may have to be built, so only the test's own time limit applies.
 		shared.plane, shared.err = Start(context.Background(), *shared.options)
 	})
 	if shared.err != nil {
@@ -59,8 +57,8 @@ func For(tb testing.TB) *ControlPlane {
 	return shared.plane
 }
 
-// New starts a control plane for one test, which is stopped at its end; one
-// that died meanwhile fails the test. It skips the test under -short.
+// New starts a control plane for one test, which is stopped at its end; one that died meanwhile fails the test. It
+// skips the test under -short.
 func New(tb testing.TB, o Options) *ControlPlane {
 	tb.Helper()
 	skipIfShort(tb)
@@ -82,8 +80,8 @@ func Namespace(tb testing.TB) string {
 	return For(tb).Namespace(tb)
 }
 
-// Namespace makes a namespace whose name begins with the test's. It stays until
-// the control plane is stopped: deleting one takes a controller manager.
+// Namespace makes a namespace whose name begins with the test's. It stays until the control plane is stopped: deleting
+// one takes a controller manager.
 func (c *ControlPlane) Namespace(tb testing.TB) string {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(c.Config())

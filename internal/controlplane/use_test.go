@@ -93,8 +93,7 @@ func TestWriteUserKubeconfig(t *testing.T) {
 	}
 }
 
-// TestTokenBoundToPod: what a fence needs. Pods exist without a kubelet, and a
-// token bound to one says so to admission.
+// TestTokenBoundToPod: what a fence needs. Pods exist without a kubelet, and a token bound to one says so to admission.
 func TestTokenBoundToPod(t *testing.T) {
 	c := For(t)
 	ns := Namespace(t)

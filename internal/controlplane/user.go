@@ -17,9 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// UserConfig makes a user, by a client certificate, and returns a configuration
-// to act as it on the first API server. What it may do is up to RBAC; a member
-// of the group system:masters may do everything.
+// UserConfig makes a user with a client certificate, and returns a configuration to act as that user on the first API
+// server. RBAC says what the user may do; a member of the group system:masters may do everything.
 func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, error) {
 	cert, key, err := c.issue(user, groups)
 	if err != nil {
@@ -30,8 +29,7 @@ func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, 
 	return config, nil
 }
 
-// WriteUserKubeconfig makes a user, as UserConfig does, and writes a kubeconfig
-// for it to path.
+// WriteUserKubeconfig makes a user, as UserConfig does, and writes a kubeconfig for it to path.
 func (c *ControlPlane) WriteUserKubeconfig(path, user string, groups ...string) error {
 	config, err := c.UserConfig(user, groups...)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package build compiles rota-kube, the control plane that tests and demos run
-// against, from the module in kube/.
+// Package build compiles rota-kube, the control plane that tests and demos run against, from the module in kube/.
 //
-// It is the only place that knows how: `make bin/rota-kube` runs it through
-// controlplane/cmd, the package controlplane calls it when a test needs the binary.
-// The first build compiles a whole Kubernetes API server, some 2,500 packages;
-// later ones take what changed from Go's cache.
+// It is the only place that knows how. `make kube` runs it through controlplane/cmd, and package controlplane calls it
+// when a test needs the binary. The first build compiles a whole Kubernetes API server, some 2,500 packages. Later
+// builds compile only what changed; the rest comes from Go's cache.
 package build
 
 import (
@@ -24,9 +22,8 @@ import (
 // EnvBinary names a ready-made rota-kube to use instead of building one.
 const EnvBinary = "ROTA_KUBE"
 
-// Binary returns the path of a rota-kube that is as new as its sources, and
-// builds it where there is none, which may take minutes. Several processes may
-// call it at once: one builds, the others wait. What goes on is told to w.
+// Binary returns the path of a rota-kube that is as new as its sources. It builds one if there is none, which may take
+// minutes, and writes its progress to w. Several processes may call it at once: one builds, the others wait.
 func Binary(ctx context.Context, w io.Writer) (string, error) {
 	if path := os.Getenv(EnvBinary); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -54,7 +51,7 @@ func Binary(ctx context.Context, w io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if b.fresh() { // someone else built it while we waited
+	if b.fresh() { // another process built it meanwhile
 		return b.bin, nil
 	}
 	if err := b.build(ctx); err != nil {
@@ -63,8 +60,8 @@ func Binary(ctx context.Context, w io.Writer) (string, error) {
 	return b.bin, nil
 }
 
-// Root returns the folder of the main module: the nearest one above the
-// working directory, else the one this file was compiled from.
+// Root returns the folder of the main module: the nearest one above the working directory, else the one this file was
+// compiled from.
 func Root() (string, error) {
 	var starts []string
 	if cwd, err := os.Getwd(); err == nil {
@@ -87,7 +84,8 @@ func Root() (string, error) {
 			dir = parent
 		}
 	}
-	return "", fmt.Errorf("cannot find the checkout of github.com/rota-dev/rota from %q: run inside it, or set %s to a rota-kube binary", starts, EnvBinary)
+	return "", fmt.Errorf("cannot find the checkout of github.com/rota-dev/rota from %q: run inside it, "+
+		"or set %s to a rota-kube binary", starts, EnvBinary)
 }
 
 type builder struct {
@@ -96,8 +94,7 @@ type builder struct {
 	out  io.Writer
 }
 
-// fresh reports whether the binary is newer than everything it is made of,
-// without running the go command.
+// fresh reports whether the binary is newer than everything it is made of, without running the go command.
 func (b builder) fresh() bool {
 	info, err := os.Stat(b.bin)
 	if err != nil {
@@ -118,8 +115,8 @@ func (b builder) fresh() bool {
 
 func (b builder) build(ctx context.Context) error {
 	begin := time.Now()
-	// Built aside and renamed, so that nobody runs half a binary. The folder
-	// may be left over from a build that was killed.
+	// The binary is built in a folder of its own and then renamed, so that nobody runs half a binary. A build that was
+	// killed may have left the folder behind.
 	aside := filepath.Join(filepath.Dir(b.bin), ".rota-kube-build")
 	if err := os.RemoveAll(aside); err != nil {
 		return err
@@ -147,7 +144,7 @@ func (b builder) build(ctx context.Context) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w\n%s", errors.Join(err, context.Cause(ctx)), p.tail())
 	}
-	// A source that changed meanwhile must count as newer.
+	// A source that changed during the build must count as newer than the binary.
 	if err := os.Chtimes(tmp, begin, begin); err != nil {
 		return err
 	}
@@ -158,8 +155,8 @@ func (b builder) build(ctx context.Context) error {
 	return nil
 }
 
-// linkFlags tells the program which Kubernetes it is, from kube/go.mod. Left
-// alone it says v0.0.0, which kubectl refuses to talk to.
+// linkFlags sets the Kubernetes version of the binary, from kube/go.mod. Without it the API server reports v0.0.0, and
+// kubectl refuses to talk to it.
 func (b builder) linkFlags(ctx context.Context) (string, error) {
 	out, err := b.goList(ctx, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
@@ -172,7 +169,9 @@ func (b builder) linkFlags(ctx context.Context) (string, error) {
 	}
 	const pkg = "k8s.io/component-base/version."
 	flags := []string{"-s", "-w"}
-	for _, kv := range [][2]string{{"gitVersion", version}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]}, {"gitTreeState", "clean"}} {
+	for _, kv := range [][2]string{
+		{"gitVersion", version}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]}, {"gitTreeState", "clean"},
+	} {
 		flags = append(flags, "-X", pkg+kv[0]+"="+kv[1])
 	}
 	return strings.Join(flags, " "), nil
@@ -192,7 +191,7 @@ func (b builder) goList(ctx context.Context, args ...string) ([]byte, error) {
 func (b builder) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.kube
-	// PWD as exec sets it for Dir; GOWORK: kube stays a module of its own.
+	// Environ sets PWD to Dir. GOWORK=off keeps kube a module of its own.
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	return cmd
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// lock waits for the exclusive lock on the file at path. The kernel drops it
-// when the holder ends, however it does.
+// lock waits for the exclusive lock on the file at path. The kernel drops the lock however the holder ends.
 func lock(ctx context.Context, path string, w io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

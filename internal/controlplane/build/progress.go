@@ -11,8 +11,8 @@ import (
 
 const sayEvery = 5 * time.Second
 
-// A progress tells every few seconds that a build is alive. It is the writer
-// that takes the output of `go build -v`, one line per compiled package.
+// A progress prints every few seconds how far a build is. It is the writer for the output of `go build -v`, which is
+// one line per compiled package.
 type progress struct {
 	out   io.Writer
 	begin time.Time
@@ -51,7 +51,7 @@ func (p *progress) report() {
 		p.say("%.0f s, fetching modules", seconds)
 		return
 	}
-	// What Go's cache holds is not compiled again, so the total is a bound.
+	// Packages in Go's cache are not compiled again, so the total is only a bound.
 	p.say("%.0f s, %d packages compiled of at most %d", seconds, done, p.total)
 }
 

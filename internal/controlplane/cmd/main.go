@@ -1,5 +1,4 @@
-// Command cmd builds bin/rota-kube where it is missing or older than its sources,
-// and prints its path:
+// Command cmd builds bin/rota-kube if it is missing or older than its sources, and prints its path:
 //
 //	go run ./internal/controlplane/cmd
 package main
