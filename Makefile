@@ -18,7 +18,7 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 	@bin/rota demo $(ARGS)
 
 .PHONY: test
-test: kube ## Run every test, those on the real API server included
+test: kube ## Run every test, including those on the real API server
 	$(GO) vet ./...
 	$(GO) test -race -short ./slot ./table ./plan ./member ./gate ./internal/store ./labeller ./delivery ./internal/sim .
 	$(GO) test -race -parallel 6 -timeout 20m ./ctrlrt
@@ -27,10 +27,10 @@ test: kube ## Run every test, those on the real API server included
 	cd tools/alerts && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -count=1 ./...
 	cd kube && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
 
-# Of these, whatever there is of Kubernetes is types: that they compile says enough.
+# These packages use only types of Kubernetes, if anything: it is enough that they compile.
 PURE := /(slot|table|plan|member|gate)$$|/internal/(sim|explore|mutant)(/|$$)
 
-# -modfile does not go with a go.work above, and the children of tests build other modules: hence no GOFLAGS.
+# -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
 .PHONY: test-latest
 test-latest: export GOWORK := off
@@ -49,7 +49,7 @@ tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the n
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
 	@$(GO) run ./internal/controlplane/cmd >/dev/null
 
-# To have one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
+# To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
 .PHONY: footprint
 footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
@@ -57,19 +57,21 @@ footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--
 	@bin/footprint $(ARGS)
 
 .PHONY: chaos
-chaos: kube ## Have members work through faults on a real API server (ARGS="--runs 400 --fence=false --faults pause-3,held-write -o json", ARGS=--short)
+chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
 	@$(GO) build -o bin/chaos ./internal/chaos/cmd
 	@bin/chaos $(ARGS)
-# Each takes minutes or more, and what is said of it in docs/verification.md.
+
+# Each of these takes minutes or more. docs/verification.md says what they do.
 CHECKS := explore sim mutants mutate fuzz bench slow
 .PHONY: check $(CHECKS:%=check-%)
-check: $(if $(filter $(WHAT),$(CHECKS)),check-$(WHAT),check-what) ## Run one of the long checks: WHAT=explore, sim, mutants, mutate, fuzz, bench or slow
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore, sim, mutants, mutate, fuzz, bench, slow
 
 .PHONY: check-what
 check-what:
 	@echo 'make check WHAT=$(WHAT): must be one of $(CHECKS)' >&2; exit 2
 
-# Search small worlds exhaustively, then run mutants of the scripts (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
+# Search small worlds exhaustively, then run mutants of the scripts
+# (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
 check-explore:
 	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
@@ -78,16 +80,20 @@ check-explore:
 check-sim:
 	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
 
-# Build bugs in, one at a time, and show which checks find them (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown").
+# Build bugs in, one at a time, and show which checks find them
+# (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown").
 check-mutants:
 	@$(GO) run ./internal/mutant/cmd $(ARGS)
 
 # Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table").
-# Short tests, and no scripts made of others: each mutation runs them all. The coefficient is for machines that are busy.
+# Only short tests, and no mutants of scripts, because each mutation runs all of them. The coefficient is for busy
+# machines.
 check-mutate: export GOFLAGS := -short
 check-mutate: export MUTANTS := 0
 check-mutate: $(GREMLINS)
-	@for p in $(or $(PACKAGES),gate table plan member); do $(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; done
+	@for p in $(or $(PACKAGES),gate table plan member); do \
+		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; \
+	done
 
 $(GREMLINS): tools/gremlins/go.mod
 	cd tools/gremlins && GOFLAGS= $(GO) build -o ../../$(GREMLINS) github.com/go-gremlins/gremlins/cmd/gremlins
@@ -97,11 +103,12 @@ check-fuzz:
 	@set -e -o pipefail; grep -rl '^func Fuzz' --include='*_test.go' . | sort | while read -r file; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s $$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(TIME),60s) -fuzzminimizetime 1s \
+				$$(dirname $$file) </dev/null | grep -v '^fuzz: '; \
 		done; \
 	done
 
-# Run what `make test` leaves out of the tests of tools, since it is slow and rarely finds anything.
+# Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	SLOW=1 $(GO) test -count=1 -timeout 30m ./internal/demo ./internal/chaos ./internal/controlplane ./internal/footprint
 
