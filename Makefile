@@ -64,7 +64,7 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 # Each of these takes minutes or more. docs/verification.md says what they do.
 CHECKS := explore sim mutants mutate fuzz bench slow
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore, sim, mutants, mutate, fuzz, bench, slow
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|slow
 
 .PHONY: check-what
 check-what:
