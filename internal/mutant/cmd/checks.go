@@ -34,7 +34,11 @@ func checks() []tool {
 		},
 		{
 			name: "lives", reaches: []string{"internal/stream"},
-			tests: map[string][]test{"": streamTests, "internal/stream": streamTests},
+			tests: map[string][]test{"": lifeTests, "internal/stream": lifeTests},
+		},
+		{
+			name: "scopes", reaches: []string{"internal/stream"},
+			tests: map[string][]test{"": scopeTests, "internal/stream": scopeTests},
 		},
 		{
 			name: "conformance", reaches: []string{"gate", "internal/store", "internal/stream", "delivery", "rota"},
@@ -74,7 +78,8 @@ var chaosFaults = []string{
 var (
 	gateTests     = []test{{"gate", ".", true}}
 	storeTests    = []test{{"internal/store", "^Test(Memory|Objects)", true}}
-	streamTests   = []test{{"internal/stream/streamtest", ".", true}}
+	lifeTests     = []test{{"internal/stream/streamtest", "^Test(Lives|Graveyard)$", true}}
+	scopeTests    = []test{{"internal/stream/streamtest", "^TestScopes$", true}}
 	deliveryTests = []test{
 		{"delivery", "^TestOwnedKinds$", false},
 		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},

@@ -1,14 +1,15 @@
 // Command mutant builds bugs into the product, one at a time, and shows which of the project's checks find them:
 //
 //	scripts      the scripts of package member
-//	lives        package streamtest: streams and a model of an API server
+//	lives        package streamtest: streams and a model of an API server, at random
+//	scopes       the same exhaustively, in small worlds
 //	simulation   package sim, up to a number of seeds
 //	exhaustive   package explore, every scope up to a number of states
 //	conformance  the tests of the package that the bug is in, in memory
 //	chaos        faults on a real API server, a few of package chaos; only with -chaos
 //
-// Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a check:
-// a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
+// Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a
+// check: a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
 //
 // With arguments it runs a command instead, with one mutant in what that builds:
 //

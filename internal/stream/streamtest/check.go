@@ -2,6 +2,7 @@ package streamtest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,19 +11,19 @@ import (
 )
 
 // check says what is wrong about what the stream says that it has reached.
-func (l *Life) check() error {
-	if l.whole != nil {
+func (w *world) check() error {
+	if w.whole != nil {
 		return nil
 	}
-	for s := range slot.Slot(slots) {
-		if !l.held.Has(s) || !l.core.Carries(s) || !l.core.Ready(s) {
+	for s := range slot.Slot(w.cfg.Slots) {
+		if !w.held.Has(s) || !w.core.Carries(s) || !w.core.Ready(s) {
 			continue
 		}
-		for v := l.server.version; v > 0 && v > l.server.version-40; v-- {
-			if !l.core.Reached([]slot.Slot{s}, strconv.Itoa(v)) {
+		for v := w.server.version; v > 0 && v > w.server.version-40; v-- {
+			if !w.core.Reached([]slot.Slot{s}, strconv.Itoa(v)) {
 				continue
 			}
-			if err := l.shows(s, v); err != nil {
+			if err := w.shows(s, v); err != nil {
 				return err
 			}
 			break // it has reached what is before, too
@@ -32,84 +33,98 @@ func (l *Life) check() error {
 }
 
 // shows says what the store does not show of a slot up to a version, of names that have not changed since.
-func (l *Life) shows(s slot.Slot, v int) error {
-	for n, is := range l.server.has {
-		has := l.store[n]
+func (w *world) shows(s slot.Slot, v int) error {
+	for n, is := range w.server.has {
+		has := w.store[n]
 		switch {
 		case is.version > v: // it may show that, or what was before
-		case l.wrong[n] > 0, l.cfg.Selects && has.exists && has.label != has.slot: // the watch does not tell
+		case w.wrong[n], w.cfg.Selects && has.exists && has.label != has.slot: // the watch does not tell
 		case is.exists && is.in && is.slot == s && has != is:
 			return fmt.Errorf("slot %v has reached %d: the store has %v, not %v", s, v, has, is)
-		case has.exists && has.slot == s && has != is && !(l.cfg.Selects && is.exists && has.uid == is.uid && has.slot == is.slot):
+		case has.exists && has.slot == s && has != is && !(w.cfg.Selects && is.exists && is.uid == has.uid && is.slot == s):
 			return fmt.Errorf("slot %v has reached %d: the store still has %v, but %v", s, v, has, is)
 		}
 	}
 	return nil
 }
 
-// settle has everything come to rest, with labels that are right, and compares the store with the server.
-func (l *Life) settle() error {
-	l.say("settling")
-	if l.whole != nil {
-		if err := l.commit(); err != nil {
+// patience is how many rounds it may take to come to rest.
+const patience = 60
+
+// settle has everything come to rest, with labels that are right, and compares the store with the server. It takes as
+// many rounds at least. pick draws in which order answers come.
+func (w *world) settle(pick func(int) int, rounds int) error {
+	w.say("settling")
+	if w.whole != nil {
+		if err := w.do(w.drawCommit(pick)); err != nil {
 			return err
 		}
 	}
-	for n := range names {
-		if is := l.server.has[n]; is.exists && is.label != is.slot {
+	for _, is := range slices.Clone(w.server.has) {
+		if is.exists && is.label != is.slot {
 			is.label = is.slot
-			l.server.set(is)
-			l.wrong[n] = 0
-			if !is.in {
-				l.wrong[n] = is.version
-			}
+			w.change(is.by(update))
 		}
 	}
-	for range 60 {
-		if rest := l.held.Minus(l.asked); !rest.Empty() {
-			l.reopen()
+	for i := 0; ; i++ {
+		if err := w.round(pick); err != nil {
+			return err
 		}
-		for range 10 {
-			if err := l.deliver(); err != nil {
-				return err
-			}
-		}
-		l.bookmark()
-		for range 4 {
-			if err := l.drive(); err != nil {
-				return err
-			}
-		}
-		l.now += time.Minute
-		for range 4 {
-			if err := l.lookUp(); err != nil {
-				return err
-			}
-		}
-		if err := l.check(); err != nil {
+		err := w.rests()
+		if i >= rounds && (err == nil || i >= patience) {
 			return err
 		}
 	}
-	if next := l.core.Next(l.held); next.Kind != stream.Nothing || l.task != nil {
+}
+
+// round has much happen, but no changes.
+func (w *world) round(pick func(int) int) error {
+	if rest := w.held.Minus(w.asked); !rest.Empty() {
+		w.reopen()
+	}
+	for range 10 {
+		if err := w.deliver(); err != nil {
+			return err
+		}
+	}
+	w.bookmark()
+	for range 4 {
+		if err := w.drive(); err != nil {
+			return err
+		}
+	}
+	w.now += time.Minute
+	for range 4 {
+		if err := w.do(w.lookUp(pick)); err != nil {
+			return err
+		}
+	}
+	return w.check()
+}
+
+// rests says what is wrong about a world that has come to rest.
+func (w *world) rests() error {
+	if next := w.core.Next(w.held); next.Kind != stream.Nothing || w.task != nil {
 		return fmt.Errorf("it does not come to rest: task %v", next)
 	}
 	here := 0
-	for n, is := range l.server.has {
+	for n, is := range w.server.has {
 		want := state{name: n}
-		if is.exists && is.in && l.held.Has(is.slot) {
+		if is.exists && is.in && w.held.Has(is.slot) {
 			want = is
 			here++
 		}
-		if l.store[n] != want {
-			return fmt.Errorf("at rest the store has %v, not %v", l.store[n], want)
+		if w.store[n] != want {
+			return fmt.Errorf("at rest the store has %v, not %v", w.store[n], want)
 		}
 	}
-	known, ended, doubted := l.core.Size()
-	if !l.cfg.Moves {
+	known, ended, doubted := w.core.Size()
+	if !w.cfg.Moves {
 		here = 0
 	}
 	if known != here || ended != 0 || doubted != 0 {
-		return fmt.Errorf("at rest the ledger has %d names, want %d; %d have ended, %d are in doubt", known, here, ended, doubted)
+		return fmt.Errorf("at rest the ledger has %d names, want %d; %d have ended, %d are in doubt",
+			known, here, ended, doubted)
 	}
 	return nil
 }

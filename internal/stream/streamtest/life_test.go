@@ -48,7 +48,7 @@ func TestGraveyard(t *testing.T) {
 		cfg  stream.Config
 		what string
 	}{
-		{24007, stream.Config{Moves: true}, "an object that had gone on from a slot before that was listed came back for a moment"},
+		{24007, stream.Config{Moves: true}, "an object came back that had gone on before its slot was listed"},
 		{33070, stream.Config{Moves: true, Selects: true}, "a look-up from before the list of a slot counted after it"},
 	} {
 		if err := streamtest.Run(c.seed, c.cfg, 150); err != nil {

@@ -72,8 +72,8 @@ func (s *server) event(c change, asked slot.Set) (stream.Event, bool) {
 // object is a state as the stream sees it.
 func object(o state) stream.Object {
 	return stream.Object{
-		Name: stream.Name{Namespace: "a", Name: strconv.Itoa(o.name)}, UID: strconv.Itoa(o.uid), Version: strconv.Itoa(o.version),
-		Slot: o.slot, In: o.in, Right: o.label == o.slot, Body: o,
+		Name: stream.Name{Namespace: "a", Name: strconv.Itoa(o.name)}, UID: "u" + strconv.Itoa(o.uid),
+		Version: strconv.Itoa(o.version), Slot: o.slot, In: o.in, Right: o.label == o.slot, Body: o,
 	}
 }
 
