@@ -9,18 +9,19 @@
 //
 // Events come in order, but a list of some slots, or a look-up of one object, may be ahead of them or behind. All of
 // them are statements about a name at a version, and at any version at most one object bears a name. So the ledger
-// keeps, for each name, the latest version of which something is known, and what: the store has the object (here), a
+// keeps the latest known version of each name, and what is known at that version: the store has the object (here), a
 // look-up has to tell whether it is still there (doubt), or the store does not have it (gone, or elsewhere: in a slot
 // that the stream does not carry). A statement about an earlier version is stale, whoever makes it.
 //
 // Not every kind needs the ledger for every object. Where an object's name tells its slot, events of slots that are
-// being listed wait for the list, and what a list shows is told from older events by a floor per slot. The ledger then
-// holds doubts and what look-ups have shown ahead of the stream, no more. It holds every object of kinds that change
-// slots while they live (Config.Moves), and with Config.Namesakes those sent while a list may be out of order.
+// being listed wait for the list. Afterwards the slot has a floor, the version of its list, and events up to the floor
+// are older than the list. The ledger then holds doubts, and what look-ups have shown ahead of the stream, no more.
+// With Config.Moves it holds every object, since any may change its slot. With Config.Namesakes it holds those that are
+// sent while a list may be out of order.
 //
 // # What the caller does
 //
 //   - It calls all methods under one lock, and sends what they return before it calls Advance with the event's version.
 //   - One goroutine sends. It alone calls Event, Item, Bury, Release and LookedUp.
-//   - When the reflector stops reading halfway, it lists the whole kind again: Begin, List.Show, Commit.
+//   - When the reflector stops reading halfway, it lists the whole kind again: Begin, List.Shows, Commit.
 package stream

@@ -20,8 +20,8 @@ func (s *Stream) Item(o Object) bool {
 	return true
 }
 
-// Bury decides whether the store loses an object that it has in slot n, which was lost, or whose list at a version did
-// not show the object; "" for a slot that was lost.
+// Bury decides whether the store loses an object that it has in slot n. Either the list of that slot at a version did
+// not show the object, or the slot was lost: then version is "".
 func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
 	is, known := s.entries[name]
 	switch {
@@ -37,7 +37,7 @@ func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
 }
 
 // Release ends the warming of a Grow: the stream carries its slots from the version of their list on. It appends what
-// the events bring that waited.
+// the store gets by the events that waited.
 func (s *Stream) Release(out []Out, t Task, version string, strays []Object) ([]Out, Verdict) {
 	buffer := s.buffer
 	s.warming, s.buffer = slot.Set{}, nil

@@ -13,22 +13,22 @@ type entry struct {
 	// slot is where the store has the object, if here.
 	slot slot.Slot
 	here bool
-	// told: what is known at that version needs no telling any more. It is not where the object is elsewhere, since its
-	// slot may be gained yet, nor where a doubt is about that very version.
+	// told: another event of that version is no news. It is false where the object is elsewhere, since its slot may be
+	// gained yet, and where a doubt is about that very version.
 	told  bool
 	doubt *Doubt
 }
 
-// Doubt is an object in the store of which the watch does not tell whether it exists, or what becomes of it. It is
-// looked up until one of the two is known. A doubt that the ledger does not name any more is void.
+// Doubt is about an object in the store. The watch does not tell whether it still exists, or what becomes of it. So it
+// is looked up until it has ended, or the watch tells of it again. A doubt that is not in the ledger any more is void.
 type Doubt struct {
 	Name Name
 	uid  string
 	slot slot.Slot
 	// last is the object as it was last sent to the store, or as the event in doubt showed it.
 	last Object
-	// pending: an event was not passed on. It shows last, and says that the object may have left its slot. Where nothing
-	// is pending the object is known to exist.
+	// pending: an event waits for the look-up. It shows last, and says that the object may have left its slot. Where no
+	// event is pending the object is known to exist.
 	pending bool
 	// version is that of the pending event, or of the last state sent.
 	version string
@@ -41,8 +41,8 @@ type Doubt struct {
 // ledger holds what is known, by name.
 type ledger struct {
 	entries map[Name]entry
-	// doubted are the names with a doubt; ended those that the store does not have, endedMax the latest of their
-	// versions.
+	// doubted are the names with a doubt. ended are those that the store does not have, and endedMax is the latest of
+	// their versions.
 	doubted, ended map[Name]struct{}
 	endedMax       string
 }
@@ -80,13 +80,13 @@ func (l *ledger) sweep() {
 	l.endedMax = ""
 }
 
-// stale says that an event tells of a version before what is known, or of that very version once more.
+// stale says that an event is of a version before the known one, or tells of that very version again.
 func (e entry) stale(version string) bool {
 	c := compare(version, e.known)
 	return c < 0 || c == 0 && (e.here || e.told)
 }
 
-// shown says that a list shows nothing new: what it shows is older than what is known, or the same.
+// shown says that a list shows nothing new: its version of the object is before the known one, or the same.
 func (e entry) shown(version string) bool {
 	c := compare(version, e.known)
 	return c < 0 || c == 0 && e.told

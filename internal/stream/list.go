@@ -12,7 +12,7 @@ type List struct {
 	Set    slot.Set
 	ticket uint64
 	ledger ledger
-	// listed are the names that the list showed; strays are objects of which the watch may not tell.
+	// listed are the names that the list showed; strays are objects that the watch may not tell of.
 	listed map[Name]struct{}
 	strays map[Name]Object
 }
@@ -34,7 +34,7 @@ func (s *Stream) NewList(set slot.Set) *List {
 	return &List{Set: set, ticket: s.ticket, ledger: newLedger(), listed: map[Name]struct{}{}, strays: map[Name]Object{}}
 }
 
-// Shows notes that the list shows an object in its slots. Of one that is not Right the stream keeps the body.
+// Shows notes that the list shows an object in its slots. The stream keeps the body of one that is not Right.
 func (l *List) Shows(s *Stream, o Object) {
 	l.has(s, o)
 	if !s.cfg.Selects {
@@ -68,10 +68,10 @@ func (l *List) Adds(s *Stream, o Object) {
 	l.strays[o.Name] = o
 }
 
-// Strays are the objects of the list of which the watch may not tell.
+// Strays are the objects of the list that the watch may not tell of.
 func (l *List) Strays() []Object { return slices.Collect(maps.Values(l.strays)) }
 
-// Event decides what an event brings that comes before the bookmark by which the list ends, as with WatchList.
+// Event decides what an event brings that comes before the bookmark that ends the list, as with WatchList.
 func (l *List) Event(s *Stream, out []Out, e Event) []Out {
 	o := e.Object
 	if is, had := l.ledger.entries[o.Name]; had && !(o.In && l.Set.Has(o.Slot)) {
@@ -97,8 +97,8 @@ func (l *List) Event(s *Stream, out []Out, e Event) []Out {
 	return append(out, Out{Action: Put, Type: e.Type, Object: o, Kept: !o.Right})
 }
 
-// Commit notes that a list at a version has replaced, or is about to replace, the whole store. It says whether there is something
-// to look up.
+// Commit notes that a list at a version has replaced, or is about to replace, the whole store. It says whether there is
+// something to look up.
 func (s *Stream) Commit(l *List, version string) (doubted bool) {
 	s.ledger = l.ledger
 	s.lists++
@@ -119,7 +119,7 @@ func (s *Stream) Commit(l *List, version string) (doubted bool) {
 	return len(l.strays) > 0
 }
 
-// keepStrays notes objects of a list of which the watch may not tell.
+// keepStrays notes objects of a list that the watch may not tell of.
 func (s *Stream) keepStrays(strays []Object) {
 	for _, o := range strays {
 		if is, known := s.entries[o.Name]; !known || !is.stale(o.Version) || is.here && is.known == o.Version {

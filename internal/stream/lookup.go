@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Due returns the doubts to look into now, those about the oldest versions first, and how long it is to the next one. Those returned
-// are not returned again until LookedUp or Again.
+// Due returns the doubts to look into now, those about the oldest versions first, and how long it is to the next one.
+// It does not return a doubt again until LookedUp or Again.
 func (s *Stream) Due(now time.Duration) ([]*Doubt, time.Duration) {
 	var out []*Doubt
 	next := LastCheck
@@ -44,8 +44,8 @@ func (s *Stream) Again(d *Doubt, now, first, last time.Duration) {
 	d.due = now + d.pause
 }
 
-// LookedUp appends what the store gets by an answer at a version: found is the object of that name, nil where there is none.
-// Where ended is true the doubt stands until that has been sent, and the caller calls Ended.
+// LookedUp appends what the store gets by an answer at a version: found is the object of that name, nil where there is
+// none. Where ended is true the caller sends that and then calls Ended. Until then the doubt stands.
 func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, now time.Duration) (_ []Out, ended bool) {
 	if !s.current(d) {
 		return out, false // overtaken by an event or a list
@@ -62,7 +62,7 @@ func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, no
 		n, in = found.Slot, found.In
 	}
 	if s.warming.Has(is.slot) || in && s.warming.Has(n) || compare(version, s.listed) < 0 {
-		d.busy, d.due = false, now+retryLookUp // the list that is under way, or was meanwhile, knows better
+		d.busy, d.due = false, now+retryLookUp // a list that is under way, or came meanwhile, knows better
 		return out, false
 	}
 	if !in || !s.carries(n) {

@@ -16,8 +16,8 @@ const (
 	Added
 	// Modified is the same as Added.
 	Modified
-	// Deleted says that the object is gone or, in a stream that selects (Config.Selects), not selected any more. The event shows
-	// the state before that at the version of the change.
+	// Deleted says that the object is gone or, in a stream that selects (Config.Selects), not selected any more. The
+	// event shows the state before that, at the version of the change.
 	Deleted
 )
 
@@ -76,8 +76,8 @@ const (
 	Put
 	// Remove is for an object that was deleted.
 	Remove
-	// Leave is for an object that went to another slot than the store has it in, or from one slot to another and was deleted. The
-	// store gets it as it is now, and then loses it: of two owners both hear of it.
+	// Leave is for an object that left the slot where the store has it for another, and may have been deleted there. The
+	// store gets it as it is now, and then loses it: both owners hear of it.
 	Leave
 )
 
@@ -88,7 +88,7 @@ type Out struct {
 	Object Object
 	// Kept: the stream keeps the body, so the store gets a copy.
 	Kept bool
-	// At is the version of a Remove or Leave where it is another than the object's; "" where it is not.
+	// At is the version of a Remove or Leave where it differs from the object's, or else "".
 	At string
 }
 

@@ -81,7 +81,7 @@ func (s *Stream) Ready(n slot.Slot) bool { return s.ready[n] >= max(s.want[n], 1
 // Carries says that events of a slot go to the store.
 func (s *Stream) Carries(n slot.Slot) bool { return s.carries(n) }
 
-// Carried returns the slots of which that is so.
+// Carried returns the slots whose events go to the store.
 func (s *Stream) Carried() slot.Set {
 	var set slot.Set
 	for n, ticket := range s.got {
@@ -98,7 +98,7 @@ func (s *Stream) Needed() slot.Set { return s.Carried().Union(s.warming) }
 // Settling is what is about to become known to be in the store.
 type Settling struct {
 	got map[slot.Slot]uint64
-	// Fresh are the slots of which handlers may have been told falsely so far.
+	// Fresh are the slots about which handlers may have heard something false so far.
 	Fresh slot.Set
 }
 

@@ -13,7 +13,7 @@ import (
 type Config struct {
 	// Slots is how many there are, that of orphans included.
 	Slots int
-	// Moves: objects change slots while they live, as those do that lie where their owners are.
+	// Moves: objects change slots while they live, as they do where an object lies in its owner's slot.
 	Moves bool
 	// Namesakes: objects of one name may lie in different slots, one after the other.
 	Namesakes bool
@@ -25,9 +25,9 @@ type Config struct {
 // Stream is the state of a stream, from the API server's watch and lists to a store. Its methods must not be called
 // concurrently.
 //
-// For every slot, got is the ticket of the list that brought it into the stream, and ready the same once the store is
-// known to hold it. A ticket is the number of the latest request for a fresh list (Renew) at the time at which that
-// list began. 0: the stream does not carry the slot.
+// For every slot, got is the ticket of the list that brought it into the stream; 0 where the stream does not carry the
+// slot. ready becomes the same once the store is known to hold it. The ticket of a list is the number of the latest
+// request for a fresh one (Renew) when the list began.
 type Stream struct {
 	cfg Config
 
@@ -63,7 +63,8 @@ type Stream struct {
 func New(cfg Config) *Stream {
 	return &Stream{
 		cfg: cfg, ledger: newLedger(), ticket: 1,
-		got: make([]uint64, cfg.Slots), ready: make([]uint64, cfg.Slots), want: make([]uint64, cfg.Slots), saw: make([]string, cfg.Slots),
+		got: make([]uint64, cfg.Slots), ready: make([]uint64, cfg.Slots), want: make([]uint64, cfg.Slots),
+		saw: make([]string, cfg.Slots),
 	}
 }
 
@@ -76,7 +77,7 @@ func later(a, b string) string {
 	return a
 }
 
-// Position is the version up to which the store shows everything, but for what has to be confirmed.
+// Position is the version up to which the store shows everything, except for what has to be confirmed.
 func (s *Stream) Position() string { return s.position }
 
 // Listed is the version of the latest list.
@@ -143,14 +144,14 @@ func (s *Stream) Reached(slots []slot.Slot, version string) bool {
 // carries says that events of a slot go to the store.
 func (s *Stream) carries(n slot.Slot) bool { return s.got[n] > 0 }
 
-// covered says that a list of the slot showed what came of an event of that version.
+// covered says that a list of the slot showed what an event of that version brought about.
 func (s *Stream) covered(n slot.Slot, version string) bool {
 	return s.floors != nil && compare(version, s.floors[n]) <= 0 || s.replayed.Has(n) && compare(version, s.replaying) <= 0
 }
 
 // Verdict is what else comes of an event.
 type Verdict struct {
-	// Missed are objects of whose end an event tells while the store has a namesake already.
+	// Missed are objects that ended, by an event that comes when the store has their namesake already.
 	Missed []Object
 	// Doubted: there is something to look up.
 	Doubted bool
@@ -265,7 +266,7 @@ func (s *Stream) tell(e Event) Out {
 	return Out{Action: Put, Type: e.Type, Object: o}
 }
 
-// tracks says that every object is noted that the store gets.
+// tracks says that every object that the store gets is noted.
 func (s *Stream) tracks() bool {
 	return s.cfg.Moves || s.cfg.Namesakes && (s.observing || s.floors != nil)
 }
@@ -284,8 +285,8 @@ func (s *Stream) put(o Object) {
 	}
 }
 
-// end notes that the store does not have an object any more, and that nothing is known of it beyond a version. told says that
-// it is gone, rather than elsewhere in that state. at is how far the position will be in a moment.
+// end notes that the store does not have an object any more, and that nothing is known of it beyond a version. told
+// says that it is gone, rather than elsewhere in that state. at is how far the position will be in a moment.
 func (s *Stream) end(name Name, uid, version string, told bool, at string) {
 	if s.warming.Empty() && s.replaying == "" && compare(version, later(s.position, at)) <= 0 {
 		s.forget(name)
@@ -299,9 +300,11 @@ func (s *Stream) doubt(name Name, d *Doubt) {
 	s.set(name, entry{uid: d.uid, known: d.version, slot: d.slot, here: true, told: !d.pending, doubt: d})
 }
 
-// stray notes that the store has an object of which the watch may not tell.
+// stray notes that the store has an object that the watch may not tell of.
 func (s *Stream) stray(o Object) {
-	s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck})
+	s.doubt(o.Name, &Doubt{
+		Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck,
+	})
 }
 
 // believe drops a doubt.
@@ -317,7 +320,7 @@ func (s *Stream) believe(name Name) {
 	s.forget(name)
 }
 
-// believeAll drops the doubts about slots that are not about later versions; "" stands for all.
+// believeAll drops the doubts in some slots that are about a version or earlier ones; "" stands for any version.
 func (s *Stream) believeAll(set slot.Set, version string) {
 	for _, name := range slices.Collect(maps.Keys(s.doubted)) {
 		d := s.entries[name].doubt
@@ -339,8 +342,8 @@ func (s *Stream) ending(d *Doubt, version string) Out {
 	return out
 }
 
-// Observe has every object noted that is sent, until Unobserve: a list of slots, or a loss, is about to be compared with the
-// store.
+// Observe begins to note every object that is sent, until Unobserve: a list of slots, or a loss, is about to be
+// compared with the store.
 func (s *Stream) Observe() { s.observing = true }
 
 // Unobserve ends what Observe began.
@@ -349,7 +352,7 @@ func (s *Stream) Unobserve() {
 	s.unobserved()
 }
 
-// unobserved forgets what was noted for the sake of lists alone.
+// unobserved forgets what was noted only for lists.
 func (s *Stream) unobserved() {
 	if s.tracks() || !s.cfg.Namesakes {
 		return
@@ -357,8 +360,8 @@ func (s *Stream) unobserved() {
 	maps.DeleteFunc(s.entries, func(_ Name, e entry) bool { return e.here && e.doubt == nil })
 }
 
-// TakeSince returns the versions of the lists that brought the slots, "" where they were taken before, and forgets those
-// of a set. It returns nil where nothing was listed.
+// TakeSince returns the versions of the lists that brought the slots, "" where they were taken before, and forgets
+// those of a set. It returns nil where nothing was listed.
 func (s *Stream) TakeSince(set slot.Set) []string {
 	if s.since == nil {
 		return nil
@@ -379,8 +382,7 @@ const (
 	Soon = time.Duration(-1)
 )
 
-// Size returns for how many names something is known, how many of these the store does not have, and how many are in
-// doubt.
+// Size returns how many names the ledger knows, how many of them the store does not have, and how many are in doubt.
 func (s *Stream) Size() (known, ended, doubted int) {
 	return len(s.entries), len(s.ended), len(s.doubted)
 }

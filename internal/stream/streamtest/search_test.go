@@ -12,33 +12,26 @@ import (
 // Small worlds are searched to the end: nothing goes wrong, one in 7 of the states is shown to come to rest, and every
 // kind of act occurs. Larger ones begin well.
 func TestScopes(t *testing.T) {
-	searches := make([]*Search, len(Scopes))
-	t.Run("all", func(t *testing.T) {
-		for i, sc := range Scopes {
-			t.Run(sc.Name, func(t *testing.T) {
-				t.Parallel()
-				limit := 100_000
-				if sc.Long || testing.Short() {
-					limit = 1000
-				}
-				s := NewSearch(sc)
-				searches[i] = s
-				s.Run(limit, 7)
-				t.Log(s)
-				if s.Found != nil {
-					t.Fatalf("%v\n%s", s.Found, s.Script())
-				}
-				if !s.Fixpoint && limit > 1000 {
-					t.Errorf("there are more than %d states", limit)
-				}
-			})
-		}
-	})
 	var counts [kinds]int
-	for _, s := range searches {
-		for k, n := range s.Counts {
-			counts[k] += n
-		}
+	for _, sc := range Scopes {
+		t.Run(sc.Name, func(t *testing.T) {
+			limit := 100_000
+			if sc.Long || testing.Short() {
+				limit = 1000
+			}
+			s := NewSearch(sc)
+			s.Run(limit, 7)
+			t.Log(s)
+			if s.Found != nil {
+				t.Fatalf("%v\n%s", s.Found, s.Script())
+			}
+			if !s.Fixpoint && limit > 1000 {
+				t.Errorf("there are more than %d states", limit)
+			}
+			for k, n := range s.Counts {
+				counts[k] += n
+			}
+		})
 	}
 	for k, n := range counts {
 		if k := kind(k); n == 0 && k != rest && k != wait {
