@@ -116,6 +116,8 @@ check-slow: kube
 # Run the Go benchmarks.
 check-bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
+# Walk long histories of joins and crashes, and show how many runs members have (STEPS=100000).
+	STEPS=$(or $(STEPS),10000) $(GO) test -count 1 -timeout 60m -v -run TestRunsStayFew ./plan
 
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod

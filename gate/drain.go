@@ -7,34 +7,34 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// moment is how long a drain may shut out keys at a time, or about so: it shuts the gate when all that is in flight is
-// expected to end within it, and opens it again where that takes more than twice as long.
+// moment is about how long a drain may shut out keys at a time. The drain shuts the gate when all that is in flight is
+// expected to end within a moment, and opens it again if that takes more than twice as long.
 const moment = 250 * time.Millisecond
 
-// settling is how long a drain waits for whatever is in flight. Then it waits for what it began with alone: where
-// reconciles of unpredictable length follow each other, one is in flight at any time that takes long.
+// settling is how long a drain waits for whatever is in flight. After that it waits only for what was in flight when it
+// began. If reconciles of unpredictable length follow each other, there is always one in flight that takes long.
 const settling = 5 * time.Second
 
-// longMax bounds how many keys of a slot are remembered whose reconciles take longer than a moment.
+// longMax bounds how many keys of a slot are remembered because their reconciles take longer than a moment.
 const longMax = 1024
 
-// drain is a drain under way. It is soft first: keys go on being admitted but those whose reconciles are known to take
-// longer than what is in flight anyway. So a reconcile that takes minutes holds up its own key alone. It is hard once
-// everything in flight is expected to end within a moment, and soft again if it does not.
+// drain is a drain under way. At first it is soft: it still admits keys, except those whose reconciles are known to
+// take longer than what is in flight anyway. So a reconcile that takes minutes holds up only its own key. The drain
+// becomes hard once everything in flight is expected to end within a moment, and soft again if it does not.
 //
 // Keys that are admitted meanwhile may take long in their turn. So a drain that is older than settling counts only what
-// was in flight when it began, becomes hard when that has ended, and waits for the rest. If this takes too long it
-// begins anew, with more patience. So it ends whatever comes, and a single unknown key that takes minutes stops the
-// others for half a second.
+// was in flight when it began. It becomes hard when that has ended, and waits for the rest. If this takes too long, it
+// starts again, with more patience. So it ends whatever comes. A single unknown key that takes minutes stops the others
+// for half a second.
 type drain struct {
 	pending func(slot.Slot) bool
 	idle    func(slot.Slot)
 	hard    bool
-	// since is when it became hard, begun when it began, the last time.
+	// since is when it last became hard. begun is when it last began.
 	since, begun time.Duration
-	// patience is how long it is hard at most once it has settled: four times as long with each new beginning.
+	// patience is how long it stays hard once it has settled. It is four times as long with each new start.
 	patience time.Duration
-	// cut says that what takes long is cut short, so that it has settled at once.
+	// cut says that long reconciles are cut short (see Cut), so the drain has settled at once.
 	cut bool
 	// leaves says that deletions are left to the slot's next owner: see LeaveGone.
 	leaves bool
@@ -58,17 +58,21 @@ func (d *drain) soften(now time.Duration) {
 	}
 }
 
-// Drain readies the slots for a transfer (rule R6). While something is in flight that takes long, or pending says that
-// a key waits whose object is gone, other keys are admitted as before, unless their own reconciles are known to take
-// longer; otherwise new keys are parked, except those whose object is gone (rule R15), until nothing is in flight. idle
-// is called once for each slot, when nothing is in flight in it and pending says that no such key waits; from then on
-// nothing is admitted in the slot until it is opened again. Shut, Open, and a lapse end a drain without that call;
-// another Drain of the slot replaces it. Call Review now and then while drains are under way.
+// Drain prepares the slots for a transfer (rule R6). pending says whether a key is waiting whose object is gone (rule
+// R15).
 //
-// A slot that is not open drains as well: it only waits for what is still in flight, and pending is not asked.
+//   - The drain is soft while something in flight takes long, or while pending says so. Other keys are admitted as
+//     before, unless their own reconciles are known to take longer.
+//   - Otherwise new keys are parked until nothing is in flight, except keys whose object is gone.
+//   - When nothing is in flight in a slot, and pending says no, idle is called once for the slot. From then on nothing
+//     is admitted in it until it is opened again.
 //
-// Both functions are called without locks of the gate, from Drain itself or from whatever goroutine made the slot
-// idle; pending may be called often. They must not block.
+// Shut, Open and a lapse end a drain without a call of idle. Another Drain of the slot replaces it. Call Review now and
+// then while drains are under way. A slot that is not open drains as well: it only waits for what is still in flight,
+// and pending is not asked.
+//
+// Both functions are called without locks of the gate, from Drain itself or from the goroutine that made the slot idle.
+// They must not block. pending may be called often.
 func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slot.Slot)) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -86,12 +90,12 @@ func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slo
 	}
 }
 
-// Recheck says that the answer of a drain's pending may have changed for slot s.
+// Recheck tells the gate that the answer of a drain's pending may have changed for slot s.
 func (g *Gate) Recheck(s slot.Slot) {
 	st := &g.slots[s]
 	g.mu.Lock()
-	// pending takes the queue's lock, under which the queue may call the gate: it is asked without the gate's.
-	// Whatever changes meanwhile makes its answer void.
+	// pending takes the queue's lock, and the queue may call the gate under that lock. So it is called without the gate's
+	// lock. If something changes meanwhile, its answer is void.
 	st.changes++
 	for st.drain != nil {
 		d, busy := st.drain, st.inFlight > 0
@@ -116,7 +120,7 @@ func (g *Gate) Recheck(s slot.Slot) {
 			st.state = idle
 		}
 		st.drain = nil
-		st.changes++ // for who asked pending of the same drain meanwhile
+		st.changes++ // another goroutine may have asked pending of the same drain meanwhile
 		g.mu.Unlock()
 		d.idle(s)
 		return
@@ -124,8 +128,8 @@ func (g *Gate) Recheck(s slot.Slot) {
 	g.mu.Unlock()
 }
 
-// Review looks at the drains of the slots as time passes, and returns the keys parked in them that may be admitted now:
-// the caller enqueues them again. Call it about every 100 ms until it says that none of the slots is draining any more.
+// Review updates the drains of the slots as time passes. It returns the parked keys that may be admitted now, and the
+// caller enqueues them again. Call it about every 100 ms while left says that some of the slots still drain.
 func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -157,8 +161,8 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	return parked, len(slots) > 0
 }
 
-// LeaveGone has drains of the slots wait no longer for keys whose object is gone: from now on these are parked as well, until
-// the drain ends. The caller tells the slots' next owner of them.
+// LeaveGone tells the drains of the slots to leave deletions to the next owner. They no longer wait for keys whose
+// object is gone, and park those too. The caller tells the slots' next owner of them.
 func (g *Gate) LeaveGone(set slot.Set) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -175,10 +179,9 @@ func (g *Gate) LeaveGone(set slot.Set) {
 	}
 }
 
-// Cut cancels with ErrHandover what has been in flight for at least the given time in those of the slots that drain. It
-// admits nothing more in them as soon as what they began to drain with has ended.
-// Its keys are parked when they leave. Those whose object is gone are left alone, unless the drain leaves them to the
-// slot's next owner: nobody else would know of them.
+// Cut cancels with ErrHandover what has been in flight for at least the given time, in those of the slots that drain.
+// These drains count as settled from now on. The cancelled keys are parked when they leave. Keys whose object is gone
+// go on, unless the drain leaves deletions to the next owner: nobody else would know of them.
 func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	g.mu.Lock()
 	var entries []*entry
@@ -205,8 +208,8 @@ func (g *Gate) horizon(st *slotState) time.Duration {
 	return g.longest(st, math.MaxInt64)
 }
 
-// longest is how much longer what is in flight in a slot since before the given time is expected to take: as long as
-// the last time, or else as long again as it has taken.
+// longest is how much longer the keys in flight since before the given time are expected to take. A key is expected to
+// take as long as the last time, or else twice as long as it has already taken.
 func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 	var longest time.Duration
 	now := g.now()
@@ -224,8 +227,8 @@ func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 	return longest
 }
 
-// fits says that a soft drain admits a key: it is not in flight, and is expected to end before something that is. Where
-// most reconciles take long, those of unknown keys are expected to.
+// fits says that a soft drain admits a key: it is not in flight, and it is expected to end before something that is. If
+// most reconciles take long, those of unknown keys are expected to take long too.
 func (g *Gate) fits(st *slotState, key Key) bool {
 	takes := st.long[key]
 	if takes == 0 && st.slow > 0 {
@@ -239,7 +242,7 @@ func (g *Gate) fits(st *slotState, key Key) bool {
 	return takes == 0 || takes <= g.horizon(st)
 }
 
-// learn remembers how long a reconcile took.
+// learn records how long a reconcile took.
 func (st *slotState) learn(key Key, took time.Duration) {
 	if took < moment {
 		delete(st.long, key)
@@ -259,5 +262,5 @@ func (st *slotState) learn(key Key, took time.Duration) {
 	st.long[key] = took
 }
 
-// slowMax is after how many reconciles of the other sort a slot's are taken for fast or slow.
+// slowMax is how many reconciles of the other kind it takes, at most, until a slot counts as fast or slow.
 const slowMax = 8

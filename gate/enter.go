@@ -20,7 +20,7 @@ type entry struct {
 	since           time.Duration
 	prev, next      *entry
 	left            atomic.Bool
-	// hold says that it is something without a key and without a context, gone that the key's object was gone.
+	// hold says that it has no key and no context. gone says that the key's object was gone.
 	hold, gone bool
 }
 
@@ -34,19 +34,20 @@ func (e *entry) Value(key any) any {
 	return e.Context.Value(key)
 }
 
-// EpochFrom returns the epoch for which the slot of the key being reconciled was activated: the fencing token for
-// systems outside Kubernetes (rule R12). A higher one always belongs to a later owner.
+// EpochFrom returns the epoch for which the slot of the key being reconciled was activated. It is a fencing token for
+// systems outside Kubernetes (rule R12): a higher one always belongs to a later owner.
 func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 	epoch, ok = ctx.Value(epochKey{}).(uint64)
 	return epoch, ok
 }
 
-// Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the
-// cache; such keys are admitted while the slot drains, until LeaveGone is called. Others are as long as the drain is soft: see Drain.
+// Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the cache.
+// While the slot drains, such keys are admitted until LeaveGone is called, and other keys while the drain is soft (see
+// Drain).
 //
-// If and only if the verdict is Admitted, there is a context, which carries the epoch and ends when the slot is lost or
-// the deadline passes, and a leave, to be called once when nothing more will be written for the key (more calls do
-// nothing).
+// If and only if the verdict is Admitted, Enter returns a context and a leave. The context carries the epoch. It ends
+// when the slot is lost or the deadline passes. Call leave when nothing more will be written for the key. Further calls
+// do nothing.
 func (g *Gate) Enter(ctx context.Context, s slot.Slot, key Key, gone bool) (context.Context, func(), Verdict) {
 	g.mu.Lock()
 	verdict := g.judge(s, key, gone)
@@ -91,7 +92,7 @@ func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
 	return Parked
 }
 
-// park remembers a key; left says that Review does not return it.
+// park remembers a key. left says that Review does not return it.
 func (st *slotState) park(key Key, left bool) {
 	if st.parked == nil {
 		st.parked = map[Key]bool{}
@@ -124,7 +125,7 @@ func (e *entry) leave() {
 		st.learn(e.key, g.now()-e.since)
 	}
 	if cut && st.state == draining {
-		st.park(e.key, e.gone) // if the slot stays after all, it is reconciled again
+		st.park(e.key, e.gone) // if the slot stays after all, the key is reconciled again
 	}
 	if e.prev == nil {
 		st.first = e.next
@@ -149,8 +150,8 @@ func (g *Gate) count(st *slotState, n int) {
 	g.inFlight += n
 }
 
-// Hold counts something without a key as in flight in slot s, until release is called (more calls do nothing): a
-// write of unknown outcome, or a wait for the fence (rules R6, R7). It works in every state and is never cancelled.
+// Hold counts something without a key as in flight in slot s until release is called: a write of unknown outcome, or a
+// wait for the fence (rules R6, R7). Further calls do nothing. A hold works in every state and is never cancelled.
 func (g *Gate) Hold(s slot.Slot) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,13 +16,12 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait any longer for a
-// reconcile.
+// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait for a reconcile any
+// longer.
 var ErrHandover = errors.New("this member leaves, and hands over the slot of this key")
 
-// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or the Lease
-// not renewed in time. Whoever owns the slot next begins anew with the key, so an error that comes of it tells nobody
-// anything.
+// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or because
+// the Lease was not renewed in time. The slot's next owner reconciles the key again, so the error need not be reported.
 func CutShort(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
@@ -45,11 +44,11 @@ const (
 	Unknown Verdict = iota
 	// Admitted keys are in flight until leave is called.
 	Admitted
-	// Refused keys lie in a slot that is not owned: drop them.
+	// Refused keys are in a slot that this member does not own: drop them.
 	Refused
-	// Parked keys lie in a slot that is about to move: drop them. Open returns them if the slot stays.
+	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open returns them.
 	Parked
-	// Expired keys came after the deadline: drop them. They are parked, too.
+	// Expired keys came after the deadline: drop them. They are parked too.
 	Expired
 )
 
@@ -65,7 +64,7 @@ func (v Verdict) String() string {
 //	  ^                 ^                     |                          |
 //	  |                 +------- Open --------+----------- Open ---------+
 //	  +-- Shut, from every state
-//	lapsed is where Expire leads to from the three on the right; Open and Shut lead out of it.
+//	Expire leads from the three states on the right to lapsed. Open and Shut lead out of it.
 type state uint8
 
 const (
@@ -76,13 +75,14 @@ const (
 	lapsed
 )
 
-// Gate admits keys. Create it with New; its methods may be called concurrently.
+// Gate admits keys. Create it with New. Its methods may be called concurrently.
 //
 // Invariants:
-//  1. A key is admitted only if its slot is open, or draining and the key's object is gone, but for drains that leave
-//     those (LeaveGone), or the drain soft (rules R5, R6).
-//  2. Nothing is admitted at or after the deadline, nor after it before the next Open of the slot (rules R2, R13).
-//  3. Between the call of a drain's idle and the next Open of the slot, nothing is admitted in it.
+//  1. A key is admitted only if its slot is open, or drains and either the drain is soft, or the key's object is gone
+//     and the drain does not leave deletions to the next owner (LeaveGone) (rules R5, R6).
+//  2. Nothing is admitted at or after the deadline. If the deadline is moved later, a slot admits nothing until it is
+//     opened again (rules R2, R13).
+//  3. From the call of a drain's idle to the next Open of the slot, nothing is admitted in it.
 type Gate struct {
 	now func() time.Duration
 
@@ -95,29 +95,29 @@ type Gate struct {
 type slotState struct {
 	state state
 	epoch uint64
-	// inFlight counts the entries in first, holds among them.
+	// inFlight counts the entries in the list first, holds included, and what Join admitted.
 	inFlight int
 	first    *entry
-	// parked are keys that were not admitted, and whether Review leaves them parked.
+	// parked are keys that were not admitted. The value says whether Review leaves them parked.
 	parked map[Key]bool
 	// drain is not nil while the state is draining.
 	drain *drain
-	// long are the keys whose last reconcile took longer than a moment, and how long that was; lately is the last of
-	// them, and slow above 0 where most take long.
+	// long has the keys whose last reconcile took longer than a moment, and how long it took. lately is the latest of
+	// these times. slow is above 0 if most reconciles take long.
 	long   map[Key]time.Duration
 	lately time.Duration
 	slow   int
-	// changes counts everything that may bear on whether the slot is idle.
+	// changes counts everything that may change whether the slot is idle.
 	changes uint64
 }
 
-// New returns a gate with every slot shut and a deadline of 0. now is monotonic and is called under the gate's lock.
+// New returns a gate with every slot shut and a deadline of 0. now is monotonic. It is called under the gate's lock.
 func New(slots slot.Count, now func() time.Duration) *Gate {
 	return &Gate{now: now, slots: make([]slotState, slots)}
 }
 
-// Open opens the slots, as owned since epoch, and returns the keys that were parked in them: the caller enqueues
-// them again. It ends drains. Once the deadline has passed the slots stay closed, and Expire says so.
+// Open opens the slots, owned since epoch. It ends drains. It returns the keys that were parked in the slots, and the
+// caller enqueues them again. If the deadline has passed, the slots stay closed, and Expire says so.
 func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -140,8 +140,8 @@ func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	return parked
 }
 
-// Shut refuses the slots' keys from now on, cancels the contexts of those in flight with ErrLost, forgets those
-// parked, and ends drains without calling idle. What is in flight stays counted until it leaves.
+// Shut refuses the slots' keys from now on. It cancels the contexts of keys in flight with ErrLost, forgets parked
+// keys, and ends drains without calling idle. What is in flight counts until it leaves.
 func (g *Gate) Shut(set slot.Set) {
 	g.mu.Lock()
 	var lost []*entry
@@ -154,8 +154,8 @@ func (g *Gate) Shut(set slot.Set) {
 	cancel(lost, ErrLost)
 }
 
-// SetDeadline moves the deadline: nothing is admitted from at on. Where the former deadline has passed, that was a
-// lapse (rule R13): the slots stay as Expire leaves them until they are opened again, and Expire says so.
+// SetDeadline moves the deadline: nothing is admitted from at on. If the former deadline has passed, that was a lapse
+// (rule R13). The slots then stay closed until they are opened again, and Expire says so.
 func (g *Gate) SetDeadline(at time.Duration) {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -164,11 +164,10 @@ func (g *Gate) SetDeadline(at time.Duration) {
 	cancel(lost, ErrExpired)
 }
 
-// Expire cancels everything in flight with ErrExpired if the deadline has passed, and ends drains.
+// Expire cancels everything in flight with ErrExpired, and ends drains, if the deadline has passed.
 //
-// It says whether the deadline took slots out of service that were neither opened nor shut since. Time passes between a
-// decision and SetDeadline or Open, so that whoever decided may not know: tell it, or it takes these slots for open for
-// ever.
+// It says whether the deadline closed slots that were neither opened nor shut since. Time passes between a decision and
+// SetDeadline or Open, so the member that decided may not know. Tell it, or it takes these slots for open for ever.
 func (g *Gate) Expire() (lapsed bool) {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -182,7 +181,7 @@ func (g *Gate) hasLapsed() bool {
 	return slices.ContainsFunc(g.slots, func(s slotState) bool { return s.state == lapsed })
 }
 
-// lapse takes the slots out of service if the deadline has passed, and returns what is to be cancelled.
+// lapse closes the slots if the deadline has passed. It returns what to cancel.
 func (g *Gate) lapse() []*entry {
 	if g.now() < g.deadline {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Join is Hold for a write of which nobody knows which key it belongs to, if to any. The verdict is
-//   - Admitted where the slot is open, or draining: the write counts as in flight until release is called (more calls
-//     do nothing);
-//   - Parked where the slot has been drained, and may be on its way to another member;
-//   - Expired from the deadline on;
-//   - Refused where the slot was lost while something is in flight that began before: the write may be part of that;
-//   - Unknown where the slot is shut and nothing is in flight: the write has nothing to do with this gate.
+// Join is Hold for a write whose key is not known. The verdict is
+//   - Admitted if the slot is open or drains. The write counts as in flight until release is called. Further calls do
+//     nothing.
+//   - Parked if the slot has been drained. It may be on its way to another member.
+//   - Expired from the deadline on.
+//   - Refused if the slot was lost while something was in flight that still is. The write may be part of that.
+//   - Unknown if the slot is shut and nothing is in flight. The write has nothing to do with this gate.
 //
 // There is a release with Admitted only.
 func (g *Gate) Join(s slot.Slot) (release func(), verdict Verdict) {

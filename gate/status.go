@@ -43,20 +43,20 @@ func (g *Gate) Parked() int {
 	return n
 }
 
-// OpenSet returns the slots that admit any key now: none after the deadline.
+// OpenSet returns the slots that admit every key now. After the deadline there are none.
 func (g *Gate) OpenSet() slot.Set {
 	return g.where(func(s *slotState) bool { return s.state == open })
 }
 
-// Working returns the slots in which keys are admitted: those of OpenSet, and those that drain while their drain is
-// soft, which may take as long as a reconcile.
+// Working returns the slots in which keys are admitted: those of OpenSet, and those whose drain is soft, which may last
+// as long as a reconcile.
 func (g *Gate) Working() slot.Set {
 	return g.where(func(s *slotState) bool {
 		return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard
 	})
 }
 
-// where returns the slots of which it is so; none after the deadline.
+// where returns the slots for which is says so. After the deadline there are none.
 func (g *Gate) where(is func(*slotState) bool) slot.Set {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,7 @@ func (g *Gate) where(is func(*slotState) bool) slot.Set {
 	return set
 }
 
-// Owns says whether slot s was opened and neither shut nor expired since; it may be draining.
+// Owns says whether slot s was opened and neither shut nor expired since. It may be draining.
 func (g *Gate) Owns(s slot.Slot) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +95,7 @@ func (g *Gate) Epoch(s slot.Slot) uint64 {
 	return g.slots[s].epoch
 }
 
-// Stuck returns the keys that have been in flight for at least the given time, longest first. Holds are not among
-// them.
+// Stuck returns the keys that have been in flight for at least the given time, longest first. It leaves out holds.
 func (g *Gate) Stuck(older time.Duration) []Flight {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -146,8 +146,8 @@ func TestR5R6Model(t *testing.T) {
 	})
 }
 
-// TestR6NothingIsAdmittedBetweenIdleAndOpen hands one slot to and fro between the gate and another "owner" while
-// many goroutines try to enter; the owner and an admitted key must never meet.
+// TestR6NothingIsAdmittedBetweenIdleAndOpen hands one slot to and fro between the gate and another "owner" while many
+// goroutines try to enter; the owner and an admitted key must never meet.
 func TestR6NothingIsAdmittedBetweenIdleAndOpen(t *testing.T) {
 	g := gate.New(2, func() time.Duration { return 0 })
 	g.SetDeadline(time.Second)

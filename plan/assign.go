@@ -10,44 +10,44 @@ import (
 // maxWeight keeps products of weights and slots far from overflow.
 const maxWeight = 1 << 20
 
-// Member is one who owns slots or may get some.
+// Member owns slots, or may get some.
 type Member struct {
 	// ID is unique and not empty.
 	ID string
-	// Weight scales the fair share, from 1 to 1<<20; what lies outside counts as the nearest of the two.
+	// Weight scales the fair share, from 1 to 1<<20. A weight outside counts as the nearest of the two.
 	Weight int
-	// Receives says that the member may get slots. One that neither receives nor leaves keeps what it has, up to
-	// its fair share.
+	// Receives says that the member may get slots. A member that neither receives nor leaves keeps what it has, up to its
+	// fair share.
 	Receives bool
-	// Leaves says that all slots of the member must go elsewhere. It does not receive then.
+	// Leaves says that all slots of the member must go elsewhere. Such a member does not receive.
 	Leaves bool
-	// Prefer marks the members of the latest joiner's build: while Input.Tolerant, slots that must move go to
-	// them first, up to 1.25 times their fair share (rule R9). It means nothing otherwise.
+	// Prefer marks the members of the latest joiner's build. While Input.Tolerant, slots that must move go to them first,
+	// up to 1.25 times their fair share (rule R9). Otherwise it means nothing.
 	Prefer bool
 }
 
 // Input is what Assign looks at. It is not changed.
 type Input struct {
-	// Owners has an entry per slot, at most slot.MaxCount: who will own it once the moves under way are
-	// done. Empty: nobody. An ID that is not in Members counts as a leaver's.
+	// Owners has an entry for each slot, at most slot.MaxCount: the owner once the moves under way are done. Empty:
+	// nobody. An ID that is not in Members counts as a leaver's.
 	Owners []string
-	// Moving are the slots that are moving already. They stay with Owners[s] unless that one leaves or is gone.
+	// Moving are the slots that are already moving. They stay with Owners[s] unless that member leaves or is gone.
 	Moving slot.Set
-	// Members in any order.
+	// Members are the members, in any order.
 	Members []Member
-	// Tolerant says that a rollout runs: nobody gives up slots who has at most 1.25 times the fair share (rounded
-	// down, but at least the fair share rounded up), since most of them will move once more soon.
+	// Tolerant says that a rollout is going on, so most slots will soon move once more. A member with at most 1.25 times
+	// its fair share gives up nothing. (That limit is rounded down, but is at least the fair share rounded up.)
 	Tolerant bool
-	// Only, unless empty, is the one whose slots may move; all other slots stay as they are, even those that
-	// nobody owns. A leaver plans its own moves with it. (One that stays may plan, too, but since all others count
-	// with what they have, plan after plan may take a slot more from it, by rounding.)
+	// Only, unless empty, is the only member whose slots may move. All other slots stay as they are, even those that
+	// nobody owns. A leaver plans its own moves with it. (A member that stays may plan with it too. But since all others
+	// count with what they have, each plan may take one more slot from it, by rounding.)
 	Only string
 }
 
 // Values of assignment.own that are no index of a member.
 const (
 	free    = -1 // must get an owner
-	foreign = -2 // not ours to move, owned by nobody who counts
+	foreign = -2 // may not move, and its owner does not count
 )
 
 // assignment is the work in progress. Members that leave are not in it: their slots are free.
@@ -55,21 +55,21 @@ type assignment struct {
 	members []Member // by rising ID
 	own     []int    // per slot: index into members, free or foreign
 	fixed   []bool   // per slot: never to be taken from its owner
-	have    []int    // per member: slots owned at the beginning
-	pinned  []int    // per member: those of them that are fixed
+	have    []int    // per member: slots owned at first
+	pinned  []int    // per member: slots of have that are fixed
 }
 
-// Assign returns for every slot who shall own it: Input.Owners with the fewest changes after which
+// Assign returns the owner of every slot: Input.Owners with the fewest changes after which
 //
-//   - no slot is without owner, or a leaver's, provided that some member receives; otherwise those slots, and only
-//     those, have no owner;
-//   - every member that receives has its fair share, rounded up or down. The fair share is the member's weight times
-//     the one level at which all slots are handed out, where a member that does not receive has at most what it has
-//     now, and everybody at least what is moving to it (weighted max-min fairness);
-//   - while Tolerant, instead, nobody gives up more than Tolerant says, and those below their fair share take only
-//     what must move anyway, the lowest first.
+//   - every slot has an owner that does not leave. If no member receives, the slots of leavers and those without owner,
+//     and only those, have no owner.
+//   - every member that receives has its fair share, rounded up or down. The fair share is the member's weight times a
+//     level that is the same for all, such that all slots are handed out. But a member that does not receive has at
+//     most what it has now, and each member has at least what is moving to it (weighted max-min fairness).
+//   - while Tolerant, instead of fair shares: nobody gives up more than Tolerant says. Members below their fair share
+//     take only what must move anyway, the lowest first.
 //
-// The result is a new slice and a function of the input, whatever the order of Members.
+// The result is a new slice. It is a function of the input, and the order of Members does not matter.
 func Assign(in Input) []string {
 	a := newAssignment(in)
 	out := slices.Clone(in.Owners)

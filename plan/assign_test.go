@@ -54,7 +54,7 @@ func TestAssign(t *testing.T) {
 		{name: "R17: a join takes a run", owners: "aaaaaaaabbbb....", members: equal("a", "b"), want: "aaaaaaaabbbbbbbb"},
 		{name: "R17: a joiner's slots lie side by side", owners: "aaaaaabbbbbb", members: equal("a", "b", "c"), want: "aaaaccccbbbb"},
 		{name: "R17: whole runs leave a donor", owners: "aaaaabbbbaac", members: equal("a", "b", "c"), want: "caaaabbbbccc"},
-		{name: "R17: a leaver's slots go to its neighbours", owners: "aaaazzzzbbbb", members: append(equal("a", "b"), leaver), want: "aaaaaabbbbbb"},
+		{name: "R17: a leaver's slots go to its neighbors", owners: "aaaazzzzbbbb", members: append(equal("a", "b"), leaver), want: "aaaaaabbbbbb"},
 		{name: "R17: slots between two runs of one go there", owners: "aazabbzbbccccc", members: equal("a", "b", "c"), want: "aaaabbbbbccccc"},
 		{name: "R17: balanced stays", owners: "abcabcabcabca", members: equal("a", "b", "c"), want: "abcabcabcabca"},
 		{name: "nobody receives", owners: "aaa..zzwww", members: []Member{leaver, waits}, want: ".......www"},

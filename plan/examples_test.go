@@ -8,8 +8,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// example is an Input in few letters. In owners a letter is a slot's owner, a dot a slot without, a capital letter a slot that is
-// on its way to that owner. In members a digit is the weight, - leaves, ! does not receive, + is preferred; ~ is Tolerant.
+// example is an Input in few letters. In owners a letter is a slot's owner, a dot a slot without, a capital letter a
+// slot that is on its way to that owner. In members a digit is the weight, - leaves, ! does not receive, + is
+// preferred; ~ is Tolerant.
 func example(members, owners string) Input {
 	in := Input{}
 	for _, c := range members {
@@ -41,8 +42,8 @@ func example(members, owners string) Input {
 	return in
 }
 
-// What the properties of plans leave open: where free slots go, so that members get few runs, who gives up which slot, and who
-// gets the odd one. Each case came out otherwise by some mutation that they did not notice.
+// What the properties of plans leave open: where free slots go, so that members get few runs, who gives up which slot,
+// and who gets the odd one. Each case came out otherwise by some mutation that they did not notice.
 func TestExamples(t *testing.T) {
 	for _, c := range []struct{ members, owners, want, why string }{
 		{"abc", "...b...c", "aaabbbcc", "b and c fill the gap between them, which is gone then, before b extends the other one"},

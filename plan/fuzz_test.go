@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// FuzzAssign reads owners and members from bytes and asks the oracle. The lowest bits of a byte of slots name its owner,
-// the highest says that it is moving; a byte of members holds weight and flags.
+// FuzzAssign reads owners and members from bytes and asks the oracle. The lowest bits of a byte of slots name its
+// owner, the highest says that it is moving; a byte of members holds weight and flags.
 func FuzzAssign(f *testing.F) {
 	f.Add([]byte("................"), []byte("\x08\x08\x08"), byte(0))
 	f.Add([]byte("\x00\x00\x00\x00\x01\x01\x01\x01\x02\x02\x02\x02"), []byte("\x08\x08\x08\x08"), byte(0))

@@ -63,8 +63,8 @@ func (o *oracle) fixed(s int) bool {
 	return o.in.Moving.Has(slot.Slot(s))
 }
 
-// fair returns the shares at the level at which they add up to total, with lower bounds lo: it tries all the levels
-// at which somebody reaches a bound, and goes linearly between them.
+// fair returns the shares at the level at which they add up to total, with lower bounds lo: it tries all the levels at
+// which somebody reaches a bound, and goes linearly between them.
 func (o *oracle) fair(lo func(id string) int, total int) map[string]*big.Rat {
 	sum := func(level *big.Rat) (*big.Rat, map[string]*big.Rat) {
 		all, shares := new(big.Rat), map[string]*big.Rat{}

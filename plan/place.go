@@ -10,9 +10,9 @@ type placement struct {
 
 // place gives every free slot to a member that has to take some.
 //
-// Gaps between slots of takers are filled from their ends, since that makes no new run, the gaps that vanish whole
-// first. What is left is packed into as few pieces as a greedy fit finds: exact fits first, then the largest
-// taker into the largest gap.
+// It fills gaps between slots of takers from their ends, since that makes no new run. Gaps that vanish completely come
+// first. It packs the rest into few pieces by a greedy fit: exact fits first, then the largest taker into the largest
+// gap.
 func (a *assignment) place(take *budget) {
 	p := &placement{assignment: a, take: take, runs: make([]int, len(a.members))}
 	for _, r := range a.slotRuns(nil) {
@@ -33,8 +33,8 @@ func (a *assignment) place(take *budget) {
 	p.pack()
 }
 
-// neighbours returns how much the owners beside the gap can take; -1 and 0 where there is none.
-func (p *placement) neighbours(gap *run) (left, right, leftTakes, rightTakes int) {
+// neighbors returns the owners beside the gap and how much they can take; -1 and 0 if there is none.
+func (p *placement) neighbors(gap *run) (left, right, leftTakes, rightTakes int) {
 	left, right = free, free
 	if gap.first > 0 && p.own[gap.first-1] >= 0 {
 		left = p.own[gap.first-1]
@@ -64,14 +64,14 @@ func (p *placement) give(gap *run, m, n int, atRight bool) {
 
 // fillBetween fills a gap between two runs of one taker.
 func (p *placement) fillBetween(gap *run) {
-	if left, right, takes, _ := p.neighbours(gap); left == right && takes >= gap.len() {
+	if left, right, takes, _ := p.neighbors(gap); left == right && takes >= gap.len() {
 		p.give(gap, left, gap.len(), false)
 	}
 }
 
-// fillWhole fills a gap that one neighbour can take whole: the one that it fits best.
+// fillWhole fills a gap that one neighbor can take completely. If both can, the one that it fits best takes it.
 func (p *placement) fillWhole(gap *run) {
-	left, right, leftTakes, rightTakes := p.neighbours(gap)
+	left, right, leftTakes, rightTakes := p.neighbors(gap)
 	n := gap.len()
 	switch {
 	case leftTakes >= n && (rightTakes < n || leftTakes <= rightTakes):
@@ -81,28 +81,28 @@ func (p *placement) fillWhole(gap *run) {
 	}
 }
 
-// fillBoth fills a gap that both neighbours together can take whole.
+// fillBoth fills a gap that both neighbors together can take completely.
 func (p *placement) fillBoth(gap *run) {
-	left, right, leftTakes, rightTakes := p.neighbours(gap)
+	left, right, leftTakes, rightTakes := p.neighbors(gap)
 	if left != right && leftTakes+rightTakes >= gap.len() {
 		p.fillEnds(gap)
 	}
 }
 
-// fillEnds lets both neighbours take what they can.
+// fillEnds lets both neighbors take what they can.
 func (p *placement) fillEnds(gap *run) {
-	if left, _, takes, _ := p.neighbours(gap); takes > 0 {
+	if left, _, takes, _ := p.neighbors(gap); takes > 0 {
 		p.give(gap, left, min(takes, gap.len()), false)
 	}
 	if gap.len() == 0 {
 		return
 	}
-	if _, right, _, takes := p.neighbours(gap); takes > 0 {
+	if _, right, _, takes := p.neighbors(gap); takes > 0 {
 		p.give(gap, right, min(takes, gap.len()), true)
 	}
 }
 
-// pack hands out what the neighbours did not take.
+// pack hands out what the neighbors did not take.
 func (p *placement) pack() {
 	for {
 		gap := p.largest()
@@ -131,8 +131,8 @@ func (p *placement) largest() *run {
 	return &p.gaps[best]
 }
 
-// taker chooses a member for a gap of n slots: one that it fits exactly, else the one that takes most; of several the
-// one with the fewest runs.
+// taker chooses a member for a gap of n slots: one that it fits exactly, or else the one that takes most. Of several it
+// chooses the one with the fewest runs.
 func (p *placement) taker(n int) int {
 	best, bestTakes := -1, 0
 	for m := range p.members {

@@ -103,8 +103,8 @@ func (h *history) step(t *rapid.T) {
 	h.Owners = out
 }
 
-// TestEqualMembers: with equal weights a join moves only to the joiner, and nobody but the one that goes loses
-// anything (rule R17).
+// TestEqualMembers: with equal weights a join moves only to the joiner, and nobody but the one that goes loses anything
+// (rule R17).
 func TestEqualMembers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Owners: make([]string, 1<<rapid.IntRange(3, 10).Draw(t, "log2 slots"))}

@@ -13,11 +13,12 @@ func (s share) floor() int   { return s.num / s.den }
 func (s share) rest() int    { return s.num % s.den }
 func (s share) ceiling() int { return (s.num + s.den - 1) / s.den }
 
-// level sets the ideal sizes: weight times one level for all, but within the bounds, so that they add up to total.
-// The sum of the lower bounds must not exceed total, nor total the sum of the upper ones.
+// level sets the ideal sizes so that they add up to total: weight times a level that is the same for all, but within
+// the bounds. The sum of the lower bounds must not exceed total, and total must not exceed the sum of the upper bounds.
 //
-// It finds the level by freezing at their bounds those on the side that is violated more, as the CSS Flexible Box
-// Layout (section 9.7) resolves flexible lengths: at most len(shares) passes, commonly two or three.
+// It finds the level as the CSS Flexible Box Layout (section 9.7) resolves flexible lengths: in each pass it freezes
+// shares at their bounds, on the side that is violated more. It takes at most len(shares) passes, commonly two or
+// three.
 func level(shares []share, total int) {
 	weights := 0
 	for i := range shares {
@@ -62,8 +63,8 @@ func level(shares []share, total int) {
 	}
 }
 
-// budget is how many slots each member has to give, or to take. Where the fair shares leave a choice, some may give or
-// take one more, and tokens of them have to.
+// budget is how many slots each member has to give or to take. If the fair shares leave a choice, some members may give
+// or take one more. Of these, as many as there are tokens have to.
 type budget struct {
 	must   []int
 	may    []bool
@@ -82,7 +83,7 @@ func (b *budget) left(m int) int {
 	return b.must[m]
 }
 
-// spend takes n slots, at most left(m), off the budget. What a member may is spent last.
+// spend takes n slots, at most left(m), off the budget. What a member may, but need not, give or take is spent last.
 func (b *budget) spend(m, n int) {
 	b.must[m] -= n
 	if b.must[m] < 0 {
@@ -113,7 +114,7 @@ func (a *assignment) quotas(tolerant bool) (give, take *budget) {
 	return a.round(shares, total)
 }
 
-// tolerate narrows the bounds of the shares to what rule R9 asks for during a rollout.
+// tolerate narrows the bounds of the shares to what rule R9 asks for in a rollout.
 func (a *assignment) tolerate(shares []share, total int) {
 	fair := slices.Clone(shares)
 	for i := range fair {
@@ -124,7 +125,7 @@ func (a *assignment) tolerate(shares []share, total int) {
 	}
 	level(fair, len(a.own))
 	caps := make([]int, len(shares))
-	room := 0 // up to which everybody stays at its lower bound but the preferred
+	room := 0 // up to this total all but the preferred members stay at their lower bounds
 	for i := range shares {
 		s, m := &shares[i], a.members[i]
 		caps[i] = max(fair[i].ceiling(), fair[i].num*5/(fair[i].den*4))
@@ -137,7 +138,7 @@ func (a *assignment) tolerate(shares []share, total int) {
 	for i := range shares {
 		s, m := &shares[i], a.members[i]
 		switch preferred := m.Receives && m.Prefer; {
-		case preferred && room < total: // they are filled, the others share the rest
+		case preferred && room < total: // the preferred are filled, and the others share the rest
 			s.lo = max(s.lo, caps[i])
 			s.hi = s.lo
 		case preferred:
@@ -148,8 +149,8 @@ func (a *assignment) tolerate(shares []share, total int) {
 	}
 }
 
-// round makes whole slots of the shares by largest remainder, but first for those that have the larger
-// number already: each of them saves a move. Equal remainders are left open as tokens.
+// round rounds the shares to whole slots by largest remainder. Members that already have the larger number come first,
+// since each of them saves a move. Equal remainders are left open as tokens.
 func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	give, take = newBudget(len(shares)), newBudget(len(shares))
 	holders, others := []int{}, []int{}
@@ -170,7 +171,7 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	}
 	byRest := func(i, j int) int { return shares[j].rest() - shares[i].rest() } // all have the same denominator
 	slices.SortStableFunc(holders, func(i, j int) int {
-		// Those that do not receive first: what they give up they never get back.
+		// Members that do not receive come first: what they give up they never get back.
 		if r := a.members[i].Receives; r != a.members[j].Receives {
 			if r {
 				return 1
@@ -203,7 +204,7 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	return give, take
 }
 
-// tied returns the bounds of those in order that are on a par with the n-th.
+// tied returns the bounds of the members in order that are equal to the n-th.
 func (a *assignment) tied(shares []share, order []int, n int) (first, last int) {
 	first, last = n, n
 	if n == len(order) {

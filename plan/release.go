@@ -2,7 +2,7 @@ package plan
 
 import "math"
 
-// run is a run of slots that are alike.
+// run is a run of slots with the same owner, all of them fixed or none.
 type run struct {
 	first, last int
 	owner       int
@@ -27,14 +27,14 @@ func (a *assignment) slotRuns(into []run) []run {
 type cluster struct {
 	first, last int
 	slots       int // of donors; the zero cluster has none
-	chances     int // of the donor that has fewest of them, see grower
+	chances     int // of the donor that has the fewest; see grower
 	delta       int // change of the number of boundaries between owners
 }
 
-// before says whether the cluster is to be taken before another: the one that gives more slots, where a boundary less
-// counts as a slot, then the one whose donors have fewer other chances, as Karp and Sipser's heuristic for matchings
-// begins with the vertices of lowest degree. Looking at boundaries first, or at boundaries per slot, was measured to
-// leave 10 to 50 % more runs after long histories.
+// before says whether to take the cluster before another one. The cluster that gives more slots comes first, and each
+// boundary that it removes counts as a slot. Then comes the one whose donors have fewer other chances, as Karp and
+// Sipser's heuristic for matchings starts with the vertices of lowest degree. Comparing boundaries first, or boundaries
+// per slot, left 10 to 50 % more runs after long histories.
 func (c cluster) before(other cluster) bool {
 	switch x, y := c.slots-c.delta, other.slots-other.delta; {
 	case c.slots == 0 || other.slots == 0:
@@ -50,9 +50,9 @@ func (c cluster) before(other cluster) bool {
 
 // release frees the slots that donors give up.
 //
-// A taker's new slots make few runs where they lie side by side, and a donor loses a run where it gives a whole one. So
-// it looks at every boundary between two runs, grows a cluster from there to both sides as far as the donors' budgets
-// reach, takes the best, and begins anew.
+// A taker's new slots make few runs if they are side by side, and a donor loses a run if it gives a whole one. So
+// release looks at every boundary between two runs and grows a cluster from there to both sides, as far as the donors'
+// budgets reach. It takes the best cluster and starts again.
 func (a *assignment) release(give, take *budget) {
 	var runs []run
 	grower := grower{give: give, take: take, used: make([]int, len(a.members)), chances: make([]int, len(a.members))}
@@ -81,9 +81,9 @@ func (a *assignment) release(give, take *budget) {
 type grower struct {
 	give, take *budget
 	used       []int // per member: slots taken by the cluster that is growing
-	tokens     int   // of them by token
+	tokens     int   // how many of them by token
 	touched    []int
-	chances    []int // per member: number of boundaries with others that have to give, too
+	chances    []int // per member: number of boundaries with others that have to give too
 }
 
 // count counts the chances.
@@ -122,7 +122,7 @@ func (g *grower) grow(runs []run, at int) cluster {
 	}
 	var c cluster
 	right, left := at, at-1
-	cutRight, cutLeft := 0, 0 // slots taken of the run at which it ends
+	cutRight, cutLeft := 0, 0 // slots taken of the runs at which the cluster ends
 	for ; right < len(runs); right++ {
 		n, whole := g.takeOf(runs[right])
 		if c.slots += n; !whole {
@@ -181,7 +181,7 @@ func (g *grower) takeOf(r run) (slots int, whole bool) {
 	return slots, slots == r.len()
 }
 
-// end is 0 where the cluster ends at slots of one that may take it, otherwise 1.
+// end is 0 if the cluster ends at slots of a member that may take it, otherwise 1.
 func (g *grower) end(r run) int {
 	if r.owner >= 0 && g.take.left(r.owner) > 0 {
 		return 0

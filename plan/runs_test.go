@@ -3,16 +3,18 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 )
 
 // maxRuns is how many runs a selector may name (rule R17); a member with more needs a superset.
 const maxRuns = 32
 
-// A member's runs stay few over long histories of joins and crashes (rule R17). Where a hundred members share 4096 slots
-// some are beyond maxRuns now and then: who joins 60 others that own 65 slots each must take a single slot from each
-// of them. Those cases have a limit of their own, which is what was measured and some more.
+// A member's runs stay few over long histories of joins and crashes (rule R17). Where a hundred members share 4096
+// slots some are beyond maxRuns now and then: who joins 60 others that own 65 slots each must take a single slot from
+// each of them. Those cases have a limit of their own, which is what was measured and some more.
 func TestRunsStayFew(t *testing.T) {
 	for _, c := range []struct{ slots, low, high, limit int }{
 		{256, 3, 4, maxRuns},
@@ -25,16 +27,12 @@ func TestRunsStayFew(t *testing.T) {
 		{4096, 20, 200, 60},
 	} {
 		t.Run(fmt.Sprintf("%d slots, %d to %d members", c.slots, c.low, c.high), func(t *testing.T) {
-			steps := 10_000
-			if testing.Short() {
-				steps = 500
-			}
 			w := newWalk(c.slots)
 			for range (c.low + min(c.high, 120)) / 2 {
 				w.join()
 			}
 			w.plan()
-			for range steps {
+			for range steps(t) {
 				if n := len(w.in.Members); n <= c.low || (n < c.high && w.rng.IntN(2) == 0) {
 					w.join()
 				} else {
@@ -49,7 +47,9 @@ func TestRunsStayFew(t *testing.T) {
 
 // A rota grows member by member and shrinks again, which scatters slots more than joins and crashes by turns.
 func TestRunsGrowing(t *testing.T) {
-	for _, c := range []struct{ slots, members, limit int }{{256, 20, maxRuns}, {1024, 100, maxRuns}, {4096, 30, maxRuns}, {4096, 40, 40}, {4096, 100, 60}} {
+	for _, c := range []struct{ slots, members, limit int }{
+		{256, 20, maxRuns}, {1024, 100, maxRuns}, {4096, 30, maxRuns}, {4096, 40, 40}, {4096, 100, 60},
+	} {
 		t.Run(fmt.Sprintf("%d slots, %d members", c.slots, c.members), func(t *testing.T) {
 			w := newWalk(c.slots)
 			for range c.members {
@@ -63,6 +63,19 @@ func TestRunsGrowing(t *testing.T) {
 			w.report(t, c.limit)
 		})
 	}
+}
+
+// steps is how many joins and crashes a walk has: $STEPS, or else so many that the test takes a few seconds.
+func steps(t *testing.T) int {
+	text := os.Getenv("STEPS")
+	if text == "" {
+		return 500
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("STEPS=%s: %v", text, err)
+	}
+	return n
 }
 
 type walk struct {

@@ -6,17 +6,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Key says what of an object is hashed. The zero value is KeyUnknown; use KeyName unless there is a reason.
+// Key says which part of an object is hashed. The zero value is KeyUnknown. Use KeyName unless there is a reason not
+// to.
 type Key uint8
 
 const (
-	// KeyUnknown is no key; it hashes nothing and is refused by Validate.
+	// KeyUnknown is no key. It hashes nothing, and Validate refuses it.
 	KeyUnknown Key = iota
-	// KeyName hashes "namespace/name", or "name" for cluster-scoped objects, with xxHash64. It does not depend on
-	// the kind, so a request's slot follows from the request alone and a child's from its owner's name.
+	// KeyName hashes "namespace/name", or "name" for cluster-scoped objects, with xxHash64. It does not depend on the
+	// kind, so a request's slot follows from the request alone and a child's from its owner's name.
 	KeyName
-	// KeyNamespace hashes the namespace with xxHash64: everything of a namespace meets in one member.
-	// A cluster-scoped object hashes its name, as with KeyName.
+	// KeyNamespace hashes the namespace with xxHash64, so one member has everything of a namespace. A cluster-scoped
+	// object hashes its name, as with KeyName.
 	KeyNamespace
 	// KeyUID hashes metadata.uid with FNV-1a-64, the hash of Kubernetes' own shardSelector (KEP-5866).
 	KeyUID
@@ -32,7 +33,7 @@ func ParseKey(text string) (Key, error) {
 	return KeyUnknown, fmt.Errorf("key %q: must be one of Name, Namespace, UID", text)
 }
 
-// String returns the key's name as it stands in the table.
+// String returns the key's name as the table has it.
 func (k Key) String() string {
 	switch k {
 	case KeyName:
@@ -46,8 +47,8 @@ func (k Key) String() string {
 	}
 }
 
-// Hash returns the hash of an object by this key. uid is looked at by KeyUID only, namespace and name by the
-// other two. namespace is empty for cluster-scoped objects.
+// Hash returns the hash of an object by this key. KeyUID uses only uid. The other two use only namespace and name.
+// namespace is empty for cluster-scoped objects.
 func (k Key) Hash(namespace, name, uid string) uint64 {
 	switch k {
 	case KeyName:

@@ -10,7 +10,7 @@ import (
 type Slot uint16
 
 const (
-	// DefaultCount is the number of slots of a rota that asks for none.
+	// DefaultCount is the number of slots of a rota whose options name none.
 	DefaultCount = 256
 	// MaxCount is the largest number of slots of a rota.
 	MaxCount = 4096
@@ -22,7 +22,8 @@ type Count int
 // Validate returns an error that says what to change if c is no power of two or out of range.
 func (c Count) Validate() error {
 	if c < 1 || c > MaxCount || c&(c-1) != 0 {
-		return fmt.Errorf("slot count %d: must be a power of two from 1 to %d; the default is %d", int(c), MaxCount, DefaultCount)
+		return fmt.Errorf("slot count %d: must be a power of two from 1 to %d; the default is %d",
+			int(c), MaxCount, DefaultCount)
 	}
 	return nil
 }

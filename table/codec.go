@@ -11,10 +11,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// The table's text is a map of fields, one line per member, run, note and expel, in words separated by one
-// space, so that `kubectl get configmap -o yaml` shows it as it is:
+// The table's text is a map of fields. Each member, run, note and expel has a line of words separated by one space, so
+// that `kubectl get configmap -o yaml` shows the text as it is:
 //
-//	format: "1"           2 where there is a field gone
+//	format: "1"           2 if there is a field gone
 //	uid: 7a0c…            metadata.uid of the ConfigMap
 //	epoch: "43"
 //	slots: "256"
@@ -45,8 +45,8 @@ const (
 	fieldNotes   = "notes"
 	fieldGone    = "gone"
 	fieldExpels  = "expels"
-	// FieldPodUIDs is the field that holds the members' POD_UIDs, separated by spaces. In a large table a "-" stands
-	// for a member without one.
+	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table a member without one has
+	// a "-".
 	FieldPodUIDs = "podUIDs"
 )
 
@@ -126,8 +126,8 @@ func orEmpty(s string) string {
 	return s
 }
 
-// Decode reads a table's text and checks that it is Valid. Fields that it does not know are ignored; the program
-// that writes the next version drops them, which is why their meaning must not matter to owners.
+// Decode reads a table's text and checks that it is Valid. It ignores fields that it does not know. Whoever writes the
+// next version drops them, so they must not matter to owners.
 func Decode(data map[string]string) (*Table, error) {
 	f := data[fieldFormat]
 	switch f {
@@ -238,7 +238,8 @@ func parseMember(w []string, a *abbreviations, podUIDs []string, i int) (Member,
 		return a.parseShort(w, podUIDs[i])
 	}
 	if n != 8 {
-		return Member{}, fmt.Errorf("%q: want ID pod podUID container build weight formats joined [leaving]", strings.Join(w, " "))
+		return Member{}, fmt.Errorf("%q: want ID pod podUID container build weight formats joined [leaving]",
+			strings.Join(w, " "))
 	}
 	m := Member{ID: w[0], Pod: orEmpty(w[1]), PodUID: orEmpty(w[2]), Leaving: len(w) == 9}
 	errClass := parseClass(&m, w[3:7])

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A table of more members than this is written with abbreviations: what repeats in every line is said once.
+// A table of more members than this is written with abbreviations for what repeats in every line:
 //
 //	base: "1763712000"    +142 stands for base+142, in joined and in the epochs of runs
 //	names: |              letter prefix; a~x7k2p-k3j9x stands for web-7d9f8b6c5d-x7k2p-k3j9x
@@ -21,11 +21,11 @@ import (
 //	  0-3 a~x7k2p-k3j9x +20
 //	podUIDs: u1 u2 - u4   in the order of the members; - for none
 //
-// A member that does not fit keeps its long line. 1,000 members of 4,096 slots take 47 KB, plus 37 KB of POD_UIDs,
-// instead of 128.
+// A member that does not fit keeps its long line. A table of 1,000 members and 4,096 slots takes 47 KB, plus 37 KB of
+// POD_UIDs, instead of 128.
 const longFormUpTo = 64
 
-// longRunsUpTo is the same for runs: many slots that move one by one make many of them.
+// longRunsUpTo is the same for runs. Many slots that move one by one make many runs.
 const longRunsUpTo = 1024
 
 const (
@@ -34,7 +34,7 @@ const (
 	fieldClasses = "classes"
 )
 
-// abbreviations are the meanings of letters. nil knows none.
+// abbreviations are the meanings of letters. nil has none.
 type abbreviations struct {
 	base     uint64
 	prefixes map[string]string // letter to prefix
@@ -78,7 +78,8 @@ func abbreviate(t *Table) *abbreviations {
 	for letter, prefix := range frequent(prefixes, strings.Compare) {
 		a.prefixes[letter], a.letters[prefix] = prefix, letter
 	}
-	for letter, class := range frequent(classes, func(x, y Member) int { return strings.Compare(classWords(x), classWords(y)) }) {
+	byWords := func(x, y Member) int { return strings.Compare(classWords(x), classWords(y)) }
+	for letter, class := range frequent(classes, byWords) {
 		a.classes[letter], a.class[class] = class, letter
 	}
 	return a
@@ -140,7 +141,7 @@ func (a *abbreviations) number(n int64) string {
 	return formatInt(n)
 }
 
-// short returns a member's short line, without "leaving"; false where it needs its long one.
+// short returns a member's short line, without "leaving". It returns false if the member needs its long line.
 func (a *abbreviations) short(m Member) (string, bool) {
 	if a == nil {
 		return "", false
@@ -164,10 +165,11 @@ func (a *abbreviations) fields(data map[string]string) {
 			fmt.Fprintf(&classes, "%c %s\n", c, classWords(class))
 		}
 	}
-	data[fieldBase], data[fieldNames], data[fieldClasses] = strconv.FormatUint(a.base, 10), names.String(), classes.String()
+	data[fieldBase] = strconv.FormatUint(a.base, 10)
+	data[fieldNames], data[fieldClasses] = names.String(), classes.String()
 }
 
-// abbreviations reads what fields wrote; nil where the table has none.
+// abbreviations reads what fields wrote. It returns nil if the table has none.
 func (d *decoder) abbreviations() *abbreviations {
 	if _, ok := d.data[fieldBase]; !ok {
 		return nil

@@ -11,12 +11,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Gone is an object that was deleted, and whose deletion the former owner of its slot did not reconcile: the next one
-// does (rule R15).
+// Gone is a deleted object whose deletion the former owner of its slot did not reconcile. The next owner does (rule
+// R15).
 type Gone struct {
-	// Slot is the one that the object was in.
+	// Slot is the slot that the object was in.
 	Slot slot.Slot
-	// Kind is in the form of schema.GroupKind, as in Versions.
+	// Kind has the form of schema.GroupKind, as in Versions.
 	Kind string
 	// Namespace is empty for objects without one.
 	Namespace, Name string
@@ -24,16 +24,19 @@ type Gone struct {
 
 // CompareGone orders by slot, kind, namespace and name.
 func CompareGone(a, b Gone) int {
-	return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(
+		cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+	)
 }
 
-// Fits says whether it can stand in a table: whether its kind is a word, and it has a name.
+// Fits says whether a table can have it: its kind is a word, and it has a name.
 func (g Gone) Fits() bool {
 	return isWord(g.Kind) && g.Kind != None && g.Name != "" && len(g.Namespace)+len(g.Name) <= 512
 }
 
-// words returns the name as it stands in the table's text. Most are DNS names; roles, for instance, may have any
-// characters but "/" and "%".
+// words returns the name as the table's text has it. Most names are DNS names. Those of roles, for instance, may have
+// any characters but "/" and "%".
 func (g Gone) words() string {
 	name := escape(g.Name)
 	if g.Namespace != "" {
@@ -42,7 +45,7 @@ func (g Gone) words() string {
 	return name
 }
 
-// escape makes a word of a name: what cannot stand in one, "/" and "%" become %XX.
+// escape makes a word of a name: "/", "%" and characters that a word cannot have become %XX.
 func escape(name string) string {
 	var out strings.Builder
 	for i := range len(name) {
@@ -73,7 +76,7 @@ func unescape(word string) (string, error) {
 	return out.String(), nil
 }
 
-// GoneSize is how many bytes of the table's text they take, at most.
+// GoneSize is how many bytes of the table's text the names take, at most.
 func GoneSize(gone []Gone) int {
 	size := 0
 	for _, g := range gone {
@@ -82,19 +85,19 @@ func GoneSize(gone []Gone) int {
 	return size
 }
 
-// PutGone adds to Gone.
+// PutGone adds names to Gone.
 func (t *Table) PutGone(gone []Gone) {
 	t.Gone = append(t.Gone, gone...)
 	slices.SortFunc(t.Gone, CompareGone)
 	t.Gone = slices.Compact(t.Gone)
 }
 
-// DropGone drops what is in Gone of slot s.
+// DropGone drops the names of slot s from Gone.
 func (t *Table) DropGone(s slot.Slot) {
 	t.Gone = slices.DeleteFunc(t.Gone, func(g Gone) bool { return g.Slot == s })
 }
 
-// GoneIn returns what is in Gone of the slots.
+// GoneIn returns the names of the slots in Gone.
 func (t *Table) GoneIn(set slot.Set) []Gone {
 	var out []Gone
 	for _, g := range t.Gone {
@@ -121,7 +124,8 @@ func (t *Table) validGone() error {
 	for i, g := range t.Gone {
 		switch {
 		case !g.Fits():
-			return fmt.Errorf("deletion of %s %q in slot %d: the kind is not a word, or the name is empty or too long", g.Kind, g.Namespace+"/"+g.Name, g.Slot)
+			return fmt.Errorf("deletion of %s %q in slot %d: the kind is not a word, or the name is empty or too long",
+				g.Kind, g.Namespace+"/"+g.Name, g.Slot)
 		case int(g.Slot) >= int(t.Slots) || !unsettled.Has(g.Slot):
 			return fmt.Errorf("deletion of %s %s: slot %d is not on its way to anybody", g.Kind, g.words(), g.Slot)
 		case i > 0 && CompareGone(t.Gone[i-1], g) >= 0:

@@ -21,8 +21,8 @@ func (v Versions) Size() int {
 	return size
 }
 
-// Size is how many bytes the table takes as text, or more where it is far below limit: to write the text of every
-// version takes long.
+// Size is how many bytes the table takes as text. Far below limit it may return more than that, since writing the text
+// of every version would take long.
 func (t *Table) Size(limit int) int {
 	size := 256 + t.NotesSize() + GoneSize(t.Gone)
 	for i := range t.Members {

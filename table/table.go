@@ -10,14 +10,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Versions of the table's text that this program reads and writes (rule R4: versions rise only by an explicit step). A
-// table is written in the lowest version that can say what it holds.
+// Formats of the table's text that this program reads and writes (rule R4). A table is written in the lowest format
+// that can express it.
 const (
-	// OldestFormat is the lowest of them.
+	// OldestFormat is the lowest format.
 	OldestFormat = 1
-	// GoneFormat has names of objects that are gone: Table.Gone.
+	// GoneFormat is the lowest format with names of deleted objects: Table.Gone.
 	GoneFormat = 2
-	// Format is the newest.
+	// Format is the newest format.
 	Format = GoneFormat
 )
 
@@ -30,11 +30,11 @@ const (
 //  4. No run's Epoch lies above Epoch, and an owned run's Epoch is above 0.
 //  5. Members are sorted by ID, without duplicates; names are single words.
 //  6. There is a note for the epoch of every Unsettled run; Seal drops the others.
-//  7. Gone is sorted, without duplicates, and of slots in Unsettled runs; Seal drops the others. Where it is not empty
-//     every member reads GoneFormat.
+//  7. Gone is sorted, without duplicates, and names objects of Unsettled runs only; Seal drops the others. If it is not
+//     empty, every member reads GoneFormat.
 type Table struct {
-	// UID is the metadata.uid of the object that holds the table, as its adopter wrote it. Empty in a table just
-	// created. Where it differs from the object's own UID, the table was restored from a copy (rule R16).
+	// UID is the metadata.uid of the object that holds the table, as the member that adopted it wrote it. It is empty in a
+	// new table. If it differs from the object's own UID, the table was restored from a copy (rule R16).
 	UID string
 	// Epoch rises with every version ever written.
 	Epoch uint64
@@ -49,7 +49,7 @@ type Table struct {
 	Notes map[uint64]Note
 	// Gone are the deletions that owners of Unsettled runs have yet to reconcile (rule R15), sorted by CompareGone.
 	Gone []Gone
-	// Expels are the latest expels, oldest first, for telling members that crash in a loop (rule R9).
+	// Expels are the latest expels, oldest first. They show members that crash in a loop (rule R9).
 	Expels []Expel
 }
 
@@ -57,17 +57,17 @@ type Table struct {
 type Member struct {
 	// ID is unique per process start.
 	ID string
-	// Pod is the name of the replica without what makes ID unique: it outlives a restart.
+	// Pod is the name of the replica. It survives a restart, unlike ID.
 	Pod string
-	// PodUID and Container tell a restarted container from a second replica. Empty outside a cluster.
+	// PodUID and Container tell a restarted container from a second replica. They are empty outside a cluster.
 	PodUID, Container string
-	// Build names the version of the program; members of one rollout share it. May be empty.
+	// Build names the version of the program. Members of one rollout share it. It may be empty.
 	Build string
-	// Weight scales the member's fair share. At least 1.
+	// Weight scales the member's fair share. It is at least 1.
 	Weight int
 	// Formats are the table formats that the member reads, lowest and highest.
 	MinFormat, MaxFormat int
-	// Joined is the wall clock at which the member joined, in Unix seconds, by its own clock.
+	// Joined is when the member joined, by its own wall clock, in Unix seconds.
 	Joined int64
 	// Leaving members get no slots.
 	Leaving bool
@@ -84,7 +84,7 @@ type Run struct {
 	Next string
 	// Ready says that Next holds the slots' objects and waits for the transfer (rule R6). Without Next: false.
 	Ready bool
-	// Unsettled says that Owner has not yet said that it is active; Notes[Epoch] tells what it waits for.
+	// Unsettled says that Owner has not yet said that it is active. Notes[Epoch] tells what it waits for.
 	Unsettled bool
 }
 
@@ -95,15 +95,15 @@ type Cause uint8
 const (
 	// CauseUnknown is no cause.
 	CauseUnknown Cause = iota
-	// CauseAssigned slots had no owner before, and nobody can still be writing for them.
+	// CauseAssigned: the slots had no owner before, and nobody can still be writing for them.
 	CauseAssigned
-	// CauseHanded slots were given up by a live owner, which left the versions to be reached (rule R8).
+	// CauseHanded: a live owner gave the slots up, and left the versions to reach (rule R8).
 	CauseHanded
-	// CauseExpelled slots were taken from a member held dead; the new owner waits fenceDelay (rule R7).
+	// CauseExpelled: the slots were taken from a member held dead. The new owner waits FenceDelay (rule R7).
 	CauseExpelled
 )
 
-// String returns the word that stands for the cause in the table.
+// String returns the cause as the table has it.
 func (c Cause) String() string {
 	switch c {
 	case CauseAssigned:
@@ -117,19 +117,19 @@ func (c Cause) String() string {
 	}
 }
 
-// Note is what the new owner of slots needs to know.
+// Note is what the new owner of slots has to know.
 type Note struct {
 	Cause Cause
-	// Versions are, per kind, the highest resourceVersion that the old owner saw or wrote in
-	// the slots (rule R8). Only with CauseHanded.
+	// Versions are, per kind, the highest resourceVersion that the old owner saw or wrote in the slots (rule R8). Only
+	// with CauseHanded.
 	Versions Versions
 }
 
-// Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion,
-// a decimal number, or to List.
+// Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion, which
+// is a decimal number, or to List.
 type Versions map[string]string
 
-// Merge returns the higher of both versions of every kind.
+// Merge returns the higher version of every kind.
 func (v Versions) Merge(other Versions) Versions {
 	out := maps.Clone(v)
 	if out == nil {
@@ -147,7 +147,7 @@ func (v Versions) Merge(other Versions) Versions {
 type Expel struct {
 	// Pod is the expelled member's Pod.
 	Pod string
-	// At is the wall clock of the member that wrote it, in Unix seconds.
+	// At is when, by the wall clock of the member that expelled it, in Unix seconds.
 	At int64
 }
 
@@ -217,8 +217,8 @@ func (t *Table) where(match func(Run) bool) slot.Set {
 	return set
 }
 
-// Counts returns the number of slots that each member owns. Members without slots are there, with 0; slots
-// without owner are counted under "".
+// Counts returns the number of slots that each member owns, 0 for members without slots. Slots without owner count
+// under "".
 func (t *Table) Counts() map[string]int {
 	counts := make(map[string]int, len(t.Members)+1)
 	for _, m := range t.Members {

@@ -238,8 +238,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// fleet is a table of a large Deployment in the middle of nothing: each member owns about the same number of slots,
-// in rangesEach ranges, and every slot changed hands at an epoch of its own choice.
+// fleet is a table of a large Deployment in the middle of nothing: each member owns about the same number of slots, in
+// rangesEach ranges, and every slot changed hands at an epoch of its own choice.
 func fleet(members, rangesEach int, slots slot.Count) *table.Table {
 	t := table.New(slots, slot.KeyName, 1)
 	// A fixed sequence of letters that look random.

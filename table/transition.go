@@ -8,7 +8,7 @@ import (
 
 // The transitions below change the table that they are called on: call them on a Clone, then Seal it.
 
-// Put adds the member, or replaces the one of the same ID.
+// Put adds the member, or replaces the one with the same ID.
 func (t *Table) Put(m Member) {
 	i, ok := t.find(m.ID)
 	if ok {
@@ -34,8 +34,8 @@ func (t *Table) Remove(id string) {
 	}
 }
 
-// Update replaces, slot by slot, the state of the slots in set. change gets a run of a single slot or of several
-// of one state, and must not change Slots.
+// Update changes the state of the slots in set. change gets a run of one or more slots with the same state, and must
+// not change Slots.
 func (t *Table) Update(set slot.Set, change func(*Run)) {
 	if set.Empty() {
 		return
@@ -69,8 +69,8 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 	t.Runs = out
 }
 
-// Seal raises the epoch to the given one, merges runs of one state and drops notes and names of objects that nobody waits
-// for. The epoch must be above the table's.
+// Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
+// drops notes and names of deleted objects that nobody waits for.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	merged := t.Runs[:0:0]

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// MaxEpoch is the highest epoch of a table. Epochs begin at the wall clock, in milliseconds: none comes near it but by
-// hand.
+// MaxEpoch is the highest epoch of a table. Epochs start at the wall clock, in milliseconds. Only an epoch written by
+// hand comes near it.
 const MaxEpoch = 1 << 62
 
 // Valid returns an error that names the first broken invariant, or nil (rule R4).
@@ -69,7 +69,7 @@ func (t *Table) validMembers() error {
 	return nil
 }
 
-// ValidMember returns an error that says what of a member's entry cannot stand in a table.
+// ValidMember returns an error that says what a table cannot have of a member's entry.
 func ValidMember(m Member) error {
 	if !isWord(m.ID) || m.ID == None {
 		return fmt.Errorf("member %q: the ID must be one printable word", m.ID)
@@ -94,7 +94,8 @@ func (t *Table) validRuns() error {
 	next := slot.Slot(0)
 	for _, r := range t.Runs {
 		if r.Slots.First != next || r.Slots.Last < r.Slots.First || int(r.Slots.Last) >= int(t.Slots) {
-			return fmt.Errorf("run %v: the runs must tile the slots 0 to %d; expected one that starts at %d", r.Slots, t.Slots-1, next)
+			return fmt.Errorf("run %v: the runs must tile the slots 0 to %d; expected one that starts at %d",
+				r.Slots, t.Slots-1, next)
 		}
 		next = r.Slots.Last + 1
 		if r.Owner == "" && (r.Next != "" || r.Ready || r.Unsettled) {

@@ -7,12 +7,13 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// List stands in a note in the place of a version that is no decimal number, as those of some aggregated API servers:
-// nobody can tell whether it was reached, so the new owner lists the objects of that kind. It is above every version.
+// List replaces, in a note, a version that is not a decimal number, as those of some aggregated API servers. Nobody can
+// tell whether such a version was reached, so the new owner lists the objects of that kind. List is above every
+// version.
 const List = resourceversion.List
 
-// Readable returns the versions as they can stand in a note: what is no decimal number becomes List. ok is false where
-// a kind cannot stand there; then nothing is known of it.
+// Readable returns the versions as a note can have them: one that is not a decimal number becomes List. If a note
+// cannot have the name of a kind, Readable returns no versions, and ok is false.
 func (v Versions) Readable() (out Versions, ok bool) {
 	for kind, version := range v {
 		if !isWord(kind) || strings.Contains(kind, "=") {
