@@ -12,23 +12,23 @@ type Scope struct {
 	Name, About string
 	// Pods and Slots are how many there are.
 	Pods, Slots int
-	// Deadline, Settle and Join are Config.RenewDeadline, SettleDelay and JoinDelay in ticks, Deadline 3 if 0. A lease
-	// has 4.
+	// Deadline, Settle and Join are Config.RenewDeadline, SettleDelay and JoinDelay in ticks. A Deadline of 0 means 3. A
+	// lease has 4.
 	Deadline, Settle, Join int
-	// Lazy: warming, loading and draining may take for ever. Otherwise they are over before time passes.
+	// Lazy: warming, loading and draining may take for ever. Otherwise they end before time passes.
 	Lazy bool
-	// Free: all that is on its way to a member may overtake each other, but for the events of one watch. Otherwise only
-	// what lags is overtaken.
+	// Free: whatever is on its way to a member may be overtaken, but for events of the same watch. Otherwise only what
+	// lags is overtaken.
 	Free bool
 	// Running is how many pods have joined and settled before the search begins.
 	Running int
-	// From, if not empty, says where the search begins instead: one more pod is started or, if all run, the last one
-	// leaves, and it goes on fairly until a slot drains ("drain"); or the last pod crashes, and until a slot waits for
-	// its fence ("fence"); or the table is deleted, unseen by the last pod, and until the first has waited for a lease
-	// ("trouble").
+	// From, if not empty, says where the search begins instead:
+	//
+	//   - drain: one more pod is started, or if all run, the last one leaves. It begins when a slot drains.
+	//   - fence: the last pod crashes. It begins when a slot waits for its fence.
+	//   - recovery: the table is deleted, unseen by the last pod. It begins when the first pod has waited for a lease.
 	From string
-	// Gone: an object of the first slot is gone when that is opened for the first time, and nobody ever comes to reconcile
-	// the deletion.
+	// Gone: an object of the first slot is gone when the slot is first opened, and nobody ever reconciles the deletion.
 	Gone bool
 	// Faults is how many faults may happen in all; Limits how many actions of each bounded kind.
 	Faults uint8
@@ -36,7 +36,7 @@ type Scope struct {
 	// Within, if above 0, is how many ticks it may take, from any state on, until all is well if nothing goes wrong any
 	// more.
 	Within int
-	// Long: not for a test run.
+	// Long: a test run searches its first states only.
 	Long bool
 }
 
@@ -83,14 +83,22 @@ func (s Scope) String() string {
 
 // Scopes are the worlds that are searched, the smallest first.
 var Scopes = []Scope{
-	{Name: "join", About: "a second member joins, and a slot is handed over", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 1},
-	{Name: "leave", About: "one member after the other leaves", Pods: 2, Slots: 2, Running: 2, Limits: Limits{leave: 2}, Within: 1},
 	{
-		Name: "lose", About: "a request goes astray while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain",
+		Name: "join", About: "a second member joins, and a slot is handed over",
+		Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 1,
+	},
+	{
+		Name: "leave", About: "one member after the other leaves",
+		Pods: 2, Slots: 2, Running: 2, Limits: Limits{leave: 2}, Within: 1, Long: true,
+	},
+	{
+		Name: "lose", About: "a request goes astray while a slot drains for one who joins",
+		Pods: 2, Slots: 2, Running: 1, From: "drain",
 		Limits: Limits{lose: 1}, Faults: 1, Within: 8,
 	},
 	{
-		Name: "gone", About: "a deletion that nobody reconciles goes with its slot, and members leave or crash", Pods: 2, Slots: 2, Running: 1,
+		Name: "gone", About: "a deletion that nobody reconciles goes with its slot, and members leave or crash",
+		Pods: 2, Slots: 2, Running: 1,
 		From: "drain", Gone: true, Limits: Limits{leave: 1, crash: 1}, Faults: 1, Within: 8,
 	},
 	{
@@ -102,48 +110,65 @@ var Scopes = []Scope{
 		Limits: Limits{pause: 1}, Faults: 1, Within: 2,
 	},
 	{
-		Name: "late", About: "a deadline passes between a Step and its actions, and a request goes astray", Pods: 2, Slots: 2, Running: 2,
+		Name: "late", About: "a deadline passes between a Step and its actions, and a request goes astray",
+		Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{lapse: 1, lose: 1}, Faults: 2, Within: 8,
 	},
 	{
-		Name: "lag", About: "the news of a member lag, or a watch breaks", Pods: 2, Slots: 2, Running: 2, Limits: Limits{lag: 1, relist: 1}, Faults: 1, Within: 2,
+		Name: "lag", About: "the news of a member lag, or a watch breaks",
+		Pods: 2, Slots: 2, Running: 2, Limits: Limits{lag: 1, relist: 1}, Faults: 1, Within: 2, Long: true,
 	},
 	{
 		Name: "delete", About: "Leases and the table are deleted by hand", Pods: 2, Slots: 2, Running: 2,
-		Limits: Limits{dropTable: 1, dropLease: 1}, Faults: 1, Within: 4,
+		Limits: Limits{dropTable: 1, dropLease: 1}, Faults: 1, Within: 4, Long: true,
 	},
 	{
-		Name: "trouble", About: "the table is deleted, and a member hears of it late", Pods: 2, Slots: 2, Running: 2, From: "trouble",
+		Name: "recovery", About: "the table is deleted, and a member hears of it late",
+		Pods: 2, Slots: 2, Running: 2, From: "recovery",
 		Within: 3, Long: true,
 	},
-	{Name: "begin", About: "the first start of a rota", Pods: 2, Slots: 2, Limits: Limits{start: 2}, Within: 4},
 	{
-		Name: "three", About: "a third member joins two", Pods: 3, Slots: 2, Running: 2, Limits: Limits{start: 1}, Within: 1,
+		Name: "begin", About: "the first start of a rota",
+		Pods: 2, Slots: 2, Limits: Limits{start: 2}, Within: 4, Long: true,
 	},
 	{
-		Name: "drain", About: "faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
+		Name: "three", About: "a third member joins two",
+		Pods: 3, Slots: 2, Running: 2, Limits: Limits{start: 1}, Within: 1, Long: true,
+	},
+	{
+		Name: "drain", About: "faults while a slot drains for one who joins",
+		Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
 		Limits: Limits{crash: 1, pause: 1, lose: 1}, Faults: 1, Within: 6, Long: true,
 	},
 	{
-		Name: "gone2", About: "a deletion goes with its slot, a request goes astray, and members leave", Pods: 2, Slots: 2, Running: 1,
+		Name: "gone2", About: "a deletion goes with its slot, a request goes astray, and members leave",
+		Pods: 2, Slots: 2, Running: 1,
 		From: "drain", Gone: true, Limits: Limits{leave: 1, lose: 1}, Faults: 1, Within: 8, Long: true,
 	},
 	{
-		Name: "fence", About: "the slot of a dead member waits for the fence, and members come and go", Pods: 2, Slots: 2, Running: 2, From: "fence",
+		Name: "fence", About: "the slot of a dead member waits for the fence, and members come and go",
+		Pods: 2, Slots: 2, Running: 2, From: "fence",
 		Limits: Limits{restart: 1, leave: 1}, Within: 2, Long: true,
 	},
-	{Name: "join2", About: "a request of one who joins goes astray", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1, lose: 1}, Faults: 1, Within: 8, Long: true},
+	{
+		Name: "join2", About: "a request of one who joins goes astray",
+		Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1, lose: 1}, Faults: 1, Within: 8, Long: true,
+	},
 	{
 		Name: "crash2", About: "a container crashes, is restarted, and members leave", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{crash: 1, restart: 1, leave: 2}, Faults: 1, Within: 8, Long: true,
 	},
-	{Name: "order", About: "as join, in any order", Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 8, Free: true, Long: true},
+	{
+		Name: "order", About: "as join, in any order",
+		Pods: 2, Slots: 2, Running: 1, Limits: Limits{start: 1}, Within: 8, Free: true, Long: true,
+	},
 	{
 		Name: "faults", About: "any two faults", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{crash: 2, pause: 2, lose: 2}, Faults: 2, Within: 8, Long: true,
 	},
 	{
-		Name: "drain2", About: "two faults while a slot drains for one who joins", Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
+		Name: "drain2", About: "two faults while a slot drains for one who joins",
+		Pods: 2, Slots: 2, Running: 1, From: "drain", Lazy: true,
 		Limits: Limits{crash: 2, pause: 2, lose: 2, lag: 1}, Faults: 2, Within: 8, Long: true,
 	},
 	{
@@ -151,7 +176,8 @@ var Scopes = []Scope{
 		Limits: Limits{crash: 2, pause: 2, lose: 2, lag: 1}, Faults: 2, Within: 8, Long: true,
 	},
 	{
-		Name: "fence2", About: "faults while the slot of a dead member waits for the fence", Pods: 2, Slots: 2, Running: 2, From: "fence",
+		Name: "fence2", About: "faults while the slot of a dead member waits for the fence",
+		Pods: 2, Slots: 2, Running: 2, From: "fence",
 		Limits: Limits{crash: 1, restart: 1, pause: 1, lose: 1, leave: 1}, Faults: 1, Within: 8, Long: true,
 	},
 	{
@@ -168,6 +194,7 @@ var Scopes = []Scope{
 	},
 	{
 		Name: "large", About: "three members, and everything", Pods: 3, Slots: 2, Running: 2,
-		Limits: Limits{start: 1, restart: 1, leave: 1, crash: 1, pause: 1, lose: 1, lag: 1, dropTable: 1, dropLease: 1}, Faults: 2, Within: 12, Long: true,
+		Limits: Limits{start: 1, restart: 1, leave: 1, crash: 1, pause: 1, lose: 1, lag: 1, dropTable: 1, dropLease: 1},
+		Faults: 2, Within: 12, Long: true,
 	},
 }

@@ -58,7 +58,7 @@ func (x *space) prepare() (state, *Violation) {
 	switch {
 	case x.From == "":
 		return st, nil
-	case x.From == "trouble":
+	case x.From == "recovery":
 		w.do(act{kind: lag, pod: uint8(last), arg: lagTable})
 		w.putTable(0, nil)
 	case x.From == "fence":
@@ -70,7 +70,7 @@ func (x *space) prepare() (state, *Violation) {
 	}
 	w.changeServer().used = Limits{} // it does not count
 	return x.until(w.pack(), func(w *world, _ []act) bool {
-		if x.From == "trouble" && inspect.Look(w.member(0)).Alone {
+		if x.From == "recovery" && inspect.Look(w.member(0)).Alone {
 			return true
 		}
 		for i := range x.Pods {

@@ -107,8 +107,8 @@ func TestExploreWithoutClauses(t *testing.T) {
 		{"LeaseFirst", "crash", "expelled with lease"},
 		{"FenceWait", "crash", "late write"},
 		{"RestartWaits", "crash", "late write"},
-		{"NewcomersWait", "trouble", "late write"},
-		{"ShutWaits", "trouble", "late write"},
+		{"NewcomersWait", "recovery", "late write"},
+		{"ShutWaits", "recovery", "late write"},
 		{"LapseTold", "late", "settle"},
 	} {
 		t.Run(c.clause, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 	want := k.configMap("create")
 	want.Name = "" // RBAC cannot limit creating to a name
 	o, err := k.write(ctx, timeout, k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm), &out, want)
-	switch o { //nolint:exhaustive // the others are what they are
+	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		return k.seen(&out), o, nil
 	case member.OutcomeMissing: // of the namespace
@@ -54,8 +54,8 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 	return member.Snapshot{}, o, err
 }
 
-// SwapTable implements Store. Labels and annotations that others put on the ConfigMap stay where this store has seen
-// the version that it replaces.
+// SwapTable implements Store. If this store has seen the version that it replaces, labels and annotations that others
+// put on the ConfigMap stay.
 func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
 	if err := writable(t); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
@@ -84,7 +84,7 @@ func (k *Kubernetes) newConfigMap() *corev1.ConfigMap {
 	return cm
 }
 
-// seen remembers the ConfigMap and reads the table in it.
+// seen records the ConfigMap and reads the table in it.
 func (k *Kubernetes) seen(cm *corev1.ConfigMap) member.Snapshot {
 	k.remember(configMaps, cm)
 	s := member.Snapshot{UID: string(cm.UID), Version: cm.ResourceVersion}

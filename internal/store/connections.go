@@ -10,8 +10,8 @@ import (
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connections knows the open connections of one HTTP client, to give up a dead one: HTTP/2 notices only after 45 s,
-// and goes on using it until then; the Lease would be lost by that time.
+// connections knows the open connections of one HTTP client, so that a dead one can be given up. HTTP/2 notices a dead
+// connection only after 45 s, and uses it until then. By that time the Lease would be lost.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]struct{}
@@ -32,8 +32,8 @@ func (c *connections) dial(next dialFunc) dialFunc {
 	}
 }
 
-// dropSilent closes the connections from which nothing was read since then, and returns when the HTTP client has given
-// them up: until it has, it may send the next call over one of them.
+// dropSilent closes the connections from which nothing was read since then. It returns when the HTTP client has given
+// them up: until then the client may send the next call over one of them.
 func (c *connections) dropSilent(since time.Time) {
 	c.mu.Lock()
 	var silent []*connection
@@ -57,7 +57,7 @@ func (c *connections) dropSilent(since time.Time) {
 	}
 }
 
-// giveUpTime limits the wait for the HTTP client, which has nothing to wait for itself: its reader gets an error.
+// giveUpTime limits the wait for the HTTP client. The client does not have to wait: its reader gets an error.
 const giveUpTime = 100 * time.Millisecond
 
 type connection struct {
@@ -65,7 +65,7 @@ type connection struct {
 	all      *connections
 	lastRead atomic.Pointer[time.Time]
 	once     sync.Once
-	gone     chan struct{} // closed when the HTTP client has closed it, after it has taken it out of its pool
+	gone     chan struct{} // closed when the HTTP client has closed it, after removing it from its pool
 }
 
 func (c *connection) Read(p []byte) (int, error) {

@@ -187,8 +187,8 @@ func TestTimeoutParameter(t *testing.T) {
 	}
 }
 
-// TestDeadConnection: after a call without answer the next one has a connection of its own; HTTP/2 would keep
-// using the dead one for up to 45 s, three leases long.
+// TestDeadConnection: after a call without answer the next one has a connection of its own; HTTP/2 would keep using the
+// dead one for up to 45 s, three leases long.
 func TestDeadConnection(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {

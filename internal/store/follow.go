@@ -19,16 +19,17 @@ import (
 )
 
 const (
-	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row. The latter is as often as
-	// Leases are renewed by default: what moves waits for these watches, and an API server that takes renewals takes this.
+	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row. Handovers wait for these
+	// watches, so backoffLast is short. It is the default time between renewals: an API server that bears those bears
+	// this.
 	backoffFirst = 50 * time.Millisecond
 	backoffLast  = 2 * time.Second
-	// watchFor is the least time after which a watch is renewed; at most twice as long, so that members spread.
+	// A watch is renewed after watchFor to twice that time, at random, so that members spread.
 	watchFor = 5 * time.Minute
 )
 
-// backoff returns the wait before another attempt after so many failures in a row; random is from [0, 1). It doubles
-// from backoffFirst to backoffLast, and lies between half and one and a half of that.
+// backoff returns the wait before another attempt after so many failures in a row. It doubles from backoffFirst to
+// backoffLast, and random, from [0, 1), scales it to between half and one and a half of that.
 func backoff(failures int, random float64) time.Duration {
 	mean := backoffLast
 	if failures < 8 {
@@ -45,14 +46,14 @@ type feed struct {
 	options metav1.ListOptions
 	list    runtime.Object
 	want    permission.Error
-	// reset gets the state as listed, at its version; change one event after the other. Both are called from the
-	// goroutine that follows the feed.
+	// reset gets a listed state and its version. change gets one event after the other. Both are called from the goroutine
+	// that follows the feed.
 	reset  func(version string)
 	change func(kind watch.EventType, obj runtime.Object)
 }
 
-// follow keeps the feed running until ctx ends. It goes on from the last version seen, and lists again only when the
-// server does not know that any more.
+// follow keeps the feed running until ctx ends. It goes on from the last version seen. It lists again only when the
+// server does not know that version any more.
 func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	version := ""
 	for failures := 0; ; failures++ {
@@ -79,7 +80,7 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	}
 }
 
-// followOnce lists where version is empty, then watches from version, which it moves, until the stream ends.
+// followOnce lists if version is empty. Then it watches from version, which it advances, until the stream ends.
 func (k *Kubernetes) followOnce(ctx context.Context, f feed, version *string) error {
 	if *version == "" {
 		listed, err := k.listFeed(ctx, f)
@@ -156,7 +157,7 @@ func (s stopper) Stop() {
 	s.cancel(nil)
 }
 
-// drainFeed hands on events until the stream ends; nil where the server ended it.
+// drainFeed hands on events until the stream ends. It returns nil if the server ended it.
 func drainFeed(ctx context.Context, f feed, w watch.Interface, version *string) error {
 	for {
 		var event watch.Event

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// FuzzReadLease: whatever somebody wrote into a Lease's annotations, what is read can be written and read again, its gate
-// is open unless it says that it is shut, and its epoch leaves room for a table above it.
+// FuzzReadLease: whatever somebody wrote into a Lease's annotations, what is read can be written and read again, its
+// gate is open unless it says that it is shut, and its epoch leaves room for a table above it.
 func FuzzReadLease(f *testing.F) {
 	f.Add("1763712345071", names.GateShut, "1", "u")
 	f.Add("18446744073709551616", "", "99999999999999999999", "")

@@ -18,7 +18,7 @@ func writable(t *table.Table) error {
 	return nil
 }
 
-// conditional refuses a write that would be unconditional: Kubernetes takes an empty precondition for none.
+// conditional refuses a write that would be unconditional: to Kubernetes an empty precondition is none.
 func conditional(uid, version string) error {
 	if uid == "" || version == "" {
 		return fmt.Errorf("precondition uid %q, version %q: both are required", uid, version)

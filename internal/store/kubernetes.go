@@ -28,29 +28,30 @@ import (
 type Options struct {
 	// Namespace is where the rota's objects are.
 	Namespace string
-	// Name is the rota's: the name of the ConfigMap and the first part of the names of the Leases. It is a DNS
-	// label: at most 63 lower-case letters, digits and dashes.
+	// Name is the name of the rota, of its ConfigMap, and the first part of the names of its Leases. It is a DNS label: at
+	// most 63 lower-case letters, digits and dashes.
 	Name string
 	// LeaseDuration is written into the Leases for people to read, in whole seconds. Default 15 s.
 	LeaseDuration time.Duration
 	// Instance is the name under which events are reported: the member's ID. Default: the rota's name.
 	Instance string
-	// Report is told why a watch cannot be opened, at each attempt, or an event cannot be created. what says which:
-	// "Cannot watch configmaps". It is called from several goroutines and must not block. Optional.
+	// Report is told why a watch cannot be opened, at each attempt, and why an event cannot be created. what says which,
+	// such as "Cannot watch configmaps". It is called from several goroutines and must not block. Optional.
 	Report func(what string, err error)
 }
 
 const (
 	// readTimeout limits a GET or LIST, and the opening of a watch.
 	readTimeout = 10 * time.Second
-	// windowShare: a write must be on its way within this part of its timeout; the rest is the server's.
+	// windowShare is the part of its timeout within which a write must be on its way. The server has the rest.
 	windowShare = 4
 )
 
 // Kubernetes is the Store in a Kubernetes API server.
 //
-// It has connections of its own, not shared with other clients of the process, without client-side rate limit:
-// one for the calls, given up when a call times out on it in silence, and one for the watches.
+// It has connections of its own, which it does not share with other clients of the process, and no client-side rate
+// limit. One connection is for calls. It is given up when a call times out on it and nothing came back. The other is
+// for watches.
 type Kubernetes struct {
 	opts      Options
 	calls     clients
@@ -61,7 +62,7 @@ type Kubernetes struct {
 	closed    sync.Once
 
 	mu sync.Mutex
-	// last are the objects as last seen, by resource and name, so that a write keeps what others added to them.
+	// last has the objects as last seen, by resource and name, so that a write keeps what others added to them.
 	last map[string]object
 }
 
@@ -77,8 +78,8 @@ type clients struct {
 	core, leases, events rest.Interface
 }
 
-// NewKubernetes returns the store of a rota. cfg is copied; credentials, proxy, TLS and wrappers are taken over from
-// it, its limits and timeout are not. Nothing is sent yet.
+// NewKubernetes returns the store of a rota. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not
+// its limits and timeout. It sends nothing yet.
 func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	if reasons := validation.IsDNS1123Label(opts.Name); len(reasons) > 0 {
 		return nil, fmt.Errorf("rota name %q: %s", opts.Name, strings.Join(reasons, "; "))
@@ -109,8 +110,8 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	}, nil
 }
 
-// Close waits for the attempts to send events of Notify that are under way, begins no further ones, and closes idle
-// connections. Watches end with their contexts.
+// Close waits for the events of Notify that are being sent, sends no others, and closes idle connections. Watches end
+// with their contexts.
 func (k *Kubernetes) Close() {
 	k.closed.Do(func() { close(k.closing) })
 	k.notes.Wait()
@@ -135,7 +136,7 @@ func newClients(cfg *rest.Config) (clients, error) {
 	if err != nil {
 		return clients{}, err
 	}
-	// HTTPClientFor may hand out http.DefaultClient, which is not ours to change.
+	// HTTPClientFor may return http.DefaultClient, which must not be changed.
 	own := *client
 	if own.Transport == nil {
 		own.Transport = http.DefaultTransport
@@ -155,18 +156,18 @@ func dialer(cfg *rest.Config) dialFunc {
 	if cfg.Dial != nil {
 		return cfg.Dial
 	}
-	// The connection of the watches sends nothing for long: these probes notice within about 11 s that its peer is
-	// gone, HTTP/2's within 45 s.
+	// The connection of the watches sends nothing for long. These probes notice within about 11 s that its peer is gone.
+	// HTTP/2's own would take 45 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 	return (&net.Dialer{Timeout: readTimeout, KeepAliveConfig: probes}).DialContext
 }
 
 func (c clients) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
-// write sends one write, at most once, and stores the answer in into (nil: none is wanted).
+// write sends one write, at most once, and stores the answer in into. If into is nil, no answer is wanted.
 //
-// Within a quarter of the timeout it must be on its way; the server is given the other three quarters by the
-// parameter timeout=, so that it takes effect within the timeout or never; the client waits for the whole of it.
+// The write must be on its way within a quarter of the timeout. The server gets the other three quarters, by the
+// parameter timeout=. So the write takes effect within the timeout or never. The client waits for all of it.
 func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object, want permission.Error) (member.Outcome, error) {
 	if timeout <= 0 {
 		return member.OutcomeFailed, fmt.Errorf("%s: no time left", about(want))
@@ -205,7 +206,7 @@ func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Ob
 	return wrap(want, err)
 }
 
-// remember keeps an object as seen in the server, unless it is older than what is known: a watch lags.
+// remember keeps an object as the server has it, unless it is older than what is known, since a watch may lag.
 func (k *Kubernetes) remember(key string, obj object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +229,7 @@ func (k *Kubernetes) recall(key string) object {
 	return k.last[key]
 }
 
-// about names what a request is about, for errors.
+// about names the object of a request, for errors.
 func about(want permission.Error) string {
 	name := want.Resource + " " + want.Namespace
 	if want.Name != "" {
@@ -237,7 +238,7 @@ func about(want permission.Error) string {
 	return name
 }
 
-// wrap puts the noun and the verb before the error, and the missing rule into it. nil stays nil.
+// wrap adds the verb, the noun and the missing rule to an error. nil stays nil.
 func wrap(want permission.Error, err error) error {
 	if err == nil {
 		return nil

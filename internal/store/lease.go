@@ -19,7 +19,7 @@ import (
 
 const leases = "leases"
 
-// lease describes a request for a Lease. The names of Leases are not limited in Rules, so the missing rule has none.
+// lease describes a request for a Lease. Rules does not limit the names of Leases, so the missing rule has no name.
 func (k *Kubernetes) lease(verb string) permission.Error {
 	return permission.Error{Namespace: k.opts.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
 }
@@ -36,7 +36,7 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
 	o, err := k.write(ctx, timeout, k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj), &out, k.lease("create"))
-	switch o { //nolint:exhaustive // the others are what they are
+	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		k.remember(leaseKey(lease.ID), &out)
 		return readLease(lease.ID, &out), o, nil
@@ -48,12 +48,12 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 
 // RenewLease implements Store.
 //
-// It is a PUT on condition of UID and resourceVersion rather than a patch: a patch without resourceVersion that
-// arrives late would put an older gate or epoch over a newer one, and with it nothing is gained. The UID matters most:
-// Kubernetes creates a Lease that is PUT where there is none, with a resourceVersion, too; with a UID it answers 409.
+// It is a PUT on condition of UID and resourceVersion, and not a patch. A late patch without resourceVersion would put
+// an older gate or epoch over a newer one, and a patch with it has no advantage. The UID matters most: if there is no
+// Lease, Kubernetes creates one from a PUT, even from one with a resourceVersion. With a UID it answers 409.
 //
-// On a conflict the Lease is read again: an edit by hand, or an earlier renewal whose answer was lost, is no reason to
-// give up, and the renewal is sent once more, for the version found.
+// On a conflict the Lease is read again. An edit by hand, or an earlier renewal whose answer was lost, is no reason to
+// give up. The renewal is then sent once more, for the version found.
 func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
 	if err := conditional(lease.UID, lease.Version); err != nil {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: %w", lease.ID, err)
@@ -74,7 +74,7 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 			return member.Lease{}, why, err
 		}
 		if attempt == 1 {
-			// Still ours, only edited again and again: not lost.
+			// It is still this member's, and only edited again and again. It is not lost.
 			return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: changed by others while being renewed", lease.ID)
 		}
 	}
@@ -94,7 +94,7 @@ func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, l
 	return readLease(lease.ID, &out), o, nil
 }
 
-// reread finds out why a renewal met a conflict; OutcomeDone: the Lease is still the member's.
+// reread finds out why a renewal met a conflict. OutcomeDone: the Lease is still the member's.
 func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline time.Time) (*coordinationv1.Lease, member.Outcome, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

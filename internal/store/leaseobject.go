@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// putLease writes what the member says into the object, and leaves the rest of it as it is.
+// putLease writes what the member says into the object, and keeps the rest.
 func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Duration, now time.Time) {
 	annotations := maps.Clone(obj.Annotations)
 	if annotations == nil {
@@ -37,12 +37,12 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	obj.Spec.LeaseDurationSeconds = ptr.To(int32(max(1, duration/time.Second)))
 }
 
-// maxLeaseEpoch leaves room above it for a table that is to go beyond what Leases tell.
+// maxLeaseEpoch leaves room for the epoch of a new table, which must be above what Leases tell.
 const maxLeaseEpoch = table.MaxEpoch / 2
 
-// readLease is the inverse of putLease. What cannot be read is taken for what makes others most careful: a gate
-// that is not shut is open (rule R16). An epoch that cannot be read, or that no table can have come to, is 0: a new
-// table's epoch starts above the wall clock as well.
+// readLease is the inverse of putLease. What it cannot read it takes for what makes others most careful: a gate that is
+// not shut is open (rule R16). An epoch that cannot be read, or that no table can have reached, is 0, since a new
+// table's epoch is above the wall clock as well.
 func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	lease := member.Lease{
 		ID: id, UID: string(obj.UID), Version: obj.ResourceVersion,

@@ -27,7 +27,7 @@ func (c *Client) ReadTable(ctx context.Context) (member.Snapshot, error) {
 	var s member.Snapshot
 	c.memory.Do(func(o *Objects) { s = o.Table() })
 	if s.Missing() {
-		s = member.Snapshot{} // as the real one: nothing tells when there was none
+		s = member.Snapshot{} // as with the real one, nothing tells the version at which it was missing
 	}
 	if err := c.hook(ctx, OpReadTable, true); err != nil {
 		return member.Snapshot{}, err
@@ -56,7 +56,7 @@ func (c *Client) putTable(ctx context.Context, op Op, t *table.Table, timeout ti
 	if err := writable(t); err != nil {
 		return s, member.OutcomeFailed, err
 	}
-	// Through the text, as the real one: what does not survive it must not work in tests either.
+	// It goes through the text, as with the real one: what does not survive that must not work in tests either.
 	stored, err := table.Decode(table.Encode(t))
 	if err != nil {
 		return s, member.OutcomeFailed, err
@@ -141,7 +141,7 @@ func (c *Client) write(ctx context.Context, op Op, timeout time.Duration, effect
 	if err := errors.Join(c.hook(ctx, op, true), ctx.Err()); err != nil {
 		return member.OutcomeUnknown, fmt.Errorf("%s: %w", op, err)
 	}
-	switch out { //nolint:exhaustive // the others need no words
+	switch out { //nolint:exhaustive // the other outcomes need no error
 	case member.OutcomeConflict:
 		return out, fmt.Errorf("%s: %s exists, or is not the version expected", op, what)
 	case member.OutcomeMissing:

@@ -9,12 +9,12 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// Memory is the in-memory twin of Kubernetes: one Memory holds the objects of one rota, and serves any number of
-// members by a Client each. It starts no goroutine and needs no closing.
+// Memory is Kubernetes in memory. One Memory holds the objects of one rota. It serves any number of members, each by a
+// Client. It starts no goroutine and need not be closed.
 type Memory struct {
 	mu      sync.Mutex
 	objects *Objects
-	// changed is closed, and replaced, when there is something for the watches.
+	// changed is closed and replaced when there is something for the watches.
 	changed chan struct{}
 	// breaks counts the calls of Disconnect.
 	breaks int
@@ -22,9 +22,9 @@ type Memory struct {
 	notes  []member.Notify
 }
 
-// Counts says what a Memory was asked for.
+// Counts says how often a Memory was asked for what.
 type Counts struct {
-	// Requests are the requests by operation; for watches, how often each was opened.
+	// Requests are the requests by operation. For watches it is how often one was opened.
 	Requests map[Op]int
 	// Events are the changes delivered to watches, one per watch and change, without the first state.
 	Events int
@@ -46,15 +46,15 @@ const (
 	OpNotify      Op = "Notify"
 )
 
-// ErrLost is for hooks: the connection was lost, and nobody knows what became of the request.
+// ErrLost is for hooks: the connection was lost, and nobody knows whether the request had an effect.
 var ErrLost = errors.New("connection lost")
 
 // Hook injects faults. It is called by the goroutine of the request before its effect (after is false), and after it.
 //
-// An error before: there is no effect; the outcome is OutcomeUnknown if it is ErrLost, OutcomeFailed otherwise.
-// An error after: there is an effect, but the response is lost. It may block, until ctx ends at the latest, as the
-// network does; a request whose time runs out before its effect has none, with OutcomeUnknown. An error for a watch
-// is one failure to open it.
+// If it returns an error before, there is no effect, and the outcome is OutcomeUnknown for ErrLost and OutcomeFailed
+// otherwise. If it returns an error after, there is an effect, but the response is lost. An error for a watch is one
+// failure to open it. A Hook may block, as the network does, but not after ctx has ended. A request whose time runs out
+// before its effect has no effect, with OutcomeUnknown.
 type Hook func(ctx context.Context, op Op, after bool) error
 
 // NewMemory returns an empty store.
@@ -70,7 +70,7 @@ func (m *Memory) Client(hook Hook) *Client {
 	return &Client{memory: m, hook: hook}
 }
 
-// Do gives access to the objects, past all clients: to look, or to tamper. f must not call back into the Memory.
+// Do gives access to the objects without a client, to look or to tamper. f must not call back into the Memory.
 func (m *Memory) Do(f func(*Objects)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +81,7 @@ func (m *Memory) Do(f func(*Objects)) {
 	}
 }
 
-// Disconnect breaks every watch; they reconnect. With forget, what they missed by then is lost to them.
+// Disconnect breaks every watch. They reconnect. With forget, they never see what they missed by then.
 func (m *Memory) Disconnect(forget bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,14 +92,14 @@ func (m *Memory) Disconnect(forget bool) {
 	m.wake()
 }
 
-// Counts returns what was asked for up to now.
+// Counts returns the counts up to now.
 func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Counts{Requests: maps.Clone(m.counts.Requests), Events: m.counts.Events}
 }
 
-// Notes returns what was told to people, oldest first.
+// Notes returns the events of Notify, oldest first.
 func (m *Memory) Notes() []member.Notify {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// maxNotes limits the events that are under way, or wait to be sent again; more are dropped.
+	// maxNotes limits the events that are being sent or wait to be sent again. Others are dropped.
 	maxNotes = 64
 	// maxNote is the length, in bytes, that the API allows.
 	maxNote = 1024
-	// noteRetry is the time to the second attempt; it doubles up to noteRetryMost. What could not be sent for noteLife
-	// is dropped.
+	// noteRetry is the time to the second attempt. It doubles up to noteRetryMost. An event that could not be sent for
+	// noteLife is dropped.
 	noteRetry     = 250 * time.Millisecond
 	noteRetryMost = 30 * time.Second
 	noteLife      = 30 * time.Minute
@@ -30,8 +30,8 @@ const (
 
 // Notify implements Store, with an event on the ConfigMap that `kubectl describe` and `kubectl events` show.
 //
-// What there is to tell is often that the API server does not answer. So it is sent again, with the time at which it
-// happened, until the server takes it, for half an hour at most.
+// Often the event is that the API server does not answer. So it is sent again, with the time at which it happened,
+// until the server takes it, for half an hour at most.
 func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	select {
 	case k.noteSlots <- struct{}{}:
@@ -39,7 +39,7 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 		return
 	}
 	event := k.event(n, time.Now())
-	// What there is to tell is often the last word before an end.
+	// Often the event is the last one before the member ends.
 	ctx = context.WithoutCancel(ctx)
 	k.notes.Go(func() {
 		defer func() { <-k.noteSlots }()
@@ -49,10 +49,10 @@ func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
 	})
 }
 
-// maxInstance is how long a reporting instance may be.
+// maxInstance is how long the name of a reporting instance may be.
 const maxInstance = 128
 
-// sendNote sends an event until it is there, the server refuses it, it is too old, or the store is closed.
+// sendNote sends an event until it is created, the server refuses it, it is too old, or the store is closed.
 func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error {
 	want := permission.Error{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
 	begun := time.Now()

@@ -9,11 +9,11 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Objects is what an API server holds of one rota, as a plain data structure: the table, the Leases, and the
-// history from which watches are served. It is not safe for concurrent use; Memory adds that.
+// Objects is what an API server holds of one rota, as a plain data structure: the table, the Leases, and the history
+// from which watches are served. It is not safe for concurrent use; Memory is.
 //
-// Every change raises the version that all objects share, as with etcd. What is passed in and out is never changed
-// afterwards by either side.
+// Every change raises the version that all objects share, as with etcd. Neither side may change what was passed in or
+// out.
 type Objects struct {
 	version uint64
 	uids    uint64
@@ -21,7 +21,7 @@ type Objects struct {
 	text    map[string]string
 	leases  map[string]memLease
 	history []Change
-	// forgotten is the highest version that the history does not hold any more.
+	// forgotten is the highest version that the history does not have any more.
 	forgotten uint64
 }
 
@@ -35,7 +35,7 @@ type memLease struct {
 type Change struct {
 	// Version is the version that the change made.
 	Version uint64
-	// Table is the table's new state, perhaps a missing one.
+	// Table is the table's new state. It may be missing.
 	Table *member.Snapshot
 	// Lease is new or changed.
 	Lease *member.Lease
@@ -43,16 +43,16 @@ type Change struct {
 	Gone string
 }
 
-// maxHistory is the number of changes kept; half of them are forgotten at a time.
+// maxHistory is the number of changes kept. Half of them are forgotten at a time.
 const maxHistory = 8192
 
 // NewObjects returns an empty store.
 func NewObjects() *Objects { return &Objects{leases: map[string]memLease{}} }
 
-// Version returns the version of the latest change: the position from which a watch goes on after a list.
+// Version returns the version of the latest change. A watch goes on from it after a list.
 func (o *Objects) Version() uint64 { return o.version }
 
-// Since returns the changes above a version, oldest first; false where some of them are forgotten.
+// Since returns the changes above a version, oldest first. It returns false if some of them are forgotten.
 func (o *Objects) Since(version uint64) ([]Change, bool) {
 	if version < o.forgotten {
 		return nil, false
@@ -60,7 +60,7 @@ func (o *Objects) Since(version uint64) ([]Change, bool) {
 	return o.history[version-o.forgotten:], true
 }
 
-// Forget drops the history: who follows from an earlier version must list again (410 Gone).
+// Forget drops the history. A watch from an earlier version must list again (410 Gone).
 func (o *Objects) Forget() { o.history, o.forgotten = nil, o.version }
 
 // Table returns the table as it is.
@@ -72,7 +72,7 @@ func (o *Objects) Table() member.Snapshot {
 	return s
 }
 
-// CreateTable creates the table: OutcomeConflict where there is one.
+// CreateTable creates the table. OutcomeConflict: there is one.
 func (o *Objects) CreateTable(t *table.Table) (member.Snapshot, member.Outcome) {
 	if !o.table.Missing() {
 		return member.Snapshot{}, member.OutcomeConflict
@@ -80,7 +80,7 @@ func (o *Objects) CreateTable(t *table.Table) (member.Snapshot, member.Outcome) 
 	return o.setTable(member.Snapshot{UID: o.newUID("table"), Table: t}, nil), member.OutcomeDone
 }
 
-// SwapTable replaces the table: OutcomeMissing where there is none, OutcomeConflict where UID or version differ.
+// SwapTable replaces the table. OutcomeMissing: there is none. OutcomeConflict: UID or version differ.
 func (o *Objects) SwapTable(t *table.Table, uid, version string) (member.Snapshot, member.Outcome) {
 	switch {
 	case o.table.Missing():
@@ -91,7 +91,7 @@ func (o *Objects) SwapTable(t *table.Table, uid, version string) (member.Snapsho
 	return o.setTable(member.Snapshot{UID: uid, Table: t}, nil), member.OutcomeDone
 }
 
-// setTable stores the table; text is what it was decoded from, or nil.
+// setTable stores the table. text is what it was decoded from, or nil.
 func (o *Objects) setTable(s member.Snapshot, text map[string]string) member.Snapshot {
 	o.table, o.text = s, text
 	o.table.Version = o.record(Change{Table: &o.table})
@@ -113,7 +113,7 @@ func (o *Objects) Leases() []member.Lease {
 	return out
 }
 
-// CreateLease creates a Lease: OutcomeConflict where there is one.
+// CreateLease creates a Lease. OutcomeConflict: there is one.
 func (o *Objects) CreateLease(lease member.Lease) (member.Lease, member.Outcome) {
 	if _, exists := o.leases[lease.ID]; exists {
 		return member.Lease{}, member.OutcomeConflict
@@ -134,8 +134,8 @@ func (o *Objects) PutLease(lease member.Lease) (member.Lease, member.Outcome) {
 	return o.setLease(memLease{lease, lease.ID}), member.OutcomeDone
 }
 
-// RenewLease replaces a Lease on condition of its UID and holder, whatever its version: what Store.RenewLease
-// comes to where nothing is late.
+// RenewLease replaces a Lease on condition of its UID and holder, whatever its version. Store.RenewLease has the same
+// effect if nothing is late.
 func (o *Objects) RenewLease(lease member.Lease) (member.Lease, member.Outcome) {
 	old, ok := o.leases[lease.ID]
 	switch {

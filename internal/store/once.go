@@ -12,13 +12,13 @@ import (
 // errNotSent ends a request that could not be sent in time.
 var errNotSent = errors.New("not sent: no connection in time")
 
-// sending follows the body of one write, which tells whether the request may have reached a server: all our writes
-// have a body, and none is carried out before the server has read it.
+// sending follows the body of one write. The body tells whether the request may have reached a server: every write has
+// one, and no server carries a write out before it has read it.
 //
-// net/http and x/net/http2 send a request again by themselves after a connection was lost if they may rewind its
-// body: only where the server cannot have seen it, they say (GOAWAY, REFUSED_STREAM, nothing written), but
-// possibly much later than the first time. This body cannot be rewound, so each write is sent at most once, and
-// cannot be begun after its window.
+// After a connection was lost, net/http and x/net/http2 send a request again by themselves if they can rewind its body.
+// They do so only if the server cannot have seen it (GOAWAY, REFUSED_STREAM, nothing written), but possibly much later
+// than the first time. This body cannot be rewound. So each write is sent at most once, and cannot begin after its
+// window.
 type sending struct {
 	mu     sync.Mutex
 	begun  bool
@@ -36,7 +36,7 @@ func (s *sending) begin() bool {
 	return true
 }
 
-// close refuses what has not begun, and returns whether anything has.
+// close refuses a body that has not begun. It says whether it has.
 func (s *sending) close() (begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *sending) close() (begun bool) {
 	return s.begun
 }
 
-// window cancels the request unless its sending begins in time.
+// window cancels the request if its sending does not begin in time.
 func (s *sending) window(d time.Duration, cancel context.CancelCauseFunc) *time.Timer {
 	return time.AfterFunc(d, func() {
 		s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *sending) window(d time.Duration, cancel context.CancelCauseFunc) *time.
 
 type sendingKey struct{}
 
-// onceTransport puts the sending of the request's context around its body. It is the outermost transport.
+// onceTransport wraps the request's body in the sending of its context. It is the outermost transport.
 type onceTransport struct{ next http.RoundTripper }
 
 func (t onceTransport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// The methods below are what people with kubectl do: no precondition, no respect for the protocol.
+// The methods below do what people do with kubectl: they have no preconditions and ignore the protocol.
 
 // RemoveTable deletes the table, if there is one.
 func (o *Objects) RemoveTable() {
@@ -16,7 +16,7 @@ func (o *Objects) RemoveTable() {
 	}
 }
 
-// Text returns the table's text, or nil where there is no table.
+// Text returns the table's text, or nil if there is no table.
 func (o *Objects) Text() map[string]string {
 	switch {
 	case o.text != nil:
@@ -27,14 +27,14 @@ func (o *Objects) Text() map[string]string {
 	return nil
 }
 
-// RestoreTable replaces the table by this text, under a new UID: a backup is restored. An existing table is deleted
-// first, which watchers see.
+// RestoreTable restores a backup: it replaces the table by this text, under a new UID. It first deletes an existing
+// table, and watchers see that.
 func (o *Objects) RestoreTable(text map[string]string) {
 	o.RemoveTable()
 	o.putText(o.newUID("table"), text)
 }
 
-// EditTable changes the text of the table, which must be there, under its UID.
+// EditTable changes the text of the table, which must exist. The UID stays.
 func (o *Objects) EditTable(edit func(text map[string]string)) {
 	text := o.Text()
 	edit(text)
@@ -55,10 +55,10 @@ func (o *Objects) RemoveLease(id string) {
 	}
 }
 
-// TouchLease edits a Lease, which must be there, in something that is no business of the member.
+// TouchLease edits a Lease, which must exist, in a field that the member does not use.
 func (o *Objects) TouchLease(id string) { o.setLease(o.leases[id]) }
 
-// HoldLease gives a Lease, which must be there, to another holder.
+// HoldLease gives a Lease, which must exist, to another holder.
 func (o *Objects) HoldLease(id, holder string) {
 	l := o.leases[id]
 	l.holder = holder
