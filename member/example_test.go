@@ -75,7 +75,7 @@ func (r *replica) do(ctx context.Context, a member.Action) {
 
 	// What is asked for slots is answered with their Round.
 	case member.Warm:
-		go r.tell(member.Warmed{Slots: a.Slots, Round: a.Round})
+		go r.tell(member.Warmed(a))
 	case member.Load:
 		go r.tell(member.Loaded{Slots: a.Slots, Round: a.Round})
 	case member.Drain:
