@@ -56,11 +56,11 @@ var faults = []kind{crash, pause, lag, lose, relist, dropTable, dropLease, lapse
 type act struct {
 	kind kind
 	pod  uint8
-	// arg is the number of an op, of a request that went astray, or of a Lease; or which news lag.
+	// arg is the number of an op, of a request that went astray, or of a Lease, or says which news lags.
 	arg uint8
 	// slot is that of an op's part.
 	slot uint8
-	// lose is which of the requests that come of it goes astray, from 1; 0: none.
+	// lose says which of the requests that follow goes astray, from 1; 0: none.
 	lose uint8
 }
 
@@ -110,8 +110,8 @@ func (w *world) may(k kind) bool {
 
 func (w *world) use(k kind) { w.changeServer().used[k]++ }
 
-// enabled lists what may happen. Those in which a request goes astray are left to variants. If something must happen
-// before time passes, advance is not among them.
+// enabled lists what may happen. variants adds the acts in which a request goes astray. If something must happen before
+// time passes, advance is not in the list.
 func (w *world) enabled(into []act) []act {
 	acts := into[:0]
 	urgent := false
@@ -230,7 +230,7 @@ func (w *world) enabled(into []act) []act {
 	return acts
 }
 
-// do makes an action happen, in a world without changes so far.
+// do carries out an act in a world that has no changes yet.
 func (w *world) do(a act) {
 	w.lose = int(a.lose) - 1
 	if a.lose > 0 {
@@ -297,7 +297,7 @@ func (w *world) do(a act) {
 	}
 }
 
-// relist breaks a watch: what is on its way is lost, and the state is reported anew.
+// relist breaks a watch: what is on its way is lost, and the state is reported again.
 func (w *world) relist(pod int, which uint8) {
 	b := w.change(pod)
 	if which == lagTable {
@@ -317,7 +317,7 @@ func (w *world) relist(pod int, which uint8) {
 	b.tell(w.x, list)
 }
 
-// take takes what is to be delivered from the box.
+// take takes from the box what is delivered next.
 func (w *world) take(pod int, a act) member.Event {
 	b := w.change(pod)
 	switch a.kind {

@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// life is what a pod's container is at.
+// life is the state of a pod's container.
 type life uint8
 
 const (
@@ -18,14 +18,14 @@ const (
 	rejoined             // the process runs on, and starts its next incarnation once nothing of the last is in flight
 )
 
-// Ways by which news come to a member, each of which may lag.
+// Ways by which news comes to a member. Each may lag.
 const (
 	lagTable   uint8 = 1 << iota // the watch of the table
 	lagLeases                    // the watch of the Leases
 	lagAnswers                   // answers to requests
 )
 
-// box is all of a pod but the member itself: what is on its way to it, its gate, and what it may still write.
+// box is everything of a pod but the member: what is on its way to it, its gate, and what it may still write.
 type box struct {
 	life        life
 	inc         uint8 // of the latest incarnation
@@ -44,7 +44,7 @@ type box struct {
 	swapped snap
 	deletes []deleted
 
-	// queue is the order in which all that came, one letter for each; it is not kept where the scope is Free.
+	// queue is the order of what came, one letter for each. A Free scope does not keep it.
 	queue []way
 
 	tables []snap
@@ -58,17 +58,16 @@ type box struct {
 	gate     []gateSlot
 	deadline int // of the gate; 0: it has passed, or there was none
 
-	// gun are slots for which a reconcile looked at its context, and then its process was paused: when it goes on, it
-	// writes.
+	// gun are slots in which a reconcile checked its context just before its process was paused. When the process goes on,
+	// it writes.
 	gun uint8
 	// owed are the slots in which it knows of a deletion that is not reconciled.
 	owed uint8
-	// horizon is, per slot, until when a write may commit; 0: none. left is the same of the process's predecessors.
+	// horizon is, per slot, until when a write may commit; 0: none. left is the same for writes of earlier processes.
 	horizon, left []int
 }
 
-// answer is one on its way. That a request went astray its sender learns at any time within wait ticks, whatever else
-// comes.
+// answer is an answer on its way. The sender of a request that went astray learns so at any time within wait ticks.
 type answer struct {
 	has     bool
 	outcome member.Outcome
@@ -83,7 +82,7 @@ func answered(o member.Outcome) answer {
 	return a
 }
 
-// way is one by which news come.
+// way is a way by which news comes.
 type way uint8
 
 const (
@@ -100,8 +99,8 @@ func (y way) lags() uint8 {
 	return [...]uint8{lagAnswers, lagAnswers, lagAnswers, lagAnswers, lagTable, lagLeases}[y]
 }
 
-// came notes that something has come, unless nobody knows when it does; took that the first of its way was taken, or
-// the n-th.
+// came records that something has come, unless nobody knows when it does. took records that the first of its way was
+// taken, or the n-th.
 func (b *box) came(x *space, y way, a answer) {
 	if !x.Free && a.wait == 0 {
 		b.queue = append(b.queue, y)
@@ -121,7 +120,7 @@ func (b *box) took(y way, n int) {
 	}
 }
 
-// turn says whether a way is next: nothing came before, by a way that does not lag.
+// turn says whether a way is next: nothing came before it by a way that does not lag.
 func (b *box) turn(x *space, y way) bool {
 	if x.Free || b.lag&y.lags() != 0 {
 		return true
@@ -146,7 +145,7 @@ type deleted struct {
 	lease uint8
 }
 
-// news is one report of the watch of Leases: a list, a change, or that one is gone.
+// news is one report of the watch of Leases: a list, a change or a deletion.
 type news struct {
 	list   bool
 	gone   bool // of leases[0]
@@ -181,7 +180,7 @@ const (
 	opDrain
 )
 
-// gateState is a model of package gate, which TestGate compares it with.
+// gateState is a model of package gate. TestGate compares the two.
 type gateState uint8
 
 const (
@@ -220,7 +219,7 @@ func (b *box) end(l life) {
 	*b = box{life: l, inc: b.inc, former: b.former, sig: b.sig, gate: make([]gateSlot, len(b.gate)), horizon: b.horizon, left: b.left}
 }
 
-// working says that a slot's gate admits keys, or may have some in flight that it admitted.
+// working says that a slot's gate admits keys, or that some it admitted may be in flight.
 func (b *box) working(s int) bool {
 	return b.deadline > base && (b.gate[s].state == gateOpen || b.gate[s].state == gateDraining)
 }
@@ -254,7 +253,7 @@ func (b *box) open(s, epoch int) {
 	b.callOff(s)
 }
 
-// lapse takes the slots out of service.
+// lapse closes the slots.
 func (b *box) lapse() {
 	for s := range b.gate {
 		switch b.gate[s].state {
@@ -266,8 +265,8 @@ func (b *box) lapse() {
 	}
 }
 
-// lapseEarly is a lapse although the deadline has not passed: where time goes by between a Step and its actions, a gate
-// lapses by the former deadline, and is told of the next one after that.
+// lapseEarly is a lapse although the deadline has not passed. If time passes between a Step and its actions, a gate
+// lapses by the former deadline before it is told of the next one.
 func (b *box) lapseEarly() {
 	for s := range b.gate {
 		if b.working(s) {
@@ -284,14 +283,14 @@ func (b *box) setDeadline(at int) {
 	b.deadline = at
 }
 
-// request puts an op in the place of earlier ones for the same slots, whose answers would not be looked at.
+// request replaces earlier ops for the same slots by this one. Their answers would be ignored.
 func (b *box) request(o op) {
 	b.drop(o.kind, o.slots)
 	b.ops = append(b.ops, o)
 	slices.SortFunc(b.ops, func(p, q op) int { return int(p.kind)<<8 + int(p.slots) - int(q.kind)<<8 - int(q.slots) })
 }
 
-// tell appends to the watch of Leases. A backlog of renewals that say the same is told as the last of them.
+// tell appends to the watch of Leases. Of a backlog of renewals that say the same, only the last is told.
 func (b *box) tell(x *space, n news) {
 	if !n.list && !n.gone {
 		l := n.leases[0]

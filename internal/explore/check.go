@@ -10,24 +10,24 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// What is checked, beside that the fair continuation of every state ends well (settle.go):
+// Each act is checked for these rules. settle.go checks that the fair continuation of every state ends well.
 //
 //   - every version of the table is Valid, and its epoch rises (R4)
-//   - a slot leaves a live owner by that owner's own hand only, and only to one that is ready; a member is taken out when its
+//   - only a live owner itself gives its slot up, and only to a member that is ready; a member is removed only when its
 //     Lease is gone (R6, R7)
 //   - a gate opens only for its slot's owner at that epoch, while its Lease says "open", and while no other gate of the slot is
 //     open or draining; a paused member's is open until its deadline (R2, R5, R6)
-//   - a gate opens only when no write of a former owner can commit any more, the fence provided (R6, R7, R16)
+//   - a gate opens only when no write of a former owner can commit any more, given a fence (R6, R7, R16)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - a slot's gate is shut while a transfer of it may take effect (R6)
 //   - no member creates a Lease that it had before (R7)
 //   - the deadline that a renewal sets is no later than its sending allows (R2)
 //   - a lapse ends with an answer to a read of the table (R13)
-//   - who gives a slot away names the deletion in it that is not reconciled, and the table names it until the slot's owner
-//     knows of it (R15)
+//   - a member that gives a slot away names the deletion in it that is not reconciled, and the table names it until the
+//     slot's owner knows of it (R15)
 //   - no gate opens while its slot is being loaded (R8); a member that has left owns nothing (R9)
 
-// remember notes who owns what in a version of the table.
+// remember records who owns what in a version of the table.
 func (w *world) remember(t *table.Table) {
 	if t.UID != tableUID(w.server().table.uid) {
 		return // not adopted
@@ -54,7 +54,7 @@ func (w *world) checkCreate(by uint8, t *table.Table) {
 	}
 }
 
-// checkTransition looks at a change of the table that takes effect.
+// checkTransition checks a change of the table that takes effect.
 func (w *world) checkTransition(by uint8, before snap, t *table.Table) {
 	writer, old := w.x.name(by), before.table
 	if err := t.Valid(); err != nil {
@@ -86,7 +86,7 @@ func (w *world) checkTransition(by uint8, before snap, t *table.Table) {
 	}
 }
 
-// checkSending looks at a swap that a member sends.
+// checkSending checks a swap that a member sends.
 func (w *world) checkSending(pod int, a member.Swap) {
 	m, b, now := w.id(pod), w.box(pod), w.server().table
 	if now.version != number(a.Version) {
@@ -99,7 +99,7 @@ func (w *world) checkSending(pod int, a member.Swap) {
 	}
 }
 
-// checkOpen looks at a gate that is about to be opened.
+// checkOpen checks a gate that is about to open.
 func (w *world) checkOpen(pod int, a member.Open) {
 	b, self, id := w.box(pod), w.self(pod), w.id(pod)
 	if b.deadline <= base {
@@ -152,7 +152,7 @@ func (w *world) checkOpen(pod int, a member.Open) {
 	})
 }
 
-// fire lets those writes go that were checked before a pause. The fence refuses them if the table does not name the member.
+// fire sends the writes that were checked before a pause. The fence refuses them if the table does not name the member.
 func (w *world) fire(pod int) {
 	b, id := w.change(pod), w.id(pod)
 	gun := b.gun
@@ -173,7 +173,7 @@ func (w *world) fire(pod int) {
 	}
 }
 
-// checkStop looks at what a member leaves behind.
+// checkStop checks what a member leaves behind.
 func (w *world) checkStop(pod int, a member.Stop) {
 	t := w.server().table.table
 	if a.Err != nil || t == nil {
@@ -184,14 +184,14 @@ func (w *world) checkStop(pod int, a member.Stop) {
 	}
 }
 
-// checkDeadline looks at until when a member is about to work.
+// checkDeadline checks until when a member is about to work.
 func (w *world) checkDeadline(pod int, a member.Deadline) {
 	if latest := time.Duration(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
 		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d", w.id(pod), a.At-base, w.renewed-base)
 	}
 }
 
-// checkResumed looks at what ended a lapse.
+// checkResumed checks what ended a lapse.
 func (w *world) checkResumed(pod int, lapsed bool, e member.Event) {
 	seen, ok := e.(member.TableSeen)
 	if after := w.member(pod); lapsed && after != nil && !inspect.Look(after).Lapsed && !(ok && seen.Consistent) {
