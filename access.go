@@ -12,17 +12,15 @@ import (
 )
 
 const (
-	// accessTimeout bounds how long a member asks what it may do. An API server that does not answer that is not waited
-	// for.
+	// accessTimeout bounds how long a member asks what it may do. It joins without an answer.
 	accessTimeout = 10 * time.Second
-	// accessPatience is how long a permission may be missing at the start: an API server that has just started, or a
-	// Role that has just been made, takes a moment.
+	// accessPatience is how long a permission may be missing at the start: a new API server or a new Role takes a moment.
 	accessPatience = 3 * time.Second
 )
 
-// access asks the API server whether this member may do all that it will have to: with the rota's own objects, and
-// where it labels, with those of sharded kinds. The error is a permission.MissingError with all that is missing. Where
-// the server does not answer the question, requests that are refused later say so.
+// access asks the API server whether this member has all permissions that it needs: for the rota's own objects and, if
+// it labels, for those of sharded kinds. The error is a permission.MissingError that lists what is missing. If the
+// server does not answer, later refusals say what is missing.
 func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
 	for _, k := range labels {
@@ -42,22 +40,23 @@ func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 			return nil
 		}
 		if r.now()-begun >= accessPatience {
-			return fmt.Errorf("delivery %s: %w", r.share.Delivery(), &permission.MissingError{Rota: r.opts.Name, Missing: denied})
+			return fmt.Errorf("delivery %s: %w", r.share.Delivery(),
+				&permission.MissingError{Rota: r.opts.Name, Missing: denied})
 		}
 		pause(ctx, time.Second)
 	}
 }
 
-// refusals are the permissions that were missing lately, so that each is told once and not at each try.
+// refusals are the permissions that were missing lately, so that each is reported once and not at each try.
 type refusals struct {
 	mu   sync.Mutex
 	last map[string]time.Duration // by what it is about
 }
 
-// refusalQuiet is how long after the last refusal another counts as a new one. Tries are no more than 30 s apart.
+// refusalQuiet is how long after the last refusal another one counts as new. Tries are at most 30 s apart.
 const refusalQuiet = 2 * time.Minute
 
-// fresh says whether a refusal has not been told yet.
+// fresh reports whether a refusal has not been reported yet.
 func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,8 +69,8 @@ func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	return !known || now-was > refusalQuiet
 }
 
-// refused tells that a permission is missing, once, by an event as well as in the log; false where err is about
-// something else.
+// refused reports a missing permission once, by an event and in the log. It returns false if err is about something
+// else.
 func (r *Rota) refused(what string, err error) bool {
 	var denied *permission.Error
 	if !errors.As(err, &denied) {
@@ -82,7 +81,8 @@ func (r *Rota) refused(what string, err error) bool {
 	default:
 	}
 	if r.refusals.fresh(denied, r.now()) {
-		r.tell(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true, Message: what + ": " + denied.Error()})
+		r.tell(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true,
+			Message: what + ": " + denied.Error()})
 	} else {
 		r.log.V(1).Info(what, "cause", err.Error())
 	}

@@ -20,7 +20,8 @@ func TestMissingPermissionsAreToldOnce(t *testing.T) {
 	lines := 0
 	r.log = funcr.New(func(string, string) { lines++ }, funcr.Options{})
 	refusal := func(verb string) error {
-		return &permission.Error{User: "jane", Namespace: "operators", Resource: "leases", Group: "coordination.k8s.io", Verb: verb, Err: errors.New("no")}
+		return &permission.Error{User: "jane", Namespace: "operators", Resource: "leases", Group: "coordination.k8s.io",
+			Verb: verb, Err: errors.New("no")}
 	}
 	for range 5 {
 		r.report("Cannot renew the Lease", refusal("update"))
@@ -34,7 +35,8 @@ func TestMissingPermissionsAreToldOnce(t *testing.T) {
 	if n := notes[0]; n.Reason != "PermissionMissing" || !n.Warning || !strings.Contains(n.Message, `verbs: ["update"]`) {
 		t.Errorf("told %+v", n)
 	}
-	now, denied := r.now(), &permission.Error{Resource: "leases", Verb: "update", Namespace: "operators", Group: "coordination.k8s.io"}
+	now, denied := r.now(), &permission.Error{Resource: "leases", Verb: "update", Namespace: "operators",
+		Group: "coordination.k8s.io"}
 	if r.refusals.fresh(denied, now+refusalQuiet/2) || !r.refusals.fresh(denied, now+3*refusalQuiet) {
 		t.Error("a refusal counts as new for another time than after a while without")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// unlike is what keeps this process from joining: members that work, and that it cannot work together with.
+// unlike are the reasons why this process does not join: live members that it cannot work together with.
 type unlike struct {
 	mu    sync.Mutex
 	found []coverage.Difference
@@ -23,7 +23,7 @@ func (u *unlike) set(found []coverage.Difference) {
 	u.found = found
 }
 
-// texts says in what this process and members differ; empty: nothing keeps it from joining.
+// texts describes the conflicts; empty if nothing keeps this process from joining.
 func (u *unlike) texts() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -38,12 +38,12 @@ func (u *unlike) texts() []string {
 type renewal struct {
 	serial uint64
 	at     time.Duration
-	again  bool // the member has reported anew since it was looked at first
+	again  bool // the member has renewed its report since the first look
 }
 
-// awaitAlike waits while members work with which this one cannot work together (rule R14): once it had taken slots, the
-// objects in them would be worked on by nobody, or by two. It returns false when ctx ends. Members count as long as they
-// renew their reports. Where these cannot be read the member joins: whoever has the duty of scrubbing compares them, too.
+// awaitAlike waits while there are live members that this one cannot work together with (rule R14). If it took slots
+// beside them, their objects would have no owner, or two. It returns false when ctx ends. A member counts as live while
+// it renews its report. If reports cannot be read, the member joins: the member with the scrub duty compares them, too.
 func (r *Rota) awaitAlike(ctx context.Context) bool {
 	if r.reports == nil {
 		return true
@@ -94,9 +94,11 @@ func (r *Rota) awaitAlike(ctx context.Context) bool {
 	}
 }
 
-// conflicts returns in what this member and those that renew their reports cannot work together, and whether one of
-// them is known to be alive: one that died leaves its report behind.
-func (r *Rota) conflicts(self *coverage.Report, reports []*coverage.Report, seen map[string]renewal) (found []coverage.Difference, certain bool) {
+// conflicts returns the differences between this member and live ones. certain says that one of those is known to be
+// alive: a dead member leaves its report behind.
+func (r *Rota) conflicts(self *coverage.Report, reports []*coverage.Report,
+	seen map[string]renewal,
+) (found []coverage.Difference, certain bool) {
 	stale := coverage.BoundsBy(append(reports, self)).Stale
 	var live []*coverage.Report
 	for _, report := range reports {

@@ -110,7 +110,8 @@ func api(t *testing.T) (lines []string) {
 			public = append(public, p.ImportPath)
 		}
 	}
-	read := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	read := importer.ForCompiler(token.NewFileSet(), "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	slices.Sort(public)
 	for _, path := range public {
 		p, err := read.Import(path)

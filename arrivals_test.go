@@ -29,14 +29,15 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 				queue := make(chan types.NamespacedName, 2000)
 				var c *Controller
 				most := 0
-				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
-					for _, key := range keys {
-						if c.Add(key) {
-							queue <- key
+				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"},
+					func(keys []types.NamespacedName, _ Priority) {
+						for _, key := range keys {
+							if c.Add(key) {
+								queue <- key
+							}
 						}
-					}
-					most = max(most, len(queue))
-				})
+						most = max(most, len(queue))
+					})
 				if err != nil {
 					t.Fatal(err)
 				}

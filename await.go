@@ -12,10 +12,11 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// startPatience is when people are told what a member waits for before it joins, and how often it is logged again.
+// startPatience is how long a member waits to join before it reports what it waits for, and the time between log lines
+// about it.
 const startPatience = 10 * time.Second
 
-// startEvents is the time between two events about that: API servers keep them for an hour.
+// startEvents is the time between two events about it: API servers keep events for an hour.
 const startEvents = 30 * time.Minute
 
 // start is an informer that must run before the member joins.
@@ -25,7 +26,7 @@ type start struct {
 	client  bool // it reads through a client that ShareInformer was given
 }
 
-// prerequisite is something without which a member does not join: it would take slots, and nobody would work on them.
+// prerequisite is something without which a member does not join: it would take slots that nobody works on.
 type prerequisite struct {
 	done <-chan struct{}
 	what func() string
@@ -36,7 +37,8 @@ func (r *Rota) prerequisites() []prerequisite {
 	defer r.mu.Unlock()
 	var out []prerequisite
 	for _, s := range r.started {
-		out = append(out, prerequisite{s.started, func() string { return fmt.Sprintf("the informer of %s, which was not started", s.kind) }})
+		out = append(out, prerequisite{s.started,
+			func() string { return fmt.Sprintf("the informer of %s, which was not started", s.kind) }})
 	}
 	for _, c := range r.controllers {
 		out = append(out, prerequisite{c.begun, c.missing})
@@ -44,7 +46,7 @@ func (r *Rota) prerequisites() []prerequisite {
 	return out
 }
 
-// missing returns what people are told while Started was not called.
+// missing says what the member waits for until Started is called.
 func (c *Controller) missing() string {
 	c.mu.Lock()
 	explain := c.explain
@@ -54,26 +56,27 @@ func (c *Controller) missing() string {
 			return fmt.Sprintf("the workers of controller %s: %s", c.name, why)
 		}
 	}
-	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the Queue that NewQueue returned", c.name)
+	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the "+
+		"Queue that NewQueue returned", c.name)
 }
 
-// Started notes that the controller's workers run: the member joins once those of all controllers do, so that it takes
-// no slots that nobody would work on. Queue.Get calls it. Call it where workers have another queue, or where they start
+// Started notes that the controller's workers run. The member joins once the workers of all controllers do, so that it
+// takes no slots that nobody works on. Queue.Get calls Started. Call it if workers have another queue, or if they start
 // only after the member has joined. It may be called more than once.
 func (c *Controller) Started() { c.begin.Do(func() { close(c.begun) }) }
 
-// Begun is closed when Started was called.
+// Begun returns a channel that is closed when Started is called.
 func (c *Controller) Begun() <-chan struct{} { return c.begun }
 
-// Explain sets what tells people why the workers do not run yet, "" where it does not know. It is called concurrently
-// and must not block.
+// Explain sets a function that says why the workers do not run yet, or "" if it does not know. It is called
+// concurrently and must not block.
 func (c *Controller) Explain(why func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.explain = why
 }
 
-// waitsFor returns what the member waits for before it joins.
+// waitsFor says what the member waits for before it joins.
 func (r *Rota) waitsFor() []string {
 	var out []string
 	for _, p := range r.prerequisites() {
@@ -86,9 +89,9 @@ func (r *Rota) waitsFor() []string {
 	return append(out, r.unlike.texts()...)
 }
 
-// Ready is a readiness check: it is nil once the member has joined, with or without slots, and otherwise says what it
-// waits for. It is an error, too, for a minute after it showed that a controller is wired wrongly. ctrlrt adds it to
-// the manager. The request is not looked at.
+// Ready is a readiness check. It is nil once the member has joined, with or without slots; before that the error says
+// what the member waits for. If a controller turns out to be wired wrongly, Ready is an error for a minute. ctrlrt adds
+// it to the manager. The request is ignored.
 func (r *Rota) Ready(*http.Request) error {
 	if r.hasJoined() {
 		return r.faults.err(r.now())
@@ -99,8 +102,8 @@ func (r *Rota) Ready(*http.Request) error {
 	return fmt.Errorf("rota %s: not joined yet", r.Name())
 }
 
-// awaitStart waits until informers and workers run: slots that opened before would look empty, and what is in them
-// deleted, or nobody would work on them. It returns false when ctx ends, and an error where the wiring can never work.
+// awaitStart waits until informers and workers run. If slots opened before, their objects would look deleted, or nobody
+// would work on them. It returns false when ctx ends, and an error if the wiring can never work.
 func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()

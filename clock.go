@@ -7,24 +7,23 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// clock tells a member the time: by the monotonic clock of the process, which stands still while the machine sleeps,
-// and how far that may have fallen behind for this reason (rule R2). Its methods may be called concurrently.
+// clock gives a member the time: by the monotonic clock of the process, which stops while the machine sleeps, and by
+// how much that clock may be behind (rule R2). Its methods may be called concurrently.
 type clock struct {
 	start time.Time
-	// counting is a clock that goes on while the machine sleeps; ok is false where there is none.
+	// counting is a clock that does not stop while the machine sleeps; ok is false if there is none.
 	counting func() (now time.Duration, ok bool)
-	// wall is the wall clock, which somebody sets forward once the machine is awake.
+	// wall is the wall clock, which is set forward once the machine is awake.
 	wall func(time.Time) time.Duration
 
 	mu sync.Mutex
-	// base are by how much the two were ahead of the monotonic clock when they were looked at.
+	// base are the leads of the two over the monotonic clock when they were last read.
 	base [2]time.Duration
-	// ahead is the sum of all that they jumped forward since.
+	// ahead is the sum of their jumps forward since.
 	ahead time.Duration
 }
 
-// jump is the least by which a clock has to be ahead of the monotonic one to count: readings are not made at one
-// moment.
+// jump is the smallest change of a lead that counts: the clocks are not read at the same moment.
 const jump = 10 * time.Millisecond
 
 // newClock returns a clock that starts now.
@@ -58,11 +57,10 @@ func (c *clock) now() member.Time {
 	return member.Time{Mono: t.Sub(c.start), Ahead: c.ahead, Wall: t.Unix()}
 }
 
-// late is the latest that it can be: deadlines are measured by it.
+// late is the latest time that it can be. Deadlines are measured by it.
 func (c *clock) late() time.Duration { return c.now().Late() }
 
-// offsets are by how much the counting clock and the wall clock are ahead of the monotonic one, of which t was read
-// just now.
+// offsets are the leads of the counting clock and the wall clock over the monotonic one, of which t was just read.
 func (c *clock) offsets(t time.Time) [2]time.Duration {
 	mono := t.Sub(c.start)
 	offsets := [2]time.Duration{0, c.wall(t) - mono}

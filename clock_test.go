@@ -51,7 +51,8 @@ func TestClockCountsSleep(t *testing.T) {
 		{"wall clock is set back", false, []time.Duration{0}, []time.Duration{-20 * s}, 0},
 		{"wall clock is set back, then it sleeps", true, []time.Duration{0, 5 * s}, []time.Duration{-20 * s, 5 * s}, 5 * s},
 		{"sleeps while the wall clock is set back", false, []time.Duration{5 * s}, []time.Duration{-20 * s}, 5 * s},
-		{"readings at different moments", false, []time.Duration{2 * ms, -2 * ms, 2 * ms, -2 * ms}, []time.Duration{0, 0, 0, 0}, 0},
+		{"readings at different moments", false, []time.Duration{2 * ms, -2 * ms, 2 * ms, -2 * ms},
+			[]time.Duration{0, 0, 0, 0}, 0},
 		{"many short ones", false, []time.Duration{6 * ms, 6 * ms, 6 * ms}, []time.Duration{6 * ms, 6 * ms, 6 * ms}, 12 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,7 +139,9 @@ type slowAnswer struct {
 	armed atomic.Bool
 }
 
-func (s *slowAnswer) RenewLease(ctx context.Context, l member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (s *slowAnswer) RenewLease(ctx context.Context, l member.Lease,
+	timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	l, outcome, err := s.Store.RenewLease(ctx, l, timeout)
 	if s.armed.Swap(false) {
 		time.Sleep(s.rota.untilDeadline() - time.Microsecond)

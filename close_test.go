@@ -42,7 +42,8 @@ func TestRunClosesItsStore(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	r, err := New(&rest.Config{Host: server.URL}, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
+	r, err := New(&rest.Config{Host: server.URL},
+		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

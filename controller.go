@@ -18,16 +18,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Priority is how urgent keys are that the rota enqueues by itself. The numbers are those of controller-runtime's
-// priority queue: higher is sooner, and 0 is what an event gets. Queues without priorities take keys as they come.
+// Priority is the priority of keys that the rota enqueues. The numbers are those of controller-runtime's priority
+// queue: higher is sooner, and an event gets 0. Queues without priorities take keys in order.
 type Priority int
 
 // Priorities.
 const (
-	// PriorityEvent is for what changed while a slot was on its way here, deletions included.
+	// PriorityEvent is for objects that changed or were deleted while a slot was on its way here.
 	PriorityEvent Priority = 0
-	// PriorityRecent is for objects that changed shortly before: most have been reconciled by the former owner, and
-	// whoever waits for one that has not been should not wait for all the others.
+	// PriorityRecent is for objects that changed shortly before. The former owner has reconciled most of them. Those that
+	// it has not must not wait for all others.
 	PriorityRecent Priority = -1
 	// PriorityOpened is for all other objects of a slot that was opened.
 	PriorityOpened Priority = -100
@@ -45,33 +45,33 @@ type Controller struct {
 	name    string
 	kind    schema.GroupKind
 	enqueue Enqueue
-	// outcomes are those of its reconciles.
+	// outcomes are the results of its reconciles.
 	outcomes outcomes
 	// begun is closed once its workers run.
 	begin sync.Once
 	begun chan struct{}
-	// informer is the one that its queue was made with; nil: made by NewController. Guarded by rota.mu.
+	// informer is the one that the queue was made with; nil if NewController made the controller. Guarded by rota.mu.
 	informer cache.SharedIndexInformer
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
-	// awaiting are keys that wait for a kind to be listed: see await.
+	// awaiting are keys that wait for a kind to be listed; see await.
 	awaiting map[slot.Slot]map[types.NamespacedName]struct{}
-	// waiting are the keys in the queue, by slot, those that wait for a back-off or a RequeueAfter included, and
-	// those that a worker took and that are not admitted yet.
+	// waiting are the keys in the queue by slot, those that wait for a back-off or a RequeueAfter included, and those that
+	// a worker has taken and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
-	// where are the slots of the keys that are waiting, in flight or owed, with slot.KeyUID: a key stays where its
-	// object was, though nothing else tells where that was any more. nil with other keys.
+	// where are, with slot.KeyUID, the slots of keys that are waiting, in flight or owed. A key stays in its object's
+	// slot, even when nothing else tells the slot any more. nil with other keys.
 	where  map[types.NamespacedName]slot.Slot
 	wiring wiring
-	// owed are keys that could not be reconciled since the gate was shut, and whose object is gone or which were added,
-	// because of an object of another kind perhaps, while their slot was on its way here. When it opens nothing else
-	// would enqueue the former, since there is no object left to be found, nor the latter soon.
+	// owed are keys to enqueue when their slot opens: keys of deleted objects that could not be reconciled since the gate
+	// was shut, and keys that were added while their slot was on its way here, perhaps because of an object of another
+	// kind. No object leads to the former any more, and the latter would come late.
 	owed   map[slot.Slot]map[types.NamespacedName]struct{}
 	resets resets
-	// dealt is when a deletion was last reconciled in each slot.
-	dealt map[slot.Slot]time.Duration
+	// deletedAt is when a deletion was last reconciled in each slot.
+	deletedAt map[slot.Slot]time.Duration
 }
 
 // flight is a key that was admitted.
@@ -79,32 +79,32 @@ type flight struct {
 	slot  slot.Slot
 	leave func()
 	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
-	// err is how it ended, once ended says that somebody told.
+	// err is the result, if ended is true.
 	ended bool
 	err   error
-	// gone says that it was admitted as that of an object that is gone.
+	// gone says that its object was gone when it was admitted.
 	gone bool
 }
 
-// place says where a waiting key is: it may be in the queue again while a worker has it.
+// place says where a waiting key is. It may be in the queue again while a worker has it.
 type place struct {
 	queued, taken bool
-	// since is when it was queued for a worker to take it as soon as one can; 0: it waits for a delay to end.
+	// since is when it became ready for a worker; 0: it waits for a delay to end.
 	since time.Duration
 }
 
-// NewController registers a work queue for a kind, which is sharded from then on. Name is unique in the process. It
-// must be called before Run and before any informer of the kind runs. The member joins once the controller's workers
-// run: see Started.
+// NewController registers a work queue for a kind and shards the kind. The name must be unique in the process. Call it
+// before Run and before any informer of the kind runs. The member joins once the controller's workers run; see Started.
 //
-// It is for adapters, such as ctrlrt; controllers of client-go take NewQueue. Run is refused where no informer of the
+// It is for adapters, such as ctrlrt. client-go controllers use NewQueue. Run returns an error if no informer of the
 // kind holds this member's share, unless ExpectKindLate was called.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
 	r.mu.Lock()
 	ran := r.ran
 	r.mu.Unlock()
 	if ran {
-		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the manager starts", name)
+		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
+			"manager starts", name)
 	}
 	if err := r.share.Shard(kind); err != nil {
 		return nil, fmt.Errorf("controller %s: %w", name, err)
@@ -129,14 +129,14 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	return c, nil
 }
 
-// Add notes that a key enters the queue, now or after a delay. It returns false for a key that is not this
-// member's: leave it out of the queue; its owner hears of it by itself.
+// Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
+// queue; its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.add(key, c.rota.now())
 }
 
-// AddLater is Add for a key that is to wait for a delay, of a back-off for instance.
+// AddLater is Add for a key that waits for a delay, such as a back-off.
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.add(key, 0)
@@ -182,16 +182,15 @@ func (c *Controller) Take(key types.NamespacedName) {
 		stranger = !p.queued
 		*p = place{taken: true}
 	})
-	// What waited in slots that were lost since is forgotten. Before that, everything in the queue came by Add, or by
-	// Enqueue.
+	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
-		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue that NewQueue returned, and not to "+
-			"the work queue that it wraps", "object", key.String())
+		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
+			"that NewQueue returned, and not to the work queue that it wraps", "object", key.String())
 	}
 }
 
-// slotOf returns the slot of a key. With slot.KeyUID that is the slot of the object of that name, or else of the one
-// that was there before (rule R15).
+// slotOf returns the slot of a key. With slot.KeyUID it is the slot of the object of that name, or of the one that was
+// there before (rule R15).
 func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) {
 	if c.where == nil {
 		return c.rota.share.Locate(c.kind, key)
@@ -208,7 +207,7 @@ func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) 
 	return c.rota.share.Locate(c.kind, key)
 }
 
-// move notes where a key is from now on. c.mu is held.
+// move notes the slot of a key. c.mu is held.
 func (c *Controller) move(s slot.Slot, key types.NamespacedName) {
 	if c.where == nil {
 		return
@@ -228,8 +227,8 @@ func (c *Controller) move(s slot.Slot, key types.NamespacedName) {
 	delete(c.owed[before], key) // there is a namesake now
 }
 
-// settle forgets where a key was that is nowhere any more. c.mu is held.
-func (c *Controller) settle(key types.NamespacedName) {
+// forgetSlot forgets the slot of a key that is not waiting, in flight or owed any more. c.mu is held.
+func (c *Controller) forgetSlot(key types.NamespacedName) {
 	s, known := c.where[key]
 	if !known {
 		return
@@ -245,7 +244,7 @@ func (c *Controller) settle(key types.NamespacedName) {
 func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*place)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.settle(key)
+	defer c.forgetSlot(key)
 	c.move(s, key)
 	p := c.waiting[s][key]
 	change(&p)
@@ -263,35 +262,36 @@ func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*p
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
-// when the slot is lost, and what OnReset was given has been called if it is due. If not, there is nothing to do for
-// the key but Done.
+// when the slot is lost; a due OnReset function has been called. If not, the worker has nothing to do for the key but
+// call Done.
 //
-// It waits until the cache shows what this member wrote to the object, for at most 100 ms: the event of a child that the
-// last reconcile wrote often comes before that of the object itself.
+// It waits for at most 100 ms until the cache shows what this member wrote to the object: the event of a child that the
+// last reconcile wrote often comes before that of the object.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
 	c.rota.share.ShowOwn(ctx, c.kind, key)
 	s, known := c.slotOf(key)
 	if !known {
-		return ctx, false // its object went to another member
+		return ctx, false // its object is another member's now
 	}
 	if c.rota.share.Lacks(c.kind, s) {
 		c.await(s, key)
 		return ctx, false
 	}
 	gone := !c.rota.share.Exists(c.kind, key)
-	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}, gone)
+	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name},
+		gone)
 	c.rota.metrics.verdict(verdict)
-	// What the gate has parked it forgets when it is shut, as it is once a lapse is noticed.
+	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
 	owing := verdict != gate.Admitted
-	if verdict == gate.Admitted && gone && c.where != nil && !c.mayBury(inner, s, key) {
+	if verdict == gate.Admitted && gone && c.where != nil && !c.nameIsFree(inner, s, key) {
 		leave()
 		verdict = gate.Parked
 	}
 	if owing {
-		c.owe(s, key) // before it waits no more: a deletion is seen in one of both places, always
+		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
 	}
-	// From here on it counts as in flight, or is somebody else's.
+	// From here on the key counts as in flight, or belongs to somebody else.
 	c.place(s, key, func(p *place) { p.taken = false })
 	if verdict != gate.Admitted {
 		c.rota.gate.Recheck(s)
@@ -309,37 +309,9 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	return ctx, true
 }
 
-const (
-	// liveTimeout bounds the question whether a name exists, liveDelay is the time until it is asked again where there
-	// was no answer.
-	liveTimeout = 5 * time.Second
-	liveDelay   = time.Second
-)
-
-// mayBury says that the API server knows nothing of that name: a namesake of an object that was deleted may be another
-// member's, and nobody else may deal with it (rule R15). Where the API server does not answer the key is enqueued
-// again.
-func (c *Controller) mayBury(ctx context.Context, s slot.Slot, key types.NamespacedName) bool {
-	limited, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	exists, err := c.rota.share.Live(limited, c.kind, key)
-	if err != nil {
-		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller", c.name,
-			"object", key.String(), "error", err.Error())
-		if gate.CutShort(ctx) {
-			c.owe(s, key)
-			return false
-		}
-		c.place(s, key, func(p *place) { p.queued = true }) // the slot waits for it
-		time.AfterFunc(liveDelay, func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) })
-		return false
-	}
-	return !exists
-}
-
-// Done notes that a worker is done with the key. Call it after whatever the reconcile wanted repeated was added, so
-// that a slot on its way is not given up before a deletion has been dealt with, and before the queue's own Done, which
-// lets another worker have the key.
+// Done notes that a worker is done with the key. Call it after the key was added again, if the reconcile wants that:
+// otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
+// another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	f, ok := c.flying[key]
@@ -366,38 +338,38 @@ func (c *Controller) Done(key types.NamespacedName) {
 	gone := resets && !c.rota.share.Exists(c.kind, key)
 	c.mu.Lock()
 	if f.gone && f.ctx.Err() == nil && !c.waiting[f.slot][key].queued {
-		if c.dealt == nil {
-			c.dealt = map[slot.Slot]time.Duration{}
+		if c.deletedAt == nil {
+			c.deletedAt = map[slot.Slot]time.Duration{}
 		}
-		c.dealt[f.slot] = c.rota.now()
+		c.deletedAt[f.slot] = c.rota.now()
 	}
-	c.settle(key)
+	c.forgetSlot(key)
 	c.resets.ended(f, key, gone)
 	c.mu.Unlock()
 	f.leave()
 }
 
-// bypassed notes that a worker was done with a key of this member's without having asked the gate. Where some are asked
-// for, it may have given this one up. Where none ever was, it works on objects that may be another member's.
+// bypassed notes that a worker finished a key of this member without asking the gate. If other keys came to the gate,
+// the worker may have given this one up. If none ever did, the workers may work on objects of other members.
 func (c *Controller) bypassed(key types.NamespacedName) {
 	if c.wiring.admitted.Load() {
 		c.rota.log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.name, "object", key.String())
 		return
 	}
-	c.fault("not admitted", "its workers are done with keys without Admit, so that others may work on the same objects: sync with the function that "+
-		"Admit of its queue returns", "object", key.String())
+	c.fault("not admitted", "its workers are done with keys without Admit, so that others may work on the same objects: "+
+		"sync with the function that Admit of its queue returns", "object", key.String())
 }
 
-// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. Where it has
-// opened meanwhile the key is enqueued at once.
+// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. If the slot has
+// opened meanwhile, owe enqueues the key.
 func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 	if !c.rota.share.Exists(c.kind, key) && c.want(s, key) {
 		c.enqueue([]types.NamespacedName{key}, PriorityEvent)
 	}
 }
 
-// want remembers a key until its slot opens here. It returns true, and does not remember it, where the slot was opened
-// meanwhile: opened may have looked for the key before.
+// want remembers a key until its slot opens here. If the slot has been opened meanwhile, it returns true and does not
+// remember the key: opened may have run before.
 func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	if !c.rota.share.Holds(s) {
 		return false
@@ -416,8 +388,8 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	return true
 }
 
-// opened enqueues what changed in slots that were opened, what waited for their gate, and what is owed, once each. It
-// returns the other objects, which have to be enqueued once, too.
+// opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
+// once. It returns the other objects, which the caller has to enqueue once.
 func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	keys := slices.Concat(objects.Deleted, objects.Changed)
 	waited := map[types.NamespacedName]struct{}{}
@@ -445,9 +417,8 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	return objects.Others
 }
 
-// trickle enqueues keys as fast as workers take them, until all are or ctx ends: no more than arrivals of them wait in
-// the queue. So they load the API server as much as the controller's workers can, and whatever waits behind them waits
-// for a few.
+// trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
+// in the queue. So they cost no more load than the workers cause anyway, and other keys wait behind a few of them only.
 func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
@@ -466,7 +437,7 @@ func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 	}
 }
 
-// queued says whether a key waits in the queue.
+// queued reports whether a key is ready in the queue.
 func (c *Controller) queued(key types.NamespacedName) bool {
 	s, known := c.slotOf(key)
 	if !known {
@@ -476,23 +447,6 @@ func (c *Controller) queued(key types.NamespacedName) bool {
 	defer c.mu.Unlock()
 	p := c.waiting[s][key]
 	return p.queued && p.since > 0
-}
-
-// deletions says whether a key of the slot waits whose object is gone (rule R15).
-func (c *Controller) deletions(s slot.Slot) bool {
-	for _, key := range c.waitingIn(s) {
-		if !c.rota.share.Exists(c.kind, key) {
-			return true
-		}
-	}
-	return c.awaitsDeletion(s)
-}
-
-// lastDeletion is when a deletion in the slot was last reconciled.
-func (c *Controller) lastDeletion(s slot.Slot) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dealt[s]
 }
 
 // resume enqueues keys that the gate had parked and would admit now.
@@ -508,21 +462,6 @@ func (c *Controller) resume(parked []gate.Key) {
 	}
 }
 
-// hurry enqueues the waiting keys of the slots whose objects are gone at once, whatever delay they wait for.
-func (c *Controller) hurry(set slot.Set) {
-	var gone []types.NamespacedName
-	for _, s := range set.Slots() {
-		for _, key := range c.waitingIn(s) {
-			if !c.rota.share.Exists(c.kind, key) {
-				gone = append(gone, key)
-			}
-		}
-	}
-	if len(gone) > 0 {
-		c.enqueue(gone, PriorityEvent)
-	}
-}
-
 func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -533,7 +472,7 @@ func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 	return keys
 }
 
-// forget drops what waits in slots that were lost.
+// forget drops all keys of slots that were lost.
 func (c *Controller) forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
 	c.outcomes.forget(set)

@@ -43,15 +43,16 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 				t.Fatal("admitted by a shut gate")
 			}
 		}},
-		{"parked after the deadline, which is noticed later", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
-			c.Take(key)
-			r.gate.SetDeadline(r.now())
-			if _, ok := c.Admit(t.Context(), key); ok {
-				t.Fatal("admitted after the deadline")
-			}
-			r.gate.Shut(mine)
-			r.gate.SetDeadline(time.Hour)
-		}},
+		{"parked after the deadline, which is noticed later",
+			func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+				c.Take(key)
+				r.gate.SetDeadline(r.now())
+				if _, ok := c.Admit(t.Context(), key); ok {
+					t.Fatal("admitted after the deadline")
+				}
+				r.gate.Shut(mine)
+				r.gate.SetDeadline(time.Hour)
+			}},
 		{"parked after the deadline", func(r *Rota, c *Controller, _ slot.Set, key types.NamespacedName) {
 			c.Take(key)
 			r.gate.SetDeadline(r.now())
@@ -78,9 +79,10 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
 			var got []types.NamespacedName
-			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
-				got = append(got, keys...)
-			})
+			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"},
+				func(keys []types.NamespacedName, _ Priority) {
+					got = append(got, keys...)
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +126,8 @@ func TestR8WroteCounts(t *testing.T) {
 
 // R15: with key UID, a key that waits for an object goes where its namesake is, and waits nowhere else.
 func TestR15AKeyWaitsInOneSlot(t *testing.T) {
-	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Key: slot.KeyUID})
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
+		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Key: slot.KeyUID})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,33 +18,34 @@ import (
 )
 
 const (
-	// scrubName is the duty of comparing what members hold with what there is: it is where the slot of its name is.
+	// scrubName names the scrub duty: comparing what members hold with what there is. The owner of the slot of this name
+	// has the duty.
 	scrubName = "rota.dev/scrub"
-	// scrubShare: lists of all objects take at most 1/1000 of the time of the member with that duty, and about as much
-	// of the API server's. They are made every scrubLatest at least.
+	// scrubShare limits the lists of all objects to 1/1000 of the time of the member with the duty. They cost the API
+	// server about the same. The longest time between two lists is scrubLatest.
 	scrubShare  = 1000
 	scrubLatest = 10 * time.Minute
-	// scrubFirst is the time to the first list of a member that has got that duty.
+	// scrubFirst bounds the time from getting the duty to the first list.
 	scrubFirst = time.Minute
-	// scrubNotices is how many findings are told one by one.
+	// scrubNotices is how many findings are reported one by one.
 	scrubNotices = 3
-	// withdrawTimeout bounds the last request of a member.
+	// withdrawTimeout bounds a member's last request.
 	withdrawTimeout = 2 * time.Second
 )
 
-// reports are the reports of all members; coverage.Reports is one.
+// reports stores the reports of all members; coverage.Reports implements it.
 type reports interface {
 	Publish(ctx context.Context, report *coverage.Report, lease types.UID) error
 	Withdraw(ctx context.Context, member string) error
 	Read(ctx context.Context) ([]*coverage.Report, error)
 }
 
-// scrubbed is what the last scrub of this member found.
+// scrubbed are the results of the last scrub of this member.
 type scrubbed struct {
 	mu       sync.Mutex
 	scrubs   uint64
 	findings []coverage.Finding
-	on       bool // this member has the duty, and has looked
+	on       bool // this member has the duty and has compared at least once
 }
 
 func (s *scrubbed) look(findings []coverage.Finding) {
@@ -66,7 +67,7 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 	return s.findings, s.scrubs, s.on
 }
 
-// holdings says what this member holds, as of now (rule R14).
+// holdings reports what this member holds now (rule R14).
 func (i *incarnation) holdings() *coverage.Report {
 	r := i.rota.outline()
 	open := r.Open
@@ -83,7 +84,7 @@ func (i *incarnation) holdings() *coverage.Report {
 	return r
 }
 
-// outline is holdings without what waits for workers.
+// outline is holdings without the keys that wait for workers.
 func (r *Rota) outline() *coverage.Report {
 	open := r.gate.Working()
 	out := &coverage.Report{
@@ -98,7 +99,7 @@ func (r *Rota) outline() *coverage.Report {
 	return out
 }
 
-// setup says how this member is set up.
+// setup returns this member's settings for its report.
 func (r *Rota) setup() map[string]string {
 	out := map[string]string{
 		coverage.SettingLease: r.cfg.LeaseDuration.String(), coverage.SettingDeadline: r.cfg.RenewDeadline.String(),
@@ -112,13 +113,13 @@ func (r *Rota) setup() map[string]string {
 	return out
 }
 
-// What is wrong shows in two looks, with a report of the member between them (coverage.Tracker). A report that has not
-// changed is published again every half of a lease, so that this takes less than one and a half.
+// A finding needs two looks, and a new report of the member between them (coverage.Tracker). An unchanged report is
+// published again every half lease, so that this takes less than one and a half leases.
 func reportPeriod(lease time.Duration) time.Duration  { return lease / 4 }
 func renewalPeriod(lease time.Duration) time.Duration { return lease / 2 }
 func lookPeriod(lease time.Duration) time.Duration    { return lease * 7 / 20 }
 
-// published is what this member has told of what it holds.
+// published describes the last report of this member.
 type published struct {
 	mu    sync.Mutex
 	since time.Duration // of the last report, or of the start
@@ -138,8 +139,8 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 	return p.since, p.bytes, p.fold
 }
 
-// publish publishes the report when it changed, every reportPeriod at most, and otherwise every renewalPeriod, until
-// the incarnation ends; then it withdraws it.
+// publish publishes the report until the incarnation ends, and then withdraws it. A changed report is published every
+// reportPeriod at most, an unchanged one every renewalPeriod.
 func (i *incarnation) publish() {
 	tick := time.NewTicker(reportPeriod(i.rota.cfg.LeaseDuration))
 	defer tick.Stop()
@@ -155,7 +156,7 @@ func (i *incarnation) publish() {
 			if last != nil {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(i.ctx), withdrawTimeout)
 				defer cancel()
-				_ = i.rota.reports.Withdraw(ctx, i.id) // it is owned by the Lease
+				_ = i.rota.reports.Withdraw(ctx, i.id) // if it fails, the report goes with the Lease that owns it
 			}
 			return
 		}
@@ -175,7 +176,7 @@ func (i *incarnation) publish() {
 		}
 		if err != nil {
 			if i.ctx.Err() == nil && !denied {
-				// An API server that has just started refuses what it permits a moment later.
+				// A new API server may refuse what it allows a moment later.
 				i.rota.log.Error(err, "Cannot tell what this member holds, so that nobody can check it; trying again")
 			}
 			denied = true
@@ -183,7 +184,8 @@ func (i *incarnation) publish() {
 		}
 		fold, _ := strconv.Atoi(text["fold"])
 		if _, _, before := i.rota.published.get(); fold > before {
-			i.rota.log.Info("There are so many kinds and slots that this member's report sums up several slots in one figure: what is found will be about all of them",
+			i.rota.log.Info("There are so many kinds and slots that this member's report sums up several slots in one figure: "+
+				"what is found will be about all of them",
 				"slots", fold, "kinds", len(report.Digests), "bytes", coverage.Size(text))
 		}
 		i.rota.published.set(i.rota.now(), coverage.Size(text), fold)
@@ -191,11 +193,11 @@ func (i *incarnation) publish() {
 	}
 }
 
-// scrub compares what members hold with the table, and now and then with what there is, as long as this member has that
-// duty, and tells what is wrong.
+// scrub compares what members hold with the table, and from time to time with what there is, while this member has the
+// duty. It reports what is wrong.
 func (i *incarnation) scrub() {
 	duty := i.rota.cfg.Slots.Of(slot.HashName("", scrubName))
-	// There is enough to be listed when members come and go.
+	// Not at once: members that come and go list enough.
 	first := func() scrubber {
 		bounds := coverage.BoundsOf(i.rota.cfg.LeaseDuration, i.rota.cfg.FenceDelay)
 		return scrubber{tracker: coverage.NewTracker(bounds), due: i.rota.now() + i.scrubPeriod(scrubFirst/scrubShare)}
@@ -229,18 +231,18 @@ func (i *incarnation) scrub() {
 	}
 }
 
-// scrubber is what a member remembers from one comparison to the next.
+// scrubber is the state of a member's comparisons.
 type scrubber struct {
 	tracker *coverage.Tracker
 	due     time.Duration // of the next list of all objects
 	told    map[coverage.Finding]bool
 	failing bool
-	// failed are the kinds that could not be listed the last time, unlisted those the last two times.
+	// failed are the kinds that could not be listed last time, unlisted those of the last two times.
 	failed   map[schema.GroupKind]error
 	unlisted []coverage.Finding
 }
 
-// both returns findings about the kinds that are in both.
+// both returns findings about the kinds in both maps.
 func both(before, now map[schema.GroupKind]error) []coverage.Finding {
 	var out []coverage.Finding
 	for kind := range now {
@@ -273,14 +275,15 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 			return nil, err
 		}
 		for kind, err := range failed {
-			i.rota.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind", kind.String(), "after", (s.due - i.rota.now()).String())
+			i.rota.log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind",
+				kind.String(), "after", (s.due - i.rota.now()).String())
 		}
 		s.unlisted, s.failed = both(s.failed, failed), failed
 	}
 	return append(s.tracker.Look(i.rota.now(), t, reports, census), s.unlisted...), nil
 }
 
-// scrubPeriod returns the time to the next lists, where the last ones took so long.
+// scrubPeriod returns the time to the next lists, by how long the last ones took.
 func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
 	if i.rota.opts.ScrubPeriod > 0 {
 		return i.rota.opts.ScrubPeriod
@@ -288,7 +291,7 @@ func (i *incarnation) scrubPeriod(took time.Duration) time.Duration {
 	return min(scrubShare*took, scrubLatest)
 }
 
-// tellFindings tells what was not told before.
+// tellFindings reports new findings.
 func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	now := map[coverage.Finding]bool{}
 	fresh := 0
@@ -308,7 +311,8 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 	}
 	if fresh > scrubNotices {
 		i.notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
-			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.rota.opts.Namespace, i.rota.opts.Name)})
+			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.rota.opts.Namespace,
+			i.rota.opts.Name)})
 	}
 	s.told = now
 }

@@ -91,7 +91,8 @@ func (p *pair) start(n int) {
 	}
 	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	for _, key := range slices.Concat(p.long, p.peers) {
-		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
+		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name}}); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -265,8 +266,8 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 	}
 }
 
-// R15: how long deletions are waited for that go nowhere depends on what becomes of those in the same slot, whosever they
-// are. A key that keeps failing does not hold its slot for ever beside others that succeed.
+// R15: how long deletions are waited for that go nowhere depends on what becomes of those in the same slot, whosever
+// they are. A key that keeps failing does not hold its slot for ever beside others that succeed.
 func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -8,9 +8,9 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// drained reports a slot in which nothing is in flight any more. Where the versions of what was written there are not
-// all known, deletions among them, that has to wait: its next owner would not know how new its informers have to be
-// (rule R8). gone are the deletions that are left to that. It does not block.
+// drained reports a slot in which nothing is in flight any more. If the versions of some writes there are not known,
+// deletions among them, settleDrained reports the slot later: its next owner has to know how new its informers must be
+// (rule R8). gone are the deletions left to that owner. drained does not block.
 func (i *incarnation) drained(round uint64, s slot.Slot, gone []table.Gone) {
 	if i.rota.share.Unsettled(s) {
 		i.settling.idle(round, s, gone)

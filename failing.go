@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// failingAfter is how long all reconciles of a controller fail before people are told. Backends fail for shorter
+	// failingAfter is how long all reconciles of a controller must fail before that is reported. Backends fail for shorter
 	// times.
 	failingAfter = time.Minute
-	// failingObjects is how many objects these are at least, or all that this member has, where no reconcile has ever
-	// succeeded: few of many may be broken themselves. Where one has, it takes half of the member's objects, as far as they
-	// are counted: with little to do, a few broken ones may be all that is tried.
+	// failingObjects is the least number of objects that must fail, or all that this member has, if no reconcile has ever
+	// succeeded: a few of many objects may be broken themselves. If one has succeeded, half of the member's objects must
+	// fail, up to failingCounted: when there is little to do, the few that are tried may be the broken ones.
 	failingObjects = 3
 	failingCounted = 64
 	// failingPeriod is the time between two looks.
@@ -40,7 +40,7 @@ type Failing struct {
 	Err error
 }
 
-// String says it to people.
+// String returns a sentence for logs and events.
 func (f Failing) String() string {
 	before := "since then"
 	if f.Never {
@@ -54,7 +54,7 @@ func (f Failing) String() string {
 	return s
 }
 
-// outcomes are those of a controller's reconciles, as far as they tell whether any succeeds.
+// outcomes sums up the results of a controller's reconciles.
 type outcomes struct {
 	mu        sync.Mutex
 	succeeded bool          // one did, ever
@@ -65,8 +65,8 @@ type outcomes struct {
 	told      bool
 }
 
-// note takes in how a reconcile ended.
-func (o *outcomes) note(now time.Duration, key types.NamespacedName, s slot.Slot, failed bool, err error) {
+// add counts a result.
+func (o *outcomes) add(now time.Duration, key types.NamespacedName, s slot.Slot, failed bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !failed {
@@ -82,7 +82,7 @@ func (o *outcomes) note(now time.Duration, key types.NamespacedName, s slot.Slot
 	o.err = err
 }
 
-// failing says whether all reconciles fail. count returns how many objects there are.
+// failing reports whether all reconciles fail. count returns the number of objects.
 func (o *outcomes) failing(now time.Duration, count func() int) (Failing, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,18 +101,19 @@ func (o *outcomes) failing(now time.Duration, count func() int) (Failing, bool) 
 	return Failing{For: now - o.since, Reconciles: o.failures, Never: !o.succeeded, Err: o.err}, true
 }
 
-// forget leaves out the failures of objects that went to other members.
+// forget drops the failures of objects in slots that went to other members.
 func (o *outcomes) forget(set slot.Set) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if maps.DeleteFunc(o.objects, func(_ types.NamespacedName, s slot.Slot) bool { return set.Has(s) }); len(o.objects) == 0 {
+	maps.DeleteFunc(o.objects, func(_ types.NamespacedName, s slot.Slot) bool { return set.Has(s) })
+	if len(o.objects) == 0 {
 		o.failures, o.err = 0, nil
 	}
 }
 
-// buried leaves out the failures of an object that is gone and needs no more reconciles. It is no success: as a rule there
-// was nothing to be done.
-func (o *outcomes) buried(key types.NamespacedName) {
+// forgetDeleted drops the failures of an object that is gone and needs no more reconciles. That is no success: usually
+// there was nothing to do.
+func (o *outcomes) forgetDeleted(key types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if delete(o.objects, key); len(o.objects) == 0 {
@@ -120,7 +121,7 @@ func (o *outcomes) buried(key types.NamespacedName) {
 	}
 }
 
-// turn returns whether people have to be told that it is failing now, or no longer.
+// turn reports whether a change has to be reported: all reconciles fail now, or do not any more.
 func (o *outcomes) turn(failing bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,11 +132,11 @@ func (o *outcomes) turn(failing bool) bool {
 	return turned
 }
 
-// errAgain stands for what a queue was not told.
+// errAgain stands for an error that the queue did not get.
 var errAgain = errors.New("the key was added again with a back-off")
 
-// Ended notes how the reconcile of a key that was admitted ended; nil is success. Call it before Done. Without it, a
-// key that is added to a Queue by AddRateLimited before its Done failed, and every other one succeeded.
+// Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
+// that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
 func (c *Controller) Ended(key types.NamespacedName, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +146,7 @@ func (c *Controller) Ended(key types.NamespacedName, err error) {
 	}
 }
 
-// again notes that a key is to be tried again after a back-off: it failed, unless Ended said otherwise.
+// again notes that a key will be tried again after a back-off: it failed, unless Ended said otherwise.
 func (c *Controller) again(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,17 +156,17 @@ func (c *Controller) again(key types.NamespacedName) {
 	}
 }
 
-// judge takes in how a flight ended.
+// judge counts the result of a flight.
 func (c *Controller) judge(key types.NamespacedName, f flight) {
 	failed := f.err != nil
 	if f.gone && !failed {
-		c.outcomes.buried(key)
+		c.outcomes.forgetDeleted(key)
 		return
 	}
 	if errors.Is(f.err, errAgain) {
 		f.err = nil
 	}
-	c.outcomes.note(c.rota.now(), key, f.slot, failed, f.err)
+	c.outcomes.add(c.rota.now(), key, f.slot, failed, f.err)
 }
 
 func (c *Controller) failing() (Failing, bool) {
@@ -174,9 +175,9 @@ func (c *Controller) failing() (Failing, bool) {
 	return f, failing
 }
 
-// Failing returns the controllers whose reconciles have all failed on this member for at least a minute, those of three
-// objects, of half of what it has where one has ever succeeded, or of all. A member stays one, and ready, however many fail: what they need may be broken for
-// all.
+// Failing returns the controllers whose reconciles have all failed on this member for at least a minute. If none has
+// ever succeeded since the start, three objects must have failed, else half of the member's objects; all objects
+// suffice. The member keeps its slots and stays ready: whatever is broken may be broken for all members.
 func (r *Rota) Failing() []Failing {
 	var out []Failing
 	for _, c := range r.registered() {
@@ -187,7 +188,7 @@ func (r *Rota) Failing() []Failing {
 	return out
 }
 
-// watchFailing tells people about controllers whose reconciles all fail, once each time, until ctx ends.
+// watchFailing reports controllers whose reconciles all fail, once each time, until ctx ends.
 func (r *Rota) watchFailing(ctx context.Context) {
 	tick := time.NewTicker(failingPeriod)
 	defer tick.Stop()
@@ -204,13 +205,14 @@ func (r *Rota) watchFailing(ctx context.Context) {
 			case failing:
 				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: f.String()})
 			default:
-				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed", Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
+				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed",
+					Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
 			}
 		}
 	}
 }
 
-// tell logs what people should know, and makes an event of it.
+// tell logs a notice and makes an event of it.
 func (r *Rota) tell(ctx context.Context, n member.Notify) {
 	log := r.log.WithValues("member", r.ID(), "reason", n.Reason)
 	if n.Warning {

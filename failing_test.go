@@ -53,7 +53,8 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		}
 		work := func(count int) {
 			for n := range count {
-				if err := objects.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n)}}); err != nil {
+				if err := objects.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+					Name: fmt.Sprint(n)}}); err != nil {
 					t.Fatal(err)
 				}
 				q.Add(cache.ObjectName{Namespace: "a", Name: fmt.Sprint(n)})
@@ -151,10 +152,10 @@ func TestFewBrokenObjectsAreNoFailure(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var o outcomes
 			if test.worked {
-				o.note(0, test.key(0), 0, false, nil)
+				o.add(0, test.key(0), 0, false, nil)
 			}
 			for n := range 50 {
-				o.note(time.Second, test.key(n), slot.Slot(n%2), true, errors.New("boom")) //nolint:gosec // 0 or 1
+				o.add(time.Second, test.key(n), slot.Slot(n%2), true, errors.New("boom")) //nolint:gosec // 0 or 1
 			}
 			o.forget(test.lost)
 			f, got := o.failing(time.Second+test.after, func() int { return test.objects })

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// finder finds the resources of kinds. It asks the API server each time: what is served changes when
-// CustomResourceDefinitions come, go or change versions, and a cache would not notice.
+// finder finds the resources of kinds. It asks the API server each time: a cache would not notice that
+// CustomResourceDefinitions come, go or change versions.
 type finder struct{ client rest.Interface }
 
 // finderPeriod is the time between two looks for a kind that is not served.
@@ -31,8 +31,8 @@ func newFinder(cfg *rest.Config) (*finder, error) {
 	return &finder{client.RESTClient()}, nil
 }
 
-// mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError where
-// it serves none. Where the server does not answer it asks again until ctx ends.
+// mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError if it
+// serves none. If the server does not answer, mapping asks again until ctx ends.
 func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	for {
 		m, err := f.look(ctx, kind)
@@ -47,7 +47,7 @@ func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.REST
 	}
 }
 
-// look asks once: two requests where the preferred version has the kind.
+// look asks once. It takes two requests if the preferred version has the kind.
 func (f *finder) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	versions, err := f.versions(ctx, kind.Group)
 	if err != nil {
@@ -69,7 +69,8 @@ func (f *finder) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMap
 			if r.Kind != kind.Kind || strings.Contains(r.Name, "/") {
 				continue // another kind, or a subresource
 			}
-			m := &meta.RESTMapping{Resource: v.WithResource(r.Name), GroupVersionKind: v.WithKind(r.Kind), Scope: meta.RESTScopeRoot}
+			m := &meta.RESTMapping{Resource: v.WithResource(r.Name), GroupVersionKind: v.WithKind(r.Kind),
+				Scope: meta.RESTScopeRoot}
 			if r.Namespaced {
 				m.Scope = meta.RESTScopeNamespace
 			}
@@ -83,7 +84,7 @@ func (f *finder) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMap
 	return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: searched}
 }
 
-// versions returns the versions of a group that are served, the preferred one first.
+// versions returns the served versions of a group, the preferred one first.
 func (f *finder) versions(ctx context.Context, group string) ([]schema.GroupVersion, error) {
 	if group == "" {
 		return []schema.GroupVersion{{Version: "v1"}}, nil

@@ -20,31 +20,31 @@ import (
 
 const (
 	// catchUpPatience bounds how long a drain waits for the watches before it shuts the gate. The slots are open
-	// meanwhile. A watch shows that it has caught up by its next event, or by a bookmark where the kind has no traffic,
-	// which can take longer than this: then a deletion is missed only if the watch of its kind lags by more.
+	// meanwhile. A watch has caught up when its next event comes, or for a kind without traffic a bookmark, which can take
+	// longer than this. If it does, a deletion is missed only if the watch of its kind lags by more.
 	catchUpPatience = 10 * time.Second
-	// deletionPatience bounds how long a drain waits, while none is dealt with, for deletions that it cannot leave to the
-	// slot's next owner: a slot must not be held back for ever by an object that is gone.
+	// deletionPatience bounds how long a drain waits, while no deletion is reconciled, for deletions that it cannot leave
+	// to the slot's next owner: a deleted object must not hold a slot back for ever.
 	deletionPatience = 10 * time.Second
-	// deletionLimit bounds that wait however many are dealt with: one that keeps failing may be among them.
+	// deletionLimit bounds that wait even if deletions are reconciled: one that keeps failing may be among them.
 	deletionLimit = 10 * time.Minute
 	// reviewPeriod is the time between two looks at drains under way.
 	reviewPeriod = 100 * time.Millisecond
-	// cutAfter is what has to be in flight for this long when a leaver cuts short what keeps its slots from moving:
-	// what ends by itself soon need not be.
+	// cutAfter is how long a reconcile must have been in flight before a leaving member cuts it short to let its slot
+	// move. Most end by themselves sooner.
 	cutAfter = time.Second
-	// heldBackAfter is when people are told that a reconcile holds its slot back.
+	// heldBackAfter is the time until a reconcile that holds its slot back is reported.
 	heldBackAfter = 5 * time.Second
-	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, beyond those
-	// that changed lately. Nearly all of them have nothing to do, but their timers (RequeueAfter) were dropped by the
-	// move: they should come soon, and in queues without priorities changes have to wait behind them.
+	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, besides those
+	// that changed lately. Nearly all have nothing to do, but the move dropped their timers (RequeueAfter), so they should
+	// come soon. In queues without priorities, changes wait behind them.
 	arrivals = 16
-	// arrivalPeriod is the time between two looks whether workers have taken some.
+	// arrivalPeriod is the time between two checks whether workers have taken some.
 	arrivalPeriod = 5 * time.Millisecond
 )
 
-// doSlots carries out the actions on slots. All of it takes effect at once but for what takes time: waiting for lists
-// and versions, and draining.
+// doSlots carries out the actions on slots. They take effect at once, except for those that take time: waiting for
+// lists and versions, and draining.
 func (i *incarnation) doSlots(a member.Action) {
 	switch a := a.(type) {
 	case member.Hold:
@@ -52,7 +52,7 @@ func (i *incarnation) doSlots(a member.Action) {
 	case member.Warm:
 		i.rota.share.Hold(a.Slots)
 		i.calls.Go(func() {
-			held := i.settle("warm", a.Slots, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
+			held := i.retry("warm", a.Slots, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
 			i.box.put(member.Warmed{Slots: held, Round: a.Round})
 		})
 	case member.Load:
@@ -68,7 +68,7 @@ func (i *incarnation) doSlots(a member.Action) {
 		}
 		i.inherit(a)
 		i.calls.Go(func() {
-			held := i.settle("load", a.Slots, func(set slot.Set) error {
+			held := i.retry("load", a.Slots, func(set slot.Set) error {
 				return i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
 			})
 			i.box.put(member.Loaded{Slots: held, Round: a.Round})
@@ -100,13 +100,13 @@ func (i *incarnation) silence(set slot.Set) {
 	}
 }
 
-// opened enqueues what slots brought whose gate was opened.
+// opened enqueues the objects of slots whose gate was opened.
 func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
 	i.rota.share.Unmute(set)
 	if set.Empty() && len(parked) == 0 {
 		return
 	}
-	// This goroutine renews the Lease; the slots may have hundreds of thousands of objects.
+	// In a goroutine of its own: this one renews the Lease, and the slots may have hundreds of thousands of objects.
 	done := make(chan struct{})
 	i.mu.Lock()
 	i.gathering[done] = struct{}{}
@@ -128,8 +128,8 @@ func (i *incarnation) opened(set slot.Set, parked []gate.Key, slowly bool) {
 	})
 }
 
-// gathered returns when everything is enqueued that slots brought which were opened before the call: a drain has to know of the deletions
-// among that (rule R15).
+// gathered returns when all objects of slots that were opened before the call are enqueued: a drain has to know of the
+// deletions among them (rule R15).
 func (i *incarnation) gathered() {
 	i.mu.Lock()
 	pending := slices.Collect(maps.Keys(i.gathering))
@@ -139,9 +139,9 @@ func (i *incarnation) gathered() {
 	}
 }
 
-// settle repeats what ends with an error until it succeeds, for those of the slots that are still held. It returns
-// these; none once the incarnation has ended.
-func (i *incarnation) settle(what string, set slot.Set, f func(slot.Set) error) slot.Set {
+// retry repeats f until it succeeds, for those of the slots that are still held. It returns these; none once the
+// incarnation has ended.
+func (i *incarnation) retry(what string, set slot.Set, f func(slot.Set) error) slot.Set {
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		err := f(set)
 		if err == nil {
@@ -178,8 +178,8 @@ func (i *incarnation) drain(a member.Drain) {
 	})
 }
 
-// catchUp waits for the watches: deletions that the next owner's list did not show any more must be known here
-// before it takes over.
+// catchUp waits for the watches: this member must know of deletions that the next owner's list does not show before
+// that owner takes over.
 func (i *incarnation) catchUp(set slot.Set) {
 	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
 	defer cancel()
@@ -206,8 +206,8 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 }
 
-// review looks after drains until they have ended. A leaver that has used half of its time cuts short what has been in
-// flight for long: the other half is for the handover. Whoever gets the slot repeats it.
+// review watches drains until they have ended. A leaving member that has used half of its time cuts short what has been
+// in flight for long; the other half is for the handover. The slot's next owner repeats the reconcile.
 func (i *incarnation) review(set slot.Set, left *leftover) {
 	tick := time.NewTicker(reviewPeriod)
 	defer tick.Stop()
@@ -231,7 +231,7 @@ func (i *incarnation) review(set slot.Set, left *leftover) {
 	}
 }
 
-// leaveBy is when a leaver has used a part of its time, as now tells; never for others.
+// leaveBy is when a leaving member has used a part of its time, on the clock of now; never if it does not leave.
 func (i *incarnation) leaveBy(part float64) time.Duration {
 	since := i.leaving.Load()
 	if since == 0 {
@@ -259,7 +259,7 @@ func (i *incarnation) callOff(set slot.Set) {
 	}
 }
 
-// heldBack tells people which reconciles keep slots of a drain from moving on.
+// heldBack reports the reconciles and deletions that keep slots of a drain from moving on.
 func (i *incarnation) heldBack(a member.Drain) {
 	i.mu.Lock()
 	set := i.stillDraining(a)

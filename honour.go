@@ -11,19 +11,19 @@ import (
 	"github.com/rota-dev/rota/delivery"
 )
 
-// honourPeriod is how often a member looks whether API servers honour its selectors.
+// honourPeriod is the time between two checks whether API servers honor the selectors.
 const honourPeriod = 5 * time.Second
 
-// honour is what has come of selectors lately, by kind: whether API servers select by the UID's hash shows in nothing but what
-// they send, and it may be another server, or the same with another feature gate, the next time.
+// honour is whether API servers honored the shard selector lately, by kind. Only what they send shows that. The next
+// answer may come from another server, or from the same one with another feature gate.
 type honour struct {
 	mu      sync.Mutex
 	last    map[schema.GroupKind]delivery.Traffic
 	ignored map[schema.GroupKind]bool
 }
 
-// look compares the traffic with that of the last look, and returns the kinds for which the judgement changed. Of a kind
-// without traffic the last judgement stands.
+// look compares the traffic with that of the last look, and returns the kinds whose verdict changed. A kind without
+// traffic keeps its verdict.
 func (h *honour) look(now map[schema.GroupKind]delivery.Traffic) (changed map[schema.GroupKind]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +52,7 @@ func (h *honour) state() map[schema.GroupKind]bool {
 	return maps.Clone(h.ignored)
 }
 
-// watchHonour tells people which kinds the API server does not select, until ctx ends.
+// watchHonour logs for which kinds the API server ignores the selector, until ctx ends.
 func (r *Rota) watchHonour(ctx context.Context) {
 	if r.share.Delivery() != delivery.ShardSelector {
 		return
@@ -69,8 +69,8 @@ func (r *Rota) watchHonour(ctx context.Context) {
 		for kind, ignored := range r.honour.look(r.share.SelectorTraffic()) {
 			switch {
 			case ignored:
-				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and keeps its own: "+
-					"does it have the feature gate ShardedListAndWatch?", "kind", kind.String())
+				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and "+
+					"keeps its own: does it have the feature gate ShardedListAndWatch?", "kind", kind.String())
 			case known[kind]:
 				r.log.Info("The API server honours the shard selector again", "kind", kind.String())
 			}

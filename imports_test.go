@@ -23,18 +23,23 @@ var layers = []struct {
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
 	{"internal/inspect", pure}, {"member", pure},
 	{"internal/names", pure}, {"permission", noControllerRuntime},
-	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime}, {"gate", noKubernetes},
+	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
+	{"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }
 
 var (
 	pure = map[string]string{
-		"k8s.io/": "decisions must run in the simulator without Kubernetes", "sigs.k8s.io/": "decisions must run without Kubernetes",
-		"net/": "decisions do no I/O", "os": "decisions do no I/O", "context": "decisions do not wait", "sync": "decisions have no goroutines",
+		"k8s.io/":      "decisions must run in the simulator without Kubernetes",
+		"sigs.k8s.io/": "decisions must run without Kubernetes",
+		"net/":         "decisions do no I/O", "os": "decisions do no I/O", "context": "decisions do not wait",
+		"sync": "decisions have no goroutines",
 	}
 	noKubernetes        = map[string]string{"k8s.io/": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it"}
-	noControllerRuntime = map[string]string{"sigs.k8s.io/controller-runtime": "plain client-go programs must not pull it in"}
+	noControllerRuntime = map[string]string{
+		"sigs.k8s.io/controller-runtime": "plain client-go programs must not pull it in",
+	}
 )
 
 func TestLayersImportDownwardsOnly(t *testing.T) {
@@ -63,7 +68,8 @@ func TestLayersImportDownwardsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		self := rank(p.ImportPath)
-		if slices.Contains(p.Imports, "k8s.io/kubernetes") || slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, "k8s.io/kubernetes/") }) {
+		if slices.Contains(p.Imports, "k8s.io/kubernetes") ||
+			slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, "k8s.io/kubernetes/") }) {
 			t.Errorf("%s imports k8s.io/kubernetes, which belongs to the module kube alone", p.ImportPath)
 		}
 		if self < 0 {
@@ -78,7 +84,8 @@ func TestLayersImportDownwardsOnly(t *testing.T) {
 				t.Errorf("%s imports %s, which is not part of the library", p.ImportPath, path)
 			}
 			for prefix, reason := range layers[self].forbidden {
-				if path == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) || strings.HasPrefix(path, prefix+"/") {
+				if path == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) ||
+					strings.HasPrefix(path, prefix+"/") {
 					t.Errorf("%s imports %s: %s", p.ImportPath, path, reason)
 				}
 			}

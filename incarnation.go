@@ -13,14 +13,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// incarnation drives one member.Member: it steps it with events and carries out its actions. What concerns slots is
-// in handover.go.
+// incarnation drives one member.Member: it steps it with events and carries out its actions. Actions on slots are in
+// handover.go.
 type incarnation struct {
 	rota   *Rota
 	id     string
 	member *member.Member
 	box    *mailbox
-	// settling are the slots that have been drained and of which not all versions are known that were written there.
+	// settling are drained slots for which the versions of some writes are not known yet.
 	settling *mailbox
 	calls    sync.WaitGroup
 	// ctx ends with the incarnation.
@@ -29,23 +29,23 @@ type incarnation struct {
 	stop   *member.Stop
 
 	unwatch func()
-	// leaseUID is that of this incarnation's Lease, once there is one.
+	// leaseUID is the UID of this incarnation's Lease, once there is one.
 	leaseUID atomic.Pointer[string]
-	// handed are the slots that their former owner handed over, as far as they were loaded here.
+	// handed are the slots that were loaded here after their former owner handed them over.
 	handed slot.Set
 
-	// leaving is since when it leaves, as now tells; 0: it does not.
+	// leaving is when it began to leave, on the clock of now; 0: it does not.
 	leaving atomic.Int64
 
 	mu sync.Mutex
 	// draining are the rounds of drains that were not called off.
 	draining map[slot.Slot]uint64
-	// gathering are closed when what opened slots brought is enqueued.
+	// gathering are closed when the objects of opened slots are enqueued.
 	gathering map[chan struct{}]struct{}
 }
 
-// lookEvery is how often the deadline is looked at, whatever is due: timers stand still while a machine sleeps, and
-// wait on once it is awake.
+// lookEvery is how often the deadline is checked, whatever else is due: timers stop while a machine sleeps and only go
+// on once it is awake.
 const lookEvery = 250 * time.Millisecond
 
 func newIncarnation(r *Rota) *incarnation {
@@ -88,7 +88,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 			i.step(member.Leave{})
 		case err := <-i.rota.denied:
 			if i.rota.hasJoined() {
-				continue // it worked before: whoever took the permission away may give it back
+				continue // it worked before, so the permission may come back
 			}
 			return member.Stop{Err: err}
 		case err := <-i.rota.bypassed:
@@ -111,7 +111,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	return *i.stop
 }
 
-// end stops everything that the incarnation began, and lets go of all slots.
+// end stops everything that the incarnation started, and gives up all slots.
 func (i *incarnation) end() {
 	i.rota.gate.Shut(i.all())
 	i.cancel()
@@ -140,8 +140,8 @@ func (i *incarnation) step(e member.Event) {
 	i.look()
 }
 
-// look has the gate look at its deadline, which may have passed between a Step and its actions, or while the machine
-// slept: then the gate has lapsed, and the member does not know (rule R13).
+// look has the gate check its deadline. It may have passed between a Step and its actions, or while the machine slept.
+// Then the gate has lapsed and the member does not know it yet (rule R13).
 func (i *incarnation) look() {
 	if i.rota.gate.Expire() {
 		i.act(member.Lapsed{})
@@ -284,7 +284,7 @@ func (i *incarnation) notify(n member.Notify) {
 	i.rota.tell(i.ctx, n)
 }
 
-// complain logs what went wrong; the member decides what to do about it.
+// complain logs an error. The member decides what to do about it.
 func (i *incarnation) complain(what string, err error) {
 	if err != nil && i.ctx.Err() == nil {
 		i.rota.report("Cannot "+what, err)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Lister is what a clientset has for each kind, such as client.CoreV1().Secrets(metav1.NamespaceAll). L is the list.
+// Lister is what a clientset has for each kind, such as client.CoreV1().Secrets(metav1.NamespaceAll). L is the list
+// type.
 type Lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -24,33 +25,33 @@ type InformerFactory[N any] interface {
 	InformerFor(example runtime.Object, newFunc N) cache.SharedIndexInformer
 }
 
-// Children has ShareInformer deliver a kind by its objects' controlling owners, which are of the kind Of, rather than
-// by their own keys: parent and child meet in one member.
+// Children makes ShareInformer deliver a kind by the keys of its objects' controlling owners, which are of the kind Of,
+// so that parent and child are in the same member.
 type Children struct {
 	// Of is the kind of the owners. It should be sharded itself.
 	Of schema.GroupKind
 	// ClusterScoped says that the owners are not namespaced.
 	ClusterScoped bool
-	// WithoutOrphans leaves out what has no controlling owner. By default every member is sent these objects, since its
-	// reconciles may adopt them; then no label tells the API server which objects a member needs, so that with
-	// delivery.SlotLabel and delivery.ShardSelector it sends all of the kind, of which the member keeps its share and
-	// the orphans. If any Children of a kind want orphans, all get them.
+	// WithoutOrphans leaves out objects without a controlling owner. By default every member gets these objects, since its
+	// reconciles may adopt them. No label selects them. So with delivery.SlotLabel and delivery.ShardSelector the API
+	// server sends all objects of the kind, and the member keeps its share and the orphans. If any Children of a kind want
+	// orphans, all get them.
 	WithoutOrphans bool
 }
 
-// ShareInformer makes the factory's informer of a kind one that holds this member's share, and returns it. Listers and
-// informers that the factory gives out later are that one. It must be called before the factory is asked for the kind;
-// example is an empty object of it. The kind is sharded by its objects' own keys from then on, or with Children by
-// those of their controlling owners, of which there may be several kinds. The informer must run before the member
-// joins.
+// ShareInformer makes the factory's informer of a kind hold this member's share, and returns it. Listers and informers
+// that the factory gives out later use it. Call it before the factory is asked for the kind. example is an empty object
+// of the kind. The kind is sharded by its objects' own keys from then on, or with Children by those of their
+// controlling owners, which may be of several kinds. The informer must run before the member joins.
 //
-// The factory's resync period and transform hold for it. Its namespace and tweaks of list options do not: client says
-// what is listed. It has to be one of a config of WrapConfig, as the factory's should: Run ends with an error where the
-// informer's lists or watches do not come through one.
+// The factory's resync period and transform apply to it. Its namespace and its changes of list options do not: client
+// decides what is listed. client must come from a config of WrapConfig, as the factory's client should. Run ends with
+// an error if the informer's lists or watches do not go through such a client.
 //
-// Where there is no such factory, Rota.NewInformer makes an informer of any cache.ListerWatcher.
+// Without such a factory, use Rota.NewInformer with any cache.ListerWatcher.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
-	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L], children ...Children,
+	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
+	children ...Children,
 ) (cache.SharedIndexInformer, error) {
 	var made cache.SharedIndexInformer
 	given := factory.InformerFor(example, func(_ C, resync time.Duration) cache.SharedIndexInformer {
@@ -65,8 +66,9 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 		return made
 	})
 	if made == nil {
-		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory is asked for the kind; "+
-			"a second one, of the same objects by their owners for instance, needs a factory of its own", kind.GroupKind())
+		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory "+
+			"is asked for the kind; a second one, of the same objects by their owners for instance, needs a factory of its own",
+			kind.GroupKind())
 	}
 	if err := r.declare("ShareInformer", kind.GroupKind(), children); err != nil {
 		return nil, err
@@ -78,13 +80,13 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	return made, nil
 }
 
-// NewInformer makes an informer of any cache.ListerWatcher, as cache.NewSharedIndexInformer does. Whether it holds this
-// member's share is decided when it begins to run: it does if NewQueue was called with it, or Shard for its kind. If
-// not it holds all objects, and the next owner of a slot waits for it as it does for the others (rule R8). With
-// Children it holds the share by owners, where the kind is shared by its own keys, too: call Shard with the same.
+// NewInformer makes an informer of any cache.ListerWatcher, as cache.NewSharedIndexInformer does. What it holds is
+// decided when it starts: this member's share if NewQueue was called with it or Shard for its kind, else all objects.
+// In both cases the next owner of a slot waits for it (rule R8). With Children it holds the share by owners, even if
+// the kind is also sharded by its own keys; call Shard with the same Children.
 //
-// example must be a pointer to a struct with metadata. It is logged where the informer's requests do not come through a
-// client of a config of WrapConfig.
+// example must be a pointer to a struct with metadata. A log line says so if the informer's requests do not go through
+// a client of a config of WrapConfig.
 func (r *Rota) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers, children ...Children,
 ) cache.SharedIndexInformer {
@@ -94,14 +96,14 @@ func (r *Rota) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, exampl
 	return r.share.NewInformer(kind, lw, example, resync, indexers)
 }
 
-// Shard has the informers of a kind hold this member's share: by the objects' own keys, or with Children by those of
-// their controlling owners. It must be called before Run and before an informer of the kind runs. ShareInformer does
-// it, and NewQueue for the kind of its informer.
+// Shard makes the informers of a kind hold this member's share: by the objects' own keys, or with Children by those of
+// their controlling owners. Call it before Run and before an informer of the kind runs. ShareInformer calls it, and
+// NewQueue does for the kind of its informer.
 func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
 	return r.declare("Shard", kind, children)
 }
 
-// declare says how a kind is sharded; call is what the user called.
+// declare sets how a kind is sharded. call is the name of the user's call, for errors.
 func (r *Rota) declare(call string, kind schema.GroupKind, children []Children) error {
 	r.mu.Lock()
 	ran := r.ran

@@ -72,7 +72,8 @@ type labMember struct {
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, memory: store.NewMemory(), reports: newSharedReports(), objects: deliverytest.NewMemory(), gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
+		l := &lab{t: t, memory: store.NewMemory(), reports: newSharedReports(), objects: deliverytest.NewMemory(),
+			gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
 		defer func() {
 			defer close(l.over)
 			for _, m := range l.members {
@@ -96,7 +97,8 @@ func (l *lab) start(pod string, change ...func(*Options)) *labMember {
 // startOf starts a member that shards these kinds. Its controller, informer and requests are those of the last one.
 func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Options)) *labMember {
 	l.t.Helper()
-	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod, Build: "v1"}, Logger: funcr.New(func(string, string) {}, funcr.Options{})}
+	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod, Build: "v1"},
+		Logger: funcr.New(func(string, string) {}, funcr.Options{})}
 	for _, f := range change {
 		f(&o)
 	}
@@ -164,7 +166,8 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 					m.work([]types.NamespacedName{{Namespace: key.Namespace, Name: key.Name}})
 				}
 			}
-			if _, err := m.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed}); err != nil {
+			if _, err := m.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed,
+				DeleteFunc: changed}); err != nil {
 				l.t.Fatal(err)
 			}
 		}

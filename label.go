@@ -18,26 +18,27 @@ import (
 )
 
 const (
-	// labelQueue is what labellers are called where the gate names what is in flight.
+	// labelQueue is the queue name of labellers in the gate's reports.
 	labelQueue = "rota.dev/labeller"
-	// mapPatience bounds how long a member waits for the resources of its kinds before it joins.
+	// mapPatience bounds how long a member waits before it joins for the resources of its kinds.
 	mapPatience = 10 * time.Second
-	// scanDelay is longer than a rollout keeps a slot, and the duty with it, on its way.
+	// scanDelay is longer than a slot, and the duty with it, is on the move in a rollout.
 	scanDelay = 30 * time.Second
-	// stampGrace is what a client gets that labels the children it applied by a second request.
+	// stampGrace is how long the labeller waits for a client that labels applied children by a second request.
 	stampGrace = 500 * time.Millisecond
 )
 
-// labels are the labellers of this process, one for each kind and label. That of a kind works where the slot of its
-// name is, a duty with the rules of a slot: one member at a time, handed over, taken from the dead. What has to be put
-// right because it came to the wrong member is put right by any.
+// labels are the labellers of this process, one for each kind and label. Labelling a kind is a duty: the owner of the
+// slot of its name does it. So the rules of slots apply: one member at a time, a handover, and an expel if the member
+// dies. Any member repairs the labels of objects that reach the wrong member. The rate is a default of
+// labeller.Options.
 type labels struct {
 	mu sync.Mutex
 	of []*kindLabels
 }
 
-// kindLabels puts one label on the objects of one kind. It does so in a version of the kind that the API server serves,
-// and in another when that is gone.
+// kindLabels writes one label on the objects of one kind, in a version of the kind that the API server serves. If that
+// version goes away, it uses another.
 type kindLabels struct {
 	rota  *Rota
 	find  *finder
@@ -46,14 +47,14 @@ type kindLabels struct {
 
 	mu  sync.Mutex
 	now *served        // nil: the API server does not serve the kind
-	old labeller.Stats // of those before
+	old labeller.Stats // of earlier versions
 }
 
 // served is the labeller of a kind in one version.
 type served struct {
 	*labeller.Labeller
 	resource schema.GroupVersionResource
-	// lost gets a value when the API server does not serve the version any more.
+	// lost gets a value when the API server no longer serves the version.
 	lost chan struct{}
 }
 
@@ -64,7 +65,7 @@ func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
 			continue
 		}
 		if s := k.served(); s != nil {
-			s.Fix(s.resource, obj) // where its queue is full, this is called again, or the scan finds the object
+			s.Fix(s.resource, obj) // if its queue is full: there will be another call, or the scan finds the object
 		}
 	}
 }
@@ -75,7 +76,7 @@ func (l *labels) all() []*kindLabels {
 	return l.of
 }
 
-// stats returns what was written and what failed, by kind.
+// stats returns the counts by kind.
 func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
 	out := map[schema.GroupKind]labeller.Stats{}
 	for _, k := range l.all() {
@@ -84,15 +85,16 @@ func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
 	return out
 }
 
-// add returns the sums of what metrics show.
+// add returns the sums of the counts that metrics show.
 func add(a, b labeller.Stats) labeller.Stats {
 	a.Patched, a.Conflicts = a.Patched+b.Patched, a.Conflicts+b.Conflicts
 	a.Throttled, a.Failures = a.Throttled+b.Throttled, a.Failures+b.Failures
 	return a
 }
 
-// label starts the labellers, which work until end is called. Where a permission is missing, of these or any other that
-// this member needs, nothing is started. A kind that is not served yet gets its labeller once it is.
+// label starts the labellers, which work until end is called. If a permission is missing that this member needs, for
+// them or anything else, it starts nothing and returns an error. A kind that is not served yet gets its labeller when
+// it is.
 func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	if r.rest == nil {
 		return func() {}, nil
@@ -125,7 +127,7 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	r.labels.mu.Lock()
 	r.labels.of = all
 	r.labels.mu.Unlock()
-	// They go on while this member leaves, as whatever else needs the labels does.
+	// They go on while this member leaves, since others still need the labels.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	for _, k := range all {
@@ -178,8 +180,8 @@ func (s *served) run(ctx context.Context) (lost bool, err error) {
 	return <-gone, err
 }
 
-// retire takes leave of a version that is not served any more, for another if there is one, and tells. It returns the
-// resource in the version that is served.
+// retire replaces the labeller of a version that is not served any more by one of another version, if there is one, and
+// reports it. It returns the resource in the version that is served.
 func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResource) {
 	k.mu.Lock()
 	old := k.now.resource
@@ -191,16 +193,19 @@ func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResourc
 	}
 	switch {
 	case err == nil && now != old:
-		k.rota.log.Info("The API server does not serve the version by which objects were labelled; labelling goes on by another",
+		k.rota.log.Info("The API server does not serve the version by which objects were labelled; labelling goes on by "+
+			"another",
 			"was", old.String(), "is", now.String())
 	case meta.IsNoMatchError(err):
 		k.rota.tell(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
-			"the API server does not serve %s any more, in any version: its objects are not labelled until it does again", old.GroupResource())})
+			"the API server does not serve %s any more, in any version: its objects are not labelled until it does again",
+			old.GroupResource())})
 	}
 	return now
 }
 
-// locate finds the version in which the kind is served, and makes the labeller. A meta.NoKindMatchError: there is none.
+// locate finds the version in which the kind is served, and makes the labeller. The error is a meta.NoKindMatchError if
+// no version is served.
 func (k *kindLabels) locate(ctx context.Context) error {
 	m, err := k.find.mapping(ctx, k.kind)
 	if err != nil {
@@ -251,7 +256,7 @@ func (k *kindLabels) stats() labeller.Stats {
 	return add(k.old, k.now.Stats())
 }
 
-// pause waits, or for the end of ctx.
+// pause waits for a time or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -259,7 +264,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// grace is how long what lacks a label waits for its author's own write: only children are labelled by their authors.
+// grace is how long an object without the label may wait for its author's own write: authors label children only.
 func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
 	if label == delivery.HashLabel(r.cfg.Key, kind) {
 		return 0
@@ -267,7 +272,7 @@ func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
 	return stampGrace
 }
 
-// permit ties the labelling of a kind to the gate of the slot of its name.
+// permit lets the labeller of a kind work while the gate of the slot of the kind's name is open.
 func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
 	s := r.cfg.Slots.Of(slot.HashName(labelQueue, kind.String()))
 	key := gate.Key{Queue: labelQueue, Name: kind.String()}

@@ -65,12 +65,15 @@ func (s *sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path == "/apis":
 		list := metav1.APIGroupList{}
-		if gv := (metav1.GroupVersionForDiscovery{GroupVersion: "web.example.com/" + version, Version: version}); version != "" {
-			list.Groups = append(list.Groups, metav1.APIGroup{Name: "web.example.com", Versions: []metav1.GroupVersionForDiscovery{gv}, PreferredVersion: gv})
+		if gv := (metav1.GroupVersionForDiscovery{GroupVersion: "web.example.com/" + version,
+			Version: version}); version != "" {
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: "web.example.com",
+				Versions: []metav1.GroupVersionForDiscovery{gv}, PreferredVersion: gv})
 		}
 		answer(list)
 	case strings.Contains(path, "/apis/authorization.k8s.io/"):
-		_, _ = io.WriteString(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
 	case strings.HasSuffix(path, "/events") && r.Method == http.MethodPost:
 		body, _ := io.ReadAll(r.Body)
 		s.events = append(s.events, string(body))
@@ -90,10 +93,12 @@ func (s *sites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	case path == collection:
-		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
+			Kind: "PartialObjectMetadataList"}}
 		list.ResourceVersion = "1"
 		for _, name := range s.bare {
-			list.Items = append(list.Items, metav1.PartialObjectMetadata{TypeMeta: meta, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{TypeMeta: meta,
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}})
 		}
 		answer(list)
 	case r.Method == http.MethodPatch && strings.HasPrefix(path, group+"/"):
@@ -130,7 +135,8 @@ func (s *sites) eventually(t *testing.T, what string, ok func() bool) {
 // A kind is labelled once it is served, however late, and in another version when the one at hand is served no more.
 func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	s := newSites(t)
-	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel, Identity: Identity{Pod: "web-0"}})
+	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel,
+		Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,19 +162,22 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	}
 	s.serve("", "three")
 	s.eventually(t, "told that it is not served", func() bool {
-		return len(s.events) == 1 && strings.Contains(s.events[0], "KindNotServed") && strings.Contains(s.events[0], "websites.web.example.com")
+		return len(s.events) == 1 && strings.Contains(s.events[0], "KindNotServed") &&
+			strings.Contains(s.events[0], "websites.web.example.com")
 	})
 	s.serve("v2", "")
 	s.eventually(t, "labelled when it is back", func() bool { return slices.Contains(s.patched, "v2/three") })
 	// The server knows before the answer has arrived.
-	s.eventually(t, "labels are counted, those of versions that are gone, too", func() bool { return r.labels.stats()[websiteKind].Patched == 3 })
+	s.eventually(t, "labels are counted, those of versions that are gone, too",
+		func() bool { return r.labels.stats()[websiteKind].Patched == 3 })
 }
 
 // What comes to the wrong member is labelled by any; it learns from the answer that the version is gone.
 func TestFixesFollowWhatIsServed(t *testing.T) {
 	s := newSites(t)
 	s.serve("v1", "")
-	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel, Identity: Identity{Pod: "web-0"}})
+	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel,
+		Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// A slot may be open although a kind cannot be listed: delivery.Share.Lacks. The controllers that need the kind do not
-// work on it until it can.
+// A slot may be open although a kind cannot be listed (delivery.Share.Lacks). Controllers that need the kind do not
+// work on the slot until the kind can be listed.
 
-// await remembers a key that a worker took and that is not admitted before the kinds are complete that its controller
-// needs.
+// await remembers a key that a worker took. It is admitted once the kinds that its controller needs are complete.
 func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	c.mu.Lock()
 	if c.rota.share.Holds(s) {
@@ -28,21 +27,21 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 		c.awaiting[s][key] = struct{}{}
 	}
 	c.mu.Unlock()
-	c.place(s, key, func(p *place) { p.taken = false }) // it is in one of both places, always
-	if !c.rota.share.Lacks(c.kind, s) {                 // whoever completed them may have looked before
+	c.place(s, key, func(p *place) { p.taken = false }) // the key is always in one of the two
+	if !c.rota.share.Lacks(c.kind, s) {                 // completed may have run before
 		c.complete(delivery.Opened{})
 	}
 	c.rota.gate.Recheck(s)
 }
 
-// completed enqueues what slots bring that were opened without a kind, now that it has been listed.
+// completed enqueues the objects of slots that were opened without a kind, now that it has been listed.
 func (r *Rota) completed(opened map[schema.GroupKind]delivery.Opened) {
 	for _, c := range r.registered() {
 		c.complete(opened[c.kind])
 	}
 }
 
-// complete enqueues what waited for kinds that its controller needs, and what came with them.
+// complete enqueues the keys that waited for kinds, and the objects that came with these.
 func (c *Controller) complete(objects delivery.Opened) {
 	var waited []types.NamespacedName
 	c.mu.Lock()
@@ -58,7 +57,7 @@ func (c *Controller) complete(objects delivery.Opened) {
 	c.enqueue(objects.Others, PriorityOpened)
 }
 
-// awaitsDeletion says whether a key of the slot waits for kinds to be complete whose object is gone (rule R15).
+// awaitsDeletion reports whether a key of a deleted object in the slot waits for kinds to be complete (rule R15).
 func (c *Controller) awaitsDeletion(s slot.Slot) bool {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.awaiting[s]))

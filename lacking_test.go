@@ -23,7 +23,8 @@ import (
 // and reconciles everything then. The other one is not held up.
 func TestR8ControllersOfAKindThatCannotBeListed(t *testing.T) {
 	r := testRota(t)
-	parents, others, children := schema.GroupKind{Group: "x", Kind: "Parent"}, schema.GroupKind{Group: "x", Kind: "Other"}, schema.GroupKind{Kind: "ConfigMap"}
+	parents, others, children := schema.GroupKind{Group: "x", Kind: "Parent"}, schema.GroupKind{Group: "x", Kind: "Other"},
+		schema.GroupKind{Kind: "ConfigMap"}
 	var mu sync.Mutex
 	enqueued := map[string]map[types.NamespacedName]bool{}
 	controller := func(kind schema.GroupKind) *Controller {

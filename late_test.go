@@ -43,10 +43,13 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				var logged []string
 				r.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
 				r.deadline = r.now() + time.Hour
-				client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1", QPS: -1, Transport: &writer{rota: r, next: test.answer}})
+				client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1", QPS: -1,
+					Transport: &writer{rota: r, next: test.answer}})
 				for range 3 {
-					_, err := client.CoreV1().ConfigMaps("a").Patch(withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-					if err == nil || !strings.Contains(err.Error(), "raise WriteTimeout") || !strings.Contains(err.Error(), "/namespaces/a/configmaps/b") || !test.timeout(err) {
+					_, err := client.CoreV1().ConfigMaps("a").
+						Patch(withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+					if err == nil || !strings.Contains(err.Error(), "raise WriteTimeout") ||
+						!strings.Contains(err.Error(), "/namespaces/a/configmaps/b") || !test.timeout(err) {
 						t.Errorf("error %v", err)
 					}
 				}
@@ -56,7 +59,8 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n := all[0].GetMetric()[0].GetCounter().GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], "raise WriteTimeout") {
+				if n := all[0].GetMetric()[0].GetCounter().
+					GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], "raise WriteTimeout") {
 					t.Errorf("%s counts %v, logged %v; want 3, once", all[0].GetName(), n, logged)
 				}
 				synctest.Wait()
@@ -68,7 +72,11 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 		r := testRota(t)
 		r.deadline = r.now() + time.Hour
 		ctx, cancel := context.WithCancel(withSlot(t.Context(), 3))
-		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) { cancel(); return nil, context.Canceled })
+		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
+			cancel()
+			return nil,
+				context.Canceled
+		})
 		if err == nil || strings.Contains(err.Error(), "WriteTimeout") {
 			t.Errorf("error %v, want none about WriteTimeout", err)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// mailbox collects events for the one goroutine that steps the member. Putting never blocks. What can be told in
-// one event is merged, so that a burst costs one step.
+// mailbox collects events for the one goroutine that steps the member. put never blocks. Events that fit into one are
+// merged, so that a burst takes one step.
 type mailbox struct {
 	mu     sync.Mutex
 	events []member.Event
@@ -18,7 +18,7 @@ type mailbox struct {
 	filled  chan struct{}
 }
 
-// idle are slots that were drained, and the deletions that are left in them.
+// idle are slots that were drained, with the deletions left in them.
 type idle struct {
 	slots slot.Set
 	gone  []table.Gone
@@ -59,7 +59,7 @@ func (b *mailbox) signal() {
 	}
 }
 
-// take empties the mailbox. versions tells what the drained slots leave for their next owner.
+// take empties the mailbox. versions returns the versions that the drained slots' next owner has to reach.
 func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
 	b.mu.Lock()
 	events, drained := b.events, b.drained
@@ -71,7 +71,7 @@ func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
 	return events
 }
 
-// mergeLeases joins two reports of one watch. A Lease that went and came within one of them keeps its last word.
+// mergeLeases merges two reports of one watch if no Lease is in both or gone in either.
 func mergeLeases(a, b member.Event) (member.Event, bool) {
 	first, ok := a.(member.LeasesSeen)
 	if !ok {

@@ -32,7 +32,8 @@ func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
 		member.LeasesSeen{Watch: 1, Gone: []string{"a"}},
 		member.LeasesSeen{Watch: 2, Leases: lease("c")},
 		member.Tick{},
-		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"}, Gone: gone},
+		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"},
+			Gone: gone},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
 		t.Error(diff)

@@ -23,8 +23,7 @@ var (
 	errNoObject = errors.New("no Kubernetes object")
 )
 
-// metadataOf reads kind and metadata of an encoded object, and nothing else. The media type is that of the Content-Type
-// header.
+// metadataOf reads only the kind and the metadata of an encoded object. contentType is the Content-Type header.
 func metadataOf(contentType string, body []byte) (*metav1.PartialObjectMetadata, error) {
 	switch encodingOf(contentType) {
 	case "json":
@@ -64,14 +63,15 @@ func checked(about *metav1.PartialObjectMetadata) error {
 	return nil
 }
 
-// encodingOf returns how a body of that type is encoded, patches included; "" for what holds no single object.
+// encodingOf returns the encoding of a body of that type, patches included; "" if it holds no single object.
 func encodingOf(contentType string) string {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["stream"] != "" {
 		return ""
 	}
 	switch {
-	case media == "application/json", strings.HasSuffix(media, "+json"), media == "application/apply-patch+yaml": // which clients send as JSON
+	// which clients send as JSON
+	case media == "application/json", strings.HasSuffix(media, "+json"), media == "application/apply-patch+yaml":
 		return "json"
 	case media == "application/vnd.kubernetes.protobuf":
 		return "protobuf"
@@ -82,8 +82,8 @@ func encodingOf(contentType string) string {
 	}
 }
 
-// metadataOfJSON stops reading once it has what it wants: API servers and clients write kind and metadata first, or
-// near.
+// metadataOfJSON stops reading once it has what it needs: API servers and clients write kind and metadata first or
+// early.
 func metadataOfJSON(body []byte) (*metav1.PartialObjectMetadata, error) {
 	about := &metav1.PartialObjectMetadata{}
 	wanted := map[string]any{"apiVersion": &about.APIVersion, "kind": &about.Kind, "metadata": &about.ObjectMeta}
@@ -109,13 +109,13 @@ func metadataOfJSON(body []byte) (*metav1.PartialObjectMetadata, error) {
 	return about, checked(about)
 }
 
-// isStatus says that an answer is about a request, and no object.
+// isStatus reports whether an answer is a Status rather than an object.
 func isStatus(about *metav1.PartialObjectMetadata) bool {
 	return about.GroupVersionKind() == schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 }
 
-// readUpTo reads a body of at most limit bytes; whole says that this was all. What it read has to be given back with
-// rest.
+// readUpTo reads a body of at most limit bytes. whole says that it read everything. rest returns the body again, with
+// what was read.
 func readUpTo(body io.Reader, limit int64) (read []byte, rest io.Reader, whole bool) {
 	read, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {

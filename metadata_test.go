@@ -48,11 +48,14 @@ var encodings = []string{"application/json", "application/vnd.kubernetes.protobu
 func TestMetadataOfAnswers(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "a", Name: "b", UID: "u", ResourceVersion: "17", Finalizers: []string{"example.com/f"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "o", Controller: ptr.To(true)}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "o",
+			Controller: ptr.To(true)}},
 	}
 	for _, obj := range []runtime.Object{
-		&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "n"}},
-		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta, Data: map[string][]byte{"metadata": []byte("x")}},
+		&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta,
+			Spec: corev1.PodSpec{NodeName: "n"}},
+		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta,
+			Data: map[string][]byte{"metadata": []byte("x")}},
 		&autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, ObjectMeta: meta},
 	} {
 		kind := obj.GetObjectKind().GroupVersionKind()
@@ -67,7 +70,8 @@ func TestMetadataOfAnswers(t *testing.T) {
 			}
 		}
 	}
-	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success", Details: &metav1.StatusDetails{Name: "b"}}
+	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success",
+		Details: &metav1.StatusDetails{Name: "b"}}
 	for _, media := range encodings {
 		if got, err := metadataOf(media, encoded(t, media, status)); err != nil || !isStatus(got) {
 			t.Errorf("a Status in %s: %v, %v", media, got, err)
@@ -82,7 +86,8 @@ func TestMetadataOfJSONInAnyOrder(t *testing.T) {
 		`{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"b"},"spec":`, // the rest is not looked at
 	} {
 		got, err := metadataOf("application/json; charset=utf-8", []byte(text))
-		if err != nil || got.Name != "b" || got.GroupVersionKind() != (schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"}) {
+		if err != nil || got.Name != "b" || got.GroupVersionKind() != (schema.GroupVersionKind{Group: "example.com",
+			Version: "v1", Kind: "Site"}) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}

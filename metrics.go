@@ -12,10 +12,10 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// metrics are what Collector shows.
+// metrics are the metrics of Collector.
 type metrics struct {
 	rota  *Rota
-	descs []*prometheus.Desc // of all that follow
+	descs []*prometheus.Desc // of all gauges below
 
 	verdicts, swaps, renewals, events *prometheus.CounterVec
 	rejoins, abandoned, inherited     prometheus.Counter
@@ -39,8 +39,9 @@ func newMetrics(r *Rota) *metrics {
 		return d
 	}
 	m := &metrics{
-		rota:     r,
-		events:   counter("rota_events_total", "Events that this member told people, by reason; those that could not be sent are among them.", "reason"),
+		rota: r,
+		events: counter("rota_events_total",
+			"Events that this member told people, by reason; those that could not be sent are among them.", "reason"),
 		verdicts: counter("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them.", "verdict"),
 		swaps:    counter("rota_table_swaps_total", "Changes of the table that this member sent, by outcome.", "outcome"),
 		renewals: counter("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome"),
@@ -48,41 +49,63 @@ func newMetrics(r *Rota) *metrics {
 			Name: "rota_rejoins_total", Help: "How often this process was expelled and joined again.", ConstLabels: labels,
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_abandoned_total", Help: "Slots given up although a deletion in them was not reconciled, and nobody else was told of it.", ConstLabels: labels,
+			Name: "rota_deletions_abandoned_total", Help: "Slots given up although a deletion in them was not reconciled, and " +
+				"nobody else was told of it.", ConstLabels: labels,
 		}),
 		inherited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_inherited_total", Help: "Deletions that former owners of slots left to this member.", ConstLabels: labels,
+			Name: "rota_deletions_inherited_total", Help: "Deletions that former owners of slots left to this member.",
+			ConstLabels: labels,
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.", ConstLabels: labels,
+			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.",
+			ConstLabels: labels,
 		}),
-		slots:         desc("rota_slots", "Slots by what they are to this member: owned, open, coming, going; for the whole rota: unowned, and all.", "state"),
-		epoch:         desc("rota_table_epoch", "Epoch of the table; 0 where there is none."),
-		tableBytes:    desc("rota_table_bytes", "Size of the table as text, of at most 983,040 bytes; 0 where there is none."),
-		members:       desc("rota_members", "Members in the table; 0 where there is none."),
-		inFlight:      desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
-		parked:        desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
-		stuck:         desc("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
-		longest:       desc("rota_longest_reconcile_seconds", "For how long the oldest reconcile in flight has been running; 0 where none has for more than 10 s."),
-		received:      desc("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
-		foreign:       desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API server ignores the shard selector, or they are mislabelled.", "kind"),
-		ignored:       desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
-		refused:       desc("rota_delivery_failing_seconds", "For how long a kind of request of an informer has failed; 0 where the last one succeeded.", "kind", "request"),
-		lacking:       desc("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed; controllers that need it do not work on them.", "kind"),
-		labelled:      desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", "kind"),
-		unlabelled:    desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind", "reason"),
-		findings:      desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members hold with what there is; only the member with that duty has the metric.", "what"),
-		present:       desc("rota_table_present", "1 where there is a table, 0 where there is none: it was deleted, or no member has made one yet."),
-		reportAge:     desc("rota_report_age_seconds", "Time since this member last told what it holds, or since it began to try."),
-		reportSize:    desc("rota_report_bytes", "Size of what it told; it is kept below 230 KiB."),
-		reportFold:    desc("rota_report_slots_per_digest", "How many slots are summed up in one figure of it; above 1 there are too many kinds and slots for a figure each."),
-		conflicts:     desc("rota_join_conflicts", "In how much this process and members that work cannot work together, which is why it does not join; 0 where nothing keeps it."),
-		scrubs:        desc("rota_coverage_scrubs_total", "How often this member has compared what members hold with what there is."),
-		failing:       desc("rota_controller_failing", "1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
-		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; negative after it stopped. Not there before the first renewal."),
+		slots: desc("rota_slots",
+			"Slots by what they are to this member: owned, open, coming, going; for the whole rota: unowned, and all.", "state"),
+		epoch: desc("rota_table_epoch", "Epoch of the table; 0 where there is none."),
+		tableBytes: desc("rota_table_bytes",
+			"Size of the table as text, of at most 983,040 bytes; 0 where there is none."),
+		members:  desc("rota_members", "Members in the table; 0 where there is none."),
+		inFlight: desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
+		parked:   desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
+		stuck: desc("rota_stuck_reconciles",
+			"Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
+		longest: desc("rota_longest_reconcile_seconds",
+			"For how long the oldest reconcile in flight has been running; 0 where none has for more than 10 s."),
+		received: desc("rota_delivery_objects_received_total",
+			"Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
+		foreign: desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API "+
+			"server ignores the shard selector, or they are mislabelled.", "kind"),
+		ignored: desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last "+
+			"time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
+		refused: desc("rota_delivery_failing_seconds",
+			"For how long a kind of request of an informer has failed; 0 where the last one succeeded.", "kind", "request"),
+		lacking: desc("rota_delivery_slots_lacking",
+			"Slots that were opened although the kind cannot be listed; controllers that need it do not work on them.", "kind"),
+		labelled: desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.",
+			"kind"),
+		unlabelled: desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind",
+			"reason"),
+		findings: desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members "+
+			"hold with what there is; only the member with that duty has the metric.", "what"),
+		present: desc("rota_table_present",
+			"1 where there is a table, 0 where there is none: it was deleted, or no member has made one yet."),
+		reportAge: desc("rota_report_age_seconds",
+			"Time since this member last told what it holds, or since it began to try."),
+		reportSize: desc("rota_report_bytes", "Size of what it told; it is kept below 230 KiB."),
+		reportFold: desc("rota_report_slots_per_digest",
+			"How many slots are summed up in one figure of it; above 1 there are too many kinds and slots for a figure each."),
+		conflicts: desc("rota_join_conflicts", "In how much this process and members that work cannot work together, "+
+			"which is why it does not join; 0 where nothing keeps it."),
+		scrubs: desc("rota_coverage_scrubs_total",
+			"How often this member has compared what members hold with what there is."),
+		failing: desc("rota_controller_failing",
+			"1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
+		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; "+
+			"negative after it stopped. Not there before the first renewal."),
 	}
 	m.descs = descs
-	// What is not there before it happens for the first time would not count as an increase.
+	// A counter that appears with its first event would not count as an increase.
 	for _, reason := range reasons() {
 		m.events.WithLabelValues(reason)
 	}
@@ -92,8 +115,10 @@ func newMetrics(r *Rota) *metrics {
 // reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
 func reasons() []string {
 	return []string{
-		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving", "NotJoining", "PermissionMissing",
-		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge", "TableLost",
+		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
+		"NotJoining", "PermissionMissing",
+		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
+		"TableLost",
 	}
 }
 
@@ -108,7 +133,8 @@ func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.Strin
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned, m.inherited, m.late} {
+	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned,
+		m.inherited, m.late} {
 		c.Describe(out)
 	}
 	for _, d := range m.descs {
@@ -206,8 +232,8 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectRefused shows a number for each kind and request, so that an alert has something to compare when all is well.
-// Where several informers of a kind fail it is that of the one that has failed for longest.
+// collectRefused shows a number for each kind and request, 0 if all is well, so that alerts have something to compare.
+// If several informers of a kind fail, it shows the longest failure.
 func (m *metrics) collectRefused(out chan<- prometheus.Metric) {
 	type series struct{ kind, request string }
 	lasting := map[series]time.Duration{}

@@ -62,7 +62,9 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 // runInformer runs an informer of a kind that is sharded, of an API server in memory, until the test ends.
-func runInformer(t *testing.T, r *Rota, kind schema.GroupKind, m *deliverytest.Memory) (cache.SharedIndexInformer, *deliverytest.Faulty) {
+func runInformer(t *testing.T, r *Rota, kind schema.GroupKind,
+	m *deliverytest.Memory,
+) (cache.SharedIndexInformer, *deliverytest.Faulty) {
 	t.Helper()
 	faults := deliverytest.NewFaulty(m.ListWatch("", ""), false)
 	inf := r.share.NewInformer(kind, faults, &corev1.ConfigMap{}, 0, nil)

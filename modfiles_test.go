@@ -48,7 +48,8 @@ func TestModfilesAgree(t *testing.T) {
 	lowest, low := readModfile(t, "go.mod")
 	latest, high := readModfile(t, "go.latest.mod")
 	if lowest.Module != latest.Module || lowest.Go != latest.Go {
-		t.Errorf("go.mod is for %s with go %s, go.latest.mod for %s with go %s", lowest.Module.Path, lowest.Go, latest.Module.Path, latest.Go)
+		t.Errorf("go.mod is for %s with go %s, go.latest.mod for %s with go %s", lowest.Module.Path, lowest.Go,
+			latest.Module.Path, latest.Go)
 	}
 	if n := len(latest.Replace) + len(latest.Exclude) + len(lowest.Replace) + len(lowest.Exclude); n > 0 {
 		t.Errorf("%d replacements or exclusions: users do not get those", n)
@@ -79,13 +80,15 @@ func TestModfilesAgree(t *testing.T) {
 	for _, row := range []struct{ name, path string }{
 		{"controller-runtime", "sigs.k8s.io/controller-runtime"}, {"client-go, apimachinery", "k8s.io/client-go"},
 	} {
-		if line := fmt.Sprintf("| %s | %s | %s |", row.name, low[row.path], high[row.path]); !strings.Contains(string(readme), line) {
+		if line := fmt.Sprintf("| %s | %s | %s |", row.name, low[row.path], high[row.path]); !strings.Contains(string(readme),
+			line) {
 			t.Errorf("README.md has no line %q", line)
 		}
 	}
 	for _, m := range []map[string]string{low, high} {
 		if v := m["k8s.io/client-go"]; m["k8s.io/api"] != v || m["k8s.io/apimachinery"] != v {
-			t.Errorf("k8s.io/api %s, apimachinery %s and client-go %s: want one version", m["k8s.io/api"], m["k8s.io/apimachinery"], v)
+			t.Errorf("k8s.io/api %s, apimachinery %s and client-go %s: want one version", m["k8s.io/api"],
+				m["k8s.io/apimachinery"], v)
 		}
 	}
 }

@@ -15,21 +15,19 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// answerLimit is how many bytes of an answer are read for the version of what was written. etcd takes requests of 1.5
-// MiB.
+// answerLimit is how many bytes of an answer are read to find the version written. etcd limits requests to 1.5 MiB.
 const answerLimit = 16 << 20
 
-// Wrote notes that a client of this member wrote an object, of any kind, and got this answer; ctx is that of the write.
-// The slots in which the object counts are worked on by their next owner when its informers show that version (rule
-// R8): the object's own slot and that of its controlling owner, as far as these kinds are sharded, and for a kind that
-// every member caches whole, the slot that ctx works in. Clients that went through WrapConfig note by themselves what
-// they write and delete; this is for those that did not.
+// Wrote notes that a client of this member wrote an object of any kind and got this answer. ctx is the write's context.
+// The next owners of these slots wait until their informers show the object's version (rule R8): the object's own slot,
+// and its controlling owner's, if their kinds are sharded; for a kind that every member caches whole, the slot that ctx
+// works in. Clients of WrapConfig note their writes and deletions themselves. Wrote is for other clients.
 func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	r.share.Write(kind, name, nil, slotsFrom(ctx)...).Answered(obj)
 }
 
-// noted is a write whose outcome is to be noted. nil: nobody waits for it.
+// noted is a write whose result is to be noted. nil: nobody waits for it.
 type noted struct {
 	rota   *Rota
 	target target
@@ -38,7 +36,7 @@ type noted struct {
 	owned  bool // its kind is sharded, by its own key or by its owner's
 }
 
-// noting returns what is known of a write that is about to be sent. stray: no reconcile is behind it.
+// noting returns a noted for a write that is about to be sent. stray: no reconcile sends it.
 func (r *Rota) noting(req *http.Request, stray bool) *noted {
 	t, ok := targetOf(req)
 	if !ok || !t.changes() || isDryRun(req) {
@@ -47,12 +45,14 @@ func (r *Rota) noting(req *http.Request, stray bool) *noted {
 	kind, ok := r.resources.kind(t.group(), r.share.Known)
 	if !ok || !r.share.Knows(kind) {
 		if _, inFlight := admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
-			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: when slots come here, that may be behind what their former "+
-				"owner wrote. Make it with Rota.NewInformer, which leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
+			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: "+
+				"when slots come here, that may be behind what their former owner wrote. Make it with Rota.NewInformer, which "+
+				"leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
 		}
 		return nil
 	}
-	n := &noted{rota: r, target: t, ends: t.sub == "eviction" || req.Method == http.MethodDelete && t.name.Name != "" && t.sub == ""}
+	ends := t.sub == "eviction" || req.Method == http.MethodDelete && t.name.Name != "" && t.sub == ""
+	n := &noted{rota: r, target: t, ends: ends}
 	n.owned = r.share.Sharded(kind) || r.share.Owned(kind)
 	name := t.name
 	var body metav1.Object
@@ -67,7 +67,7 @@ func (r *Rota) noting(req *http.Request, stray bool) *noted {
 	return n
 }
 
-// bodyOf returns the metadata of the object that a request carries; nil: it carries none, or parts of one.
+// bodyOf returns the metadata of the object in a request; nil if it has none, or only parts of one.
 func bodyOf(req *http.Request) *metav1.PartialObjectMetadata {
 	if req.GetBody == nil || req.Method == http.MethodDelete {
 		return nil
@@ -83,7 +83,7 @@ func bodyOf(req *http.Request) *metav1.PartialObjectMetadata {
 	return about
 }
 
-// copyOf returns the body of a request, which can still be sent.
+// copyOf returns a copy of a request's body.
 func copyOf(req *http.Request) []byte {
 	if req.GetBody == nil {
 		return nil
@@ -97,7 +97,7 @@ func copyOf(req *http.Request) []byte {
 	return text
 }
 
-// isDryRun says that a request changes nothing. Deletions say so in their body.
+// isDryRun reports whether a request changes nothing. Deletions say so in their body.
 func isDryRun(req *http.Request) bool {
 	if req.URL.Query().Get("dryRun") != "" {
 		return true
@@ -118,7 +118,7 @@ func isDryRun(req *http.Request) bool {
 	return len(o.DryRun) > 0
 }
 
-// slots are those of the sharded objects that the write changes, as far as that is known.
+// slots returns the slots of the sharded objects that the write changes, as far as they are known.
 func (n *noted) slots() []slot.Slot {
 	if n == nil {
 		return nil
@@ -133,7 +133,7 @@ func (n *noted) lost() {
 	}
 }
 
-// answered notes what the API server answered. It reads the answer, and gives it back.
+// answered notes the API server's answer. It reads the answer's body and puts it back.
 func (n *noted) answered(resp *http.Response) {
 	if n == nil || resp.StatusCode < http.StatusOK {
 		return
@@ -145,7 +145,8 @@ func (n *noted) answered(resp *http.Response) {
 		return
 	}
 	var about *metav1.PartialObjectMetadata
-	if media := resp.Header.Get("Content-Type"); resp.Body != nil && resp.Header.Get("Content-Encoding") == "" && encodingOf(media) != "" {
+	if media := resp.Header.Get("Content-Type"); resp.Body != nil && resp.Header.Get("Content-Encoding") == "" &&
+		encodingOf(media) != "" {
 		text, rest, whole := readUpTo(resp.Body, answerLimit)
 		resp.Body = body{rest, resp.Body}
 		if whole {
@@ -155,7 +156,7 @@ func (n *noted) answered(resp *http.Response) {
 	n.about(about)
 }
 
-// about notes what an answer is about; nil: that could not be read.
+// about notes the object in an answer; nil: it could not be read.
 func (n *noted) about(about *metav1.PartialObjectMetadata) {
 	switch t := n.target; {
 	case about == nil:
@@ -180,7 +181,7 @@ func (n *noted) about(about *metav1.PartialObjectMetadata) {
 	}
 }
 
-// isObject says whether the answer of a subresource is the object itself.
+// isObject reports whether the answer of a subresource is the object itself.
 func (n *noted) isObject(about *metav1.PartialObjectMetadata) bool {
 	kind, ok := n.rota.resources.kind(n.target.group(), n.rota.share.Known)
 	return ok && kind == about.GroupVersionKind().GroupKind()

@@ -90,7 +90,8 @@ func configMap(name, version, owner string) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: version},
 	}
 	if owner != "" {
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: owner, UID: "o", Controller: ptr.To(true)}}
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: owner, UID: "o",
+			Controller: ptr.To(true)}}
 	}
 	return c
 }
@@ -147,34 +148,49 @@ const path = "/api/v1/namespaces/a/configmaps"
 
 // R8: what clients of this member write is noted by the transport, whatever they do it with.
 func TestR08WritesAreNoted(t *testing.T) {
-	scale := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c", ResourceVersion: "1000"}}
+	scale := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c", ResourceVersion: "1000"}}
 	ok := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"}
-	all := &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, DryRun: []string{"All"}}
+	all := &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		DryRun: []string{"All"}}
 	const no, noted, asked = "", "1000", "a read" // what comes of it: nothing, this version, or one that has to be read
 	for name, test := range map[string]struct {
 		request
 		owned, whole string
 	}{
-		"create":                   {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s")}, noted, noted},
-		"create in protobuf":       {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"), media: encodings[1]}, noted, noted},
-		"create in CBOR":           {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"), media: encodings[2]}, noted, noted},
-		"update":                   {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "s")}, noted, noted},
-		"patch of a status":        {request{method: "PATCH", path: path + "/c/status", answer: configMap("c", "1000", "s")}, noted, noted},
-		"apply":                    {request{method: "PATCH", path: path + "/c", answer: configMap("c", "1000", "s"), code: 201}, noted, noted},
-		"a scale":                  {request{method: "PUT", path: path + "/mine/scale", answer: scale}, noted, noted},
-		"a child that is released": {request{method: "PUT", path: path + "/mine", answer: configMap("mine", "1000", "")}, noted, noted},
-		"one that is no child":     {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "")}, no, noted},
-		"dry run":                  {request{method: "PUT", path: path + "/c?dryRun=All", answer: configMap("c", "1000", "s")}, no, no},
-		"deletion for a dry run":   {request{method: "DELETE", path: path + "/mine", body: all, answer: configMap("mine", "1000", "s")}, no, no},
-		"the same in protobuf":     {request{method: "DELETE", path: path + "/mine", body: all, answer: ok, media: encodings[1]}, no, no},
-		"refused":                  {request{method: "PUT", path: path + "/c", code: 409, answer: ok}, no, no},
-		"binding":                  {request{method: "POST", path: path + "/mine/binding", code: 201, answer: ok}, asked, asked},
-		"a token":                  {request{method: "POST", path: path + "/mine/token", code: 201, answer: ok}, no, no},
-		"no answer to be read":     {request{method: "PUT", path: path + "/c"}, asked, asked},
-		"an answer of 500":         {request{method: "PUT", path: path + "/c", code: 500}, asked, asked},
-		"no answer":                {request{method: "PUT", path: path + "/c", fail: io.ErrUnexpectedEOF}, asked, asked},
-		"of a collection":          {request{method: "DELETE", path: path, answer: ok}, asked, asked},
-		"another kind":             {request{method: "PUT", path: "/api/v1/namespaces/a/services/c", answer: configMap("c", "1000", "s")}, no, no},
+		"create": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s")},
+			noted, noted},
+		"create in protobuf": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"),
+			media: encodings[1]}, noted, noted},
+		"create in CBOR": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"),
+			media: encodings[2]}, noted, noted},
+		"update": {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "s")}, noted,
+			noted},
+		"patch of a status": {request{method: "PATCH", path: path + "/c/status", answer: configMap("c", "1000", "s")},
+			noted, noted},
+		"apply": {request{method: "PATCH", path: path + "/c", answer: configMap("c", "1000", "s"),
+			code: 201}, noted, noted},
+		"a scale": {request{method: "PUT", path: path + "/mine/scale", answer: scale}, noted, noted},
+		"a child that is released": {request{method: "PUT", path: path + "/mine", answer: configMap("mine", "1000", "")},
+			noted, noted},
+		"one that is no child": {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "")}, no,
+			noted},
+		"dry run": {request{method: "PUT", path: path + "/c?dryRun=All",
+			answer: configMap("c", "1000", "s")}, no, no},
+		"deletion for a dry run": {request{method: "DELETE", path: path + "/mine", body: all,
+			answer: configMap("mine", "1000", "s")}, no, no},
+		"the same in protobuf": {request{method: "DELETE", path: path + "/mine", body: all, answer: ok,
+			media: encodings[1]}, no, no},
+		"refused": {request{method: "PUT", path: path + "/c", code: 409, answer: ok}, no, no},
+		"binding": {request{method: "POST", path: path + "/mine/binding", code: 201, answer: ok}, asked,
+			asked},
+		"a token":              {request{method: "POST", path: path + "/mine/token", code: 201, answer: ok}, no, no},
+		"no answer to be read": {request{method: "PUT", path: path + "/c"}, asked, asked},
+		"an answer of 500":     {request{method: "PUT", path: path + "/c", code: 500}, asked, asked},
+		"no answer":            {request{method: "PUT", path: path + "/c", fail: io.ErrUnexpectedEOF}, asked, asked},
+		"of a collection":      {request{method: "DELETE", path: path, answer: ok}, asked, asked},
+		"another kind": {request{method: "PUT", path: "/api/v1/namespaces/a/services/c",
+			answer: configMap("c", "1000", "s")}, no, no},
 		"deletion that waits": {request{method: "DELETE", path: path + "/mine", answer: func() *corev1.ConfigMap {
 			c := configMap("mine", "1000", "s")
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/f"}
@@ -221,13 +237,15 @@ func eventually(t *testing.T, holds func() bool) {
 func TestR08StrayWritesAreNoted(t *testing.T) {
 	for _, owned := range []bool{true, false} {
 		o := newOffice(t, owned)
-		if _, err := (request{method: "POST", path: path, body: configMap("", "", "s"), answer: configMap("c", "1000", "s")}).send(t.Context(), t, o.Rota); err != nil {
+		if _, err := (request{method: "POST", path: path, body: configMap("", "", "s"), answer: configMap("c", "1000", "s")}).
+			send(t.Context(), t, o.Rota); err != nil {
 			t.Fatal(err)
 		}
 		if got := o.version(o.slot); got != "1000" {
 			t.Errorf("owned %v: version %q, want 1000", owned, got)
 		}
-		if n := strings.Count(o.log.String(), "without the context of a reconcile"); n != 1 || !strings.Contains(o.log.String(), "note_test.go:") {
+		if n := strings.Count(o.log.String(), "without the context of a reconcile"); n != 1 ||
+			!strings.Contains(o.log.String(), "note_test.go:") {
 			t.Errorf("owned %v: told %d times, want once with this place:\n%s", owned, n, o.log)
 		}
 	}
@@ -264,7 +282,8 @@ func TestR06StrayWritesKeepToTheirSlot(t *testing.T) {
 	t.Run("of unknown outcome", func(t *testing.T) {
 		o := newOffice(t, false)
 		before := o.gate.InFlightIn(o.slot)
-		if _, err := (request{method: "PUT", path: secret, fail: io.ErrUnexpectedEOF}).send(t.Context(), t, o.Rota); err == nil {
+		if _, err := (request{method: "PUT", path: secret, fail: io.ErrUnexpectedEOF}).
+			send(t.Context(), t, o.Rota); err == nil {
 			t.Fatal("no error")
 		}
 		if n := o.gate.InFlightIn(o.slot); n != before+1 {
@@ -278,7 +297,8 @@ func TestPlainInformersAreNoticed(t *testing.T) {
 	o := newOffice(t, false)
 	services := "/api/v1/namespaces/a/services"
 	write := func() {
-		if _, err := (request{method: "PUT", path: services + "/c", answer: configMap("c", "1", "")}).send(o.ctx, t, o.Rota); err != nil {
+		if _, err := (request{method: "PUT", path: services + "/c", answer: configMap("c", "1", "")}).
+			send(o.ctx, t, o.Rota); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,11 +23,11 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Options say which rota this process belongs to, and how. Only Name is required.
+// Options say which rota this process belongs to, and how it takes part. Only Name is required.
 //
-// All members of a rota must have the same Name, Namespace, Slots and Key, and the same kinds, Delivery and durations
-// once a rollout is over. The RenewDeadline of each must be shorter than the LeaseDuration of all, and its WriteTimeout
-// shorter than the FenceDelay of all, during a rollout, too: a member for which that does not hold waits before it joins.
+// All members of a rota must have the same Name, Namespace, Slots and Key. Kinds, Delivery and durations may differ
+// only during a rollout. Even then, each RenewDeadline must be shorter than every LeaseDuration, and each WriteTimeout
+// shorter than every FenceDelay. A member for which that does not hold waits before it joins.
 type Options struct {
 	// Name names the rota: the ConfigMap of that name holds its table. A DNS label.
 	Name string
@@ -36,22 +36,21 @@ type Options struct {
 	// Identity says which replica this is.
 	Identity Identity
 
-	// Slots is the number of slots, a power of two up to 4096. Default 256. It bounds the number of members that
-	// can work. It cannot be changed while the table exists.
+	// Slots is the number of slots, a power of two up to 4096. Default 256. At most that many members can work. It cannot
+	// be changed while the table exists.
 	Slots slot.Count
 	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with delivery.ShardSelector. It cannot
 	// be changed while the table exists.
 	Key slot.Key
-	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it:
-	// it can be changed by a rollout, except that delivery.ShardSelector needs slot.KeyUID and delivery.SlotLabel one
-	// of the other keys.
+	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it, so a
+	// rollout can change it. But delivery.ShardSelector needs slot.KeyUID, and delivery.SlotLabel one of the other keys.
 	//
-	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions
-	// that labeller.Rules lists, and objects come to members once they are labelled.
+	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions that
+	// labeller.Rules lists. Objects come to members once they are labelled.
 	Delivery delivery.Mode
-	// Label has the members label objects, and children, although Delivery is delivery.Filter: roll it out before a
-	// change to delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector, so that they have their labels when
-	// the first member looks for them.
+	// Label makes the members label objects and children although Delivery is delivery.Filter. Roll it out before a change
+	// to delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector: then objects have their labels when the first
+	// member selects by them. The labeller writes at most 200 objects a second.
 	Label bool
 	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them.
 	// Default: all.
@@ -59,10 +58,11 @@ type Options struct {
 	// Weight scales this member's fair share. Default 1.
 	Weight int
 
-	// LeaseDuration is how long after the last renewal seen others take a member's slots. Default 15 s.
+	// LeaseDuration is how long other members wait after the last renewal that they saw before they take a member's slots.
+	// Default 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long after the start of its last successful renewal a member works on. Default two
-	// thirds of LeaseDuration; it must be shorter than LeaseDuration.
+	// RenewDeadline is how long a member works after the start of its last successful renewal. Default two thirds of
+	// LeaseDuration; it must be shorter than LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between renewals. Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
@@ -71,38 +71,37 @@ type Options struct {
 	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
 	// be longer than WriteTimeout. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
-	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not
-	// be handed over wait for the Lease. Keep it below terminationGracePeriodSeconds. Default 25 s.
-	// When half of it has passed, the contexts of reconciles end that keep a slot from being handed over.
+	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not be
+	// handed over wait until the Lease expires. When half of it has passed, reconciles that keep a slot from being handed
+	// over are cut short: their contexts end. Keep it below terminationGracePeriodSeconds. Default 25 s.
 	LeaveTimeout time.Duration
 
-	// ScrubPeriod is the time between two lists of all objects, with which the member that has the duty compares what
-	// members hold (rule R14). Default: a thousand times what a list takes, at most 10 minutes. Slots without an owner,
-	// and with several, are looked for every 7/20 of LeaseDuration whatever it is, and lists are made no more often.
+	// ScrubPeriod is the time between two lists of all objects. The member with the scrub duty compares them with what
+	// members hold (rule R14). Default: 1,000 times as long as a list takes, at most 10 minutes. Whatever it is, slots
+	// without an owner and slots with several are looked for every 7/20 of LeaseDuration, and lists are not made more
+	// often than that.
 	ScrubPeriod time.Duration
 
-	// Logger is told what people should know. Default: slog.Default, as it is when New is called. logr.Discard is taken
-	// for the default.
+	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
 }
 
-// Identity says which replica a process is. Its zero value is filled in from the environment variables POD_NAME,
-// POD_UID and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host's name and
-// the process ID.
+// Identity says which replica a process is. Empty fields are filled in from the environment variables POD_NAME, POD_UID
+// and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host name and the process ID.
 type Identity struct {
-	// Pod names the replica and outlives a restart of its container. Lease names are made of it: lower case letters,
-	// digits, "-" and ".", as Pods have them.
+	// Pod names the replica and outlives a restart of its container. It is part of Lease names, so it may have lower case
+	// letters, digits, "-" and ".", as names of Pods do.
 	Pod string
-	// PodUID is metadata.uid of the Pod, and Container the name of the container in it. With both, a restarted
-	// container takes over from its predecessor without waiting for its Lease.
+	// PodUID is metadata.uid of the Pod, and Container the container's name in it. With both, a restarted container takes
+	// over from its predecessor without waiting for its Lease.
 	PodUID, Container string
-	// Workload names the Deployment or StatefulSet of the Pod. It tells a rollout, which may change kinds and options,
-	// from two Deployments that were given one rota name by mistake: members of different workloads must be set up
-	// alike. Give two that belong together, such as a canary of another Deployment, the same one. Default: the Pod's
-	// name without what a Deployment or a StatefulSet adds to it; empty, which is unknown, for other names.
+	// Workload names the Deployment or StatefulSet of the Pod. Members of one workload may differ in kinds and options,
+	// since a rollout may change them. Members of different workloads must be set up alike, since two Deployments may have
+	// got one rota name by mistake. Give workloads that belong together, such as a canary Deployment, the same name.
+	// Default: the Pod's name without the suffix of a Deployment or a StatefulSet; empty (unknown) for other names.
 	Workload string
-	// Build names the version of the program; a rollout is recognised by it. Default: what a Deployment's
-	// ReplicaSet adds to the Pod's name, or the revision from which the binary was built.
+	// Build names the version of the program, by which a rollout is recognized. Default: the ReplicaSet's part of the
+	// Pod's name, or the revision from which the binary was built.
 	Build string
 }
 
@@ -131,7 +130,7 @@ var deploymentPod = regexp.MustCompile(`-([bcdf-hj-np-tv-xz2456789]{6,10})-[bcdf
 // ordinalPod matches the names of a StatefulSet's Pods.
 var ordinalPod = regexp.MustCompile(`-(0|[1-9][0-9]*)$`)
 
-// workloadOf returns the name of the Pod's Deployment or StatefulSet, if its own tells that.
+// workloadOf returns the name of the Pod's Deployment or StatefulSet, if the Pod's name shows it.
 func workloadOf(pod string) string {
 	for _, suffix := range []*regexp.Regexp{deploymentPod, ordinalPod} {
 		if at := suffix.FindStringIndex(pod); at != nil {
@@ -155,7 +154,7 @@ func buildOf(pod string) string {
 	return ""
 }
 
-// newID returns an identity that no other process start has: the pod's name and five random letters.
+// newID returns an identity that no other start of a process has: the Pod's name and five random characters.
 func newID(pod string) string {
 	return pod + "-" + strings.ToLower(rand.Text()[:5])
 }
@@ -171,7 +170,8 @@ func (o Options) withDefaults() (Options, error) {
 		const file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 		ns, err := os.ReadFile(file)
 		if err != nil {
-			return o, fmt.Errorf("rota %s: Options.Namespace is empty and this is no Pod (no %s): set Options.Namespace or POD_NAMESPACE", o.Name, file)
+			return o, fmt.Errorf("rota %s: Options.Namespace is empty and this is no Pod (no %s): set Options.Namespace or "+
+				"POD_NAMESPACE", o.Name, file)
 		}
 		o.Namespace = strings.TrimSpace(string(ns))
 	}
@@ -206,18 +206,20 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// validNames returns an error for names that the rota's objects cannot have, rather than one at each try to create
-// them.
+// validNames returns an error for names that the rota's objects cannot have. Otherwise each try to create one would
+// fail.
 func (o Options) validNames() error {
 	if reasons := validation.IsDNS1123Label(o.Name); len(reasons) > 0 {
-		return fmt.Errorf("Options.Name %q: its ConfigMap and the names of the Leases take a DNS label: %s", o.Name, strings.Join(reasons, "; "))
+		return fmt.Errorf("Options.Name %q: its ConfigMap and the names of the Leases take a DNS label: %s", o.Name,
+			strings.Join(reasons, "; "))
 	}
 	if reasons := validation.IsDNS1123Label(o.Namespace); len(reasons) > 0 {
 		return fmt.Errorf("Options.Namespace %q: no namespace has such a name: %s", o.Namespace, strings.Join(reasons, "; "))
 	}
 	lease := names.Lease(o.Name, newID(o.Identity.Pod))
 	if reasons := validation.IsDNS1123Subdomain(lease); len(reasons) > 0 {
-		return fmt.Errorf("Options.Identity.Pod %q (POD_NAME): no Lease can have the name %q: %s; give every replica a name as Pods have them, of at most %d characters",
+		return fmt.Errorf("Options.Identity.Pod %q (POD_NAME): no Lease can have the name %q: %s; give every replica a name "+
+			"as Pods have them, of at most %d characters",
 			o.Identity.Pod, lease, strings.Join(reasons, "; "),
 			validation.DNS1123SubdomainMaxLength-len(lease)+len(o.Identity.Pod))
 	}
@@ -247,18 +249,23 @@ func (o Options) config() (member.Config, error) {
 	return cfg, nil
 }
 
-// BindFlags defines flags for what differs between replicas and deployments, with the present values as defaults.
-// Call it before the flags are parsed, and New afterwards.
+// BindFlags defines flags for options that differ between replicas and deployments. The present values are the
+// defaults. Call it before the flags are parsed, and New afterwards.
 func (o *Options) BindFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Namespace, "rota-namespace", o.Namespace, "namespace of the rota's ConfigMap and Leases (default: POD_NAMESPACE)")
+	flags.StringVar(&o.Namespace, "rota-namespace", o.Namespace,
+		"namespace of the rota's ConfigMap and Leases (default: POD_NAMESPACE)")
 	flags.StringVar(&o.Identity.Pod, "rota-pod", o.Identity.Pod, "name of this replica (default: POD_NAME)")
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
-	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build, "version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
-	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery, "how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
+	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build,
+		"version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
+	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery,
+		"how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.BoolVar(&o.Label, "rota-label", o.Label, "label objects although they are not delivered by labels yet")
-	flags.Func("rota-label-namespaces", "namespaces in which objects are labelled, separated by commas, where informers are limited to them (default: all)", func(list string) error {
+	flags.Func("rota-label-namespaces", "namespaces in which objects are labelled, separated by commas, where informers "+
+		"are limited to them (default: all)", func(list string) error {
 		o.LabelNamespaces = strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
 		return nil
 	})
-	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration, "how long others wait before they take a silent member's slots (0: 15s)")
+	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration,
+		"how long others wait before they take a silent member's slots (0: 15s)")
 }

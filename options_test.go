@@ -31,21 +31,28 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 		{"lease too short", func(o *Options) { o.LeaseDuration, o.RenewDeadline = 5*time.Second, 10*time.Second },
 			[]string{"LeaseDuration 5s", "RenewDeadline 10s", "must be longer"}},
 		{"renewal too slow", func(o *Options) { o.RetryPeriod = 8 * time.Second }, []string{"RetryPeriod 8s"}},
-		{"write timeout", func(o *Options) { o.WriteTimeout = 20 * time.Second }, []string{"WriteTimeout 20s", "RenewDeadline"}},
+		{"write timeout", func(o *Options) { o.WriteTimeout = 20 * time.Second },
+			[]string{"WriteTimeout 20s", "RenewDeadline"}},
 		{"fence delay", func(o *Options) { o.FenceDelay = time.Second }, []string{"FenceDelay 1s", "WriteTimeout"}},
 		{"negative", func(o *Options) { o.LeaseDuration = -time.Second }, []string{"LeaseDuration -1s", "above 0"}},
 		{"leave timeout", func(o *Options) { o.LeaveTimeout = -1 }, []string{"LeaveTimeout"}},
-		{"pod name", func(o *Options) { o.Identity.Pod = "two words" }, []string{`Options.Identity.Pod "two words"`, "POD_NAME", "Lease", "lower case"}},
-		{"pod name with capitals", func(o *Options) { o.Identity.Pod = "Web_0" }, []string{`Options.Identity.Pod "Web_0"`, "lower case"}},
-		{"pod name that ends with a dot", func(o *Options) { o.Identity.Pod = "web-0." }, []string{`Options.Identity.Pod "web-0."`, "lower case"}},
+		{"pod name", func(o *Options) { o.Identity.Pod = "two words" },
+			[]string{`Options.Identity.Pod "two words"`, "POD_NAME", "Lease", "lower case"}},
+		{"pod name with capitals", func(o *Options) { o.Identity.Pod = "Web_0" },
+			[]string{`Options.Identity.Pod "Web_0"`, "lower case"}},
+		{"pod name that ends with a dot", func(o *Options) { o.Identity.Pod = "web-0." },
+			[]string{`Options.Identity.Pod "web-0."`, "lower case"}},
 		{"pod name with dots", func(o *Options) { o.Identity.Pod = "web-0.web.example.com" }, nil},
-		{"long pod name", func(o *Options) { o.Identity.Pod = strings.Repeat("a", 240) }, []string{"Options.Identity.Pod", "at most 239 characters"}},
+		{"long pod name", func(o *Options) { o.Identity.Pod = strings.Repeat("a", 240) },
+			[]string{"Options.Identity.Pod", "at most 239 characters"}},
 		{"longest pod name", func(o *Options) { o.Identity.Pod = strings.Repeat("a", 239) }, nil},
 		{"workload of two lines", func(o *Options) { o.Identity.Workload = "a\nb" }, []string{`Workload "a\nb"`, "one line"}},
 		{"build of two words", func(o *Options) { o.Identity.Build = "v 7" }, []string{`build "v 7"`, "one printable word"}},
 		{"labels with key UID", func(o *Options) { o.Label = true; o.Key = slot.KeyUID }, nil},
-		{"slot label with key UID", func(o *Options) { o.Delivery = delivery.SlotLabel; o.Key = slot.KeyUID }, []string{"SlotLabel", "UID", "ShardSelector"}},
-		{"shard selector with key Name", func(o *Options) { o.Delivery = delivery.ShardSelector; o.Key = slot.KeyName }, []string{"ShardSelector", "Name", "UID"}},
+		{"slot label with key UID", func(o *Options) { o.Delivery = delivery.SlotLabel; o.Key = slot.KeyUID },
+			[]string{"SlotLabel", "UID", "ShardSelector"}},
+		{"shard selector with key Name", func(o *Options) { o.Delivery = delivery.ShardSelector; o.Key = slot.KeyName },
+			[]string{"ShardSelector", "Name", "UID"}},
 		{"shard selector", func(o *Options) { o.Delivery = delivery.ShardSelector }, nil},
 		{"uneven slots are fine", func(o *Options) { o.Slots = 1; o.Key = slot.KeyNamespace }, nil},
 	}
@@ -78,7 +85,8 @@ func TestIdentityFromEnvironment(t *testing.T) {
 	t.Setenv("POD_UID", "1b4e28ba-2fa1-11d2-883f-0016d3cca427")
 	t.Setenv("CONTAINER_NAME", "operator")
 	i := Identity{}.withDefaults()
-	want := Identity{Pod: "web-7d9f8b6c5d-x7k2p", PodUID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427", Container: "operator", Build: "7d9f8b6c5d", Workload: "web"}
+	want := Identity{Pod: "web-7d9f8b6c5d-x7k2p", PodUID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427", Container: "operator",
+		Build: "7d9f8b6c5d", Workload: "web"}
 	if i != want {
 		t.Errorf("identity %+v, want %+v", i, want)
 	}
@@ -114,7 +122,8 @@ func TestFlagsFillTheOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-1", Build: "v2"}, LeaseDuration: 6 * time.Second}
+	want := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-1", Build: "v2"},
+		LeaseDuration: 6 * time.Second}
 	if o.Namespace != want.Namespace || o.Identity != want.Identity || o.LeaseDuration != want.LeaseDuration {
 		t.Errorf("options %+v, want %+v", o, want)
 	}
@@ -124,7 +133,8 @@ func TestLabelNamespacesHaveAFlag(t *testing.T) {
 	var o Options
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	o.BindFlags(flags)
-	if err := flags.Parse([]string{"--rota-label-namespaces=team-a,team-b"}); err != nil || !slices.Equal(o.LabelNamespaces, []string{"team-a", "team-b"}) {
+	if err := flags.Parse([]string{"--rota-label-namespaces=team-a,team-b"}); err != nil ||
+		!slices.Equal(o.LabelNamespaces, []string{"team-a", "team-b"}) {
 		t.Errorf("namespaces %q, error %v", o.LabelNamespaces, err)
 	}
 }

@@ -92,7 +92,8 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 	}
 }
 
-// newCounting makes a controller that counts the keys that are enqueued. The count is to be looked at when nothing goes on.
+// newCounting makes a controller that counts the keys that are enqueued. The count is to be looked at when nothing goes
+// on.
 func newCounting(t *testing.T, r *Rota) (c *Controller, enqueued *int) {
 	t.Helper()
 	var mu sync.Mutex

@@ -14,9 +14,9 @@ import (
 	"github.com/rota-dev/rota/gate"
 )
 
-// Queue is a work queue whose items are sharded: those of other members stay out of it, and the rota knows which ones
-// wait. It takes the place of the work queue that it wraps: handlers add to it, workers get from it, and sync what they
-// get with a function that went through Admit. The work queue below belongs to it and is nobody else's.
+// Queue is a work queue for sharded items. It keeps out items of other members, and tells the rota which items wait. It
+// replaces the work queue that it wraps: handlers add to the Queue, workers get from it, and they sync items with a
+// function that went through Admit. Nothing else may use the wrapped queue.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	controller *Controller
@@ -24,24 +24,24 @@ type Queue[T comparable] struct {
 }
 
 // ObjectName is an item that names an object: a string as cache.MetaNamespaceKeyFunc makes it, cache.ObjectName,
-// types.NamespacedName, or a type of one's own like these.
+// types.NamespacedName, or another type of these forms.
 type ObjectName interface {
 	comparable
 	~string | ~struct{ Namespace, Name string }
 }
 
-// Items says which object an item of a work queue is about, and which item is about an object. Both are called
+// Items converts between items of a work queue and the objects that they are about. Both functions are called
 // concurrently and must not block.
 type Items[T comparable] struct {
 	Name func(T) (types.NamespacedName, error)
 	Item func(types.NamespacedName) T
 }
 
-// NewQueue shards the kind of the informer, which must come from ShareInformer or from Rota.NewInformer and not run
-// yet, and returns the work queue for it. Name is unique in the process. The objects of slots that come to this member
-// are added to the queue by themselves.
+// NewQueue shards the kind of the informer and returns its work queue. The informer must come from ShareInformer or
+// Rota.NewInformer and must not run yet. The name must be unique in the process. Objects of slots that come to this
+// member are added to the queue automatically.
 //
-// An item that names no object is left out, with an error in the log. NewQueueOf takes items of other types.
+// An item that names no object is not added, and an error is logged.
 func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T],
 ) (*Queue[T], error) {
@@ -58,8 +58,8 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 		return nil, fmt.Errorf("queue %s: its informer holds all objects, or has stopped: make one with rota.ShareInformer, "+
 			"before its factory is asked for the kind", name)
 	case r.share.HoldsByOwner(informer):
-		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by rota.ShareInformer without "+
-			"rota.Children, of another factory", name, kind, kind)
+		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by "+
+			"rota.ShareInformer without rota.Children, of another factory", name, kind, kind)
 	}
 	q := &Queue[T]{TypedRateLimitingInterface: inner, name: items.Name}
 	if err := r.take(name, inner); err != nil {
@@ -83,7 +83,8 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 	return q, nil
 }
 
-// take notes which queue a work queue belongs to: two would each think that what the other one took still waits.
+// take notes which Queue a work queue belongs to. Two Queues would each believe that items taken by the other still
+// wait.
 func (r *Rota) take(name string, inner any) error {
 	if !reflect.TypeOf(inner).Comparable() {
 		return nil
@@ -100,7 +101,7 @@ func (r *Rota) take(name string, inner any) error {
 	return nil
 }
 
-// namesAsItems are the items of NewQueue.
+// namesAsItems returns the Items of NewQueue.
 func namesAsItems[T ObjectName]() Items[T] {
 	itemType, nameType := reflect.TypeFor[T](), reflect.TypeFor[types.NamespacedName]()
 	if itemType.Kind() != reflect.String {
@@ -126,19 +127,23 @@ func namesAsItems[T ObjectName]() Items[T] {
 	}
 }
 
-// WrapQueue returns inner as the queue of a controller made by NewController. Name returns the object that an item is
-// about. The controller's Enqueue has to add keys to the returned queue. It is for adapters, such as ctrlrt, whose
-// queues have priorities: a controller of client-go takes NewQueue or NewQueueOf, where nothing can be forgotten.
-func WrapQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInterface[T], name func(T) types.NamespacedName) *Queue[T] {
-	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: func(item T) (types.NamespacedName, error) { return name(item), nil }}
+// WrapQueue returns inner as the queue of a controller made by NewController. name returns the object that an item is
+// about. The controller's Enqueue must add keys to the returned queue. It is for adapters with priority queues, such as
+// ctrlrt. client-go controllers use NewQueue or NewQueueOf, where nothing can be forgotten.
+func WrapQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInterface[T],
+	name func(T) types.NamespacedName,
+) *Queue[T] {
+	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c,
+		name: func(item T) (types.NamespacedName, error) { return name(item), nil }}
 }
 
 // about returns the object that an item is about.
 func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 	name, err := q.name(item)
 	if err != nil {
-		q.controller.fault("names no object", "an item names no object, so that it is no member's: add namespace/name, or the name alone where the kind is "+
-			"not namespaced", "item", fmt.Sprint(item), "error", err.Error())
+		q.controller.fault("names no object",
+			"an item names no object, so that it is no member's: add namespace/name, or the name alone where the kind is "+
+				"not namespaced", "item", fmt.Sprint(item), "error", err.Error())
 	}
 	return name, err == nil
 }
@@ -147,11 +152,10 @@ func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 func (q *Queue[T]) isQueue() {}
 
 // Admit returns a function that calls sync for the items that the gate admits, with a context that carries the slot's
-// epoch (gate.EpochFrom) and ends when the slot is lost. For others it returns nil: there is nothing to do for them
-// but Forget and Done. It returns nil, too, when sync failed because its context ended: the slot's next owner repeats
-// it.
+// epoch (gate.EpochFrom) and ends when the slot is lost. For other items it returns nil: call only Forget and Done for
+// them. It also returns nil if sync failed because its context ended: the slot's next owner repeats it.
 //
-// Clients have to write with that context (WrapConfig). Nothing may be written for an item after its Done.
+// Clients must write with that context (WrapConfig). Nothing may be written for an item after its Done.
 func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Context, T) error {
 	return func(ctx context.Context, item T) error {
 		key, ok := q.about(item)
@@ -189,8 +193,8 @@ func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 	}
 }
 
-// AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's by
-// now are forgotten: when it comes back it begins anew.
+// AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's now
+// are forgotten.
 func (q *Queue[T]) AddRateLimited(item T) {
 	key, ok := q.about(item)
 	if ok {
@@ -216,7 +220,7 @@ func (q *Queue[T]) Get() (T, bool) {
 	return item, shutdown
 }
 
-// Done implements workqueue.TypedInterface. Call it after the item was added again, if it is to be.
+// Done implements workqueue.TypedInterface. If the item is to be added again, call Done after that.
 func (q *Queue[T]) Done(item T) {
 	if key, err := q.name(item); err == nil {
 		q.controller.Done(key)

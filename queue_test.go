@@ -148,8 +148,11 @@ func TestNewQueueTakesItemsOfAllKinds(t *testing.T) {
 	type key string
 	type name struct{ Namespace, Name string }
 	for kind, test := range map[string]func(*testing.T){
-		"cache.ObjectName":       func(t *testing.T) { takesItems(t, testItem, cache.ObjectName{Namespace: "c", Name: "d"}) },
-		"types.NamespacedName":   func(t *testing.T) { takesItems(t, types.NamespacedName(testItem), types.NamespacedName{Name: "x"}) },
+		"cache.ObjectName": func(t *testing.T) { takesItems(t, testItem, cache.ObjectName{Namespace: "c", Name: "d"}) },
+		"types.NamespacedName": func(t *testing.T) {
+			takesItems(t, types.NamespacedName(testItem),
+				types.NamespacedName{Name: "x"})
+		},
 		"a struct of one's own":  func(t *testing.T) { takesItems(t, name(testItem), name{Name: "x"}) },
 		"string":                 func(t *testing.T) { takesItems(t, "a/b", "c/not-mine") },
 		"a string of one's own":  func(t *testing.T) { takesItems(t, key("a/b"), key("c/not-mine")) },
@@ -219,7 +222,8 @@ func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
 	inner.Add("a/b/c")
 	item, _ := q.Get()
 	synced := false
-	if err := q.Admit(func(context.Context, string) error { synced = true; return nil })(t.Context(), item); err != nil || synced {
+	if err := q.Admit(func(context.Context, string) error { synced = true; return nil })(t.Context(), item); err != nil ||
+		synced {
 		t.Errorf("synced %t, error %v; want neither", synced, err)
 	}
 	q.Done(item)

@@ -9,7 +9,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// An expelled process joins again when nothing of its former incarnation is in flight, and gives up where that takes too long.
+// An expelled process joins again when nothing of its former incarnation is in flight, and gives up where that takes
+// too long.
 func TestR13RejoinsWhenNothingIsInFlight(t *testing.T) {
 	const s = slot.Slot(3)
 	synctest.Test(t, func(t *testing.T) {

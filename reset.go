@@ -9,18 +9,18 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// resetPatience bounds how long a reconcile that is to be preceded by a reset waits for the informers.
+// resetPatience bounds how long a reconcile waits for the informers before its reset.
 const resetPatience = 10 * time.Second
 
-// resets remembers which keys were reset since handlers were last silent about them.
+// resets remembers which keys were reset since handlers last began to hear of their slot.
 type resets struct {
-	// call is nil where nobody wants to know.
+	// call is nil if OnReset was not called.
 	call func(ctx context.Context, key types.NamespacedName)
-	// since holds, by slot, what happened since the slot was silenced.
+	// since has, by slot, what happened since the slot was silenced.
 	since map[slot.Slot]*heard
 }
 
-// heard is what happened since handlers hear of a slot.
+// heard is what happened since handlers began to hear of a slot.
 type heard struct {
 	// keys are those that were reset.
 	keys map[types.NamespacedName]struct{}
@@ -28,17 +28,17 @@ type heard struct {
 	shown bool
 }
 
-// OnReset has f called before the first reconcile of each object since its slot was opened on this member, also where
-// the slot was this member's before: after a lapse, for instance. Handlers hear nothing of a slot while it is shut, so
-// whatever was counted from events about the object is void by then. Controllers that expect to see the events of their
-// own writes before they go on (expectations, as in Kubernetes' own controllers) have to forget here what they expect.
+// OnReset sets a function that is called before the first reconcile of each object since its slot was opened on this
+// member, even if the slot was this member's before, for instance before a lapse. Handlers hear nothing of a slot while
+// it is shut, so counts of an object's events are void then. Controllers that wait for the events of their own writes
+// (expectations, as in Kubernetes' own controllers) must forget in f what they expect.
 //
-// When f is called, no reconcile of the object runs, informers show all that this member and the slot's former owner
-// wrote, and handlers have heard of it. f runs in the worker's goroutine, for different keys concurrently; it may
-// block, which holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot is
-// lost. The object need not exist any more.
+// When f is called, no reconcile of the object runs, the informers show everything that this member and the slot's
+// former owner wrote, and handlers have heard of it. f runs in the worker's goroutine, concurrently for different keys.
+// It may block, which holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot
+// is lost. The object need not exist any more.
 //
-// There is one such function for a controller: the last one counts. Call OnReset before Run.
+// A controller has one such function: the last call of OnReset counts. Call it before Run.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,10 +54,10 @@ func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) {
 	})
 }
 
-// itemKey is that of a queue's item in a context.
+// itemKey is the context key of a queue's item.
 type itemKey struct{}
 
-// reset calls what OnReset was given if the key was not reconciled since its slot was opened.
+// reset calls the function of OnReset if the key has not been reconciled since its slot was opened.
 func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.NamespacedName) {
 	c.mu.Lock()
 	if c.resets.call == nil {
@@ -87,7 +87,7 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 	call(ctx, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ctx.Err() == nil { // else the slot may have been silenced before since was made
+	if ctx.Err() == nil { // otherwise the slot may have been silenced before since was made
 		since.keys[key], since.shown = struct{}{}, true
 	}
 }
@@ -110,9 +110,9 @@ func (r *resets) ended(f flight, key types.NamespacedName, gone bool) {
 		return
 	}
 	if f.ctx.Err() != nil {
-		since.shown = false // it may have written until now, although the slot was opened again
+		since.shown = false // the reconcile may have written until now, although the slot has been opened again
 	}
 	if gone {
-		delete(since.keys, key) // what it expected concerns no namesake
+		delete(since.keys, key) // a namesake has to be reset
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Rota is this process's part in a rota. Create it with New; its methods may be called concurrently.
+// Rota is this process's part in a rota. Create it with New. Its methods may be called concurrently.
 type Rota struct {
 	opts  Options
 	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
@@ -41,9 +41,9 @@ type Rota struct {
 	wrapped atomic.Int32 // how many transports were wrapped
 	faults  faults
 	labels  labels
-	// refusals are told once each.
+	// refusals are reported once each.
 	refusals refusals
-	// toldLate is when it was logged last that a write was not done in time; 0: never.
+	// toldLate is when a write that timed out was last logged; 0: never.
 	toldLate atomic.Int64
 	honour   honour
 	unlike   unlike
@@ -58,16 +58,16 @@ type Rota struct {
 	ran         bool
 	deadline    time.Duration
 	renewed     bool // there is a deadline
-	tableGone   bool // so the watch says
+	tableGone   bool // the watch shows no table
 	id          string
 	snapshot    member.Snapshot
 	joined      chan struct{} // closed once the table names this process for the first time
 	denied      chan error    // a permission is missing
 	bypassed    chan error    // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen  sync.Map      // kinds of which that was logged
+	toldUnseen  sync.Map      // kinds for which that was logged
 }
 
-// New checks the options and returns a Rota that has done nothing yet: there is no I/O before Run.
+// New checks the options and returns a Rota. It does no I/O; Run does.
 func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -97,12 +97,14 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
-		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}), denied: make(chan error, 1),
+		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}),
+		denied:   make(chan error, 1),
 		bypassed: make(chan error, 1), inner: map[any]string{},
 	}
 	r.share = delivery.New(delivery.Options{
-		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Logger: log, Mislabelled: r.labels.mislabelled,
-		Completed: r.completed, Unseen: r.unseen,
+		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Logger: log,
+		Mislabelled: r.labels.mislabelled,
+		Completed:   r.completed, Unseen: r.unseen,
 	})
 	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
@@ -124,8 +126,8 @@ func (r *Rota) ID() string {
 	return r.id
 }
 
-// Owns says whether this member owns the object of that kind and name and has its slot activated: its caches are
-// complete for it. With slot.KeyUID the object has to be in the cache.
+// Owns reports whether this member owns the object of that kind and name and its slot is open, so that the caches are
+// complete for it. With slot.KeyUID the object must also be in the cache.
 func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	locate := r.share.Locate
 	if r.cfg.Key == slot.KeyUID {
@@ -135,11 +137,11 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
 }
 
-// Joined is closed when the table names this member for the first time. A member without slots has joined, too:
-// Ready is a readiness check of it.
+// Joined returns a channel that is closed when the table names this member for the first time. A member without slots
+// has joined, too. Ready is a readiness check of it.
 func (r *Rota) Joined() <-chan struct{} { return r.joined }
 
-// informerOf returns the informer that a controller's queue was made with; nil where NewController made it.
+// informerOf returns the informer that a controller's queue was made with; nil if NewController made the controller.
 func (r *Rota) informerOf(c *Controller) cache.SharedIndexInformer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +157,7 @@ func (r *Rota) hasJoined() bool {
 	}
 }
 
-// report logs what went wrong; the member decides what to do about it, except where a permission is missing.
+// report logs an error, or reports a missing permission. The member decides what to do about it.
 func (r *Rota) report(what string, err error) {
 	if r.refused(what, err) {
 		return
@@ -170,7 +172,7 @@ func (r *Rota) untilDeadline() time.Duration {
 	return r.deadline - r.clock.late()
 }
 
-// hasRenewed says that there was a deadline, ever.
+// hasRenewed reports whether there has ever been a deadline.
 func (r *Rota) hasRenewed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,15 +181,17 @@ func (r *Rota) hasRenewed() bool {
 
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
-// Run joins the rota and works until ctx ends; then it leaves: it hands over what it owns, and returns when that is
-// done, or when LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work sees to that). It
-// may be called once. It joins when the informers of all queues made by NewQueue, and all those of ShareInformer, run,
-// and the workers of all controllers (Controller.Started), and not while members work with which it cannot work
-// together, by what they report of their kinds and options: until then Ready says what it waits for.
+// Run joins the rota and works until ctx ends. Then it leaves: it hands over what it owns, and returns when that is
+// done or LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work takes care of that). Run
+// may be called once.
+//
+// Run joins when the informers of all queues made by NewQueue and all those of ShareInformer run, and the workers of
+// all controllers (Controller.Started). It does not join while there are members that it cannot work together with, as
+// their reports of kinds and options show. Until then Ready says what Run waits for.
 //
 // An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
-// nothing in flight joins again by itself.
+// nothing in flight joins again.
 func (r *Rota) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.ran {
@@ -241,10 +245,10 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 }
 
-// closeTimeout bounds the wait for events under way when a member ends.
+// closeTimeout bounds the wait for events in flight when a member ends.
 const closeTimeout = 3 * time.Second
 
-// closeStore has what was told last arrive, and gives up the connections.
+// closeStore waits for events in flight and closes the connections.
 func (r *Rota) closeStore() {
 	kube, ok := r.store.(*store.Kubernetes)
 	if !ok {
@@ -262,10 +266,10 @@ func (r *Rota) closeStore() {
 	}
 }
 
-// maxFormer is how many earlier incarnations are remembered: those before them have left every table long since.
+// maxFormer is how many earlier incarnations are remembered. Those before them are in no table any more.
 const maxFormer = 16
 
-// idle waits until nothing is in flight (rule R13); it gives up after RenewDeadline.
+// idle waits until nothing is in flight (rule R13). It gives up after RenewDeadline.
 func (r *Rota) idle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline)
 	defer cancel()

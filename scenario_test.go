@@ -352,14 +352,17 @@ var scenarios = map[string]func(l *lab){
 			named := false
 			for _, key := range stuck {
 				s := slotOf(a.Rota, key)
-				named = named || held.Has(s) && strings.HasPrefix(n.Message, fmt.Sprintf("slot %d cannot move on: controller test has been reconciling %s for ", s, key))
+				named = named || held.Has(s) && strings.HasPrefix(n.Message,
+					fmt.Sprintf("slot %d cannot move on: controller test has been reconciling %s for ", s, key))
 			}
 			if !named {
 				l.t.Errorf("%q, want the slot that is held back, and the object", n.Message)
 			}
 		}
-		if v, _ := a.value("rota_events_total", `reason="SlotHeldBack"`); int(v) != l.events()["SlotHeldBack"] || int(v) < held.Len() {
-			l.t.Errorf("%v events by the metric, %d were sent, want one for each of %d slots at least", v, l.events()["SlotHeldBack"], held.Len())
+		if v, _ := a.value("rota_events_total", `reason="SlotHeldBack"`); int(v) != l.events()["SlotHeldBack"] ||
+			int(v) < held.Len() {
+			l.t.Errorf("%v events by the metric, %d were sent, want one for each of %d slots at least", v,
+				l.events()["SlotHeldBack"], held.Len())
 		}
 		for _, key := range stuck {
 			a.controller.Done(key)
@@ -431,14 +434,16 @@ var scenarios = map[string]func(l *lab){
 		}
 		l.wait(5 * time.Minute)
 	},
-	// A rollout that adds a kind, of which there are objects, and changes a duration; it is stopped for a while in the middle.
+	// A rollout that adds a kind, of which there are objects, and changes a duration; it is stopped for a while in the
+	// middle.
 	"rollout-adds-kind": func(l *lab) {
 		gadgets(l)
 		scrubbing := func(o *Options) { o.ScrubPeriod = time.Second }
 		old := []*labMember{l.start("web-7d9f8b6c5-x2x4q", scrubbing), l.start("web-7d9f8b6c5-z5v7w", scrubbing)}
 		l.wait(2 * time.Minute)
 		for i, pod := range []string{"web-5c6d7f8b9-b2b4z", "web-5c6d7f8b9-c5d7f"} {
-			m := l.startOf(pod, []schema.GroupKind{labKind, gadgetKind}, scrubbing, func(o *Options) { o.Identity.Build, o.FenceDelay = "v2", 3*time.Second })
+			m := l.startOf(pod, []schema.GroupKind{labKind, gadgetKind}, scrubbing,
+				func(o *Options) { o.Identity.Build, o.FenceDelay = "v2", 3*time.Second })
 			l.wait(8 * time.Minute)
 			m.want("in the rollout", "rota_join_conflicts", "", 0)
 			old[i].stop()
@@ -462,8 +467,10 @@ var scenarios = map[string]func(l *lab){
 			l.t.Errorf("events %v, want none as long as it may be a rollout", n)
 		}
 		l.wait(5 * time.Minute)
-		if found := mixed(l); len(found) != 1 || found[0].About != "kind Gadget.example.com" || findings(l, coverage.Unread) == 0 {
-			l.t.Errorf("found %v and %d slots without an informer, want the kind, and what is not worked on", found, findings(l, coverage.Unread))
+		if found := mixed(l); len(found) != 1 || found[0].About != "kind Gadget.example.com" ||
+			findings(l, coverage.Unread) == 0 {
+			l.t.Errorf("found %v and %d slots without an informer, want the kind, and what is not worked on", found,
+				findings(l, coverage.Unread))
 		}
 	},
 	// Half of the members have another lease, with which they can work.
@@ -478,7 +485,8 @@ var scenarios = map[string]func(l *lab){
 		}
 		l.wait(5 * time.Minute)
 		found := mixed(l)
-		want := "members differ in LeaseDuration: 15s (" + a.ID() + "), 20s (" + b.ID() + "); no rollout lasts that long: set them up alike"
+		want := "members differ in LeaseDuration: 15s (" + a.ID() + "), 20s (" + b.ID() +
+			"); no rollout lasts that long: set them up alike"
 		if len(found) != 1 || found[0].String() != want {
 			l.t.Errorf("found %v, want %q", found, want)
 		}
@@ -489,7 +497,8 @@ var scenarios = map[string]func(l *lab){
 		l.wait(2 * time.Minute)
 		b := l.start("web-1", func(o *Options) { o.LeaseDuration = 30 * time.Second })
 		l.wait(5 * time.Minute)
-		waits(l, b, "RenewDeadline 20s (web-1-", "LeaseDuration 15s ("+a.ID()+")", "RenewDeadline must be shorter than the LeaseDuration of every member")
+		waits(l, b, "RenewDeadline 20s (web-1-", "LeaseDuration 15s ("+a.ID()+")",
+			"RenewDeadline must be shorter than the LeaseDuration of every member")
 		a.want("beside it", "rota_members", "", 1)
 		a.crash()
 		l.wait(3 * time.Minute)
@@ -501,7 +510,8 @@ var scenarios = map[string]func(l *lab){
 func gadgets(l *lab) {
 	l.t.Helper()
 	for n := range 50 {
-		if _, err := l.gadgets.Create(l.t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("gadget-%d", n)}, nil); err != nil {
+		if _, err := l.gadgets.Create(l.t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("gadget-%d", n)},
+			nil); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -549,7 +559,8 @@ func mixed(l *lab) []coverage.Finding {
 func TestR14LostObjectIsFoundInTime(t *testing.T) {
 	inLab(t, func(l *lab) {
 		for n := range 200 {
-			if _, err := l.objects.Create(t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("object-%d", n)}, nil); err != nil {
+			if _, err := l.objects.Create(t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("object-%d", n)},
+				nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/rota-dev/rota/delivery"
 )
 
-// withSelectors returns the request of a sharded informer with the informer's selectors in it, where a ListerWatcher
-// overwrote them with selectors of its own: both hold. Other requests are returned as they are.
+// withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced
+// them by its own, both apply. Other requests are returned unchanged.
 func withSelectors(req *http.Request) *http.Request {
 	want := delivery.SelectorsFrom(req.Context())
 	if want == (delivery.Selectors{}) {
@@ -36,7 +36,7 @@ func withSelectors(req *http.Request) *http.Request {
 	return req
 }
 
-// contains says whether a selector has all requirements of another.
+// contains reports whether a selector has all requirements of another.
 func contains(selector, part string, requires func(selector string) []string) bool {
 	if part == "" || part == selector {
 		return true
@@ -50,8 +50,8 @@ func contains(selector, part string, requires func(selector string) []string) bo
 	return true
 }
 
-// labelRequirements returns the requirements that selector consists of, each in its canonical form. One that cannot be
-// read is its own only one: the API server will say what is wrong with it.
+// labelRequirements returns the requirements of selector, each in its canonical form. A selector that cannot be parsed
+// is returned as one requirement: the API server will say what is wrong with it.
 func labelRequirements(selector string) []string {
 	parsed, err := klabels.Parse(selector)
 	if err != nil {

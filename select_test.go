@@ -39,7 +39,8 @@ func TestSelectorsAreJoined(t *testing.T) {
 			t.Errorf("%q with %q: %q, want %q", c.wrote, c.want, got, c.joined)
 		}
 	}
-	if _, got := joined(t, delivery.Selectors{Field: "a=x"}, delivery.Selectors{Field: "metadata.name=y"}); got != "a=x,metadata.name=y" {
+	if _, got := joined(t, delivery.Selectors{Field: "a=x"},
+		delivery.Selectors{Field: "metadata.name=y"}); got != "a=x,metadata.name=y" {
 		t.Errorf("field selectors: %q", got)
 	}
 }
@@ -55,7 +56,8 @@ func FuzzSelectors(f *testing.F) {
 		if strings.Contains(wrote+want, "\x00") {
 			return // the end of a selector, to Kubernetes' lexer
 		}
-		label, field := joined(t, delivery.Selectors{Label: wrote, Field: wrote}, delivery.Selectors{Label: want, Field: want})
+		label, field := joined(t, delivery.Selectors{Label: wrote, Field: wrote},
+			delivery.Selectors{Label: want, Field: want})
 		first, err1 := klabels.Parse(wrote)
 		second, err2 := klabels.Parse(want)
 		if err1 == nil && err2 == nil {

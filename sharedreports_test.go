@@ -11,7 +11,8 @@ import (
 	"github.com/rota-dev/rota/coverage"
 )
 
-// sharedReports is the in-memory twin of coverage.Reports: all members of a rota share one. Its methods may be called concurrently.
+// sharedReports is the in-memory twin of coverage.Reports: all members of a rota share one. Its methods may be called
+// concurrently.
 type sharedReports struct {
 	mu      sync.Mutex
 	reports map[string]map[string]string

@@ -19,7 +19,7 @@ type Status struct {
 	// Epoch is the last table's, Members the number of members in it. 0 before a table was seen.
 	Epoch   uint64
 	Members int
-	// TableGone says that there is no table: it was deleted, or no member has made one yet. Then no slot has an owner,
+	// TableGone says that there is no table: it was deleted, or no member has created one yet. Then no slot has an owner,
 	// and there are no members.
 	TableGone bool
 	// Owned are the slots of this member by the last table, Open those whose keys it admits.
@@ -30,15 +30,15 @@ type Status struct {
 	Unowned slot.Set
 	// InFlight is how many reconciles, and writes of unknown outcome, are in flight.
 	InFlight int
-	// Traffic is, by sharded kind, what came from the API server since this process started.
+	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
 	Traffic map[schema.GroupKind]delivery.Traffic
-	// Ignored says, by kind, whether the API server ignored the shard selector the last time it sent something: only
-	// with delivery.ShardSelector, and not before there was traffic.
+	// Ignored says, by kind, whether the API server ignored the shard selector in its last answer with objects. It is
+	// filled only with delivery.ShardSelector, and only for kinds with traffic.
 	Ignored map[schema.GroupKind]bool
 	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
 	Refused []delivery.Failure
-	// Findings are what was wrong when this member last compared what members hold with what there is, Scrubs how often
-	// it has: only the member with that duty does (rule R14).
+	// Findings are what was wrong when this member last compared what members hold with what there is; Scrubs is how often
+	// it has. Only the member with the scrub duty does (rule R14).
 	Findings []coverage.Finding
 	Scrubs   uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
@@ -77,7 +77,7 @@ func (r *Rota) Status() Status {
 	return s
 }
 
-// Table returns the last table seen, or nil where there is none, or none any more. It must not be changed.
+// Table returns the last table seen, or nil if there is none. The caller must not change it.
 func (r *Rota) Table() *table.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// strays are the places from which objects of sharded kinds were written without the context of a reconcile.
+// strays are the places in the program that wrote objects of sharded kinds without the context of a reconcile.
 type strays struct {
 	mu   sync.Mutex
 	told map[string]struct{}
 }
 
-// strayMax is how many places are told of.
+// strayMax is how many places are logged.
 const strayMax = 100
 
-// tell tells people of a write, once for each place.
+// tell logs a write, once for each place.
 func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
 	at := caller()
 	key := strings.Join([]string{req.Method, t.group().String(), t.sub, req.UserAgent(), at}, " ")
@@ -38,19 +38,21 @@ func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
 	if known {
 		return
 	}
-	log.Info("An object of a sharded kind is written without the context of a reconcile: if a reconcile does it, pass its context on to the client. "+
-		"Until then the write keeps to the slot of the object that it names, but goes on when its reconcile has ended. A controller that is not sharded may do so",
+	log.Info("An object of a sharded kind is written without the context of a reconcile: if a reconcile does it, pass "+
+		"its context on to the client. Until then the write keeps to the slot of the object that it names, but goes on when "+
+		"its reconcile has ended. A controller that is not sharded may do so",
 		"request", req.Method+" "+req.URL.Path, "userAgent", req.UserAgent(), "at", at)
 }
 
-// clients are the packages through which requests go: what calls them is the place.
+// clients are the packages that requests go through. The place is their caller.
 var clients = []string{
 	"net/http.", "k8s.io/client-go/", "k8s.io/apimachinery/", "sigs.k8s.io/controller-runtime/pkg/client",
-	"github.com/rota-dev/rota.caller", "github.com/rota-dev/rota.(*strays)", "github.com/rota-dev/rota.(*Rota)", "github.com/rota-dev/rota.(*writer)",
+	"github.com/rota-dev/rota.caller", "github.com/rota-dev/rota.(*strays)", "github.com/rota-dev/rota.(*Rota)",
+	"github.com/rota-dev/rota.(*writer)",
 	"github.com/rota-dev/rota/ctrlrt.(*writing",
 }
 
-// caller returns where in the program a request is made: a file and a line.
+// caller returns the file and line that makes a request.
 func caller() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 )
 
-// target is what a request is about, by its path.
+// target is what a request is about, according to its path.
 type target struct {
 	version  schema.GroupVersion
 	resource string
@@ -28,8 +28,8 @@ func (t target) group() schema.GroupResource {
 
 var apiVersion = regexp.MustCompile(`^v[1-9]`)
 
-// targetOf reads a request's path, whatever a proxy has put before the API server's own; false where it is not about a
-// resource.
+// targetOf parses a request's path, which may begin with the prefix of a proxy. It returns false for a request that is
+// not about a resource.
 func targetOf(req *http.Request) (target, bool) {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	var t target
@@ -47,7 +47,8 @@ func targetOf(req *http.Request) (target, bool) {
 	if t.version.Version == "" {
 		return target{}, false
 	}
-	if ofNamespace := len(parts) == 3 && slices.Contains([]string{"status", "finalize"}, parts[2]); parts[0] == "namespaces" && len(parts) > 2 && !ofNamespace {
+	if ofNamespace := len(parts) == 3 && slices.Contains([]string{"status", "finalize"},
+		parts[2]); parts[0] == "namespaces" && len(parts) > 2 && !ofNamespace {
 		t.name.Namespace, parts = parts[1], parts[2:]
 	}
 	t.resource = parts[0]
@@ -58,20 +59,20 @@ func targetOf(req *http.Request) (target, bool) {
 	return t, true
 }
 
-// silent are subresources whose POST changes nothing of their object's.
+// silent are subresources whose POST does not change the object.
 var silent = []string{"token", "exec", "attach", "portforward", "proxy", "log"}
 
-// changes says whether a write of the target changes an object, or several.
+// changes reports whether a write to the target changes an object.
 func (t target) changes() bool {
 	sub, _, _ := strings.Cut(t.sub, "/")
 	return !slices.Contains(silent, sub)
 }
 
-// resources are the kinds of resources, as far as this process has come across them.
+// resources maps resources to kinds, as far as this process has seen them.
 type resources struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupResource]schema.GroupKind
-	// watched are those that informers watch of which the share knows nothing; told those of which that was said.
+	// watched are the resources of informers that the share does not know; told are those for which that was logged.
 	watched, told map[schema.GroupResource]bool
 }
 
@@ -85,7 +86,7 @@ func (r *resources) learn(of schema.GroupResource, kind schema.GroupKind) {
 	r.kinds[of] = kind
 }
 
-// kind returns the kind of a resource, or what is likely to be it among the kinds given.
+// kind returns the kind of a resource, or else the one of the given kinds whose plural matches.
 func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKind) (schema.GroupKind, bool) {
 	r.mu.Lock()
 	kind, ok := r.kinds[of]
@@ -101,7 +102,7 @@ func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKin
 	return schema.GroupKind{}, false
 }
 
-// saw notes what a read tells: informers say of which kind they are, and others watch whole resources.
+// saw notes what a read shows: informers of a share carry their kind; others watch whole resources.
 func (r *resources) saw(req *http.Request) {
 	query := req.URL.Query()
 	kind, ours := delivery.KindFrom(req.Context())
@@ -124,7 +125,7 @@ func (r *resources) saw(req *http.Request) {
 	}
 }
 
-// unknown says, once for each resource, that an informer watches it of which the share knows nothing.
+// unknown reports, once for each resource, that an informer that the share does not know watches it.
 func (r *resources) unknown(of schema.GroupResource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,13 +31,15 @@ func TestTargetOf(t *testing.T) {
 			schema.GroupVersion{Group: "web.example.com", Version: "v1beta1"}, "sites", name("a", "b"), "",
 		},
 	} {
-		got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path, http.NoBody))
+		got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path,
+			http.NoBody))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{})); !ok || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", path, ok, diff)
 		}
 	}
 	for _, path := range []string{"/", "/version", "/api", "/api/v1", "/apis/apps/v1", "/healthz/api/x"} {
-		if got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path, http.NoBody)); ok {
+		if got, ok := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://example.com"+path,
+			http.NoBody)); ok {
 			t.Errorf("%s: %+v, want none", path, got)
 		}
 	}

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// startPeriod is how often informers are looked for that nobody tells of.
+	// startPeriod is the time between two checks for running informers.
 	startPeriod = 20 * time.Millisecond
-	// faultPeriod is how often a fault is told again while it recurs, and how long after the last time Ready forgets
-	// it.
+	// faultPeriod is the time between two log lines about a fault that recurs, and how long after its last occurrence
+	// Ready forgets it.
 	faultPeriod = time.Minute
 )
 
-// wiring is what a controller's calls have shown of how it is wired.
+// wiring is what a controller's calls have shown of its wiring.
 type wiring struct {
 	late                           atomic.Bool // ExpectKindLate was called
 	given, added, admitted, forgot atomic.Bool
 }
 
-// ExpectKindLate says that Run may join although no informer of the controller's kind was made yet: whoever makes them
-// waits for the kind to be installed, and sees to it that there are some then. Call it before Run.
+// ExpectKindLate lets Run join although no informer of the controller's kind was made yet: the adapter waits for the
+// kind to be installed, and makes one then. Call it before Run.
 func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
 
-// awaitWiring waits until informers of the kinds of controllers run that were made by NewController. It returns false
-// when ctx ends, and an error after startPatience, or where no client was wrapped.
+// awaitWiring waits until an informer of the kind of each controller made by NewController runs. It returns false when
+// ctx ends. It returns an error after startPatience, or if no client was wrapped.
 func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 	late := time.NewTimer(startPatience)
 	defer late.Stop()
@@ -53,7 +53,8 @@ func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 	}
 }
 
-// checkInformers returns an error where no informer with this member's share of a controller's kind runs.
+// checkInformers returns an error for controllers without a running informer that holds this member's share of their
+// kind.
 func (r *Rota) checkInformers() error {
 	var errs []error
 	for _, c := range r.registered() {
@@ -61,17 +62,19 @@ func (r *Rota) checkInformers() error {
 		switch {
 		case runs || c.wiring.late.Load():
 		case made:
-			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.name, c.kind))
+			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.name,
+				c.kind))
 		default:
-			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss what happens: call rota.ShareInformer "+
-				"(or Rota.NewInformer) for the kind before its factory is asked for it, add the handlers to the informer that it returns, and make the queue "+
-				"of it with rota.NewQueue", c.name, c.kind))
+			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss "+
+				"what happens: call rota.ShareInformer (or Rota.NewInformer) for the kind before its factory is asked for it, add "+
+				"the handlers to the informer that it returns, and make the queue of it with rota.NewQueue", c.name, c.kind))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// checkClients refuses queues beside which no client was wrapped: what their workers write would have no deadline.
+// checkClients returns an error if there are queues and no client was wrapped: writes of their workers would have no
+// deadline.
 func (r *Rota) checkClients() error {
 	if r.wrapped.Load() > 0 {
 		select {
@@ -83,35 +86,38 @@ func (r *Rota) checkClients() error {
 	}
 	for _, c := range r.registered() {
 		if r.informerOf(c) != nil {
-			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes would not end when a slot is lost: "+
-				"wrap the config of every client of the workers and of the informers", c.name)
+			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes "+
+				"would not end when a slot is lost: wrap the config of every client of the workers and of the informers", c.name)
 		}
 	}
 	return nil
 }
 
-// unseen takes in that a request of an informer did not come through a wrapped client: what such clients watch is
-// unknown, and so is which resource is of which kind, so that writes might not be noted (rule R8). It ends Run where
-// ShareInformer was given the client.
+// unseen handles a request of an informer that did not go through a wrapped client. Then the rota does not see what
+// such clients watch, nor which resource is of which kind, so that writes might not be noted (rule R8). If
+// ShareInformer got the client, Run ends.
 func (r *Rota) unseen(kind schema.GroupKind) {
 	r.mu.Lock()
 	shared := slices.ContainsFunc(r.started, func(s start) bool { return s.client && s.kind == kind })
 	r.mu.Unlock()
 	if shared {
 		select {
-		case r.bypassed <- fmt.Errorf("informer of %s: its lists and watches do not come through a client of what rota.WrapConfig (or WrapTransport) returns, so "+
-			"that the next owner of a slot might not wait for what was written in it: give ShareInformer, and the factory, a client of the wrapped config", kind):
+		case r.bypassed <- fmt.Errorf("informer of %s: its lists and watches do not come through a client of what "+
+			"rota.WrapConfig (or WrapTransport) returns, so that the next owner of a slot might not wait for what was written "+
+			"in it: give ShareInformer, and the factory, a client of the wrapped config", kind):
 		default:
 		}
 		return
 	}
 	if _, told := r.toldUnseen.LoadOrStore(kind, true); !told {
-		r.log.Info("Lists and watches of an informer do not come through a client of what rota.WrapConfig (or WrapTransport) returns, or without their context: "+
-			"writes of its kind are noted only where its resource is the regular plural of the kind, or by Rota.Wrote", "kind", kind.String())
+		r.log.Info("Lists and watches of an informer do not come through a client of what rota.WrapConfig (or "+
+			"WrapTransport) returns, or without their context: writes of its kind are noted only where its resource is the "+
+			"regular plural of the kind, or by Rota.Wrote", "kind",
+			kind.String())
 	}
 }
 
-// watchWiring looks, while the member works, for what shows only then.
+// watchWiring checks for faults that show only while the member works.
 func (r *Rota) watchWiring(ctx context.Context) {
 	tick := time.NewTicker(startPatience)
 	defer tick.Stop()
@@ -124,17 +130,17 @@ func (r *Rota) watchWiring(ctx context.Context) {
 		for _, c := range r.registered() {
 			switch informer := r.informerOf(c); {
 			case informer != nil && !r.share.Heard(informer):
-				c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes reach nobody: add it to the "+
-					"informer that rota.ShareInformer returned", "kind", c.kind.String())
+				c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes "+
+					"reach nobody: add it to the informer that rota.ShareInformer returned", "kind", c.kind.String())
 			case informer == nil && c.wiring.given.Load() && !c.wiring.added.Load() && !c.wiring.late.Load():
-				c.fault("enqueue", "its Enqueue was given objects, and none of them came to its queue: Enqueue has to add to the Queue that WrapQueue returned, as "+
-					"that of rota.NewQueue does by itself", "kind", c.kind.String())
+				c.fault("enqueue", "its Enqueue was given objects, and none of them came to its queue: Enqueue has to add to the "+
+					"Queue that WrapQueue returned, as that of rota.NewQueue does by itself", "kind", c.kind.String())
 			}
 		}
 	}
 }
 
-// faults are mistakes in how controllers are wired that show while they work.
+// faults are mistakes in the wiring of controllers that show while they work.
 type faults struct {
 	mu sync.Mutex
 	of map[string]*fault
@@ -146,7 +152,7 @@ type fault struct {
 	told, last time.Duration
 }
 
-// fault notes that a controller is wired wrongly. It is logged at once, and again from time to time while it recurs.
+// fault notes that a controller is wired wrongly. It is logged at once, and from time to time while it recurs.
 func (c *Controller) fault(id, text string, details ...any) {
 	r := c.rota
 	now := r.now()
@@ -172,7 +178,7 @@ func (c *Controller) fault(id, text string, details ...any) {
 	}
 }
 
-// err returns the faults that showed lately; nil: none.
+// err returns the faults of the last minute; nil if there are none.
 func (f *faults) err(now time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

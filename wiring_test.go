@@ -187,7 +187,8 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 				}
 				api := kubernetes.NewForConfigOrDie(client)
 				factory := informers.NewSharedInformerFactory(api, 0)
-				informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(metav1.NamespaceAll))
+				informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
+					api.CoreV1().Secrets(metav1.NamespaceAll))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -374,7 +375,8 @@ func TestQueuesThatAreRefused(t *testing.T) {
 			return err
 		}, []string{"queue two", "holds all objects", "rota.ShareInformer"}},
 		"of an informer of children": {func(t *testing.T, r *Rota) error {
-			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, 0), podKind, &corev1.Pod{}, pods, Children{Of: secretKind})
+			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, 0), podKind, &corev1.Pod{}, pods,
+				Children{Of: secretKind})
 			if err != nil {
 				t.Fatal(err)
 			}

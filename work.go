@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Work calls run, which starts informers and workers and returns when its context has ended, and calls Run beside it.
-// It takes the place of leader election's RunOrDie, with run as OnStartedLeading.
+// Work calls Run, and beside it run, which starts informers and workers and returns when its context has ended. It
+// replaces RunOrDie of leader election, with run as OnStartedLeading.
 //
-// The member joins once the workers of all controllers have asked their queues for work (Controller.Started): run must
-// not wait for Joined before it starts them.
+// The member joins once the workers of all controllers have asked their queues for work (Controller.Started). So run
+// must not wait for Joined before it starts them.
 //
-// When ctx ends this member leaves the rota first, while informers and workers go on; then the context of run ends, and
-// Work returns when run has. The error is Run's, or says that run returned before.
+// When ctx ends, this member leaves the rota first, while informers and workers go on. Then the context of run ends,
+// and Work returns when run has. The error is Run's, or says that run returned too early.
 func (r *Rota) Work(ctx context.Context, run func(ctx context.Context)) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

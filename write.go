@@ -16,36 +16,39 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// ErrDeadline is wrapped by the errors of writes that were not sent, because this member could not renew its
-// Lease in time: others may be about to take its slots.
+// ErrDeadline is wrapped by the errors of writes that were not sent because this member could not renew its Lease in
+// time: others may be about to take its slots.
 var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 
-// unknownMargin is added to the timeout of a write whose outcome is unknown, for transit and for clocks that run
-// at different rates.
+// unknownMargin is added to the timeout of a write whose outcome is unknown, for the transit and for clocks that run at
+// different rates.
 const unknownMargin = time.Second
 
 // WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers
-// write, and for those of informers, whose requests tell which kinds are watched; ctrlrt does for the manager's.
+// write, and for those of informers, whose requests show which kinds are watched. ctrlrt uses it for the manager's
+// clients.
 //
-// Each write with the context of a reconcile, or one made of it, is refused once the reconcile has ended, its slot is
-// lost, or the deadline of the member's Lease has passed; it carries a server-side timeout within that deadline; and,
-// if it was sent and its outcome is unknown, it keeps its slot from moving on until it can no longer take effect (rules
-// R2 and R6). A write with another context is treated likewise where the object that it changes lies in a slot that
-// this member has, or still works in although it lost it; otherwise it goes through, as one of a controller that is not
-// sharded. Who made it is logged, once for each place in the program.
+// A write with the context of a reconcile, or one derived from it, is refused once the reconcile has ended, its slot is
+// lost, or the deadline of the member's Lease has passed. It carries a server-side timeout within that deadline. If it
+// was sent and its outcome is unknown, it keeps its slot from moving on until it can no longer take effect (rules R2
+// and R6).
 //
-// What is written and deleted is noted from the answers, so that the slot's next owner waits until its informers show
-// it (rule R8).
+// A write with another context is treated the same if its object is in a slot that this member has, or still works in
+// after it lost it. Otherwise it goes through, as a write of an unsharded controller. Its place in the program is
+// logged once.
 //
-// The reads of sharded informers get the informers' selectors, whatever a ListerWatcher made of them; others are left
-// alone.
+// Writes and deletions are noted from their answers, so that the slot's next owner waits until its informers show them
+// (rule R8).
+//
+// The reads of sharded informers get the informers' selectors, even if a ListerWatcher replaced them. Other reads are
+// left alone.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(r.WrapTransport)
 	return cfg
 }
 
-// WrapTransport is WrapConfig for those who make their own http.Client. nil is http.DefaultTransport.
+// WrapTransport is WrapConfig for programs that make their own http.Client. nil stands for http.DefaultTransport.
 func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -69,12 +72,13 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	note := w.rota.noting(req, !inFlight)
 	var release func()
 	if inFlight {
-		// From here on it counts as in flight by itself, so that a reconcile that ends now does not let the slot go
-		// before it.
+		// From here on the write itself counts as in flight. So if the reconcile ends now, the slot does not move before the
+		// write.
 		release = w.rota.gate.Hold(by.slot)
 		if by.ctx.Err() != nil {
 			release()
-			return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method, req.URL.Path, context.Cause(by.ctx))
+			return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method,
+				req.URL.Path, context.Cause(by.ctx))
 		}
 	} else {
 		var err error
@@ -135,8 +139,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// join has a write without a reconcile count as in flight in the slots that it changes something in. There is no
-// release where these are none of this member's.
+// join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is
+// this member's.
 func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) {
 	slots := note.slots()
 	if note != nil && (note.owned || len(slots) > 0) && r.hasJoined() {
@@ -162,7 +166,8 @@ func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) 
 			err = gate.ErrLost
 		}
 		release()
-		return nil, fmt.Errorf("%s %s was not sent, for slot %v: %w (it was made with a context that is not that of a reconcile)", req.Method, req.URL.Path, s, err)
+		return nil, fmt.Errorf("%s %s was not sent, for slot %v: %w (it was made with a context that is not that of a "+
+			"reconcile)", req.Method, req.URL.Path, s, err)
 	}
 	if len(releases) == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to be released
@@ -170,7 +175,7 @@ func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) 
 	return release, nil
 }
 
-// body is what is left of an answer's body.
+// body is the rest of an answer's body.
 type body struct {
 	io.Reader
 	io.Closer
@@ -196,27 +201,28 @@ func isWrite(req *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	default:
-		// Reviews are questions in the form of a create, and all that these groups have. The names of objects and
-		// namespaces have no slashes.
-		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") && !strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
+		// Reviews are questions in the form of a create, and these groups have nothing else. Names of objects and namespaces
+		// have no slashes.
+		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") &&
+			!strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
 	}
 }
 
-// neverSent says that the request cannot have reached the server.
+// neverSent reports whether the request cannot have reached the server.
 func neverSent(err error) bool {
 	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
 }
 
 type slotKey struct{}
 
-// admitted is what a write belongs to: a key that the gate let in.
+// admitted is the reconcile that a write belongs to.
 type admitted struct {
 	slot slot.Slot
 	// ctx ends with the reconcile, or before if the slot is lost. Contexts made of it may not: context.WithoutCancel.
 	ctx context.Context //nolint:containedctx // the value of one that is derived from it
 }
 
-// withSlot is for the context that the gate gave.
+// withSlot adds the slot to the context that the gate gave.
 func withSlot(ctx context.Context, s slot.Slot) context.Context {
 	return context.WithValue(ctx, slotKey{}, admitted{s, ctx})
 }
@@ -226,7 +232,7 @@ func admittedFrom(ctx context.Context) (admitted, bool) {
 	return a, ok
 }
 
-// slotsFrom returns the slot of the reconcile that a context belongs to; none where it belongs to none.
+// slotsFrom returns the slot of the reconcile that a context belongs to, or none.
 func slotsFrom(ctx context.Context) []slot.Slot {
 	if a, ok := admittedFrom(ctx); ok {
 		return []slot.Slot{a.slot}

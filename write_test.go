@@ -23,7 +23,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func testRota(t *testing.T) *Rota {
 	t.Helper()
-	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
+		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,8 @@ func testRota(t *testing.T) *Rota {
 
 func send(ctx context.Context, t *testing.T, r *Rota, method string, answer roundTripper) error {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,11 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 		}
 		r.deadline = r.now()
 		sent := false
-		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil })
+		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
+			sent = true
+			return status(200),
+				nil
+		})
 		if !errors.Is(err, ErrDeadline) || sent {
 			t.Errorf("after the deadline: error %v, sent %v; want ErrDeadline and not sent", err, sent)
 		}
@@ -138,8 +144,12 @@ func TestR02EveryWriteIsOne(t *testing.T) {
 		"/apis/certificates.k8s.io/v1/certificatesigningrequests/authorization.k8s.io-b": true,
 	} {
 		r := testRota(t)
-		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path, http.NoBody)
-		resp, err := (&writer{rota: r, next: roundTripper(func(*http.Request) (*http.Response, error) { return status(200), nil })}).RoundTrip(req)
+		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path,
+			http.NoBody)
+		resp, err := (&writer{rota: r, next: roundTripper(func(*http.Request) (*http.Response, error) {
+			return status(200),
+				nil
+		})}).RoundTrip(req)
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -151,10 +161,12 @@ func TestR02EveryWriteIsOne(t *testing.T) {
 
 // R2: an API server reads a timeout of 0 as its own, a minute.
 func TestR02TimeoutThatIsNone(t *testing.T) {
-	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms", "x": "2000ms", "1s": "1s"} {
+	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms",
+		"x": "2000ms", "1s": "1s"} {
 		r := testRota(t)
 		r.deadline = r.now() + time.Minute
-		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPut, "https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
+		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPut,
+			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
 		got := ""
 		resp, err := (&writer{rota: r, next: roundTripper(func(req *http.Request) (*http.Response, error) {
 			got = req.URL.Query().Get("timeout")

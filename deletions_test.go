@@ -59,8 +59,8 @@ func oneWorker(l *lab) (dealt func() map[types.NamespacedName][]string) {
 	}
 }
 
-// R15: 80 deletions of a second each, and one worker a member. One member leaves: whatever its worker has not come to is
-// reconciled by the other one, each once.
+// R15: 80 deletions of a second each, and one worker a member. One member leaves: whatever its worker has not come to
+// is reconciled by the other one, each once.
 func TestR15WaitingDeletionsAreHandedOver(t *testing.T) {
 	inLab(t, func(l *lab) {
 		dealt := oneWorker(l)
@@ -104,8 +104,8 @@ func TestR15WaitingDeletionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// R15: whatever order a drain that leaves deletions and a worker come in, a deletion is reconciled or left to the slot's
-// next owner.
+// R15: whatever order a drain that leaves deletions and a worker come in, a deletion is reconciled or left to the
+// slot's next owner.
 func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 	r := testRota(t)
 	c, again := newCounting(t, r)
@@ -158,11 +158,12 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 	r := testRota(t)
 	var got []types.NamespacedName
 	for _, name := range []string{"one", "two"} {
-		if _, err := r.NewController(name, schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, p Priority) {
-			if p == PriorityEvent {
-				got = append(got, keys...)
-			}
-		}); err != nil {
+		if _, err := r.NewController(name, schema.GroupKind{Kind: "ConfigMap"},
+			func(keys []types.NamespacedName, p Priority) {
+				if p == PriorityEvent {
+					got = append(got, keys...)
+				}
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
