@@ -36,14 +36,16 @@ const (
 	Stalled
 	// Mixed says that members differ in a setting or a kind, and not because of a rollout. It is about no slot.
 	Mixed
-	// Unlisted says that a kind cannot be listed, so that nobody knows which of its objects there are. It is about no slot.
+	// Unlisted says that a kind cannot be listed, so that nobody knows which of its objects there are. It is about no
+	// slot.
 	Unlisted
 )
 
 // StalledAfter is how long a key may wait for a worker before its slot counts as Stalled.
 const StalledAfter = 5 * time.Minute
 
-var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed", "unlisted"}
+var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed",
+	"unlisted"}
 
 // Whats returns all that can be wrong.
 func Whats() []What {
@@ -119,7 +121,8 @@ func (f Finding) String() string {
 		}
 		return fmt.Sprintf("%s: no member works on it, and it has no owner", f.slots())
 	case Silent:
-		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the permission to write Leases", f.Members)
+		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the "+
+			"permission to write Leases", f.Members)
 	case Doubled:
 		return fmt.Sprintf("%s: several members work on it: %s", f.slots(), f.Members)
 	case Differs:
@@ -127,9 +130,11 @@ func (f Finding) String() string {
 		if f.Exist.Objects == f.Held.Objects {
 			more = ", others"
 		}
-		return fmt.Sprintf("%s: of kind %s there are %d objects, and member %s holds %d%s", f.slots(), f.Kind, f.Exist.Objects, f.Members, f.Held.Objects, more)
+		return fmt.Sprintf("%s: of kind %s there are %d objects, and member %s holds %d%s", f.slots(), f.Kind,
+			f.Exist.Objects, f.Members, f.Held.Objects, more)
 	case Unread:
-		return fmt.Sprintf("%s: there are %d objects of kind %s, of which member %s knows nothing: does an informer of it run?",
+		return fmt.Sprintf("%s: there are %d objects of kind %s, of which member %s knows nothing: does an informer of it "+
+			"run?",
 			f.slots(), f.Exist.Objects, f.Kind, f.Members)
 	case Stalled:
 		return fmt.Sprintf("%s: a key has been waiting for a worker of member %s for %v", f.slots(), f.Members, f.Waiting)
@@ -208,7 +213,8 @@ func (r *Report) compare(t *table.Table, census Digests) []Finding {
 		exist = Fold(exist, fold)
 		held, reads := r.Digests[kind]
 		for _, n := range slices.Sorted(maps.Keys(figures)) {
-			f := Finding{Slot: n, What: Differs, Epoch: figures[n].epoch, Members: r.Member, Kind: kind, Exist: exist[n], Held: held[n]}
+			f := Finding{Slot: n, What: Differs, Epoch: figures[n].epoch, Members: r.Member, Kind: kind, Exist: exist[n],
+				Held: held[n]}
 			if f.Exist == f.Held {
 				continue
 			}

@@ -56,7 +56,8 @@ func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) 
 	name, owner := reportName(r.rota, report.Member), names.Lease(r.rota, report.Member)
 	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{names.LabelCoverage: r.rota}, Annotations: map[string]string{},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: owner, UID: lease}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: owner,
+			UID: lease}},
 	}}
 	for field, text := range data {
 		obj.Annotations[names.AnnotationReport+field] = text
@@ -141,6 +142,7 @@ func (r *Reports) wrap(what, verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = permission.Refused(err, permission.Error{Namespace: r.ns, Group: coordinationv1.GroupName, Resource: "leases", Verb: verb})
+	err = permission.Refused(err, permission.Error{Namespace: r.ns, Group: coordinationv1.GroupName, Resource: "leases",
+		Verb: verb})
 	return fmt.Errorf("%s the report %s of rota %s/%s: %w", what, name, r.ns, r.rota, err)
 }

@@ -13,7 +13,7 @@ import (
 // mixed is the part of a Tracker that tells a rollout from members that do not belong together.
 type mixed struct {
 	seen map[string]sight // by what is the same about a difference, whoever the members are
-	// pending are the differences of the last look that do not count.
+	// pending are the differences of the last look that do not count yet.
 	pending []Difference
 	// members are those of the table, and since when they have been so.
 	members string
@@ -41,7 +41,8 @@ func (m *mixed) look(at time.Duration, t *table.Table, found []Difference, repor
 				first.serials[id] = reports[id].serial
 			}
 		}
-		first.counts = d.lives(first, reports) && (d.Clash != "" || at-m.quiet >= RolloutQuiet && at-first.at >= RolloutQuiet || at-first.at >= RolloutLongest)
+		first.counts = d.lives(first, reports) && (d.Clash != "" ||
+			at-m.quiet >= RolloutQuiet && at-first.at >= RolloutQuiet || at-first.at >= RolloutLongest)
 		now[key] = first
 		if first.counts {
 			counts = append(counts, d.finding())
@@ -53,7 +54,7 @@ func (m *mixed) look(at time.Duration, t *table.Table, found []Difference, repor
 	return counts
 }
 
-// key is what stays the same of a difference while members with these values come and go.
+// key identifies a difference while members with these values come and go.
 func (d Difference) key() string {
 	parts := []string{d.About, d.Clash}
 	for _, v := range d.Values {
@@ -62,7 +63,7 @@ func (d Difference) key() string {
 	return strings.Join(parts, "\n")
 }
 
-// lives says that of each value a member has reported since the first look at the difference.
+// lives reports whether, for each value, a member has renewed its report since the first look at the difference.
 func (d Difference) lives(first sight, reports map[string]renewal) bool {
 	for _, v := range d.Values {
 		if !slices.ContainsFunc(v.Members, func(id string) bool { return reports[id].serial > first.serials[id] }) {
@@ -72,7 +73,7 @@ func (d Difference) lives(first sight, reports map[string]renewal) bool {
 	return true
 }
 
-// rollout says that a kind is not sharded by all members, as far as one knows because of a rollout.
+// rollout reports whether not all members shard a kind, as far as known because of a rollout.
 func (m *mixed) rollout(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(m.pending, func(d Difference) bool {
 		k, ok := d.kind()
@@ -80,7 +81,7 @@ func (m *mixed) rollout(kind schema.GroupKind) bool {
 	})
 }
 
-// undecided says that there are members that cannot work together, seen by then, of which reports are waited for.
+// undecided reports whether reports are awaited of members that cannot work together and that were seen by then.
 func (m *mixed) undecided(by time.Duration) bool {
 	return slices.ContainsFunc(m.pending, func(d Difference) bool { return d.Clash != "" && m.seen[d.key()].at <= by })
 }

@@ -17,27 +17,26 @@ import (
 // Digests are the digests of slots, by kind. A slot without objects may be left out.
 type Digests map[schema.GroupKind]map[slot.Slot]delivery.Digest
 
-// Report is what one member says of itself.
+// Report is what one member reports about itself.
 type Report struct {
 	// Member is its ID.
 	Member string
-	// Serial rises with every report that the member publishes: a higher one was made after the lower one could be
-	// read.
+	// Serial increases with every report that the member publishes. A report was made after any report with a lower serial
+	// could be read.
 	Serial uint64
 	// Open are the slots whose keys it admits.
 	Open slot.Set
-	// Fold is how many neighbouring slots one digest sums up, a power of two: it stands under the first of them, and is
-	// about those that are open. 0 and 1: each slot has its own. Encode folds what would be too large.
+	// Fold is how many neighboring slots one digest sums up, a power of two. The digest is stored under the first of them
+	// and covers those that are open. 0 and 1: each slot has its own. Encode folds reports that would be too large.
 	Fold int
-	// Digests are those of open slots. A kind of which it has no objects is in it nevertheless.
+	// Digests are those of open slots. Kinds without objects are included.
 	Digests Digests
-	// Owners are, of kinds that are sharded by their controlling owners, the kinds of these, and whether they are
+	// Owners are, for kinds sharded by their controlling owners, the kinds of the owners, and whether these are
 	// namespaced.
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
-	// Setup says how the member is set up, by the names of settings: see Setting….
+	// Setup has the member's settings by name; see Setting….
 	Setup map[string]string
-	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, where that is more
-	// than 1 s.
+	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
 }
 
@@ -53,10 +52,10 @@ const (
 )
 
 const (
-	// maxObjects is the size in bytes from which on digests are folded. An object's annotations hold 256 KiB, of which
-	// the other fields take less than 100 KiB, whatever they say; a member writes the whole of it every few seconds.
+	// maxObjects is the size in bytes above which digests are folded. An object's annotations hold 256 KiB, and the other
+	// fields take less than 100 KiB. A member writes all of it every few seconds.
 	maxObjects = 128 << 10
-	// maxReport is the size above which a report is refused. Only the names of thousands of kinds come to that.
+	// maxReport is the size in bytes above which a report is refused. Only the names of thousands of kinds take that much.
 	maxReport = 250 << 10
 	// minLine is the length of the shortest digest as a line.
 	minLine = len("0 1 0123456789abcdef\n")
@@ -109,7 +108,8 @@ func (r *Report) Encode() (map[string]string, error) {
 		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
 	}
 	if n := Size(data); n > maxReport {
-		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that annotations have room for: shard fewer kinds in one rota",
+		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that annotations have room for: "+
+			"shard fewer kinds in one rota",
 			r.Member, len(r.Digests), n, maxReport)
 	}
 	return data, nil
@@ -144,7 +144,7 @@ func (r *Report) encodeObjects(fold int) string {
 	return string(out)
 }
 
-// Fold sums up so many neighbouring slots each, a power of two, under the first of them.
+// Fold sums up each group of so many neighboring slots, a power of two, under the first of them.
 func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delivery.Digest {
 	if slots <= 1 {
 		return digests
@@ -158,12 +158,13 @@ func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delive
 	return out
 }
 
-// firstOf returns the first slot of those with which one is folded.
+// firstOf returns the first slot of the group that a slot is folded into.
 func firstOf(n slot.Slot, slots int) slot.Slot { return n &^ slot.Slot(slots-1) }
 
 // Decode is the inverse of Encode. The error names the field and the line.
 func Decode(data map[string]string) (*Report, error) {
-	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}}
+	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{},
+		Waiting: map[slot.Slot]time.Duration{}}
 	if r.Member == "" {
 		return nil, fmt.Errorf("report: field %s is empty", fieldMember)
 	}
@@ -172,7 +173,8 @@ func Decode(data map[string]string) (*Report, error) {
 		return nil, fmt.Errorf("report of %s: field %s: %q is no number", r.Member, fieldSerial, data[fieldSerial])
 	}
 	if r.Fold, err = strconv.Atoi(data[fieldFold]); err != nil || slot.Count(r.Fold).Validate() != nil {
-		return nil, fmt.Errorf("report of %s: field %s: %q must be a power of two from 1 to %d", r.Member, fieldFold, data[fieldFold], slot.MaxCount)
+		return nil, fmt.Errorf("report of %s: field %s: %q must be a power of two from 1 to %d", r.Member, fieldFold,
+			data[fieldFold], slot.MaxCount)
 	}
 	for _, word := range strings.Fields(data[fieldOpen]) {
 		first, last, many := strings.Cut(word, "-")

@@ -47,7 +47,8 @@ func encode(t testing.TB, r *coverage.Report) map[string]string {
 
 func TestReportsAreText(t *testing.T) {
 	data := encode(t, full())
-	want := "ConfigMap owned-by Node:cluster Website.web.example.com:namespaced\nWebsite.web.example.com\n0 12 5f3ac0de00000001\n90 1 0000000000000007\n"
+	want := "ConfigMap owned-by Node:cluster Website.web.example.com:namespaced\nWebsite.web.example.com\n0 12 " +
+		"5f3ac0de00000001\n90 1 0000000000000007\n"
 	if got := data["objects"]; got != want {
 		t.Errorf("objects:\n%s\nwant:\n%s", got, want)
 	}
@@ -78,7 +79,8 @@ func TestBadReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := encode(t, full())
 			data[change.field] = change.text
-			if _, err := coverage.Decode(data); err == nil || !strings.Contains(err.Error(), change.word) || !strings.Contains(err.Error(), "report") {
+			if _, err := coverage.Decode(data); err == nil || !strings.Contains(err.Error(), change.word) ||
+				!strings.Contains(err.Error(), "report") {
 				t.Errorf("error %v, want one that names %q and the field %s", err, change.word, change.field)
 			}
 		})
@@ -89,7 +91,8 @@ func TestBadReports(t *testing.T) {
 // an object's annotations, and what it lacks is still found.
 func TestReportsOfAnySizeFit(t *testing.T) {
 	const limit = 256 << 10 // of annotations
-	for _, c := range []struct{ slots, kinds, fold int }{{256, 5, 1}, {256, 20, 1}, {256, 60, 4}, {256, 170, 16}, {4096, 11, 16}, {4096, 60, 64}} {
+	for _, c := range []struct{ slots, kinds, fold int }{{256, 5, 1}, {256, 20, 1}, {256, 60, 4}, {256, 170, 16},
+		{4096, 11, 16}, {4096, 60, 64}} {
 		r := &coverage.Report{Member: "m", Serial: 1, Digests: coverage.Digests{}, Waiting: map[slot.Slot]time.Duration{}}
 		census := coverage.Digests{}
 		kind := func(k int) schema.GroupKind {
@@ -113,7 +116,8 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := coverage.Size(data); size > limit*3/4 || back.Fold != c.fold {
-			t.Errorf("%d slots, %d kinds: %d bytes of %d, %d slots folded into one, want %d", c.slots, c.kinds, size, limit, back.Fold, c.fold)
+			t.Errorf("%d slots, %d kinds: %d bytes of %d, %d slots folded into one, want %d", c.slots, c.kinds, size, limit,
+				back.Fold, c.fold)
 		}
 		tab := table.New(slot.Count(c.slots), slot.KeyName, 9)
 		tab.Put(table.Member{ID: "m", Pod: "m", Weight: 1, MinFormat: 1, MaxFormat: 1})
@@ -151,8 +155,10 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 		census[kind(3)][last] = delivery.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ 99}
 		owner := tab.At(last).Owner
 		found := differences()
-		if len(found) != 1 || found[0].Kind != kind(3) || found[0].Members != owner || found[0].Slot > last || max(found[0].Slot, found[0].Last) < last {
-			t.Errorf("%d slots, %d kinds: an object that %s lacks in slot %d is found as %v", c.slots, c.kinds, owner, last, found)
+		if len(found) != 1 || found[0].Kind != kind(3) || found[0].Members != owner || found[0].Slot > last ||
+			max(found[0].Slot, found[0].Last) < last {
+			t.Errorf("%d slots, %d kinds: an object that %s lacks in slot %d is found as %v", c.slots, c.kinds, owner, last,
+				found)
 		}
 	}
 }
@@ -161,7 +167,8 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 func TestTooManyKinds(t *testing.T) {
 	r := &coverage.Report{Member: "m", Digests: coverage.Digests{}}
 	for k := range 20000 {
-		r.Digests[schema.GroupKind{Group: "quite.a.long.group.example.com", Kind: fmt.Sprintf("RatherLongNameOfAKind%d", k)}] = map[slot.Slot]delivery.Digest{}
+		r.Digests[schema.GroupKind{Group: "quite.a.long.group.example.com",
+			Kind: fmt.Sprintf("RatherLongNameOfAKind%d", k)}] = map[slot.Slot]delivery.Digest{}
 	}
 	if _, err := r.Encode(); err == nil || !strings.Contains(err.Error(), "20000 kinds") {
 		t.Errorf("%v, want an error that says how many kinds there are", err)
@@ -176,7 +183,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add("m", "0-9", "Kind\n0 1 00000000000000ff\n8 1 00000000000000ff\n", "", "a b\na c\n", "8", "1")
 	f.Fuzz(func(t *testing.T, member, open, objects, waiting, setup, fold, serial string) {
 		r, err := coverage.Decode(map[string]string{
-			"member": member, "open": open, "objects": objects, "waiting": waiting, "setup": setup, "fold": fold, "serial": serial,
+			"member": member, "open": open, "objects": objects, "waiting": waiting, "setup": setup, "fold": fold,
+			"serial": serial,
 		})
 		if err != nil {
 			return

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Settings, in Report.Setup. Where a report does not have one, its member's version did not tell it yet.
+// Settings are the keys of Report.Setup. If a report lacks one, its member's version did not report it yet.
 const (
 	SettingLease    = "LeaseDuration"
 	SettingDeadline = "RenewDeadline"
@@ -21,33 +21,35 @@ const (
 	SettingFence    = "FenceDelay"
 	SettingDelivery = "Delivery"
 	SettingLabel    = "Label"
-	// SettingWorkload names the Deployment or StatefulSet of the member, as far as that is known. Members need not be
-	// alike in it: it tells a rollout from two Deployments that have one rota name.
+	// SettingWorkload is the member's Deployment or StatefulSet, if known. Members may differ in it. It tells a rollout
+	// from two Deployments that have one rota name.
 	SettingWorkload = "Workload"
 )
 
-// alike are the settings in which all members should be alike, once no rollout is under way.
-var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery, SettingLabel}
+// alike are the settings that all members should share while no rollout is going on.
+var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
+	SettingLabel}
 
-// pairs are durations of one member that must be shorter than another duration of every member, and why.
+// pairs are durations of one member that must be shorter than another duration of every member, with the reason.
 var pairs = []struct{ short, long, why string }{
 	{SettingDeadline, SettingLease, "a member would still work when another one gives its slots away"},
 	{SettingWrite, SettingFence, "a write of an expelled member could still come when the new owner works"},
 }
 
-// Value is what some members have in common.
+// Value is a value that some members share.
 type Value struct {
 	Text    string
 	Members []string // in order
 }
 
-// Difference is a setting or a kind in which members are not alike.
+// Difference is a setting or a kind in which members differ.
 type Difference struct {
-	// About is the setting's name, or the kind behind "kind ".
+	// About is the setting's name, or "kind " and the kind.
 	About string
 	// Values are two or more.
 	Values []Value
-	// Clash says why these members cannot work together; empty: a rollout may have brought the difference, and ends it.
+	// Clash says why these members cannot work together. Empty: a rollout may have brought the difference, and will end
+	// it.
 	Clash string
 }
 
@@ -71,7 +73,7 @@ func (d Difference) values() string {
 	return strings.Join(out, ", ")
 }
 
-// String names the setting or kind, its values and whose they are, and why that cannot be, if it cannot.
+// String names the setting or kind, its values with their members, and the reason of a clash.
 func (d Difference) String() string {
 	text := "members differ in " + d.About + ": " + d.values()
 	if d.Clash != "" {
@@ -80,7 +82,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// Members returns all that it is about, in order.
+// Members returns all members that it is about, in order.
 func (d Difference) Members() []string {
 	var out []string
 	for _, v := range d.Values {
@@ -92,7 +94,8 @@ func (d Difference) Members() []string {
 
 // finding returns the difference as a finding.
 func (d Difference) finding() Finding {
-	return Finding{What: Mixed, Members: strings.Join(d.Members(), " "), About: d.About, Values: d.values(), Clash: d.Clash}
+	return Finding{What: Mixed, Members: strings.Join(d.Members(), " "), About: d.About, Values: d.values(),
+		Clash: d.Clash}
 }
 
 // kind returns the kind that it is about, if it is about one.
@@ -103,9 +106,10 @@ func (d Difference) kind() (schema.GroupKind, bool) {
 
 const kindPrefix = "kind "
 
-// Differences returns in what the members that made these reports are not alike, settings before kinds, each in order.
+// Differences returns how the members that made these reports differ, settings before kinds, each in order.
 func Differences(reports []*Report) []Difference {
-	reports = slices.SortedFunc(slices.Values(reports), func(a, b *Report) int { return strings.Compare(a.Member, b.Member) })
+	reports = slices.SortedFunc(slices.Values(reports),
+		func(a, b *Report) int { return strings.Compare(a.Member, b.Member) })
 	var out []Difference
 	add := func(about string, value func(*Report) string) {
 		if d := differenceOf(reports, about, value); len(d.Values) > 1 {
@@ -154,7 +158,7 @@ func (r *Report) roleOf(kind schema.GroupKind) string {
 	return "sharded by its owner " + strings.Join(names, " or ")
 }
 
-// differenceOf groups members by a value; those that do not tell it are left out.
+// differenceOf groups members by a value. Members that do not report it are left out.
 func differenceOf(reports []*Report, about string, value func(*Report) string) Difference {
 	d := Difference{About: about}
 	members, workloads := map[string][]string{}, map[string][]string{} // by value
@@ -191,7 +195,7 @@ func apart(a, b []string) (first, second string, ok bool) {
 	return "", "", false
 }
 
-// clashOf returns the members whose short duration is no shorter than the long one of other members, and these.
+// clashOf returns the members whose short duration is not below the long one of other members, and those.
 func clashOf(reports []*Report, short, long string) (Difference, bool) {
 	highest, lowest := time.Duration(0), time.Duration(0)
 	var high, low []string
@@ -209,19 +213,22 @@ func clashOf(reports []*Report, short, long string) (Difference, bool) {
 			lowest, low = d, append(low, r.Member)
 		}
 	}
-	d := Difference{About: short + " and " + long, Values: []Value{{short + " " + highest.String(), high}, {long + " " + lowest.String(), low}}}
+	d := Difference{About: short + " and " + long,
+		Values: []Value{{short + " " + highest.String(), high}, {long + " " + lowest.String(), low}}}
 	return d, len(high) > 0 && len(low) > 0 && highest >= lowest
 }
 
-// Conflicts returns why a member that is about to join cannot work together with those that made the reports. Members
-// with which others of its sort work already are left out: that is told of them, and ends no sooner if this one waits.
+// Conflicts returns why a member that is about to join cannot work together with those that made the reports. It leaves
+// out conflicts that exist between working members already: those are reported anyway, and end no sooner if this one
+// waits.
 func Conflicts(joiner *Report, reports []*Report) []Difference {
 	clashes := func(a, b *Report) bool {
 		return slices.ContainsFunc(Differences([]*Report{a, b}), func(d Difference) bool { return d.Clash != "" })
 	}
 	var against []*Report
 	for _, r := range reports {
-		if clashes(joiner, r) && !slices.ContainsFunc(reports, func(o *Report) bool { return !clashes(joiner, o) && clashes(o, r) }) {
+		if clashes(joiner, r) && !slices.ContainsFunc(reports,
+			func(o *Report) bool { return !clashes(joiner, o) && clashes(o, r) }) {
 			against = append(against, r)
 		}
 	}

@@ -18,7 +18,8 @@ var gadget = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
 
 // setUp returns a report of a member of the workload, with pairs of setting and value.
 func setUp(member, workload string, settings ...string) *coverage.Report {
-	r := &coverage.Report{Member: member, Digests: coverage.Digests{cm: {}}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Setup: map[string]string{}}
+	r := &coverage.Report{Member: member, Digests: coverage.Digests{cm: {}},
+		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Setup: map[string]string{}}
 	if workload != "" {
 		r.Setup[coverage.SettingWorkload] = workload
 	}
@@ -46,37 +47,46 @@ func TestDifferences(t *testing.T) {
 		reports []*coverage.Report
 		want    string
 	}{
-		"alike":                    {[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "web", "15s", "10s")}, ""},
-		"another workload":         {[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "gadgets", "15s", "10s")}, ""},
+		"alike": {[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "web", "15s", "10s")},
+			""},
+		"another workload": {[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "gadgets", "15s", "10s")},
+			""},
 		"a version that tells not": {[]*coverage.Report{setUp("a", ""), lease("b", "web", "15s", "10s")}, ""},
 		"a rollout": {
-			[]*coverage.Report{lease("b", "web", "20s", "10s"), lease("a", "web", "15s", "10s"), lease("c", "web", "20s", "10s")},
+			[]*coverage.Report{lease("b", "web", "20s", "10s"), lease("a", "web", "15s", "10s"),
+				lease("c", "web", "20s", "10s")},
 			"members differ in LeaseDuration: 15s (a), 20s (b, c)",
 		},
 		"another workload's lease": {
 			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "gadgets", "20s", "10s")},
-			"members differ in LeaseDuration: 15s (a), 20s (b); they belong to different workloads, gadgets and web: give one of them another Options.Name",
+			"members differ in LeaseDuration: 15s (a), 20s (b); they belong to different workloads, gadgets and web: give one " +
+				"of them another Options.Name",
 		},
 		"one whose workload nobody knows": {
-			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "", "20s", "10s")}, "members differ in LeaseDuration: 15s (a), 20s (b)",
+			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "", "20s", "10s")},
+			"members differ in LeaseDuration: 15s (a), 20s (b)",
 		},
 		"a lease that is too short": {
 			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "web", "10s", "6s")},
-			"members differ in LeaseDuration: 10s (b), 15s (a)\nmembers differ in RenewDeadline: 10s (a), 6s (b)\n" +
-				"members differ in RenewDeadline and LeaseDuration: RenewDeadline 10s (a), LeaseDuration 10s (b); a member would still work when another one " +
-				"gives its slots away: RenewDeadline must be shorter than the LeaseDuration of every member",
+			"members differ in LeaseDuration: 10s (b), 15s (a)\nmembers differ in RenewDeadline: 10s (a), 6s (b)\nmembers " +
+				"differ in RenewDeadline and LeaseDuration: RenewDeadline 10s (a), LeaseDuration 10s (b); a member would still " +
+				"work when another one gives its slots away: RenewDeadline must be shorter than the LeaseDuration of every member",
 		},
 		"a write that is too long": {
-			[]*coverage.Report{setUp("a", "", coverage.SettingWrite, "2s", coverage.SettingFence, "2.5s"), setUp("b", "", coverage.SettingWrite, "2s", coverage.SettingFence, "2s")},
-			"members differ in FenceDelay: 2.5s (a), 2s (b)\nmembers differ in WriteTimeout and FenceDelay: WriteTimeout 2s (a, b), FenceDelay 2s (b); " +
-				"a write of an expelled member could still come when the new owner works: WriteTimeout must be shorter than the FenceDelay of every member",
+			[]*coverage.Report{setUp("a", "", coverage.SettingWrite, "2s", coverage.SettingFence, "2.5s"),
+				setUp("b", "", coverage.SettingWrite, "2s", coverage.SettingFence, "2s")},
+			"members differ in FenceDelay: 2.5s (a), 2s (b)\nmembers differ in WriteTimeout and FenceDelay: WriteTimeout 2s " +
+				"(a, b), FenceDelay 2s (b); a write of an expelled member could still come when the new owner works: WriteTimeout " +
+				"must be shorter than the FenceDelay of every member",
 		},
 		"kinds": {
 			[]*coverage.Report{shards(setUp("a", "web"), gadget), shards(setUp("b", "web"), gadget, cm), setUp("c", "web")},
-			"members differ in kind Gadget.example.com: not sharded (c), sharded by its own key (a), sharded by its owner ConfigMap (b)",
+			"members differ in kind Gadget.example.com: not sharded (c), sharded by its own key (a), sharded by its owner " +
+				"ConfigMap (b)",
 		},
 		"many": {
-			[]*coverage.Report{lease("a", "", "1s", "0s"), lease("b", "", "2s", "0s"), lease("c", "", "2s", "0s"), lease("d", "", "2s", "0s"), lease("e", "", "2s", "0s"), lease("f", "", "2s", "0s")},
+			[]*coverage.Report{lease("a", "", "1s", "0s"), lease("b", "", "2s", "0s"), lease("c", "", "2s", "0s"),
+				lease("d", "", "2s", "0s"), lease("e", "", "2s", "0s"), lease("f", "", "2s", "0s")},
 			"members differ in LeaseDuration: 1s (a), 2s (b, c, d and 2 more)",
 		},
 	} {
@@ -129,11 +139,16 @@ func TestMixedMembers(t *testing.T) {
 		workload string // of those whose names begin with n; the others are of web
 		steps    []step
 	}{
-		"a rollout":       {"web", []step{{0, "o1 o2", "", 0}, {5, "n1 o1 o2", "", 1}, {14, "n1 n2 o2", "", 1}, {23, "n1 n2 o2", "", 1}, {25, "n1 n2", "", 0}}},
-		"one that stays":  {"web", []step{{0, "n1 o1", "", 1}, {9, "n1 o1", "", 1}, {10, "n1 o1", lasting, 0}, {11, "n1 n2", "", 0}}},
-		"a crash loop":    {"web", []step{{0, "n1 o1", "", 1}, {9, "n2 o1", "", 1}, {18, "n3 o1", "", 1}, {59, "n4 o1", "", 1}, {60, "n5 o1", lasting, 0}}},
-		"two workloads":   {"gadgets", []step{{0, "n1 o1", "", 1}, {1, "n1 o1", clash, 0}, {2, "n2 o1", clash, 0}, {3, "o1", "", 0}}},
-		"over in between": {"web", []step{{0, "n1 o1", "", 1}, {5, "n1", "", 0}, {6, "n1 o1", "", 1}, {15, "n1 o1", "", 1}, {16, "n1 o1", lasting, 0}}},
+		"a rollout": {"web", []step{{0, "o1 o2", "", 0}, {5, "n1 o1 o2", "", 1}, {14, "n1 n2 o2", "", 1},
+			{23, "n1 n2 o2", "", 1}, {25, "n1 n2", "", 0}}},
+		"one that stays": {"web", []step{{0, "n1 o1", "", 1}, {9, "n1 o1", "", 1}, {10, "n1 o1", lasting, 0},
+			{11, "n1 n2", "", 0}}},
+		"a crash loop": {"web", []step{{0, "n1 o1", "", 1}, {9, "n2 o1", "", 1}, {18, "n3 o1", "", 1},
+			{59, "n4 o1", "", 1}, {60, "n5 o1", lasting, 0}}},
+		"two workloads": {"gadgets", []step{{0, "n1 o1", "", 1}, {1, "n1 o1", clash, 0}, {2, "n2 o1", clash, 0},
+			{3, "o1", "", 0}}},
+		"over in between": {"web", []step{{0, "n1 o1", "", 1}, {5, "n1", "", 0}, {6, "n1 o1", "", 1}, {15, "n1 o1", "", 1},
+			{16, "n1 o1", lasting, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracker := coverage.NewTracker(coverage.BoundsOf(15*time.Second, 2500*time.Millisecond))

@@ -7,13 +7,13 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Bounds say how long something may be wrong before it counts.
+// Bounds are how long something may be wrong before it counts as a finding.
 type Bounds struct {
-	// Recovery is how long a slot may be without a member that works on it: the time from a crash to the next owner, a
-	// lease and the fence delay. A member may be without report for as long.
+	// Recovery is how long a slot may be without a member that works on it: from a crash to the next owner, a lease and
+	// the fence delay. A member may lack a report for as long.
 	Recovery time.Duration
-	// Stale is how long a member may leave its report as it is; later its report counts for nothing. Members renew
-	// theirs every half of a lease.
+	// Stale is how long a member may leave its report unchanged. After that the report is ignored. Members renew their
+	// reports every half lease.
 	Stale time.Duration
 }
 
@@ -22,8 +22,7 @@ func BoundsOf(lease, fenceDelay time.Duration) Bounds {
 	return Bounds{Recovery: lease + fenceDelay, Stale: 2 * lease}
 }
 
-// BoundsBy returns the bounds by what the members say of their durations, the longest of them; those of the defaults
-// where nobody says anything.
+// BoundsBy returns the bounds by the longest durations that the members report; the defaults' if none reports any.
 func BoundsBy(reports []*Report) Bounds {
 	var lease, fence time.Duration
 	for _, r := range reports {
@@ -39,14 +38,15 @@ func BoundsBy(reports []*Report) Bounds {
 	return BoundsOf(lease, fence)
 }
 
-// What members differ in while a rollout is under way is over at its end. It counts once no member has come or gone for
-// RolloutQuiet, or whatever comes and goes, after RolloutLongest.
+// Differences during a rollout end with it. A difference counts once no member has come or gone for RolloutQuiet, or at
+// the latest after RolloutLongest.
 const (
 	RolloutQuiet   = 10 * time.Minute
 	RolloutLongest = time.Hour
 )
 
-// Tracker tells findings that last from those that come of looking at different moments. A finding counts when
+// Tracker tells lasting findings from those that come from looking at different moments. A finding counts when all of
+// these hold:
 //
 //   - it was there in every look since the first that had it;
 //   - each member that it names has reported anew since that look: what the report said may have been over by then;
@@ -83,8 +83,8 @@ type sight struct {
 // NewTracker returns a tracker that has not looked yet.
 func NewTracker(b Bounds) *Tracker { return &Tracker{bounds: b} }
 
-// Look compares what there is at a moment, a monotonic time, and returns the findings that count. census may be nil:
-// then what the last one showed stands.
+// Look compares what members hold at a moment, a monotonic time, and returns the findings that count. census may be
+// nil; then the findings of the last census stand.
 func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, census Digests) []Finding {
 	if k.reports == nil {
 		k.first = at
@@ -112,12 +112,12 @@ func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, cens
 	return append(counts, k.differing...)
 }
 
-// Rollout returns in what members differed at the last look that does not count yet: a rollout may have brought it.
+// Rollout returns the differences of the last look that do not count yet, since a rollout may have brought them.
 func (k *Tracker) Rollout() []Difference { return k.mixed.pending }
 
-// Undecided says that another census would decide now about what the last one showed: the members that it is about have
-// reported anew since. It says so once: what the second census shows for the first time waits until the next one is
-// due.
+// Undecided reports whether another census would decide now about findings of the last one: the members concerned have
+// renewed their reports since. It is true once; findings that the second census shows first wait for the next regular
+// one.
 func (k *Tracker) Undecided(reports []*Report) bool {
 	serials := map[string]uint64{}
 	for _, r := range reports {
@@ -136,8 +136,8 @@ func (k *Tracker) Undecided(reports []*Report) bool {
 	return k.again && newer
 }
 
-// Settled says that a further look would not tell more about the time of the first one: every member has reported anew
-// since, or counts as silent, and what was wrong then is over or counts.
+// Settled reports whether a further look would tell no more about the time of the first one: every member has renewed
+// its report since or counts as silent, and each finding is over or counts.
 func (k *Tracker) Settled() bool {
 	for _, r := range k.reports {
 		if r.at <= k.first && k.last-r.at <= k.bounds.Stale {
@@ -157,7 +157,7 @@ func (k *Tracker) Settled() bool {
 	return true
 }
 
-// fresh leaves out reports that their members have not renewed for too long.
+// fresh drops reports that their members have not renewed for too long.
 func (k *Tracker) fresh(at time.Duration, reports []*Report) []*Report {
 	now := map[string]renewal{}
 	var out []*Report
@@ -175,8 +175,10 @@ func (k *Tracker) fresh(at time.Duration, reports []*Report) []*Report {
 	return out
 }
 
-// confirm returns the findings by their first sight, and those that count.
-func (k *Tracker) confirm(at time.Duration, before map[Finding]sight, found []Finding) (now map[Finding]sight, counts []Finding) {
+// confirm returns the findings with their first sight, and those that count.
+func (k *Tracker) confirm(at time.Duration, before map[Finding]sight,
+	found []Finding,
+) (now map[Finding]sight, counts []Finding) {
 	now = map[Finding]sight{}
 	for _, f := range found {
 		key := f.Same()

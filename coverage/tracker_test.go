@@ -17,7 +17,8 @@ func pair(epoch uint64) *table.Table {
 	for _, id := range []string{"a", "b"} {
 		t.Put(table.Member{ID: id, Pod: id, Weight: 1, MinFormat: 1, MaxFormat: 1})
 	}
-	t.Runs = []table.Run{{Slots: slot.Range{First: 0, Last: 1}, Owner: "a", Epoch: 5}, {Slots: slot.Range{First: 2, Last: 3}, Owner: "b", Epoch: epoch}}
+	t.Runs = []table.Run{{Slots: slot.Range{First: 0, Last: 1}, Owner: "a", Epoch: 5},
+		{Slots: slot.Range{First: 2, Last: 3}, Owner: "b", Epoch: epoch}}
 	return t
 }
 
@@ -46,7 +47,8 @@ func TestWhatCounts(t *testing.T) {
 	both := func(serial uint64) *coverage.Report { return opens("a", serial, 0, 1, 2) }
 	const unowned = "slot 3: no member works on it; its owner is b"
 	const doubled = "slot 2: several members work on it: a b"
-	const silent = "member b does not report what it holds, so that nobody can check it: it may lack the permission to write Leases"
+	const silent = "member b does not report what it holds, so that nobody can check it: it may lack the permission to " +
+		"write Leases"
 	for name, looks := range map[string][]look{
 		// b took the slots over at the expel, waited for the fence, opened them 2.6 s later and published that 3.4 s
 		// after. Both looks saw what it had published before.
@@ -169,7 +171,8 @@ func TestSettled(t *testing.T) {
 		{21, opens("x", 3, 2, 3), false}, // b may be silent
 		{40, opens("x", 4, 2, 3), true},  // it is
 	} {
-		tracker.Look(s.at*time.Second, pair(6), []*coverage.Report{opens("a", uint64(i+1), 0, 1), s.b}, coverage.Digests{cm: {}})
+		tracker.Look(s.at*time.Second, pair(6), []*coverage.Report{opens("a", uint64(i+1), 0, 1), s.b},
+			coverage.Digests{cm: {}})
 		if got := tracker.Settled(); got != s.want {
 			t.Errorf("look %d: settled %v, want %v", i, got, s.want)
 		}
@@ -177,7 +180,8 @@ func TestSettled(t *testing.T) {
 	// A slot that was shut at the first look is waited for.
 	tracker = coverage.NewTracker(bounds)
 	for i, want := range []bool{false, false, true} {
-		tracker.Look(time.Duration(i)*10*time.Second, pair(6), []*coverage.Report{opens("a", uint64(i+1), 0, 1), opens("b", uint64(i+1), 2)}, coverage.Digests{})
+		tracker.Look(time.Duration(i)*10*time.Second, pair(6),
+			[]*coverage.Report{opens("a", uint64(i+1), 0, 1), opens("b", uint64(i+1), 2)}, coverage.Digests{})
 		if got := tracker.Settled(); got != want {
 			t.Errorf("look %d at a shut slot: settled %v, want %v", i, got, want)
 		}
@@ -189,7 +193,8 @@ func TestBoundsBy(t *testing.T) {
 	slow.Setup = map[string]string{coverage.SettingLease: "30s", coverage.SettingFence: "3s"}
 	odd := opens("b", 1)
 	odd.Setup = map[string]string{coverage.SettingLease: "soon", coverage.SettingFence: "3s"}
-	if got, want := coverage.BoundsBy([]*coverage.Report{odd, slow}), coverage.BoundsOf(30*time.Second, 3*time.Second); got != want {
+	if got, want := coverage.BoundsBy([]*coverage.Report{odd, slow}),
+		coverage.BoundsOf(30*time.Second, 3*time.Second); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := coverage.BoundsBy(nil), coverage.BoundsOf(15*time.Second, 2500*time.Millisecond); got != want {

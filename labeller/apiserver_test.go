@@ -54,11 +54,13 @@ func user(t *testing.T, name string, rules []rbacv1.PolicyRule) *rest.Config {
 	}
 	config.QPS = -1
 	rbac := kubernetes.NewForConfigOrDie(c.Config()).RbacV1()
-	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
+	if _, err := rbac.ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User",
+			Name: name}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func (c cluster) create(ns, name string, labels map[string]string) {
 
 func (c cluster) patch(ns, name, labels string) {
 	c.t.Helper()
-	if _, err := c.maps.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := c.maps.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":`+labels+`}}`), metav1.PatchOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -137,8 +140,10 @@ func TestAPIServer(t *testing.T) {
 
 	c.create(a, "new", nil)
 	c.comes("a new object", configMaps, a, "new")
-	domain := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "labeller.rota.dev/v1", "kind": "Domain", "metadata": map[string]any{"name": "d"}}}
-	if _, err := dynamic.NewForConfigOrDie(plane.Config()).Resource(domains).Create(t.Context(), domain, metav1.CreateOptions{}); err != nil {
+	domain := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "labeller.rota.dev/v1", "kind": "Domain",
+		"metadata": map[string]any{"name": "d"}}}
+	if _, err := dynamic.NewForConfigOrDie(plane.Config()).Resource(domains).
+		Create(t.Context(), domain, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	defer c.meta.Resource(domains).Delete(context.Background(), "d", metav1.DeleteOptions{})
@@ -252,15 +257,19 @@ func TestRefusesWithoutPermission(t *testing.T) {
 		want       []string
 	}{
 		{"nobody", nil, nil, []string{
-			"nobody may not list domains.labeller.rota.dev in the cluster", "ClusterRole", `verbs: ["list"]`, `verbs: ["watch"]`, `verbs: ["patch"]`,
+			"nobody may not list domains.labeller.rota.dev in the cluster", "ClusterRole", `verbs: ["list"]`, `verbs: ["watch"]`,
+			`verbs: ["patch"]`,
 		}},
-		{"reader", []rbacv1.PolicyRule{{APIGroups: []string{domains.Group}, Resources: []string{"domains"}, Verbs: []string{"list", "watch"}}}, nil, []string{
+		{"reader", []rbacv1.PolicyRule{{APIGroups: []string{domains.Group}, Resources: []string{"domains"},
+			Verbs: []string{"list", "watch"}}}, nil, []string{
 			"reader may not patch domains.labeller.rota.dev in the cluster; add this to the rules of its ClusterRole:\n" +
 				"- apiGroups: [\"labeller.rota.dev\"]\n  resources: [\"domains\"]\n  verbs: [\"patch\"]",
 		}},
-		{"local", nil, []string{"team-a"}, []string{"local may not watch domains.labeller.rota.dev in namespace team-a; add this to the rules of its Role there"}},
+		{"local", nil, []string{"team-a"}, []string{"local may not watch domains.labeller.rota.dev in namespace team-a; add " +
+			"this to the rules of its Role there"}},
 	} {
-		l, err := labeller.New(user(t, c.name, c.rules), labeller.Options{Label: label, Resources: []schema.GroupVersionResource{domains}, Namespaces: c.namespaces})
+		l, err := labeller.New(user(t, c.name, c.rules),
+			labeller.Options{Label: label, Resources: []schema.GroupVersionResource{domains}, Namespaces: c.namespaces})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@ func (l *Labeller) Needs() []permission.Error {
 	return needs
 }
 
-// Check asks the API server whether the user may do what the labeller does. It returns a permission.Error, joined
-// with others, for each permission that is missing; nil also where the server does not answer that question.
+// Check asks the API server whether the user may do what the labeller does. It returns the missing permissions as
+// joined permission.Errors, and nil if none is missing or the server does not answer.
 func (l *Labeller) Check(ctx context.Context) error {
 	denied, err := permission.Denied(ctx, l.config, l.http, l.Needs())
 	if err != nil {

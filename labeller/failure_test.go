@@ -112,8 +112,12 @@ func TestExpiredWatch(t *testing.T) {
 		}
 		return true
 	})
-	l := start(t, f.config(), labeller.Options{ScanPeriod: time.Hour, Report: func(err error) { t.Errorf("reported: %v", err) }})
-	eventually(t, "both are labelled", func() bool { return f.label("one") == right("one") && f.label("two") == right("two") })
+	l := start(t, f.config(), labeller.Options{ScanPeriod: time.Hour,
+		Report: func(err error) { t.Errorf("reported: %v", err) }})
+	eventually(t, "both are labelled", func() bool {
+		return f.label("one") == right("one") &&
+			f.label("two") == right("two")
+	})
 	eventually(t, "watches again", func() bool { return f.watches() == 1 })
 	// The first list is followed by a scan; those that stand in for a watch find what is malformed.
 	if short, long := len(f.asked("list !")), len(f.asked("list rota.dev/hash notin")); short != 1 || long != 2 {
@@ -178,7 +182,8 @@ func refusedLater(t *testing.T, verb string) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":`+
-			`"configmaps is forbidden: User \"jane\" cannot %s resource \"configmaps\" in API group \"\" at the cluster scope"}`, verb)
+			`"configmaps is forbidden: User \"jane\" cannot %s resource \"configmaps\" in API group \"\" at the cluster scope"}`,
+			verb)
 		return true
 	})
 	reported := make(chan error, 100)
@@ -191,7 +196,8 @@ func refusedLater(t *testing.T, verb string) {
 	var refused *permission.Error
 	select {
 	case err := <-reported:
-		if !errors.As(err, &refused) || refused.User != "jane" || refused.Verb != verb || refused.Resource != "configmaps" || refused.Namespace != "" {
+		if !errors.As(err, &refused) || refused.User != "jane" || refused.Verb != verb || refused.Resource != "configmaps" ||
+			refused.Namespace != "" {
 			t.Errorf("reported %v", err)
 		}
 	case <-time.After(patience):

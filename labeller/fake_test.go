@@ -109,7 +109,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch verb {
 	case "review":
-		io.WriteString(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+		io.WriteString(w,
+			`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
 	case "patch":
 		f.patch(w, r, about)
 	case "watch":
@@ -147,7 +148,8 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request, selector string) {
 		}
 	}
 	slices.Sort(names)
-	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
+		Kind: "PartialObjectMetadataList"}}
 	list.ResourceVersion = strconv.Itoa(len(f.history) + 1)
 	if limit, _ := strconv.Atoi(r.URL.Query().Get("limit")); len(names) > limit {
 		names = names[:limit]
@@ -186,7 +188,8 @@ func (f *fake) watch(w http.ResponseWriter, r *http.Request, selector string) {
 		c := f.history[next]
 		f.mu.Unlock()
 		now, before := sel.Matches(labels.Set(c.labels)), c.old != nil && sel.Matches(labels.Set(c.old))
-		kind := map[[2]bool]string{{true, false}: "ADDED", {true, true}: "MODIFIED", {false, true}: "DELETED"}[[2]bool{now, before}]
+		kind := map[[2]bool]string{{true, false}: "ADDED", {true, true}: "MODIFIED",
+			{false, true}: "DELETED"}[[2]bool{now, before}]
 		if kind == "" {
 			continue
 		}

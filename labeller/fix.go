@@ -18,11 +18,9 @@ type fixes struct {
 	wake   chan struct{}
 }
 
-// Fix has the label of an object rewritten that is not what it should be; one that is right costs nothing. It does not
-// ask Options.Permit: the object comes to whoever the wrong value points to, not to the member that labels. It never
-// blocks. It returns false where 4,096 others are waiting: the scan will find the object.
-//
-// The rewriting is up to Run, on this member.
+// Fix asks for a wrong label of an object to be rewritten; a right one costs nothing. Run does the rewriting, on this
+// member. Fix does not ask Options.Permit: the object reaches the member that the wrong value points to, not the one
+// that labels. It never blocks. It returns false if 4,096 others wait; the scan will find the object then.
 func (l *Labeller) Fix(resource schema.GroupVersionResource, obj metav1.Object) bool {
 	t, wrong := l.targetOf(resource, obj)
 	if !wrong {
@@ -46,7 +44,7 @@ func (l *Labeller) Fix(resource schema.GroupVersionResource, obj metav1.Object) 
 	return true
 }
 
-// next takes a batch out of the queue, in no order.
+// next removes and returns a batch, in no order.
 func (f *fixes) next() []target {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,7 +31,8 @@ func TestFix(t *testing.T) {
 }
 
 func TestFixQueueIsBoundedAndWithoutDuplicates(t *testing.T) {
-	l, err := labeller.New(newFake(t).config(), labeller.Options{Label: label, Resources: append(labeller.Options{}.Resources, configMaps)})
+	l, err := labeller.New(newFake(t).config(), labeller.Options{Label: label,
+		Resources: append(labeller.Options{}.Resources, configMaps)})
 	if err != nil {
 		t.Fatal(err)
 	}

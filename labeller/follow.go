@@ -14,12 +14,12 @@ import (
 const (
 	// lastRelist is the longest time until objects that could not be patched are listed again.
 	lastRelist = 5 * time.Minute
-	// lanes is how many batches of what the watch finds are on their way at a time, so that an object does not wait for
-	// another's slow patch. An object is always in the same one: of two values the later one is written last.
+	// lanes is how many batches from the watch are in flight at a time, so that an object does not wait for another's slow
+	// patch. An object is always in the same lane, so of two values the later one is written last.
 	lanes = 4
 )
 
-// follower labels what of a scope is missing or malformed.
+// follower labels the objects of a scope whose label is missing or malformed.
 type follower struct {
 	t     *tenure
 	scope scope
@@ -28,10 +28,10 @@ type follower struct {
 	// begun is set when the first list has begun, short where the long selector does not pass.
 	begun, short bool
 	absent       bool // the API server did not know the kind the last time
-	// incomplete is written to where an object was given up for now.
+	// incomplete gets a value when an object was given up for now.
 	incomplete chan struct{}
 	relists    int // for objects given up, in a row
-	// listed is called when a list has ended, well or not, and at the end.
+	// listed is called when a list has ended, with or without an error, and at the end.
 	listed func()
 }
 
@@ -43,7 +43,7 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 		begun := time.Now()
 		err := f.round(ctx)
 		expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-		// A kind that is not served may be any time; it need not be said each time.
+		// A kind that is not served may be served any time. It is not reported again and again.
 		absent := apierrors.IsNotFound(err)
 		if err != nil && ctx.Err() == nil && !expired && !(absent && f.absent) {
 			t.l.opts.Report(err)
@@ -61,8 +61,8 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 	}
 }
 
-// round is a list and what follows from it, until the list has to begin anew: because the watch lost its place, which
-// is the error, or because objects given up are due.
+// round is a list and the watch after it. It ends when the list has to begin again: because the watch lost its place,
+// which is the error, or because objects that were given up are due.
 func (f *follower) round(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	f.incomplete = make(chan struct{}, 1)
@@ -120,8 +120,8 @@ func (f *follower) round(ctx context.Context) error {
 	}
 }
 
-// selector returns what to list by. The first list leaves malformed values to the scan that follows, the others have
-// to find those that the watch missed.
+// selector returns the selector to list by. The first list leaves malformed values to the scan that follows. Later
+// lists have to find those that the watch missed.
 func (f *follower) selector() string {
 	scans := f.t.l.opts.ScanPeriod > 0
 	if f.short || scans && !f.begun {
@@ -149,7 +149,7 @@ func (f *follower) hand(ctx context.Context, t target) bool {
 	}
 }
 
-// label patches what the watch found in a lane. What comes in while a batch is on its way makes up the next one.
+// label patches what the watch found in a lane. What comes in while a batch is in flight makes up the next batch.
 func (f *follower) label(ctx context.Context, found <-chan target) {
 	for {
 		var batch []target

@@ -2,7 +2,7 @@ package labeller
 
 import "time"
 
-// maxWaiting bounds what waits in a grace; beyond it the oldest go on at once.
+// maxWaiting bounds the objects that wait in a grace. Beyond it the oldest go on at once.
 const maxWaiting = 1024
 
 // grace holds back what the watch shows for Options.Grace, in the order of its coming.
@@ -17,7 +17,7 @@ type waiting struct {
 	since  time.Time
 }
 
-// add has an object wait whose label is wrong. It may be told of one again.
+// add lets an object with a wrong label wait. It may be called again for the same object.
 func (g *grace) add(t target, now time.Time) {
 	if g.latest == nil {
 		g.latest = map[target]target{}
@@ -29,10 +29,10 @@ func (g *grace) add(t target, now time.Time) {
 	g.latest[object] = t
 }
 
-// drop forgets an object whose label is right, or that is gone.
+// drop removes an object whose label is right, or that is gone.
 func (g *grace) drop(t target) { delete(g.latest, t.object()) }
 
-// next returns an object whose time has come, or how long it is until the next one's; a negative time: none waits.
+// next returns an object whose time has come, or the time until the next one's; negative: none waits.
 func (g *grace) next(now time.Time) (target, time.Duration) {
 	for len(g.queue) > 0 {
 		first := g.queue[0]

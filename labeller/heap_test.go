@@ -44,7 +44,8 @@ func heap(t *testing.T, n int) float64 {
 			return false
 		}
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
-		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
+			Kind: "PartialObjectMetadataList"}}
 		for i := from; i < min(from+500, n); i++ {
 			name := fmt.Sprintf("object-%d", i)
 			obj := partial(name, map[string]string{label: right(name), "app": "x"}, i)
@@ -62,7 +63,8 @@ func heap(t *testing.T, n int) float64 {
 		return true
 	})
 	// Not started by start: what it leaves to the end of the test would count.
-	l, err := labeller.New(f.config(), labeller.Options{Label: label, Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
+	l, err := labeller.New(f.config(), labeller.Options{Label: label,
+		Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}

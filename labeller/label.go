@@ -11,8 +11,8 @@ import (
 // FieldManager is the manager of the label in metadata.managedFields, and of nothing else.
 const FieldManager = "rota-labeller"
 
-// Value returns the value of an object's label where Options.Value is not set: the top 12 bits of its key's hash, a decimal number from 0 to 4095.
-// namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.
+// Value returns the default value of an object's label: the top 12 bits of its key's hash, a decimal number from 0 to
+// 4095. namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.
 func Value(key slot.Key, namespace, name string) string {
 	return slot.Count(slot.MaxCount).Of(key.Hash(namespace, name, "")).String()
 }
@@ -20,8 +20,8 @@ func Value(key slot.Key, namespace, name string) string {
 // missing returns the selector of the objects without the label.
 func (l *Labeller) missing() string { return "!" + l.opts.Label }
 
-// malformed returns the selector of the objects without the label or with a value that is none. It is 19 KB long, 27
-// in a URL.
+// malformed returns the selector of objects without the label or with a malformed value. It is 19 KB long, 27 KB in a
+// URL.
 func (l *Labeller) malformed() string { return l.opts.Label + values() }
 
 var values = sync.OnceValue(func() string {

@@ -45,7 +45,8 @@ func TestSelectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for value, wrong := range map[string]bool{"0": false, "7": false, "4095": false, "4096": true, "007": true, "x": true, "": true} {
+	for value, wrong := range map[string]bool{"0": false, "7": false, "4095": false, "4096": true, "007": true, "x": true,
+		"": true} {
 		set := labels.Set{label: value}
 		if long.Matches(set) != wrong || short.Matches(set) {
 			t.Errorf("value %q: %v, %v", value, long.Matches(set), short.Matches(set))
@@ -69,7 +70,8 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		{labeller.Options{Resources: good, Label: "rota.dev/a/b"}, "no name of a label"},
 		{labeller.Options{Resources: good, Label: label, QPS: -1}, "negative"},
 	} {
-		if _, err := labeller.New(&rest.Config{Host: "http://localhost"}, c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := labeller.New(&rest.Config{Host: "http://localhost"}, c.opts); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.opts, err, c.want)
 		}
 	}

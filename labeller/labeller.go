@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pollPeriod is how often the labeller asks whether it is permitted: a permission is noticed, and its end while there
-// is nothing to patch, within this time.
+// pollPeriod is how often the labeller asks whether it is permitted. It notices a change within this time.
 const pollPeriod = 250 * time.Millisecond
 
 // Labeller labels objects. Its methods may be called concurrently.
@@ -54,8 +53,8 @@ type counters struct {
 	patched, gone, conflicts, throttled, failures, scanned, lists, watches, scans, refused atomic.Uint64
 }
 
-// New returns a labeller. cfg is copied; credentials, proxy, TLS and wrappers are taken over from it, its limits and
-// timeout are not. Nothing is sent yet.
+// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its limits and
+// timeout. It sends nothing yet.
 func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -84,8 +83,8 @@ func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	return l, nil
 }
 
-// newWrites returns a client for patches. The one for metadata would do, but that it sends a request again by itself,
-// inside a batch, without the others' knowing that the server is throttling.
+// newWrites returns a client for patches. The metadata client would retry a request inside a batch by itself, and the
+// other patches would not know that the server throttles.
 func newWrites(cfg *rest.Config, client *http.Client) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -97,19 +96,21 @@ func newWrites(cfg *rest.Config, client *http.Client) (rest.Interface, error) {
 	return rest.UnversionedRESTClientForConfigAndClient(cfg, client)
 }
 
-// Stats returns the counts as of now.
+// Stats returns the present counts.
 func (l *Labeller) Stats() Stats {
 	c := &l.stats
 	return Stats{
-		Patched: c.patched.Load(), Gone: c.gone.Load(), Conflicts: c.conflicts.Load(), Throttled: c.throttled.Load(), Failures: c.failures.Load(),
-		Scanned: c.scanned.Load(), Lists: c.lists.Load(), Watches: c.watches.Load(), Scans: c.scans.Load(), Refused: c.refused.Load(),
+		Patched: c.patched.Load(), Gone: c.gone.Load(), Conflicts: c.conflicts.Load(), Throttled: c.throttled.Load(),
+		Failures: c.failures.Load(),
+		Scanned:  c.scanned.Load(), Lists: c.lists.Load(), Watches: c.watches.Load(), Scans: c.scans.Load(),
+		Refused: c.refused.Load(),
 	}
 }
 
-// Run works until ctx ends, then returns nil: it writes what Fix was told of, and whenever Options.Permit says so,
-// finds by itself what is to be labelled. It returns an error only at the start, and before it writes anything, where the
-// user lacks permissions; a permission.Error for each is in it. One that is withdrawn later is reported, and waited
-// for. It may be called again when it has returned, not before.
+// Run works until ctx ends, then returns nil. It rewrites labels that Fix was called for. While Options.Permit allows
+// it, it also finds what is to be labelled. It returns an error only at the start, before it writes anything, if
+// permissions are missing; the error contains a permission.Error for each. A permission that is withdrawn later is
+// reported and waited for. Run may be called again only after it has returned.
 func (l *Labeller) Run(ctx context.Context) error {
 	if err := l.Check(ctx); err != nil {
 		return err

@@ -96,7 +96,8 @@ func TestPatchRequest(t *testing.T) {
 	start(t, f.config(), labeller.Options{ScanPeriod: never})
 	eventually(t, "labelled", f.labelled)
 	r := seen.Load()
-	if r.URL.Path != "/api/v1/namespaces/ns/configmaps/one" || r.Header.Get("Content-Type") != "application/merge-patch+json" ||
+	if r.URL.Path != "/api/v1/namespaces/ns/configmaps/one" ||
+		r.Header.Get("Content-Type") != "application/merge-patch+json" ||
 		r.URL.Query().Get("fieldManager") != "rota-labeller" || r.URL.Query().Get("timeout") != "5s" {
 		t.Errorf("%s, %s", r.URL, r.Header)
 	}

@@ -13,10 +13,12 @@ import (
 // pageSize is how many objects are in memory at a time.
 const pageSize = 500
 
-// pages lists the scope, consistently at first, and hands each page to f until f returns false. A list that takes longer
-// than the server keeps its version goes on from where it was with a newer one, as the server offers: who was there all
-// the time is seen once, and who came meanwhile is known from the watch.
-func (l *Labeller) pages(ctx context.Context, s scope, selector string, f func(*metav1.PartialObjectMetadataList) bool) error {
+// pages lists the scope, with a consistent read at first, and calls f with each page until f returns false. If a list
+// takes longer than the server keeps its version, it goes on from its place with a newer version, as the server offers.
+// An object that existed all the time is seen once; the watch shows those created meanwhile.
+func (l *Labeller) pages(ctx context.Context, s scope, selector string,
+	f func(*metav1.PartialObjectMetadataList) bool,
+) error {
 	l.stats.lists.Add(1)
 	o := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
 	for {

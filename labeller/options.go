@@ -15,54 +15,54 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Permit asks whether a batch of patches may be sent now. If ok, there is a context for the batch, derived from ctx,
-// that ends when the permission is withdrawn, and a leave, to be called when the batch is over. If not, the labeller
-// drops what it was doing and begins anew, with a fresh list, when it is permitted again.
+// Permit asks whether a batch of patches may be sent now. If ok, batch is a context for it, derived from ctx, that ends
+// when the permission is withdrawn, and leave must be called when the batch is over. If not, the labeller drops its
+// work and starts with a new list when it is permitted again.
 //
-// It is called before each batch, and at least every quarter of a second to learn whether the permission stands;
-// concurrently, from several goroutines. It must not block. A batch takes at most about a quarter of a second, or 5 s
-// where the API server does not answer; so whoever waits for leave waits no longer.
+// It is called before each batch, and at least every 250 ms to check the permission. It is called concurrently and must
+// not block. A batch takes at most about 250 ms, or 5 s if the API server does not answer; a wait for leave takes no
+// longer.
 type Permit func(ctx context.Context) (batch context.Context, leave func(), ok bool)
 
 // Options are the options of New. Resources and Label are required.
 type Options struct {
-	// Resources are what is labelled, cluster-scoped ones included.
+	// Resources are the resources to label, cluster-scoped ones included.
 	Resources []schema.GroupVersionResource
-	// Namespaces limits the labeller to these. Default: all. Leave it empty for cluster-scoped resources.
+	// Namespaces limits the labeller to these namespaces. Default: all. Leave it empty for cluster-scoped resources.
 	Namespaces []string
-	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. It must be the same for all who label a
-	// resource. It is not looked at where Value is set.
+	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. All labellers of a resource must use the same. It
+	// is not used if Value is set.
 	Key slot.Key
 	// Label is the label to write: for objects sharded by their own Key, delivery.HashLabel of key and kind.
 	Label string
-	// Value returns the label's value for an object, of which it gets the metadata, or false for one that needs none:
-	// its label is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
+	// Value returns the label's value for an object, whose metadata it gets. false: the object needs none, and its label
+	// is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
 	Value func(obj metav1.Object) (value string, ok bool)
-	// Permit says when to work. Default: always. Fix does not ask.
+	// Permit says when to work. Default: always. Fix does not ask it.
 	Permit Permit
-	// Grace is how long an object that the watch shows may wait for whoever created or changed it to label it in a
-	// write of its own, which saves this one. Default: none.
+	// Grace is how long an object from the watch may wait for its author to label it in a write of its own, which saves a
+	// patch. Default: none.
 	Grace time.Duration
-	// QPS and Burst limit the patches, in objects per second and objects. Default 200 and half of QPS.
+	// QPS and Burst limit the patches: the rate in objects per second, and the burst in objects. Default 200 and half of
+	// QPS.
 	QPS   float32
 	Burst int
-	// Concurrency is the largest number of patches at a time. Default 16.
+	// Concurrency is the largest number of patches in flight. Default 16.
 	Concurrency int
-	// ScanPeriod is the time between scans, from the end of one to the begin of the next. Default 10 minutes;
-	// negative: never, not even when the labeller begins.
+	// ScanPeriod is the time from the end of a scan to the start of the next. Default 10 minutes. If negative, there are
+	// no scans.
 	ScanPeriod time.Duration
-	// ScanDelay is the time from the end of the first list, when the labeller begins, to its first scan. Default: none.
-	// Where the labelling moves from one to another, it keeps each from looking at everything anew.
+	// ScanDelay is the time from the end of the first list to the first scan. Default: none. If the labelling often moves
+	// between members, it keeps each of them from a scan of its own.
 	ScanDelay time.Duration
-	// ScanRate limits a scan, in objects per second: each costs the API server the sending of its metadata. Default
-	// 5000.
+	// ScanRate limits a scan, in objects per second: the API server has to send the metadata of each. Default 5000.
 	ScanRate float32
-	// NotServed is told when the API server does not serve a resource any more, or yet: a version may have been
-	// removed, and another may be served. The labeller goes on asking. It is called concurrently, also several times
-	// for one end, and must not block. Optional.
+	// NotServed is called when the API server does not serve a resource any more, or yet. A version may have been removed
+	// while another is served. The labeller keeps asking. It is called concurrently, perhaps several times for one event,
+	// and must not block. Optional.
 	NotServed func(schema.GroupVersionResource)
-	// Report is told what went wrong and will be tried again. It is called from several goroutines, at most a few
-	// times a second, and must not block. Optional.
+	// Report is called with errors after which the labeller tries again. It is called concurrently, at most a few times a
+	// second, and must not block. Optional.
 	Report func(error)
 }
 
@@ -79,7 +79,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Key = slot.KeyName
 	}
 	if o.Value == nil && o.Key != slot.KeyName && o.Key != slot.KeyNamespace {
-		return o, fmt.Errorf("labeller: key %v: the label serves the keys Name and Namespace only; deliver by another way or choose one of these", o.Key)
+		return o, fmt.Errorf("labeller: key %v: the label serves the keys Name and Namespace only; deliver by another way "+
+			"or choose one of these", o.Key)
 	}
 	if o.Label == "" {
 		return o, errors.New("labeller: Options.Label is empty: name the label to write, as delivery.HashLabel does")
@@ -127,8 +128,8 @@ func (o Options) withDefaults() (Options, error) {
 // verbs are what the labeller does.
 var verbs = []string{"list", "watch", "patch"}
 
-// Rules returns what the labeller needs to be allowed: for a ClusterRole, or where Options.Namespaces is set, for a
-// Role in each of these.
+// Rules returns the permissions that the labeller needs, for a ClusterRole, or if Options.Namespaces is set for a Role
+// in each of these.
 func Rules(resources ...schema.GroupVersionResource) []rbacv1.PolicyRule {
 	rules := make([]rbacv1.PolicyRule, 0, len(resources))
 	for _, r := range resources {

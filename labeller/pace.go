@@ -14,7 +14,8 @@ const (
 	lastBackoff  = 30 * time.Second
 )
 
-// backoff returns how long to wait after the given number of failures in a row, from 1: doubling, with jitter of a half.
+// backoff returns how long to wait after the given number of failures in a row, from 1: doubling, with jitter of a
+// half.
 func backoff(failures int, last time.Duration) time.Duration {
 	d := min(firstBackoff<<min(failures-1, 20), last)
 	return d/2 + rand.N(d/2+1)
@@ -32,8 +33,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pace is when patches may be sent: within the rate, and not before a pause is over that the server asked for, or that it
-// seems to need. All patches of a labeller share it.
+// pace is when patches may be sent: within the rate, and not before a pause is over that the server asked for, or that
+// it seems to need. All patches of a labeller share it.
 type pace struct {
 	tokens flowcontrol.RateLimiter
 

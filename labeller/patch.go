@@ -164,7 +164,8 @@ func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 	sent := time.Now()
 	err := l.writes.Patch(types.MergePatchType).AbsPath(prefix...).
 		NamespaceIfScoped(t.namespace, t.namespace != "").Resource(t.resource.Resource).Name(t.name).
-		SetHeader("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		SetHeader("Accept",
+			"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
 		Param("fieldManager", FieldManager).Param("timeout", patchTime.String()).
 		Body([]byte(body)).MaxRetries(0).Do(limited).Error()
 	switch {
@@ -230,7 +231,8 @@ func retryAfter(err error) time.Duration {
 
 // denied turns the refusal of an authorizer into a permission.Error.
 func denied(err error, s scope, verb string) error {
-	return permission.Refused(err, permission.Error{Namespace: s.namespace, Group: s.resource.Group, Resource: s.resource.Resource, Verb: verb})
+	return permission.Refused(err, permission.Error{Namespace: s.namespace, Group: s.resource.Group,
+		Resource: s.resource.Resource, Verb: verb})
 }
 
 // targetOf returns the object as a target if its label is not what it should be.

@@ -12,7 +12,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// TestPermit: nothing is asked without permission, all of it stops at its end, and begins with a list when it comes back.
+// TestPermit: nothing is asked without permission, all of it stops at its end, and begins with a list when it comes
+// back.
 func TestPermit(t *testing.T) {
 	f := newFake(t)
 	f.put("one", nil)
@@ -37,7 +38,8 @@ func TestPermit(t *testing.T) {
 	f.fill(100)
 	eventually(t, "some are labelled", func() bool { return f.wrong() < 90 })
 	allowed.Store(false)
-	took := eventually(t, "the watch ends and no batch is left", func() bool { return f.watches() == 0 && inside.Load() == 0 })
+	took := eventually(t, "the watch ends and no batch is left",
+		func() bool { return f.watches() == 0 && inside.Load() == 0 })
 	if t.Logf("stopped %v after the permission", took); took > 5*time.Second {
 		t.Error("too late")
 	}

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Scan looks at every object once, by its metadata and not faster than Options.ScanRate, and rewrites each label that is
-// not what it should be. Run calls it; so may others, whenever Options.Permit allows: it ends with ErrNotPermitted where
-// that does not. Errors are those of lists. An object whose patch is refused is reported and left.
+// Scan looks at every object once, by its metadata and not faster than Options.ScanRate, and rewrites each label that
+// is not what it should be. Run calls it; so may others, whenever Options.Permit allows: it ends with ErrNotPermitted
+// where that does not. Errors are those of lists. An object whose patch is refused is reported and left.
 func (l *Labeller) Scan(ctx context.Context) error { return l.scan(ctx, l.opts.Permit) }
 
 // ErrNotPermitted says that Options.Permit refused.

@@ -64,7 +64,8 @@ func TestSelectorCost(t *testing.T) {
 			}
 			best[selector] = slices.Min(took)
 			t.Logf("list of none with limit %3d by %-30.30s (%5d bytes in the URL): best %8v, median %8v", limit, selector,
-				len(url.QueryEscape(selector)), slices.Min(took).Round(10*time.Microsecond), middle(took).Round(10*time.Microsecond))
+				len(url.QueryEscape(selector)), slices.Min(took).Round(10*time.Microsecond),
+				middle(took).Round(10*time.Microsecond))
 		}
 	}
 	per := (best[labeller.Malformed(label)] - best[labeller.Missing(label)]) / time.Duration(n)

@@ -38,8 +38,8 @@ func Needs(namespace string, rules []rbacv1.PolicyRule) []Error {
 	return out
 }
 
-// Denied asks the API server which of the permissions the user of cfg lacks. An error says that it did not answer that
-// question: nothing is known then. client may be nil.
+// Denied asks the API server which of the permissions the user of cfg lacks. An error means that the server did not
+// answer. client may be nil.
 func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []Error) ([]*Error, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
@@ -77,7 +77,7 @@ func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []
 	return denied, nil
 }
 
-// whoami returns who the server takes us for, or "" where it does not say.
+// whoami returns the user as the server sees it, or "" if it does not say.
 func whoami(ctx context.Context, cfg *rest.Config, http *http.Client) string {
 	client, err := authenticationclient.NewForConfigAndClient(cfg, http)
 	if err != nil {
@@ -90,7 +90,7 @@ func whoami(ctx context.Context, cfg *rest.Config, http *http.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// MissingError says that a member lacks permissions: all that it lacks.
+// MissingError lists all permissions that a member lacks.
 type MissingError struct {
 	// Rota is the name of the rota, for the names of the manifests.
 	Rota    string
@@ -115,8 +115,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s lacks %d permissions; to add them, kubectl apply:\n%s", user, len(e.Missing), e.Manifests())
 }
 
-// Manifests returns a Role, or where permissions are needed in the whole cluster a ClusterRole, of what is missing,
-// with its binding, as YAML. Their names end in -added, so that they replace none that exist.
+// Manifests returns YAML that adds what is missing: a Role with its binding, or a ClusterRole for permissions in the
+// whole cluster. The names end in -added, so that they replace nothing.
 func (e *MissingError) Manifests() string {
 	var namespaces []string
 	for _, m := range e.Missing {
@@ -141,8 +141,9 @@ func (e *MissingError) Manifests() string {
 		version := rbacv1.SchemeGroupVersion.String()
 		add(map[string]any{"apiVersion": version, "kind": scope + "Role", "metadata": about, "rules": e.rules(ns)})
 		add(map[string]any{
-			"apiVersion": version, "kind": scope + "RoleBinding", "metadata": about, "subjects": []rbacv1.Subject{subject(e.Missing[0].User)},
-			"roleRef": rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: scope + "Role", Name: name},
+			"apiVersion": version, "kind": scope + "RoleBinding", "metadata": about,
+			"subjects": []rbacv1.Subject{subject(e.Missing[0].User)},
+			"roleRef":  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: scope + "Role", Name: name},
 		})
 	}
 	return strings.TrimSpace(strings.Join(docs, "---\n"))
@@ -157,7 +158,8 @@ func (e *MissingError) rules(namespace string) []rbacv1.PolicyRule {
 		}
 		rule := m.Rule()
 		same := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
-			return r.APIGroups[0] == rule.APIGroups[0] && r.Resources[0] == rule.Resources[0] && slices.Equal(r.ResourceNames, rule.ResourceNames)
+			return r.APIGroups[0] == rule.APIGroups[0] && r.Resources[0] == rule.Resources[0] &&
+				slices.Equal(r.ResourceNames, rule.ResourceNames)
 		})
 		if same < 0 {
 			rules = append(rules, rule)

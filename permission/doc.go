@@ -1,3 +1,3 @@
-// Package permission is what a program needs to be allowed in Kubernetes: the rules, what of them is missing, and the
-// errors that say so with what to add.
+// Package permission has the permissions that a program needs in Kubernetes: the rules, a check for missing ones, and
+// errors that say what to add.
 package permission

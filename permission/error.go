@@ -9,14 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Error says that the API server refused a request for want of a permission, and which.
+// Error says that the API server refused a request because a permission is missing, and which.
 type Error struct {
-	// User is who asked, in the words of the server: "system:serviceaccount:<namespace>:<name>" as a rule. Empty
-	// where the server did not say.
+	// User is the name of the user, usually "system:serviceaccount:<namespace>:<name>". Empty if the server did not say.
 	User string
-	// Namespace is where. Empty: everywhere.
+	// Namespace is the namespace. Empty: the whole cluster.
 	Namespace string
-	// Group, Resource and Verb are what was refused. Name is the one object that it was about, or empty.
+	// Group, Resource and Verb are those of the request. Name is the object's name, if the request was about one object.
 	Group, Resource, Verb, Name string
 	// Err is the server's error.
 	Err error
@@ -58,12 +57,12 @@ func (e *Error) Error() string {
 // Unwrap returns the server's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// rbacMessage matches a refusal by an authorizer. Admission (quotas, policies, terminating namespaces) answers 403
-// as well, but in other words.
+// rbacMessage matches a refusal by an authorizer. Admission (quotas, policies, terminating namespaces) also answers
+// 403, with other messages.
 var rbacMessage = regexp.MustCompile(`User "([^"]*)" cannot `)
 
-// Refused turns the refusal of an authorizer into a Error like want, with User and Err filled in, and leaves
-// other errors alone.
+// Refused turns the refusal of an authorizer into an Error like want, with User and Err filled in. It returns other
+// errors unchanged.
 func Refused(err error, want Error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -76,7 +75,7 @@ func Refused(err error, want Error) error {
 	return &want
 }
 
-// Rules returns what a member of the rota needs to be allowed in the rota's namespace, for a Role.
+// Rules returns the permissions that a member of the rota needs in the rota's namespace, for a Role.
 //
 // Creating cannot be limited to a name in RBAC: the name of an object to be created is not in the request's URL.
 func Rules(name string) []rbacv1.PolicyRule {

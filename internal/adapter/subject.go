@@ -39,7 +39,8 @@ func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedNa
 // no such object.
 func Namesake(ctx context.Context, share *delivery.Share, kind schema.GroupKind, obj metav1.Object) bool {
 	about, ok := ctx.Value(subjectKey{}).(Subject)
-	if !ok || about.Kind != kind || about.Name != (types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}) {
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	if !ok || about.Kind != kind || about.Name != name {
 		return false
 	}
 	n, ok := share.SlotOf(kind, obj)

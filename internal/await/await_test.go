@@ -19,7 +19,8 @@ func TestSleep(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := await.Sleep(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute+time.Second {
+		if err := await.Sleep(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begun) != time.Minute+time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		if err := await.Sleep(ctx, 0); err == nil {
@@ -40,12 +41,14 @@ func TestUntil(t *testing.T) {
 		if err != nil || time.Since(begun) != 3*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
-		if err := await.Until(t.Context(), time.Second, time.Minute, func() string { return "never" }); err == nil || !strings.Contains(err.Error(), "after 1m0s: never") {
+		if err := await.Until(t.Context(), time.Second, time.Minute, func() string { return "never" }); err == nil ||
+			!strings.Contains(err.Error(), "after 1m0s: never") {
 			t.Errorf("%v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := await.Until(ctx, time.Second, time.Minute, func() string { return "never" }); !errors.Is(err, context.Canceled) {
+		if err := await.Until(ctx, time.Second, time.Minute, func() string { return "never" }); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -54,7 +54,8 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.eventually(func() error { return r.levelIs(before[1], "") })
 	r.wantHeard("add "+added.Key.String(), "update "+before[0].String(), "delete "+before[1].String())
 	r.wantStore(only(1, 2))
-	if !r.share.Exists(r.kind.GroupKind, before[0]) || r.share.Exists(r.kind.GroupKind, before[1]) || r.share.Exists(r.kind.GroupKind, foreign.Key) {
+	if !r.share.Exists(r.kind.GroupKind, before[0]) || r.share.Exists(r.kind.GroupKind, before[1]) ||
+		r.share.Exists(r.kind.GroupKind, foreign.Key) {
 		t.Error("Exists is wrong")
 	}
 	r.wantDigest(1)

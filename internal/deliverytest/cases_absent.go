@@ -15,7 +15,8 @@ import (
 )
 
 // errNotServed is what an API server answers that does not know a kind.
-var errNotServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "", "404 page not found", 0, true)
+var errNotServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "",
+	"404 page not found", 0, true)
 
 // mayMoveOn takes slots through a handover, which must not wait for a kind that is not served.
 func (r *rig) mayMoveOn(cause table.Cause, in ...types.NamespacedName) {
@@ -25,9 +26,10 @@ func (r *rig) mayMoveOn(cause table.Cause, in ...types.NamespacedName) {
 	versions := table.Versions{r.kind.GroupKind.String(): "1000000000"}
 	r.must(r.share.Load(r.ctx, set, cause, versions, false))
 	r.must(r.share.CatchUp(r.ctx, r.share.Held()))
-	if got := r.openNow(set); !cmp.Equal(got, in, cmp.Transformer("", func(k []types.NamespacedName) []types.NamespacedName {
+	sameKeys := cmp.Transformer("", func(k []types.NamespacedName) []types.NamespacedName {
 		return append([]types.NamespacedName{}, k...)
-	})) {
+	})
+	if got := r.openNow(set); !cmp.Equal(got, in, sameKeys) {
 		r.t.Errorf("Open returns %v of a kind that is not served, want %v", got, in)
 	}
 }

@@ -267,8 +267,10 @@ func (s suite) severalInformers(t *testing.T) {
 		t.Errorf("Open returns %v, want %v", got, keys)
 	}
 	// What changed since the slot was warmed comes before what did not.
-	if !slices.Equal(opened.Deleted, []types.NamespacedName{gone.Key}) || !slices.Equal(opened.Changed, []types.NamespacedName{keys[1]}) {
-		t.Errorf("Open returns %v as deleted and %v as changed, want %v and %v", opened.Deleted, opened.Changed, gone.Key, keys[1])
+	if !slices.Equal(opened.Deleted, []types.NamespacedName{gone.Key}) ||
+		!slices.Equal(opened.Changed, []types.NamespacedName{keys[1]}) {
+		t.Errorf("Open returns %v as deleted and %v as changed, want %v and %v", opened.Deleted, opened.Changed, gone.Key,
+			keys[1])
 	}
 	for _, key := range keys[1:] {
 		if !r.share.Exists(r.kind.GroupKind, key) {
@@ -312,7 +314,8 @@ func (s suite) transform(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(r.kind.Namespaces, about.GetNamespace()) || about.GetLabels()[label] == "" && len(about.GetLabels()) == 0 && about.GetName() == "" {
+		if !slices.Contains(r.kind.Namespaces, about.GetNamespace()) ||
+			about.GetLabels()[label] == "" && len(about.GetLabels()) == 0 && about.GetName() == "" {
 			return nil, fmt.Errorf("transform of a strange object %v", obj)
 		}
 		about.SetLabels(map[string]string{"transformed": "yes"})

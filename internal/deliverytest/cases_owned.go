@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// parents are the owners of the suite's children. They are cluster-scoped, so that each key spreads them, and objects of all
-// scopes can have them; they need not exist.
+// parents are the owners of the suite's children. They are cluster-scoped, so that each key spreads them, and objects
+// of all scopes can have them; they need not exist.
 var parents = schema.GroupKind{Group: "suite.rota.dev", Kind: "Parent"}
 
 // parent is the reference to the owner of a name; the zero value is none.
@@ -240,8 +240,8 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 	})
 }
 
-// A child of ours goes to a slot that is being listed again, and is deleted there, before the list: neither the list nor what the
-// store has of that slot shows it.
+// A child of ours goes to a slot that is being listed again, and is deleted there, before the list: neither the list
+// nor what the store has of that slot shows it.
 func (s suite) ownedDeletedWhereListed(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
@@ -277,7 +277,8 @@ func (s suite) ownedDeletedWhereListed(t *testing.T) {
 	})
 }
 
-// What happens to children of ours while a slot is listed is heard once, and the list does not bring back those that left.
+// What happens to children of ours while a slot is listed is heard once, and the list does not bring back those that
+// left.
 func (s suite) ownedHeardOnce(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
@@ -303,7 +304,8 @@ func (s suite) ownedHeardOnce(t *testing.T) {
 		r.must(<-done)
 		r.reached(last)
 		r.holds()
-		r.wantHeard("update "+deleted.Key.String(), "delete "+deleted.Key.String(), "update "+left.Key.String(), "delete "+left.Key.String(),
+		r.wantHeard("update "+deleted.Key.String(), "delete "+deleted.Key.String(), "update "+left.Key.String(),
+			"delete "+left.Key.String(),
 			"add "+passing.Key.String(), "delete "+passing.Key.String())
 	})
 }
@@ -366,8 +368,8 @@ func (s suite) ownedLookUpDuringAList(t *testing.T) {
 	})
 }
 
-// gone waits until an object that got another owner was heard to be gone and is. A reconcile that looks for it by its name may have
-// seen its new state, which was in the store for a moment.
+// gone waits until an object that got another owner was heard to be gone and is. A reconcile that looks for it by its
+// name may have seen its new state, which was in the store for a moment.
 func (r *rig) gone(key types.NamespacedName) {
 	r.t.Helper()
 	r.eventually(func() error {

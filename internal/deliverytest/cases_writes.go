@@ -132,7 +132,8 @@ func (s suite) lostAnswersAreCarried(t *testing.T) {
 		made := create(1)
 		old.share.Write(old.kind.GroupKind, types.NamespacedName{Namespace: made.Key.Namespace}, nil, 1).Lost()
 		old.handOver(next, 1, true)
-		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version, made.Key: made.Version}, store(next.informer)); diff != "" {
+		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version, made.Key: made.Version},
+			store(next.informer)); diff != "" {
 			t.Errorf("store of the next owner (-want +got):\n%s", diff)
 		}
 	})
@@ -159,8 +160,8 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 	})
 }
 
-// The API server does not answer when a slot is drained: the next owner lists. That is forgotten once a version has been
-// read, and with the slot.
+// The API server does not answer when a slot is drained: the next owner lists. That is forgotten once a version has
+// been read, and with the slot.
 func (s suite) deletionsWithoutProof(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, gone := create(1), create(1)

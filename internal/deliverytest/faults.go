@@ -39,8 +39,9 @@ type Faulty struct {
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
 func NewFaulty(inner cache.ListerWatcher, watchList bool) *Faulty {
 	return &Faulty{
-		inner: cache.ToListerWatcherWithContext(inner), watchList: watchList && !watchlist.DoesClientNotSupportWatchListSemantics(inner),
-		watches: map[*faultyWatch]struct{}{}, inList: make(chan struct{}, 100),
+		inner:     cache.ToListerWatcherWithContext(inner),
+		watchList: watchList && !watchlist.DoesClientNotSupportWatchListSemantics(inner),
+		watches:   map[*faultyWatch]struct{}{}, inList: make(chan struct{}, 100),
 	}
 }
 
@@ -135,7 +136,8 @@ func (f *Faulty) poisoned(e watch.Event) (watch.Event, bool) {
 		return e, false
 	}
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "get", "ClientWatchDecoding")
-	return watch.Event{Type: watch.Error, Object: reporter.AsObject(errors.New("unable to decode an event from the watch stream: injected"))}, true
+	return watch.Event{Type: watch.Error,
+		Object: reporter.AsObject(errors.New("unable to decode an event from the watch stream: injected"))}, true
 }
 
 // Counts returns how many lists have begun, and how many of them by WatchList.
@@ -241,7 +243,8 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	if err != nil {
 		return nil, err
 	}
-	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1), stopped: make(chan struct{})}
+	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1),
+		stopped: make(chan struct{})}
 	f.mu.Lock()
 	f.watches[w] = struct{}{}
 	f.opened++

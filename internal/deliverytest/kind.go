@@ -26,7 +26,8 @@ type Client interface {
 	// Relabel sets labels, and removes those whose value is empty.
 	Relabel(ctx context.Context, key types.NamespacedName, labels map[string]string) (Object, error)
 	// Adopt sets owner references, in place of all that there are, and labels, in one write. Labels not named stay.
-	Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (Object, error)
+	Adopt(ctx context.Context, key types.NamespacedName, owners []metav1.OwnerReference,
+		labels map[string]string) (Object, error)
 	// Delete returns the object with the version of its deletion, or an empty one where the server does not tell it.
 	Delete(ctx context.Context, key types.NamespacedName) (Object, error)
 	// List lists consistently, and returns the list's version.

@@ -26,7 +26,8 @@ import (
 )
 
 // Memory is an API server in memory that knows one kind, ConfigMap. It has versions, a watch history that can be
-// compacted, pages, WatchList, bookmarks, label and shard selectors, and metadata in field selectors. All its methods may be called concurrently.
+// compacted, pages, WatchList, bookmarks, label and shard selectors, and metadata in field selectors. All its methods
+// may be called concurrently.
 type Memory struct {
 	// WatchList makes informers use it.
 	WatchList bool
@@ -52,7 +53,8 @@ const firstVersion = 100
 
 // NewMemory returns an empty server.
 func NewMemory() *Memory {
-	return &Memory{version: firstVersion, objects: map[types.NamespacedName]*corev1.ConfigMap{}, grown: make(chan struct{})}
+	return &Memory{version: firstVersion, objects: map[types.NamespacedName]*corev1.ConfigMap{},
+		grown: make(chan struct{})}
 }
 
 var _ Client = (*Memory)(nil)
@@ -64,7 +66,8 @@ func (m *Memory) Create(_ context.Context, key types.NamespacedName, labels map[
 	if m.objects[key] != nil {
 		return Object{}, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, key.Name)
 	}
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels, UID: m.uid()}}
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels,
+		UID: m.uid()}}
 	return m.change(key, nil, obj), nil
 }
 
@@ -87,11 +90,15 @@ func (m *Memory) Relabel(_ context.Context, key types.NamespacedName, labels map
 }
 
 // Adopt implements Client.
-func (m *Memory) Adopt(_ context.Context, key types.NamespacedName, owners []metav1.OwnerReference, labels map[string]string) (Object, error) {
+func (m *Memory) Adopt(_ context.Context, key types.NamespacedName, owners []metav1.OwnerReference,
+	labels map[string]string,
+) (Object, error) {
 	return m.edit(key, labels, func(obj *corev1.ConfigMap) { obj.OwnerReferences = owners })
 }
 
-func (m *Memory) edit(key types.NamespacedName, labels map[string]string, edit func(*corev1.ConfigMap)) (Object, error) {
+func (m *Memory) edit(key types.NamespacedName, labels map[string]string,
+	edit func(*corev1.ConfigMap),
+) (Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.objects[key]
@@ -200,7 +207,8 @@ func (m *Memory) change(key types.NamespacedName, old, obj *corev1.ConfigMap) Ob
 }
 
 func objectOf(obj metav1.Object) Object {
-	return Object{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj.GetUID(), obj.GetResourceVersion(), obj.GetLabels()}
+	return Object{types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj.GetUID(),
+		obj.GetResourceVersion(), obj.GetLabels()}
 }
 
 // ListWatch returns a ListerWatcher of a namespace, or of all, and of objects with the labels.

@@ -22,7 +22,8 @@ import (
 // SeedVariable is the environment variable by which a random test is repeated.
 const SeedVariable = "ROTA_SEED"
 
-// random changes the share at random under random traffic and faults, breaking labels too, and checks at checkpoints that
+// random changes the share at random under random traffic and faults, breaking labels too, and checks at checkpoints
+// that
 //
 //   - the store is the server's share;
 //   - the last reconcile of every object in an open slot saw its last state, deletions since warming included;
@@ -37,8 +38,9 @@ func (s suite) random(t *testing.T) {
 		}
 	}
 	t.Logf("%s=%d", SeedVariable, seed)
-	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{}, created: map[types.UID]string{},
-		broken: map[types.NamespacedName]bool{}, strays: map[types.UID]bool{}}
+	w := &walk{rig: s.rig(t), gone: 3, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[types.UID]deletion{},
+		created: map[types.UID]string{},
+		broken:  map[types.NamespacedName]bool{}, strays: map[types.UID]bool{}}
 	w.watch = &watcher{w: w}
 	_, err := w.informer.AddEventHandler(w.watch)
 	w.must(err)
@@ -253,7 +255,8 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 	switch dice := rng.IntN(10); {
 	case dice < 3 && len(*live) < 60 || len(*live) == 0:
 		n := rng.IntN(300)
-		key := types.NamespacedName{Namespace: w.kind.Namespaces[n%len(w.kind.Namespaces)], Name: fmt.Sprintf("r%d-%s", n, w.label)}
+		key := types.NamespacedName{Namespace: w.kind.Namespaces[n%len(w.kind.Namespaces)],
+			Name: fmt.Sprintf("r%d-%s", n, w.label)}
 		obj, err = w.kind.Client.Create(w.ctx, key, w.labels(key))
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -330,8 +333,10 @@ func (w *walk) checkpoint() {
 				continue
 			}
 			level, reconciled := levels[d.key]
-			if known && !w.strays[uid] && resourceversion.Compare(created, s.called) <= 0 && !reconciled || level != "" && seen[d.key] == uid {
-				return fmt.Errorf("the deletion of %v in open slot %v after version %s was missed: the last reconcile saw %q", d.key, n, d.after, level)
+			if known && !w.strays[uid] && resourceversion.Compare(created, s.called) <= 0 && !reconciled ||
+				level != "" && seen[d.key] == uid {
+				return fmt.Errorf("the deletion of %v in open slot %v after version %s was missed: the last reconcile saw %q",
+					d.key, n, d.after, level)
 			}
 		}
 		return nil

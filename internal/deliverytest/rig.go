@@ -358,7 +358,8 @@ type event struct {
 
 func (r *rig) listen(inf cache.SharedIndexInformer) *recorder {
 	r.t.Helper()
-	rec := &recorder{r: r, informer: inf, level: map[types.NamespacedName]string{}, saw: map[types.NamespacedName]types.UID{}}
+	rec := &recorder{r: r, informer: inf, level: map[types.NamespacedName]string{},
+		saw: map[types.NamespacedName]types.UID{}}
 	_, err := inf.AddEventHandler(rec)
 	r.must(err)
 	return rec
