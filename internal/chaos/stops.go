@@ -25,7 +25,7 @@ const (
 	atWrite = "write"
 )
 
-// stops stops its process with SIGSTOP, at a place that a signal from outside could not hit.
+// stops lets a process stop itself with SIGSTOP, at a place that a signal from outside could not hit.
 type stops struct {
 	armed atomic.Pointer[string] // PLACE NAME
 }
