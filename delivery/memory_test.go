@@ -19,18 +19,18 @@ func memoryKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		kind   delivery.Mode
-		ignore func() bool
-		lists  []bool // settings of WatchList; nil: all
+		ignore func() func() bool // of each server
+		lists  []bool             // settings of WatchList; nil: all
 	}{
 		{"Filter", delivery.Filter, nil, nil},
 		{"SlotLabel", delivery.SlotLabel, nil, nil},
 		{"ShardSelector", delivery.ShardSelector, nil, nil},
-		{"ShardSelectorIgnored", delivery.ShardSelector, func() bool { return true }, []bool{true}},
+		{"ShardSelectorIgnored", delivery.ShardSelector, func() func() bool { return func() bool { return true } }, []bool{true}},
 		// Of two API servers one has the feature gate.
 		{"ShardSelectorFlips", delivery.ShardSelector, func() func() bool {
 			var calls atomic.Int64
 			return func() bool { return calls.Add(1)%2 == 0 }
-		}(), []bool{false}},
+		}, []bool{false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // they wait for back-offs most of the time
@@ -39,7 +39,9 @@ func memoryKinds(t *testing.T) {
 				Kind: func(*testing.T) deliverytest.Kind {
 					m := deliverytest.NewMemory()
 					m.WatchList = true
-					m.Sharding.Ignore(c.ignore)
+					if c.ignore != nil {
+						m.Sharding.Ignore(c.ignore())
+					}
 					return deliverytest.OfMemory(m)
 				},
 			})

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long the suite waits for what must come.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 const slots = slot.Count(8)
 

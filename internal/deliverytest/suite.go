@@ -52,7 +52,7 @@ func Run(t *testing.T, o Options) {
 		o.Steps = 300
 	}
 	for _, watchList := range o.WatchList {
-		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, 100 * time.Millisecond, &atomic.Int64{}}
+		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, 400 * time.Millisecond, &atomic.Int64{}}
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			for _, c := range []struct {
 				name string
@@ -119,7 +119,10 @@ func Run(t *testing.T, o Options) {
 				{"OwnedLostAheadOfTheStream", suite.ownedLostAheadOfTheStream},
 				{"Random", suite.random},
 			} {
-				t.Run(c.name, func(t *testing.T) { c.test(s, t) })
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel() // they wait for back-offs and bookmarks most of the time
+					c.test(s, t)
+				})
 			}
 		})
 	}
