@@ -23,7 +23,6 @@ func handOver(t *testing.T, o sim.Options) (notes []table.Note, told []string) {
 // handOverSeen is handOver with a look at each table.
 func handOverSeen(t *testing.T, o sim.Options, seen func(*table.Table)) (notes []table.Note, told []string) {
 	t.Helper()
-	o.Idle = true
 	w := sim.New(o)
 	w.Start(&sim.Replica{Pod: "a", Weight: 1})
 	w.Settle(time.Minute)
@@ -89,7 +88,7 @@ func TestR04TablesStayWithinTheirSize(t *testing.T) {
 // largest returns the largest size of the table before b joins a, and from then on.
 func largest(t *testing.T) (alone, both int) {
 	t.Helper()
-	w := sim.New(sim.Options{Slots: 64, Idle: true})
+	w := sim.New(sim.Options{Slots: 64})
 	run := func() (size int) {
 		for range 30_000 {
 			w.Run(time.Millisecond)
@@ -130,7 +129,7 @@ func TestR04LargeTablesAreToldOf(t *testing.T) {
 // Where nothing helps, nothing is written, and that is told: the members there work on.
 func TestR04TablesThatWouldBeInvalidAreNotWritten(t *testing.T) {
 	alone, _ := largest(t)
-	w := sim.New(sim.Options{Slots: 64, Idle: true, Tune: func(c *member.Config) { c.MaxTable = alone + 8 }})
+	w := sim.New(sim.Options{Slots: 64, Tune: func(c *member.Config) { c.MaxTable = alone + 8 }})
 	w.Start(&sim.Replica{Pod: "a", Weight: 1})
 	w.Settle(time.Minute)
 	w.Start(&sim.Replica{Pod: strings.Repeat("b", 60), Weight: 1})

@@ -140,7 +140,7 @@ func mutate(scripts []*script, seed uint64) *script {
 // mutant runs a mutant: what cannot be done is left out.
 func (s *script) mutant(trace bool) *run {
 	r := &run{vars: map[string]string{"$S": "0"}}
-	o := sim.Options{Slots: 8, Idle: true}
+	o := sim.Options{Slots: 8}
 	if trace {
 		o.Trace = func(line string) { r.trace = append(r.trace, line) }
 	}

@@ -118,7 +118,7 @@ func (s *script) run() (*run, error) {
 		}
 	}
 	r.w = sim.New(sim.Options{
-		Slots: slots, Idle: true,
+		Slots: slots,
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

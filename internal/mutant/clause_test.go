@@ -13,7 +13,7 @@ import (
 var (
 	clauseLine = regexp.MustCompile(`(?m)^clause (\w+) prevents (.*)$`)
 	mutantLine = regexp.MustCompile(`(?m)^mutant (\w+)$`)
-	graveLine  = regexp.MustCompile(`(?m)^(\d+) .*?(?:\[(\w+)\])?$`)
+	graveLine  = regexp.MustCompile(`(?m)^(\d+) .*\[(\w+)\]$`)
 )
 
 // Every clause of the protocol has a script that shows what it prevents, and no script names another.
@@ -57,30 +57,24 @@ func TestScriptsFailWithoutTheirClause(t *testing.T) {
 	}
 }
 
-// Seeds in the graveyard that name a clause fail without it. Lives of the simpler kind are lived without clause
-// LeasesSince as well, which is younger than what these seeds found and makes other lives of them: nothing is found.
-func TestGraveyardWithoutClauses(t *testing.T) {
+// Seeds in the graveyard fail with the mutants that they name.
+func TestGraveyardWithMutants(t *testing.T) {
 	build(t)
 	text, err := os.ReadFile("../sim/testdata/graveyard.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seeds := graveLine.FindAllStringSubmatch(string(text), -1)
-	seeds = append(seeds, []string{"", "10353", "NewcomersWait"}) // docs/timeline.svg
+	if len(seeds) == 0 {
+		t.Fatal("no seeds")
+	}
 	for _, line := range seeds {
-		seed, clause := line[1], line[2]
-		old := clause == "" && len(seed) < len("10000")
-		if old {
-			clause = "LeasesSince"
-		}
-		if clause == "" {
-			continue
-		}
-		t.Run(seed+"-"+clause, func(t *testing.T) {
+		seed, mutant := line[1], line[2]
+		t.Run(seed+"-"+mutant, func(t *testing.T) {
 			t.Parallel()
-			out, failed := run(t, clause, "sim", "-first", seed, "-seeds", "1", "-all=false")
-			if failed == old || failed && !strings.Contains(out, "seed "+seed+" after ") {
-				t.Errorf("without clause %s seed %s failed: %v\n%s", clause, seed, failed, out)
+			out, failed := run(t, mutant, "sim", "-first", seed, "-seeds", "1", "-all=false")
+			if !failed || !strings.Contains(out, "seed "+seed+" after ") {
+				t.Errorf("with mutant %s seed %s failed: %v\n%s", mutant, seed, failed, out)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,17 +81,18 @@ func (n *Node) carryOut(action member.Action) {
 	case member.Hold:
 		n.Holds += a.Slots.Len()
 		n.work.held = n.work.held.Union(a.Slots)
-		if n.w.deep {
-			n.informer.hold(a.Slots, n.Slow.Warm, func() {})
+		if n.w.wild {
+			n.informer.hold(a.Slots)
 		}
 	case member.Warm:
 		n.Warms += a.Slots.Len()
 		n.work.held = n.work.held.Union(a.Slots)
-		if n.w.deep {
-			n.informer.list(a.Slots, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
+		if n.w.wild {
+			n.informer.hold(a.Slots)
+			n.informer.settled(a.Slots, func(set slot.Set) { n.post(member.Warmed{Slots: set, Round: a.Round}) })
 			return
 		}
-		n.store(Warm, n.Slow.Warm, func() { n.post(member.Warmed(a)) })
+		n.store(Warm, func() { n.post(member.Warmed(a)) })
 	case member.Load:
 		n.checkLoad(a)
 		if !a.Held {
@@ -99,15 +101,15 @@ func (n *Node) carryOut(action member.Action) {
 		}
 		n.beginLoad(a)
 		n.inherit(a)
-		loaded := func() {
-			n.endLoad(a)
-			n.post(member.Loaded{Slots: a.Slots, Round: a.Round})
+		loaded := func(set slot.Set) {
+			n.endLoad(set, a.Round)
+			n.post(member.Loaded{Slots: set, Round: a.Round})
 		}
-		if n.w.deep {
+		if n.w.wild {
 			n.informer.load(a, loaded)
 			return
 		}
-		n.store(Load, n.Slow.Load, loaded)
+		n.store(Load, func() { loaded(a.Slots) })
 	case member.Drain:
 		n.drain(a)
 	case member.Open:
@@ -123,7 +125,7 @@ func (n *Node) carryOut(action member.Action) {
 		n.cancelled()
 	case member.Release:
 		n.Releases += a.Slots.Len()
-		if n.w.deep {
+		if n.w.wild {
 			n.informer.release(a.Slots)
 		}
 		n.loaded = n.loaded.Minus(a.Slots)
@@ -143,10 +145,10 @@ func (n *Node) carryOut(action member.Action) {
 	}
 }
 
-// store models the stores: an answer after about d.
-func (n *Node) store(name string, d time.Duration, answer func()) {
+// store is for scripts: an answer of stores that always have everything.
+func (n *Node) store(name string, answer func()) {
 	do := func() {
-		n.w.after(n.w.delay(d, 4*d), func() { n.local(answer) })
+		n.w.after(quick, func() { n.local(answer) })
 	}
 	if waiting, ok := n.held[name]; ok {
 		n.held[name] = append(waiting, do)
@@ -196,7 +198,7 @@ func (n *Node) renew(name string, l member.Lease, timeout time.Duration) {
 func (n *Node) putTable(name string, serial uint64, t *table.Table, timeout time.Duration,
 	put func(*table.Table) (member.Snapshot, member.Outcome),
 ) {
-	if n.w.checkWritten(n, t) && (!n.w.deep || serial%4 == 0) {
+	if n.w.checkWritten(n, t) && (!n.w.wild || serial%4 == 0) {
 		t, _ = table.Decode(table.Encode(t)) // what does not survive the text must not work here; to do so takes long
 	}
 	n.send(request{
@@ -251,7 +253,7 @@ func (n *Node) drain(a member.Drain) {
 			var set slot.Set
 			set.Add(s)
 			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
-			if n.w.deep {
+			if n.w.wild {
 				versions = n.informer.known(s)
 			}
 			if n.w.opts.Leaves != nil {
@@ -261,7 +263,7 @@ func (n *Node) drain(a member.Drain) {
 		})
 		n.hurryPending(a.Slots)
 		n.run()
-		if !n.w.opts.Idle { // else a script says what happens
+		if n.w.wild { // else a script says what happens
 			n.review(a, begun)
 		}
 	}
@@ -328,6 +330,9 @@ func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
 	n.checkStop(a)
 	n.w.Counts.Stops++
+	if wake := n.member.Wake(); wake < math.MaxInt64 {
+		n.w.violate("ticks", "%s has ended and asks for a Tick at %v", n.ID, wake)
+	}
 	switch {
 	case a.Err == nil && n.Leaving:
 		n.w.Counts.Leaves++

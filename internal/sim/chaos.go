@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"time"
 
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -16,8 +18,7 @@ type Chaos struct {
 	pods   int
 	build  int
 	tamper bool
-	twins  bool
-	// formats: members read different newest table formats. In deep lives.
+	// formats: members read different newest table formats.
 	formats bool
 	copies  []map[string]string
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
@@ -36,66 +37,82 @@ func DrawChaos(seed uint64) (*World, *Timeline) {
 }
 
 func runChaos(seed uint64, o Options, s spoiled) *World {
-	o.Seed, o.Wild, o.Slots = seed, true, 16
+	o.Seed = seed
 	c := &Chaos{World: New(o)}
-	c.spoiled = s
-	var members int
-	if seed < DeepFrom {
-		c.opts.Slots = []slot.Count{16, 16, 32, 64}[c.rng.IntN(4)]
-		members = 2 + c.rng.IntN(4)
-		if c.rng.IntN(25) == 0 {
-			c.opts.Slots, members = 256, 12
-		}
-		c.slots = make([]slotHistory, c.opts.Slots)
-	} else {
-		members = c.deepen()
-	}
-	weights := c.rng.IntN(4) == 0
-	c.opts.Tune = func(cfg *member.Config) {
-		if weights {
-			cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3
-		}
-	}
-	if !c.deep {
-		c.tamper = c.rng.IntN(3) == 0
-		c.twins = seed%10 == 8 // the lives of the other seeds stay as they are
-	}
-	c.logf("seed %d: %d members, %d slots, tampering %v", seed, members, c.opts.Slots, c.tamper)
+	c.wild, c.spoiled = true, s
+	members := c.draw()
+	c.logf("seed %d: %d members, %d slots, %+v, paced %v, tampering %v", seed, members, c.opts.Slots, c.objects.kind, c.paced, c.tamper)
+	c.users()
+	c.scrubs()
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
-	calm := 25 * time.Second
-	if c.deep {
-		calm = c.between(0, calm)
-	}
-	c.Run(calm)
+	c.Run(c.between(0, 25*time.Second))
 	for faults := 3 + c.rng.IntN(24); faults > 0 && !c.Failed(); faults-- {
-		if c.deep {
-			c.deepFault()
-		} else {
-			c.fault()
-		}
+		c.fault()
 		if c.rng.IntN(2) == 0 {
 			c.Run(c.between(0, 12*time.Second))
 		} else {
 			c.Run(c.between(0, 300*time.Millisecond))
 		}
 	}
-	c.calm()
+	c.heal()
 	c.Settle(4 * time.Minute)
 	return c.World
 }
 
-// calm ends all faults.
-func (c *Chaos) calm() {
-	c.Net = Net{}
-	if c.deep {
-		c.heal()
+// draw decides what the life is like, and returns the number of members.
+func (c *Chaos) draw() int {
+	members := 1 + c.rng.IntN(5)
+	slots := []slot.Count{16, 16, 16, 32, 64}[c.rng.IntN(5)]
+	if c.rng.IntN(100) == 0 {
+		slots, members = 256, 12
 	}
+	c.opts.Slots, c.slots = slots, make([]slotHistory, slots)
+	moves := c.rng.IntN(3)
+	c.populate(stream.Config{Moves: moves == 1, Namesakes: moves == 2, Selects: c.rng.IntN(2) == 0})
+	c.paced, c.bequeaths = c.rng.IntN(2) == 0, c.rng.IntN(2) == 0
+	switch c.rng.IntN(6) {
+	default:
+		c.clocks = closeClocks
+	case 0, 1: // any within the bound that have the API server's among them
+		low := 1/bound + (1-1/bound)*c.rng.Float64()
+		c.clocks = clocks{low, low * bound * 0.995}
+	case 2:
+		c.clocks = clocks{0.5, 2}
+	}
+	if c.rng.IntN(2) == 0 {
+		c.servers[0].lag = c.between(100*time.Millisecond, 10*time.Second) // all along
+		c.logf("one API server lags by %v", c.servers[0].lag)
+	}
+	c.tamper, c.formats = c.rng.IntN(3) == 0, c.rng.IntN(3) == 0
+	if c.rng.IntN(4) == 0 {
+		c.opts.Tune = func(cfg *member.Config) { cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3 }
+	}
+	c.crashed = c.restart
+	c.ended = func(n *Node) {
+		switch {
+		case n.Replica.Gone:
+		case errors.Is(n.Stopped.Err, member.ErrIdentity):
+			n.Replica.Gone = true
+		default:
+			c.restart(n)
+		}
+	}
+	return members
+}
+
+// heal ends all faults.
+func (c *Chaos) heal() {
+	c.over = true
+	c.relabel()
+	c.Net, c.servers = Net{}, [2]server{}
 	for _, n := range c.Live() {
+		n.deaf, n.mute, n.crowded = 0, 0, 0
+		n.setRate(closeClocks.rate(c.rng))
 		n.Resume()
 		clear(n.bad)
-		n.Slow = Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond}
+		n.slow = quick
 	}
 	c.logf("no more faults")
 }
@@ -158,132 +175,6 @@ func (c *Chaos) leave(n *Node) {
 	c.after(60*time.Second, n.Crash)
 }
 
-// pauses are lengths of pauses: below the retry period, around the deadline, beyond the lease.
-var pauses = []time.Duration{2 * time.Second, 9 * time.Second, 16 * time.Second, 60 * time.Second}
-
-// fault makes something go wrong.
-func (c *Chaos) fault() {
-	n := c.pick()
-	if n == nil {
-		c.grow()
-		return
-	}
-	spell := func(f Fault, change func(*Net)) {
-		change(&c.Net)
-		d := c.between(time.Second, 20*time.Second)
-		c.trouble(f, nil, d)
-		c.after(d, func() { c.Net = Net{} })
-	}
-	kind := c.rng.IntN(24)
-	if c.tamper && c.rng.IntN(4) == 0 {
-		kind = 24 + c.rng.IntN(5)
-	}
-	switch kind {
-	case 0, 1, 2:
-		d := c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))])
-		c.trouble(FaultPause, n, d)
-		n.Pause(d)
-	case 3, 4:
-		c.trouble(FaultCrash, n, 0)
-		n.Crash()
-		if c.rng.IntN(4) > 0 {
-			c.restart(n)
-		} else {
-			n.Replica.Gone = true
-			c.grow()
-		}
-	case 5, 6:
-		c.trouble(FaultLeave, n, 0)
-		c.leave(n)
-		c.after(c.between(0, 5*time.Second), c.grow)
-	case 7:
-		if c.twins {
-			c.trouble(FaultTwin, n, 0)
-			c.twin(n)
-		} else {
-			c.trouble(FaultGrow, nil, 0)
-			c.grow()
-		}
-	case 8:
-		c.trouble(FaultRollout, nil, 5*time.Second)
-		c.rollout()
-	case 9:
-		c.trouble(FaultScale, nil, 20*time.Second)
-		c.scale()
-	case 10:
-		c.logf("API server down")
-		spell(FaultOutage, func(net *Net) { net.Down = true })
-		for _, n := range c.Live() {
-			c.stallFeeds(n, c.between(0, 20*time.Second))
-		}
-	case 11, 12:
-		d := c.between(time.Second, 40*time.Second)
-		c.trouble(FaultWatchStall, n, d)
-		c.stallFeeds(n, d)
-	case 13:
-		c.trouble(FaultWatchBreak, n, 0)
-		n.tables.relist()
-		if n.leases != nil {
-			n.leases.relist()
-		}
-	case 14:
-		spell(FaultAnswersLost, func(net *Net) { net.LoseResponse = 0.4 })
-	case 15:
-		spell(FaultLateWrites, func(net *Net) { net.Late = 0.4 })
-	case 16:
-		spell(FaultRequestsLost, func(net *Net) { net.LoseRequest, net.Refuse = 0.3, 0.3 })
-	case 17:
-		if !c.tamper {
-			spell(FaultStall, func(net *Net) { net.Stall = 0.02 })
-		}
-	case 18:
-		c.trouble(FaultSlowStores, n, near)
-		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
-	case 19:
-		c.trouble(FaultCrashAll, nil, 0)
-		c.crashAll()
-	case 20, 21:
-		c.trouble(FaultLateSwaps, n, c.spell(n, Swap, true))
-		if c.rng.IntN(2) == 0 {
-			n.tables.until = c.now + c.between(0, 15*time.Second)
-		}
-	case 22:
-		c.trouble(FaultRenewals, n, c.spell(n, RenewLease, c.rng.IntN(2) == 0))
-	case 23:
-		c.trouble(FaultReads, n, c.spell(n, ReadTable, false))
-		c.stallFeeds(n, c.between(time.Second, 20*time.Second))
-	case 24:
-		c.trouble(FaultLeaseDeleted, n, 0)
-		c.logf("the Lease of %s is deleted by hand", n.ID)
-		c.Objects.RemoveLease(n.ID)
-	case 25:
-		c.trouble(FaultTableDeleted, nil, 0)
-		c.logf("the table is deleted by hand")
-		c.Objects.RemoveTable()
-	case 26:
-		if len(c.copies) > 0 {
-			c.trouble(FaultRestore, nil, 0)
-			c.logf("an old copy of the table is restored under a new UID")
-			c.Objects.RestoreTable(c.copies[c.rng.IntN(len(c.copies))])
-		}
-	case 27:
-		c.trouble(FaultAllDeleted, nil, 0)
-		c.logf("the table and all Leases are deleted by hand")
-		c.Objects.RemoveTable()
-		for _, l := range c.Objects.Leases() {
-			c.Objects.RemoveLease(l.ID)
-		}
-	case 28:
-		if c.Told() && c.overwrite() {
-			c.trouble(FaultOverwrite, nil, 30*time.Second)
-		}
-	}
-	c.Sync()
-	if text := c.Objects.Text(); text != nil && !c.alarm {
-		c.copies = append(c.copies, maps.Clone(text))
-	}
-}
-
 // spell lets one kind of a node's requests go wrong for a while, and returns how long.
 func (c *Chaos) spell(n *Node, name string, late bool) time.Duration {
 	d := c.between(time.Second, 20*time.Second)
@@ -299,13 +190,11 @@ func (c *Chaos) overwrite() bool {
 		return false
 	}
 	old := c.copies[c.rng.IntN(len(c.copies))]
-	if c.deep {
-		for range 10 { // one of the same table
-			if old["uid"] == text["uid"] && old["epoch"] != text["epoch"] {
-				break
-			}
-			old = c.copies[c.rng.IntN(len(c.copies))]
+	for range 10 { // one of the same table
+		if old["uid"] == text["uid"] && old["epoch"] != text["epoch"] {
+			break
 		}
+		old = c.copies[c.rng.IntN(len(c.copies))]
 	}
 	if old["uid"] != text["uid"] || old["epoch"] == text["epoch"] {
 		return false

@@ -32,7 +32,7 @@ import (
 //   - a Lease is deleted as it was seen last (R7)
 //   - a member that has left owns nothing, unless the table was edited by hand (R9)
 //
-// In deep worlds also:
+// In lives also:
 //
 //   - a slot opens in a member that has listed it, or followed it since it was listed, and that sees each object of it
 //     at least as others saw it when they reconciled it, and wrote it and were told so (R8)
@@ -227,7 +227,7 @@ func (n *Node) checkOpen(a member.Open) {
 		}
 		h.epoch, h.opener = a.Epoch, n
 	}
-	if w.deep {
+	if w.wild {
 		n.checkComplete(a)
 	}
 }
@@ -271,13 +271,14 @@ func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool
 // checkWrite looks at a write that commits now. The fence may have been deceived when it was admitted.
 func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	h := &w.slots[f.key.slot]
-	w.version++
+	if w.wild {
+		w.change(w.objects.state(f.key.index()))
+	} else {
+		w.version++
+	}
 	h.version = w.version
 	if w.opts.Timeline != nil {
 		w.opts.Timeline.wrote(n, f.key.slot)
-	}
-	if w.deep {
-		w.objects.wrote(w, n, f.key)
 	}
 	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	switch {
@@ -294,8 +295,8 @@ func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 // checkLoad looks at what a new owner is to wait for. One that was paused in between, and has lost the slots, will not
 // open them.
 func (n *Node) checkLoad(a member.Load) {
-	if a.Cause != table.CauseHanded || a.Held || n.w.deep {
-		return // in a deep world checkOpen looks at what it knows
+	if a.Cause != table.CauseHanded || a.Held || n.w.wild {
+		return // in lives checkOpen looks at what it knows
 	}
 	t := n.w.Objects.Table().Table
 	if t == nil {
@@ -317,15 +318,19 @@ func (n *Node) beginLoad(a member.Load) {
 	for _, s := range a.Slots.Slots() {
 		n.loading[s] = a.Round
 		delete(n.present, s)
-		if !a.Held && a.Cause != table.CauseHanded {
+		switch handed := number(a.Versions["Website"]); {
+		case a.Held:
+		case a.Cause == table.CauseHanded && handed > 0:
+			n.present[s] = handed
+		default:
 			n.present[s] = n.w.version
 		}
 	}
 }
 
-func (n *Node) endLoad(a member.Load) {
-	for _, s := range a.Slots.Slots() {
-		if n.loading[s] == a.Round {
+func (n *Node) endLoad(set slot.Set, round uint64) {
+	for _, s := range set.Slots() {
+		if n.loading[s] == round {
 			n.loaded.Add(s)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // A life in which everything is deleted, and lists of any version are wrong.
-const deleted = 10019
+const deleted = 214
 
 func TestDraw(t *testing.T) {
 	life := &Timeline{}
@@ -46,7 +46,7 @@ func TestDraw(t *testing.T) {
 
 // To draw a life does not change it.
 func TestDrawnLivesAreTheSame(t *testing.T) {
-	for _, seed := range []uint64{72, DeepFrom + 3} {
+	for _, seed := range []uint64{3, 4} {
 		drawn, _ := DrawChaos(seed)
 		if plain := RunChaos(seed, nil); plain.Counts != drawn.Counts || plain.Now() != drawn.Now() {
 			t.Errorf("seed %d: %v when drawn, %v otherwise", seed, drawn.Counts, plain.Counts)

@@ -24,7 +24,7 @@ type Feed struct {
 	// breaks tells what was sent before the last relist; listed: its answer was taken.
 	breaks int
 	listed bool
-	// server is the one that serves the watch, pos the version up to which it was received. In deep worlds.
+	// server is the one that serves the watch, pos the version up to which it was received.
 	server int
 	pos    uint64
 }
@@ -49,7 +49,7 @@ func (f *Feed) relist() {
 		if f.breaks != mine {
 			return
 		}
-		if w.deep && !f.reach() {
+		if !f.reach() {
 			f.relist()
 			return
 		}
@@ -107,10 +107,7 @@ func (f *Feed) reach() bool {
 func (f *Feed) offer(c store.Change) {
 	if f.listed && f.wanted(c) {
 		f.n.w.Messages.Events++
-		shown := f.n.w.now
-		if f.n.w.deep {
-			shown = f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
-		}
+		shown := f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
 		f.forward(c.Version, shown, func() member.Event { return f.change(c) })
 	}
 }
@@ -211,9 +208,7 @@ func (w *World) Sync() {
 	changes, _ := w.Objects.Since(w.synced)
 	for _, c := range changes {
 		w.synced = c.Version
-		if w.deep {
-			w.changed = append(w.changed, w.now)
-		}
+		w.changed = append(w.changed, w.now)
 		w.checkChange(c)
 		for _, n := range w.Nodes {
 			if n.Dead {

@@ -15,11 +15,9 @@ import (
 // Deletions (rule R15). A node knows of one from the moment that its object is gone until it has reconciled it, or the
 // slot was released. Some wait for a worker for seconds, so that drains leave them to the slot's next owner.
 
-// Only every second paced life is so. The others are as they always were: drains wait for deletions, which a slot that is
-// shut forgets.
-
-// handsOver says whether deletions go with slots.
-func (w *World) handsOver() bool { return w.paced && w.opts.Seed%2 == 1 || w.opts.Idle }
+// handsOver says whether deletions go with slots. In half of the lives they do not: drains wait for them, and a slot that
+// is shut forgets them.
+func (w *World) handsOver() bool { return w.bequeaths || !w.wild }
 
 // leaveAfter is how long a drain waits for deletions that it may leave.
 const leaveAfter = time.Second
@@ -47,7 +45,7 @@ func (n *Node) remove(k key) {
 		return // it comes too late for a drain that has ended: the next owner sees it by itself
 	}
 	n.w.tombstones[k] = &tombstone{holder: n}
-	if n.w.opts.Idle {
+	if !n.w.wild {
 		return
 	}
 	if mix := n.w.now/time.Millisecond + time.Duration(7*int(k.slot)+k.n); mix%4 == 0 {
@@ -58,7 +56,7 @@ func (n *Node) remove(k key) {
 
 // removeSome removes objects of slots that are about to drain, of which workers come to none for long.
 func (n *Node) removeSome(set slot.Set) {
-	if !n.w.handsOver() || n.w.opts.Idle || n.w.over {
+	if !n.w.handsOver() || !n.w.wild || n.w.over {
 		return
 	}
 	for _, s := range set.Slots() {
@@ -128,7 +126,7 @@ func (n *Node) inherit(a member.Load) {
 		}
 		if !slices.Contains(n.work.deletions, k) {
 			n.work.deletions = append(n.work.deletions, k)
-			if !n.w.opts.Idle {
+			if n.w.wild {
 				n.retry(k)
 			}
 		}
@@ -148,7 +146,7 @@ func (n *Node) unfinished(f *flight) {
 		}
 	case n.work.held.Has(f.key.slot) && !slices.Contains(n.work.deletions, f.key):
 		n.work.deletions = append(n.work.deletions, f.key)
-		if !n.w.opts.Idle {
+		if n.w.wild {
 			n.retry(f.key)
 		}
 	case t != nil && t.holder == n && !t.named:
@@ -236,7 +234,7 @@ func (w *World) unreconciled() string {
 }
 
 func (n *Node) hurryPending(set slot.Set) {
-	if n.w.opts.Idle {
+	if !n.w.wild {
 		return // a script says when
 	}
 	for _, k := range slices.Clone(n.work.deletions) {

@@ -1,76 +1,149 @@
 package sim
 
 import (
-	"slices"
-	"strconv"
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
-// informer is what a node knows of the objects, in a deep world: of the slots it holds, what a list showed and what came since.
-// It models package delivery: a list of a slot is consistent, the stream may lag.
+// informer is what a node knows of the objects, in a life: the production stream, with a watch and requests that are
+// modelled. It does what package delivery does: this file the watch and the lists of the whole (delivery's pump),
+// task.go the lists of slots (driver), lookup.go what is in doubt (confirm), load.go what members wait for (hold).
 type informer struct {
 	n      *Node
 	server int
-	// pos is the version up to which changes were received.
-	pos  uint64
-	held slot.Set
-	// base is, by slot, the version of the list that made it complete; round tells that list from earlier ones, and is
-	// above listed while one is under way.
-	base, round, listed []uint64
-	// told is the highest version that the node wrote in the slot, as answers told.
-	told        []uint64
+	core   *stream.Stream
+	contents
+
+	// next is the version up to which the watch has told, asked are the slots that it was opened for.
+	next  uint64
+	asked slot.Set
+	// whole: a list of the whole is under way. jobs wait for its end, as nothing is sent meanwhile.
+	whole bool
+	jobs  []func()
+	// last is when the latest event on its way arrives; until: none arrives before. breaks tells what was sent before
+	// the watch broke; cutOff: it is not open.
 	last, until time.Duration
 	breaks      int
 	cutOff      bool
-	waiting     []wait
+
+	// wanted are the slots to hold. anew are those that were not when a Load began.
+	wanted, anew slot.Set
+	busy         bool // the driver is at work
+	waits        []wait
+	looks        int // tells looks for what is in doubt from earlier ones
+	// told is the highest version that the node wrote in the slot, as answers told.
+	told []uint64
 }
 
-// wait is for a position of the stream.
-type wait struct {
-	version uint64
-	do      func()
-}
-
-// start lists the objects as the server shows them, and follows them.
+// start lists the objects, and follows them.
 func (in *informer) start(n *Node) {
-	slots := int(n.w.opts.Slots)
-	*in = informer{n: n, server: n.server, told: make([]uint64, slots)}
-	in.base, in.round, in.listed = make([]uint64, slots), make([]uint64, slots), make([]uint64, slots)
+	o := &n.w.objects
+	*in = informer{n: n, server: n.server, core: stream.New(o.kind), contents: newContents(len(o.names)), told: make([]uint64, o.kind.Slots)}
 	in.relist()
 }
 
-// relist takes the objects as old as the server shows them, though not older than before: a list of any version.
-func (in *informer) relist() {
-	shown := in.shown()
-	if shown < in.n.w.version {
-		in.n.w.Counts.OldLists++
+// job does what sends to the store: at once, or once the list of the whole has ended.
+func (in *informer) job(do func()) {
+	if in.whole {
+		in.jobs = append(in.jobs, do)
+		return
 	}
-	in.pos, in.cutOff = shown, false
-	in.follow()
-	for _, s := range in.held.Slots() {
+	do()
+}
+
+// soon does something in the process after a moment.
+func (in *informer) soon(do func()) {
+	in.n.w.after(in.n.w.delay(time.Millisecond, 20*time.Millisecond), func() { in.n.local(do) })
+}
+
+// relist replaces the store by a consistent list of the slots that are wanted.
+func (in *informer) relist() {
+	in.breaks++
+	in.cutOff, in.whole = true, true
+	list := in.core.Begin(in.wanted)
+	in.list(in.n.slow, func() bool { return false }, func(version uint64) { in.replace(list, version) })
+}
+
+// replace puts a list of the whole in the place of the store.
+func (in *informer) replace(list *stream.List, version uint64) {
+	w, o := in.n.w, &in.n.w.objects
+	is := newContents(len(o.names)).has
+	for _, item := range in.items(list.Set, version) {
+		list.Shows(in.core, o.as(item))
+		is[item.name] = *item
+	}
+	if w.rng.IntN(2) == 0 { // as with WatchList: events come until the bookmark that ends it
+		for ; version < w.version; version++ {
+			e, ok := o.event(o.log[version], list.Set)
+			if !ok {
+				continue
+			}
+			for _, out := range list.Event(in.core, nil, e) {
+				s := *out.Object.Body.(*state)
+				s.exists = out.Action == stream.Put
+				is[s.name] = s
+			}
+		}
+	}
+	for _, item := range in.verify(list, list.Set) {
+		list.Adds(in.core, o.as(item))
+		is[item.name] = *item
+	}
+	in.replaced(is)
+	doubted := in.core.Commit(list, text(version))
+	w.Counts.Replaced++
+	w.logf("%s lists slots %v at version %d", in.n.ID, list.Set, version)
+	in.whole = false
+	in.open()
+	in.heed(stream.Verdict{Doubted: doubted})
+	for _, s := range in.wanted.Slots() {
 		for i := range keysPerSlot {
 			in.notify(key{s, i})
 		}
 	}
-}
-
-// shown is the version that the server shows to who takes any, from the informer's position on.
-func (in *informer) shown() uint64 {
-	w := in.n.w
-	shown := w.version
-	for shown > in.pos && w.servers[in.server].shows(w.objects.log[shown-1].at) > w.now {
-		shown--
+	jobs := in.jobs
+	in.jobs = nil
+	for _, do := range jobs {
+		do()
 	}
-	return shown
+	in.changed()
+	in.kick()
 }
 
-// follow receives what came after pos.
-func (in *informer) follow() {
-	for v := in.pos + 1; v <= in.n.w.version; v++ {
+// items are the objects that a list of slots shows at a version and that lie there.
+func (in *informer) items(set slot.Set, version uint64) (items []*state) {
+	o := &in.n.w.objects
+	for name := range o.names {
+		if s := o.asOf(name, version); o.selected(s, set) && s.in && set.Has(s.slot) {
+			items = append(items, &s)
+		}
+	}
+	return items
+}
+
+// verify looks up the objects of the store in some slots that a list did not show, and returns those that exist.
+func (in *informer) verify(list *stream.List, slots slot.Set) (items []*state) {
+	o := &in.n.w.objects
+	if !o.kind.Selects {
+		return nil
+	}
+	for name, was := range in.has {
+		if is := o.state(name); was.exists && slots.Has(was.slot) && !list.Listed(o.names[name]) &&
+			is.exists && is.uid == was.uid && is.in && list.Set.Has(is.slot) {
+			items = append(items, &is)
+		}
+	}
+	return items
+}
+
+// open opens the watch at the position.
+func (in *informer) open() {
+	in.cutOff = false
+	in.asked = in.core.Needed().Union(in.wanted)
+	in.next = number(in.core.Position())
+	for v := in.next + 1; v <= in.n.w.version; v++ {
 		in.offer(v)
 	}
 }
@@ -95,195 +168,125 @@ func (in *informer) offer(version uint64) {
 	})
 }
 
+// take handles a change that has come, if the watch tells of it.
 func (in *informer) take(version uint64) {
-	in.pos = version
-	in.notify(in.n.w.objects.log[version-1].key)
-	waiting := in.waiting
-	in.waiting = nil
-	for _, wait := range waiting {
-		in.reach(wait.version, wait.do)
+	in.next = version
+	o := &in.n.w.objects
+	e, ok := o.event(o.log[version-1], in.asked)
+	if !ok {
+		return
+	}
+	outs, v := in.core.Event(nil, e)
+	in.send(outs)
+	in.heed(v)
+	if in.core.Advance(e.Object.Version) {
+		in.changed()
 	}
 }
 
-// reach calls do once the stream has come to a version.
-func (in *informer) reach(version uint64, do func()) {
-	if in.pos >= version {
-		do()
-		return
+// bookmark tells how far the watch is.
+func (in *informer) bookmark() {
+	if !in.cutOff && in.core.Advance(text(in.next)) {
+		in.changed()
 	}
-	in.waiting = append(in.waiting, wait{version, do})
+}
+
+// heed has what is in doubt looked up.
+func (in *informer) heed(v stream.Verdict) {
+	if v.Doubted {
+		in.confirm()
+	}
 }
 
 // notify is the event handler: the key is reconciled if the gate admits it.
 func (in *informer) notify(k key) {
-	if !in.held.Has(k.slot) {
+	if !in.wanted.Has(k.slot) {
 		return
 	}
 	in.n.w.after(in.n.w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(func() { in.n.Try(k.slot, k.n) }) })
 }
 
-// cut breaks the stream, which goes on from its position after a moment, or lists anew where that is compacted.
-func (in *informer) cut() {
+// cut breaks the watch.
+func (in *informer) cut() { in.reopen(in.n.w.between(30*time.Millisecond, 2*time.Second)) }
+
+// reopen opens the watch anew after a moment. It goes on from the position, or lists the whole where that is compacted.
+func (in *informer) reopen(d time.Duration) {
+	if in.whole {
+		return
+	}
 	w := in.n.w
 	in.breaks++
 	in.cutOff = true
 	mine := in.breaks
-	w.after(w.between(30*time.Millisecond, 2*time.Second), func() {
-		if in.breaks != mine || in.n.Dead {
-			return
-		}
-		if w.servers[in.server].down > w.now || w.chance(0.5) {
-			in.server = w.other(in.server)
-		}
-		switch {
-		case w.servers[in.server].down > w.now:
-			in.cut()
-		case in.pos < w.objects.compacted:
-			w.Counts.Compacted++
-			w.logf("the informer of %s must list again: 410", in.n.ID)
-			in.relist()
-		default:
-			in.cutOff = false
-			in.follow()
-		}
-	})
-}
-
-// sees is the version of an object in the store.
-func (in *informer) sees(k key) uint64 {
-	return in.n.w.objects.asOf(k, max(in.pos, in.base[k.slot]))
-}
-
-// hold lists those of the slots that are not held yet.
-func (in *informer) hold(slots slot.Set, d time.Duration, then func()) {
-	if slots = slots.Minus(in.held).Minus(in.listing()); slots.Empty() {
-		then()
-		return
-	}
-	in.list(slots, d, then)
-}
-
-// list lists the slots consistently, in pages, and calls then when they are complete. Where the position of the first page is
-// compacted meanwhile, it begins anew.
-func (in *informer) list(slots slot.Set, d time.Duration, then func()) {
-	for _, s := range slots.Slots() {
-		in.round[s]++
-	}
-	version := in.n.w.version
-	if in.n.w.spoiled.oldLists {
-		version = in.shown()
-	}
-	in.page(slots, slices.Clone(in.round), version, 1+in.n.w.rng.IntN(3), d, then)
-}
-
-// slowest is how long a page takes at most: a client gives up after that.
-const slowest = 30 * time.Second
-
-func (in *informer) page(slots slot.Set, rounds []uint64, version uint64, left int, d time.Duration, then func()) {
-	w := in.n.w
-	w.after(min(w.delay(d, 4*d), slowest), func() {
+	w.after(d, func() {
 		in.n.local(func() {
+			if in.breaks != mine {
+				return
+			}
+			if w.servers[in.server].down > w.now || w.chance(0.5) {
+				in.server = w.other(in.server)
+			}
 			switch {
-			case in.silent():
-				in.page(slots, rounds, w.version, left, max(d, time.Second), then) // no answer: all of it again
-			case version < w.objects.compacted:
+			case w.servers[in.server].down > w.now:
+				in.cut()
+			case number(in.core.Position()) < w.objects.compacted:
 				w.Counts.Compacted++
-				w.logf("a list of %s begins anew: 410", in.n.ID)
-				in.page(slots, rounds, w.version, left, d, then)
-			case left > 1:
-				in.page(slots, rounds, version, left-1, d, then)
+				w.logf("the informer of %s must list again: 410", in.n.ID)
+				in.relist()
 			default:
-				for _, s := range slots.Slots() {
-					if in.round[s] == rounds[s] {
-						in.held.Add(s)
-						in.listed[s] = rounds[s]
-						in.base[s] = max(in.base[s], version)
-					}
-				}
-				then()
+				in.open()
 			}
 		})
 	})
 }
 
-// release drops the objects of slots.
-func (in *informer) release(slots slot.Set) {
-	if in.n.Stopped == nil && in.held.Intersect(slots) != (slot.Set{}) {
-		in.n.w.Coverage.Rules[10]++
+// slowest is how long a page of a list takes at most: a client gives up after that.
+const slowest = 30 * time.Second
+
+// list makes a consistent list in pages, and calls then with its version, or 0 where it is overtaken. Where the position of
+// the first page is compacted meanwhile, it begins anew.
+func (in *informer) list(d time.Duration, overtaken func() bool, then func(version uint64)) {
+	version := in.n.w.version
+	if in.n.w.spoiled.oldLists {
+		version = in.shown()
 	}
-	in.held = in.held.Minus(slots)
-	for _, s := range slots.Slots() {
-		in.round[s]++
-		in.base[s], in.listed[s] = 0, in.round[s]
-	}
+	in.page(version, 1+in.n.w.rng.IntN(3), d, overtaken, then)
 }
 
-// load makes the stores complete for what a Load is about: what came from a live owner is followed up to what that saw or wrote,
-// all else is listed.
-func (in *informer) load(a member.Load, then func()) {
-	missing := a.Slots.Minus(in.held)
-	handed, err := strconv.ParseUint(a.Versions["Website"], 10, 64)
-	switch {
-	case a.Held:
-		in.n.w.after(time.Millisecond, func() { in.n.local(then) })
-	case isHanded(a) && err == nil && missing.Empty():
-		in.reach(handed, then)
-	case isHanded(a) && err == nil:
-		in.list(missing, in.n.Slow.Load, func() { in.reach(handed, then) })
-	default:
-		before := a.Slots.Minus(missing).Union(a.Slots.Intersect(in.listing()))
-		left := 2
-		both := func() {
-			if left--; left == 0 {
-				then()
-			}
-		}
-		in.hold(missing, in.n.Slow.Load, both)
-		in.latest(before, both)
-	}
-}
-
-// listing are the slots of which a list is under way.
-func (in *informer) listing() slot.Set {
-	var set slot.Set
-	for s, round := range in.listed {
-		if round < in.round[s] {
-			set.Add(slot.Slot(s))
-		}
-	}
-	return set
-}
-
-// latest follows slots that are held, or being listed, to a version that is read now. Where that takes long, it lists
-// them.
-func (in *informer) latest(slots slot.Set, then func()) {
+func (in *informer) page(version uint64, left int, d time.Duration, overtaken func() bool, then func(version uint64)) {
 	w := in.n.w
-	if slots.Empty() {
-		then()
-		return
+	took := w.delay(d, 4*d)
+	if w.rng.IntN(4) == 0 {
+		took += w.between(0, 2*time.Second)
 	}
-	if in.silent() {
-		in.list(slots, in.n.Slow.Load, then)
-		return
+	w.after(min(took, slowest), func() {
+		in.n.local(func() {
+			switch {
+			case overtaken():
+				then(0)
+			case in.silent():
+				in.page(w.version, left, max(d, time.Second), overtaken, then) // no answer: all of it again
+			case version < w.objects.compacted:
+				w.Counts.Compacted++
+				w.logf("a list of %s begins anew: 410", in.n.ID)
+				in.page(w.version, left, d, overtaken, then)
+			case left > 1:
+				in.page(version, left-1, d, overtaken, then)
+			default:
+				then(version)
+			}
+		})
+	})
+}
+
+// shown is the version that the server shows to who takes any.
+func (in *informer) shown() uint64 {
+	w := in.n.w
+	shown := w.version
+	for shown > 1 && w.servers[in.server].shows(w.objects.log[shown-1].at) > w.now {
+		shown--
 	}
-	version := w.version
-	if w.spoiled.oldVersions {
-		version = in.pos
-	}
-	limit := w.now + w.between(200*time.Millisecond, 5*time.Second)
-	var look func()
-	look = func() {
-		missing := slots.Minus(in.held)
-		switch {
-		case in.pos >= version && missing.Empty():
-			then()
-		case w.now >= limit:
-			in.list(slots, in.n.Slow.Load, then)
-		default:
-			w.after(10*time.Millisecond, func() { in.n.local(look) })
-		}
-	}
-	w.after(w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(look) })
+	return shown
 }
 
 // silent says that no API server answers the node.
@@ -291,5 +294,3 @@ func (in *informer) silent() bool {
 	w := in.n.w
 	return w.Net.Down || in.n.mute > w.now || in.n.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now
 }
-
-func isHanded(a member.Load) bool { return a.Cause == table.CauseHanded }

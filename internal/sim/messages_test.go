@@ -48,7 +48,7 @@ func (t traffic) total() int {
 func settled(t *testing.T, n int) (*sim.World, *table.Table) {
 	t.Helper()
 	const slots = 4096
-	w := sim.New(sim.Options{Slots: slots, Idle: true})
+	w := sim.New(sim.Options{Slots: slots})
 	tab := table.New(slots, slot.KeyName, 1000)
 	for i := range n {
 		id := fmt.Sprintf("web-%d-1", i)

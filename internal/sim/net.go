@@ -49,7 +49,7 @@ func (n *Node) send(r request) {
 		n.held[r.name] = append(waiting, func() { n.deliver(r) })
 		return
 	}
-	if n.w.deep && r.timeout > 0 && n.w.chance(n.w.Net.Stall) {
+	if r.timeout > 0 && n.w.chance(n.w.Net.Stall) {
 		// The process stops in the middle of the write, and sends the rest of it when it goes on.
 		n.w.Counts.Split++
 		n.Pause(n.w.between(0, 30*time.Second))
@@ -92,11 +92,9 @@ func (n *Node) deliver(r request) {
 		}
 	}
 	limitLate := there + limit
-	if w.deep {
-		net = n.obstacles(net)
-		if r.timeout > 0 && w.chance(0.3) {
-			limitLate += time.Minute // etcd hung: the API server gave up, and the write was made nevertheless
-		}
+	net = n.obstacles(net)
+	if w.wild && r.timeout > 0 && w.chance(0.3) {
+		limitLate += time.Minute // etcd hung: the API server gave up, and the write was made nevertheless
 	}
 	switch {
 	case net.Down || w.chance(net.LoseRequest):

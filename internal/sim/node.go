@@ -65,10 +65,10 @@ type Node struct {
 	held, astray   map[string][]func()
 	lose           map[string]int
 	bad            map[string]spell
-	Slow           Slow
+	slow           time.Duration // how long a page of a list takes
 	work           work
 	informer       informer
-	server         int           // that answers it, in deep worlds
+	server         int           // that answers it, in lives
 	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
 	// opened counts how often each slot was opened.
 	opened map[slot.Slot]int
@@ -83,8 +83,8 @@ type Node struct {
 	Holds, Warms, Releases, Loads int
 }
 
-// Slow says how long the stores of a node take.
-type Slow struct{ Warm, Load time.Duration }
+// quick is how long a page of a list takes in the best case.
+const quick = 20 * time.Millisecond
 
 // Start starts a replica's next incarnation.
 func (w *World) Start(r *Replica) *Node { return w.start(r, nil) }
@@ -99,14 +99,11 @@ func (w *World) start(r *Replica, former []string) *Node {
 	r.incarnations++
 	n := &Node{
 		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
-		Slow: Slow{Warm: 20 * time.Millisecond, Load: 10 * time.Millisecond}, opened: map[slot.Slot]int{},
+		slow: quick, opened: map[slot.Slot]int{},
 	}
-	if w.opts.Wild {
-		n.rate = 0.9 + 0.2*w.rng.Float64()
-		if w.deep {
-			n.rate = w.clocks.rate(w.rng)
-			n.server = w.rng.IntN(len(w.servers))
-		}
+	if w.wild {
+		n.rate = w.clocks.rate(w.rng)
+		n.server = w.rng.IntN(len(w.servers))
 		n.zero = w.between(0, time.Hour)
 		n.skew = int64(w.rng.IntN(3)) - 1
 	}
@@ -131,13 +128,11 @@ func (w *World) start(r *Replica, former []string) *Node {
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
 	n.followTable()
-	if w.deep {
+	if w.wild {
 		n.informer.start(n)
-	}
-	n.post(member.Tick{})
-	if !w.opts.Idle {
 		n.startWork()
 	}
+	n.post(member.Tick{})
 	return n
 }
 
@@ -286,7 +281,7 @@ func (n *Node) Resume() {
 	n.Paused = false
 	later := n.later
 	n.later = nil
-	if n.w.opts.Wild && n.w.rng.IntN(2) == 0 {
+	if n.w.wild && n.w.rng.IntN(2) == 0 {
 		n.run()
 	}
 	for i, do := range later {

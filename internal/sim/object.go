@@ -6,30 +6,46 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
-// objects are what the members of a deep world work on: keysPerSlot objects in each slot, which are always there. Their versions
-// are numbers of their own, from 1.
+// objects are what the API servers hold of the one kind that members work on: keysPerSlot objects in each slot, which
+// members reconcile and which are always there, and wanderers. These nobody reconciles: they come and go and, as the
+// kind allows, change slots, are replaced by namesakes and have wrong labels. Versions are numbers from 1.
 type objects struct {
-	// log has the change that made version i+1 at i.
-	log []objectChange
+	kind  stream.Config
+	names []stream.Name
+	// log has the change that made version i+1 at i; history is the same by name.
+	log     []*change
+	history [][]*change
 	// compacted is the version up to which the changes are forgotten.
 	compacted uint64
-	of        []object // by key.index
+	uids      int
+	// wrong is, by name, the version since which its label has not been right without a break; 0: it is right.
+	wrong []uint64
+	of    []object // by key.index
 }
 
-type objectChange struct {
-	key key
-	at  time.Duration
+// state is an object in one state.
+type state struct {
+	name, uid int
+	version   uint64
+	slot      slot.Slot
+	label     slot.Slot // what a selector sees
+	in        bool      // it lies in a slot
+	exists    bool
 }
 
-// object is what happened to one.
+// change is what happened to a name. The state before has the version of the change, as DELETED events show it.
+type change struct {
+	at            time.Duration
+	before, after state
+	was, is       stream.Object
+}
+
+// object is what happened to one that members reconcile.
 type object struct {
-	// versions of its changes, rising.
-	versions []uint64
 	// asked is the latest change by a user; reconciled the latest version that a reconcile which came to its end had seen.
 	asked, reconciled uint64
 	// seen is the latest version that a reconcile saw, told the latest that a reconcile wrote and got an answer for.
@@ -37,50 +53,169 @@ type object struct {
 	seenBy, toldBy *Node
 }
 
-func newObjects(slots slot.Count) objects {
-	return objects{of: make([]object, int(slots)*keysPerSlot)}
-}
+// wanderers is how many there are.
+const wanderers = 8
 
 func (k key) index() int { return int(k.slot)*keysPerSlot + k.n }
 
-// asOf is the version that an object had at a version of all.
-func (o *objects) asOf(k key, version uint64) uint64 {
-	v := o.of[k.index()].versions
-	i := sort.Search(len(v), func(i int) bool { return v[i] > version })
-	if i == 0 {
-		return 0
+// populate makes the objects of a kind.
+func (w *World) populate(kind stream.Config) {
+	primary := int(w.opts.Slots) * keysPerSlot
+	kind.Slots = int(w.opts.Slots)
+	w.objects = objects{
+		kind: kind, names: make([]stream.Name, primary+wanderers), history: make([][]*change, primary+wanderers),
+		wrong: make([]uint64, primary+wanderers), of: make([]object, primary),
 	}
-	return v[i-1]
+	for i := range w.objects.names {
+		w.objects.names[i] = stream.Name{Name: strconv.Itoa(i)}
+		if i < primary {
+			s := slot.Slot(i / keysPerSlot)
+			w.change(state{name: i, uid: i, slot: s, label: s, in: true, exists: true})
+		}
+	}
+	w.objects.uids = primary
 }
 
-// wrote notes that a node's write made the present version of all objects; nil: a user's.
-func (o *objects) wrote(w *World, n *Node, k key) {
-	c := objectChange{k, w.now}
-	o.log = append(o.log, c)
-	of := &o.of[k.index()]
-	of.versions = append(of.versions, w.version)
-	if n == nil {
-		of.asked = w.version
+// wanders says that the name is one of those.
+func (o *objects) wanders(name int) bool { return name >= len(o.of) }
+
+// state is what is so of a name now.
+func (o *objects) state(name int) state { return o.asOf(name, uint64(len(o.log))) }
+
+// asOf is what was so at a version.
+func (o *objects) asOf(name int, version uint64) state {
+	h := o.history[name]
+	i := sort.Search(len(h), func(i int) bool { return h[i].after.version > version })
+	if i == 0 {
+		return state{name: name}
 	}
-	for _, follower := range w.Nodes {
-		if !follower.Dead {
-			follower.informer.offer(w.version)
+	return h[i-1].after
+}
+
+// selected says that a selector of slots selects an object.
+func (o *objects) selected(s state, asked slot.Set) bool {
+	return s.exists && (!o.kind.Selects || asked.Has(s.label))
+}
+
+// event is what a watch of slots tells of a change, if anything.
+func (o *objects) event(c *change, asked slot.Set) (stream.Event, bool) {
+	was, is := o.selected(c.before, asked), o.selected(c.after, asked)
+	switch {
+	case is && was:
+		return stream.Event{Type: stream.Modified, Object: c.is}, true
+	case is:
+		return stream.Event{Type: stream.Added, Object: c.is}, true
+	case was:
+		return stream.Event{Type: stream.Deleted, Object: c.was}, true
+	}
+	return stream.Event{}, false
+}
+
+// as is a state as the stream sees it.
+func (o *objects) as(s *state) stream.Object {
+	return stream.Object{
+		Name: o.names[s.name], UID: strconv.Itoa(s.uid), Version: text(s.version), Slot: s.slot, In: s.in,
+		Right: s.label == s.slot, Body: s,
+	}
+}
+
+func text(version uint64) string { return strconv.FormatUint(version, 10) }
+
+func number(version string) uint64 {
+	n, _ := strconv.ParseUint(version, 10, 64)
+	return n
+}
+
+// change makes the next version of all objects, and tells the watches.
+func (w *World) change(to state) {
+	o := &w.objects
+	w.version++
+	c := &change{at: w.now, before: o.state(to.name), after: to}
+	c.before.version, c.after.version = w.version, w.version
+	c.was, c.is = o.as(&c.before), o.as(&c.after)
+	o.log = append(o.log, c)
+	o.history[to.name] = append(o.history[to.name], c)
+	switch {
+	case !o.kind.Selects || to.exists && to.label == to.slot && to.in:
+		o.wrong[to.name] = 0
+	case to.exists && o.wrong[to.name] == 0:
+		o.wrong[to.name] = w.version
+	}
+	for _, n := range w.Nodes {
+		if !n.Dead {
+			n.informer.offer(w.version)
 		}
 	}
 }
 
 // users change objects now and then.
 func (w *World) users() {
-	w.after(w.between(50*time.Millisecond, 1500*time.Millisecond), func() {
+	w.after(w.between(20*time.Millisecond, 600*time.Millisecond), func() {
 		if w.over {
 			return
 		}
-		k := key{slot.Slot(w.rng.IntN(int(w.opts.Slots))), w.rng.IntN(keysPerSlot)}
-		w.version++
-		w.logf("a user changes %v: version %d", k, w.version)
-		w.objects.wrote(w, nil, k)
+		if w.rng.IntN(2) == 0 {
+			w.wander()
+		} else {
+			k := key{slot.Slot(w.rng.IntN(int(w.opts.Slots))), w.rng.IntN(keysPerSlot)}
+			w.change(w.objects.state(k.index()))
+			w.objects.of[k.index()].asked = w.version
+			w.logf("a user changes %v: version %d", k, w.version)
+		}
 		w.users()
 	})
+}
+
+// wander has something happen to a wanderer.
+func (w *World) wander() {
+	o := &w.objects
+	is := o.state(len(o.of) + w.rng.IntN(wanderers))
+	some := func() slot.Slot { return slot.Slot(w.rng.IntN(int(w.opts.Slots))) }
+	mostly := func() bool { return w.rng.IntN(3) > 0 }
+	if is.exists {
+		switch n := w.rng.IntN(10); {
+		case n < 3:
+			is.exists = false
+		case n < 6 && o.kind.Moves:
+			is.slot, is.in = some(), w.rng.IntN(6) > 0
+			if mostly() {
+				is.label = is.slot
+			}
+		case n < 7 && o.kind.Selects:
+			is.label = some()
+		case n < 9:
+			is.label = is.slot
+		}
+	} else {
+		o.uids++
+		is.exists, is.uid, is.in = true, o.uids, true
+		if is.slot = slot.Slot(is.name % o.kind.Slots); o.kind.Moves || o.kind.Namesakes {
+			is.slot = some()
+		}
+		if is.label = is.slot; o.kind.Selects && !mostly() {
+			is.label = some()
+		}
+	}
+	w.change(is)
+	w.logf("a user changes %v", o.state(is.name))
+}
+
+// relabel makes all labels right, as the labeller does in the end.
+func (w *World) relabel() {
+	for name := len(w.objects.of); name < len(w.objects.names); name++ {
+		if is := w.objects.state(name); is.exists && is.label != is.slot {
+			is.label = is.slot
+			w.change(is)
+		}
+	}
+}
+
+// String tells it for traces.
+func (s state) String() string {
+	if !s.exists {
+		return fmt.Sprintf("object %d: gone at %d", s.name, s.version)
+	}
+	return fmt.Sprintf("object %d (%d): in slot %v at %d, label %v, in=%v", s.name, s.uid, s.slot, s.version, s.label, s.in)
 }
 
 // told notes that a node got the answer to its write.
@@ -100,39 +235,4 @@ func (w *World) missed() string {
 		}
 	}
 	return ""
-}
-
-// checkComplete looks at the stores of a node that opens slots (rule R8).
-func (n *Node) checkComplete(a member.Open) {
-	for _, s := range a.Slots.Slots() {
-		if !n.informer.held.Has(s) {
-			n.w.violate("incomplete", "%s opens slot %v, whose objects it has not listed", n.ID, s)
-			continue
-		}
-		for i := range keysPerSlot {
-			k := key{s, i}
-			of, sees := &n.w.objects.of[k.index()], n.informer.sees(k)
-			if of.seen > sees && of.seenBy != n {
-				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s has reconciled version %d",
-					n.ID, s, sees, k, of.seenBy.ID, of.seen)
-			}
-			if was := n.w.objects.asOf(k, n.present[s]); was > sees {
-				n.w.violate("stale open", "%s opens slot %v and sees version %d of %v; it was at %d when that was to be loaded",
-					n.ID, s, sees, k, was)
-			}
-			if of.told > sees && of.toldBy != n {
-				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d and was told so",
-					n.ID, s, sees, k, of.toldBy.ID, of.told)
-			}
-		}
-	}
-}
-
-// known is the word that an owner leaves of a slot: the highest version it saw or wrote.
-func (in *informer) known(s slot.Slot) table.Versions {
-	v := in.told[s]
-	for i := range keysPerSlot {
-		v = max(v, in.sees(key{s, i}))
-	}
-	return table.Versions{"Website": strconv.FormatUint(v, 10)}
 }

@@ -6,10 +6,8 @@ import (
 	"github.com/rota-dev/rota/member"
 )
 
-// PacedFrom is the first seed of a paced life: a deep one in which time passes between an event and its Step, between a
-// Step and its actions, and from one action to the next, while gates and workers go on; and in which machines sleep.
-// Those below live as they always did.
-const PacedFrom = 1_000_000
+// In paced lives, which every second one is, time passes between an event and its Step, between a Step and its actions,
+// and from one action to the next, while gates and workers go on; and machines sleep.
 
 // paced says whether the node's next event, or action, takes its time first: run goes on when that is over.
 func (n *Node) paced() bool {

@@ -25,6 +25,9 @@ func (w *World) scrubs() {
 	var look func()
 	look = func() {
 		serial++
+		for _, n := range w.Live() {
+			n.informer.checkReached()
+		}
 		if t := w.Objects.Table().Table; t != nil && t.UID == w.Objects.Table().UID {
 			w.Coverage.Rules[14] += len(tracker.Look(w.now, t, w.reports(serial), w.census(t)))
 		}
@@ -38,8 +41,11 @@ func (w *World) reports(serial uint64) []*coverage.Report {
 	var out []*coverage.Report
 	for _, n := range w.Live() {
 		held := map[slot.Slot]delivery.Digest{}
-		for _, s := range n.informer.held.Slots() {
-			held[s] = digest(s)
+		for _, s := range n.informer.wanted.Slots() {
+			held[s] = delivery.Digest{}
+		}
+		for _, is := range n.informer.has {
+			count(held, is)
 		}
 		out = append(out, &coverage.Report{Member: n.ID, Serial: serial, Open: n.Open(), Digests: coverage.Digests{website: held}})
 	}
@@ -49,23 +55,24 @@ func (w *World) reports(serial uint64) []*coverage.Report {
 func (w *World) census(t *table.Table) coverage.Digests {
 	census := map[slot.Slot]delivery.Digest{}
 	for s := range slot.Slot(t.Slots) {
-		census[s] = digest(s)
+		census[s] = delivery.Digest{}
+	}
+	for name := range w.objects.names {
+		count(census, w.objects.state(name))
 	}
 	return coverage.Digests{website: census}
 }
 
-// digest is that of all objects of a slot.
-func digest(s slot.Slot) delivery.Digest {
-	d := delivery.Digest{Objects: keysPerSlot}
-	for i := range keysPerSlot {
-		d.Hashes ^= uint64(key{s, i}.index()) + 1
+// count adds an object to the digest of its slot.
+func count(digests map[slot.Slot]delivery.Digest, is state) {
+	if d, ok := digests[is.slot]; ok && is.exists && is.in {
+		digests[is.slot] = delivery.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ (uint64(is.uid) + 1)}
 	}
-	return d
 }
 
-// incomplete says what is missing of a deep world in which all else is well; empty: nothing.
+// incomplete says what is missing of a life in which all else is well; empty: nothing.
 func (w *World) incomplete() string {
-	if !w.deep {
+	if !w.wild {
 		return ""
 	}
 	t := w.Objects.Table().Table

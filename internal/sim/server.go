@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// server is one of the two API servers of a deep world. Writes and consistent reads are the same at both; what one shows to
+// server is one of the two API servers of a world. Writes and consistent reads are the same at both; what one shows to
 // watches, and to reads that take any version, may be older than what the other does.
 type server struct {
 	// lag is how far behind it is. What changed at from or later is not shown before until.

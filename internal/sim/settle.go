@@ -72,7 +72,7 @@ func (w *World) Unsettled() string {
 	if why := w.incomplete(); why != "" {
 		return why
 	}
-	if why := w.unreconciled(); why != "" && !w.opts.Idle {
+	if why := w.unreconciled(); why != "" && w.wild {
 		return why
 	}
 	for id, got := range t.Counts() {

@@ -54,20 +54,16 @@ type flight struct {
 	// stuck: it does not look at its context. table is the UID of the table by which it began, then.
 	stuck bool
 	table string
-	// seen is the version of the object that it began with, awaits the writes whose answers it waits for. In deep
-	// worlds.
+	// seen is the version of the object that it began with, awaits the writes whose answers it waits for.
 	seen   uint64
 	awaits int
 }
 
 // startWork tries a key now and then, whatever the gate says.
 func (n *Node) startWork() {
-	pace := 100 * time.Millisecond
-	switch {
-	case n.w.over:
-		pace *= 5
-	case n.w.deep:
-		pace *= 3 // there are users, too
+	pace := 300 * time.Millisecond // there are users, too
+	if n.w.over {
+		pace = 500 * time.Millisecond
 	}
 	n.w.after(n.w.delay(pace, 3*pace), func() {
 		if n.Dead {
@@ -95,16 +91,14 @@ func (n *Node) open(a member.Open) {
 	parked := n.gate.Open(a.Slots, a.Epoch)
 	n.cancelled()
 	n.work.opened = a.Slots.Slots()
-	if n.w.opts.Idle {
+	if !n.w.wild {
 		return
 	}
 	for i, s := range n.work.opened {
 		if i < 3 {
 			n.Try(s, 0)
 		}
-		if n.w.deep {
-			n.enqueue(s)
-		}
+		n.enqueue(s)
 	}
 	n.tryAll(parked)
 	if n.w.handsOver() {
@@ -164,11 +158,11 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, gone: gone}
 	n.checkAdmitted(f)
 	n.work.flights[k] = f
-	if n.w.deep {
+	if n.w.wild {
 		n.begin(f)
 	}
 	lasts := 20 * time.Millisecond
-	if n.w.opts.Wild {
+	if n.w.wild {
 		lasts = n.w.between(time.Millisecond, 500*time.Millisecond)
 		if n.w.rng.IntN(50) == 0 {
 			lasts = n.w.between(time.Second, 20*time.Second) // stuck
@@ -191,7 +185,7 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
-	if n.w.deep {
+	if n.w.wild {
 		n.complete(f)
 	}
 	delete(n.work.flights, f.key)
@@ -241,15 +235,12 @@ func (n *Node) write(f *flight) {
 		}
 		f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
 		known := true
-		if w.chance(w.Net.LoseResponse+w.Net.Late) || w.deep && n.deaf > w.now {
+		if w.chance(w.Net.LoseResponse+w.Net.Late) || n.deaf > w.now {
 			// Of unknown outcome: in flight until it cannot be admitted any more.
-			f.unknown, known = w.now+transit+timeout+timeout/8, false
-			if w.deep {
-				f.unknown = w.now + time.Duration(float64(timeout+unknownMargin)/n.rate)
-			}
+			f.unknown, known = w.now+time.Duration(float64(timeout+unknownMargin)/n.rate), false
 		}
 		answer := func(func()) {}
-		if w.deep && known {
+		if known {
 			f.awaits++
 			answer = func(do func()) {
 				n.local(func() {
@@ -268,11 +259,15 @@ func (n *Node) write(f *flight) {
 			w.at(w.now+commits-arrives, func() {
 				w.checkWrite(n, f, deceived)
 				version := w.version
-				answer(func() { w.objects.told(n, f.key, version) })
+				answer(func() {
+					if w.wild {
+						w.objects.told(n, f.key, version)
+					}
+				})
 			})
 		})
 	}
-	if w.deep && n.mute > w.now {
+	if n.mute > w.now {
 		return // it does not get there
 	}
 	if w.chance(w.Net.Stall * 3) {

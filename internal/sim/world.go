@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Options say what a World is made of. The zero value is a calm world with 16 slots.
+// Options say what a World is made of. The zero value is a world with 16 slots.
 type Options struct {
 	// Seed is for everything that is random.
 	Seed uint64
@@ -19,13 +19,6 @@ type Options struct {
 	Slots slot.Count
 	// Tune changes the config of every member before it starts. May be nil.
 	Tune func(*member.Config)
-	// Wild makes clocks differ and delays random, and lets workers try keys at random times.
-	Wild bool
-	// Deep makes two API servers, of which one may lag, models the objects that members work on, and what users change
-	// of them. It needs Wild.
-	Deep bool
-	// Idle leaves the workers out: for counting messages.
-	Idle bool
 	// Trace gets a line for everything that happens. May be nil.
 	Trace func(line string)
 	// Leaves returns what a drained slot leaves for its next owner, in the place of what the model knows. May be nil.
@@ -72,15 +65,19 @@ type World struct {
 	violations []Violation
 	tombstones map[key]*tombstone
 
-	// In deep worlds:
-	deep    bool
-	paced   bool // see PacedFrom
-	servers [2]server
-	changed []time.Duration // by version of Objects
-	objects objects
-	clocks  clocks
-	over    bool // no more faults
-	spoiled spoiled
+	// wild: this is the life of a seed. Clocks differ, delays are random, there are two API servers and the objects that
+	// members work on, workers try keys at random times, and users change them. Otherwise a script drives the world by
+	// hand: nothing takes its time, and nobody works.
+	wild bool
+	// The rest is for lives. paced: see pace.go. bequeaths: drains may leave deletions to the slots' next owners.
+	paced     bool
+	bequeaths bool
+	servers   [2]server
+	changed   []time.Duration // by version of Objects
+	objects   objects
+	clocks    clocks
+	over      bool // no more faults
+	spoiled   spoiled
 	// crashed and ended hear of processes that ended by Net.Fall, and by themselves.
 	crashed, ended func(*Node)
 }
@@ -114,9 +111,7 @@ func New(o Options) *World {
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
 		Objects: store.NewObjects(),
 		slots:   make([]slotHistory, o.Slots),
-		deep:    o.Deep,
 		clocks:  clocks{1, 1},
-		objects: newObjects(o.Slots),
 		ghosts:  map[string]string{},
 		named:   map[string]time.Duration{},
 		member:  map[string]time.Duration{},
@@ -167,9 +162,9 @@ func (w *World) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.rng.Int64N(int64(high-low)))
 }
 
-// delay is low in a calm world, else random, and now and then longer.
+// delay is low in a world driven by hand, else random, and now and then longer.
 func (w *World) delay(low, high time.Duration) time.Duration {
-	if !w.opts.Wild {
+	if !w.wild {
 		return low
 	}
 	d := w.between(low, high)
@@ -205,11 +200,11 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
-	// Of deep worlds: Compacted are watches and lists that met a 410, OldLists those of any version that were old,
-	// Split writes before which the process stopped, Reconciled changes by users that were, Excused violations that
+	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole,
+	// LookedUp look-ups of single objects, Split writes before which the process stopped, Reconciled changes by users that were, Excused violations that
 	// clocks beyond the bound explain, or a fence that goes by an old copy of the table.
-	Compacted, OldLists, Split, Reconciled, Excused int
-	// Of paced worlds: Sleeps of machines, Untold lapses of gates that a member was told of.
+	Compacted, Grown, Replaced, LookedUp, Split, Reconciled, Excused int
+	// Sleeps of machines, Untold lapses of gates that a member was told of.
 	Sleeps, Untold int
 	// Inherited are deletions that were left to a slot's next owner.
 	Inherited int

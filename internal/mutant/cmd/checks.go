@@ -55,7 +55,7 @@ func checks() []tool {
 			probe: func(o options) []string { return []string{"-states", itoa(o.states)} },
 		},
 		{
-			name: "simulation", reaches: []string{"member", "gate", "internal/store"},
+			name: "simulation", reaches: []string{"member", "gate", "internal/store", "internal/stream"},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
 		{

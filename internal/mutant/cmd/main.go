@@ -13,7 +13,7 @@
 //
 // With arguments it runs a command instead, with one mutant in what that builds:
 //
-//	mutant -mutants NewcomersWait go run ./internal/sim/cmd -seed 10353
+//	mutant -mutants NewcomersWait go run ./internal/sim/cmd -seed 34
 package main
 
 import (

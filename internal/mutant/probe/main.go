@@ -23,7 +23,7 @@ type found struct {
 }
 
 func main() {
-	seeds := flag.Uint64("seeds", 0, "live through this `number` of seeds of the simulation, half of them in deep worlds")
+	seeds := flag.Uint64("seeds", 0, "live through this `number` of seeds of the simulation")
 	states := flag.Int("states", 0, "search every scope up to this `number` of states")
 	flag.Parse()
 	debug.SetGCPercent(400)
@@ -39,11 +39,7 @@ func main() {
 }
 
 func simulate(seeds uint64) found {
-	for n := uint64(1); n <= seeds; n++ {
-		seed := n
-		if n%2 == 0 {
-			seed += sim.DeepFrom // every second life is a deep one
-		}
+	for seed := uint64(1); seed <= seeds; seed++ {
 		if w := sim.RunChaos(seed, nil); w.Failed() {
 			v := w.Violations()[0]
 			return found{Where: fmt.Sprintf("seed %d", seed), Rule: v.Rule, Message: v.Message}

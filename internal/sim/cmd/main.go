@@ -18,7 +18,7 @@ import (
 
 func main() {
 	seeds := flag.Int("seeds", 50_000, "live through this `number` of seeds")
-	first := flag.Uint64("first", 0, "begin with this `seed`; by default half of the seeds are paced ones, from 1,000,000 on")
+	first := flag.Uint64("first", 1, "begin with this `seed`")
 	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
@@ -78,27 +78,16 @@ func draw(seed uint64, file string, window sim.Window, slots string) error {
 // survey lives through seeds and prints what came of it.
 func survey(first uint64, seeds int, limit time.Duration, all bool) error {
 	begun, told, failed := time.Now(), time.Now(), 0
-	var s sim.Survey
-	run := func(first uint64, seeds int) {
-		failed = 0
-		one := sim.Seeds(first, seeds, func(s *sim.Survey) bool {
-			for ; failed < len(s.Failures); failed++ {
-				fmt.Println(s.Failures[failed])
-			}
-			if time.Since(told) > time.Minute {
-				told = time.Now()
-				fmt.Fprintf(os.Stderr, "%d of %d lives in %v\n", s.Lives, seeds, time.Since(begun).Round(time.Second))
-			}
-			return time.Since(begun) < limit
-		})
-		s.Add(&one)
-	}
-	if first == 0 {
-		run(1, seeds/2)
-		run(sim.PacedFrom, seeds-seeds/2)
-	} else {
-		run(first, seeds)
-	}
+	s := sim.Seeds(first, seeds, func(s *sim.Survey) bool {
+		for ; failed < len(s.Failures); failed++ {
+			fmt.Println(s.Failures[failed])
+		}
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "%d of %d lives in %v\n", s.Lives, seeds, time.Since(begun).Round(time.Second))
+		}
+		return time.Since(begun) < limit
+	})
 	s.Print(os.Stdout)
 	took := time.Since(begun)
 	fmt.Printf("\n%v, %.1f lives per second\n", took.Round(time.Second), float64(s.Lives)/took.Seconds())

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,24 +12,24 @@ import (
 )
 
 // A check of the objects that finds nothing, whatever is wrong with them, would be none.
-func TestDeepLivesMissWhatIsBroken(t *testing.T) {
+func TestLivesMissWhatIsBroken(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		spoiled spoiled
-		rule    string
+		rules   []string
 	}{
-		{"lists of any version", spoiled{oldLists: true}, "stale open"},
-		{"lists made before the fence wait", spoiled{oldVersions: true}, "stale open"},
-		{"keys that are not enqueued", spoiled{forgotten: true}, "settle"},
+		{"lists of any version", spoiled{oldLists: true}, []string{"stale open", "not shown", "comes back"}},
+		{"lists made before the fence wait", spoiled{oldVersions: true}, []string{"stale open", "not shown"}},
+		{"keys that are not enqueued", spoiled{forgotten: true}, []string{"settle"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := uint64(DeepFrom); seed < DeepFrom+200; seed++ {
+			for seed := uint64(1); seed < 200; seed++ {
 				w := runChaos(seed, Options{}, c.spoiled)
 				if !w.Failed() {
 					continue
 				}
-				if got := w.Violations()[0]; got.Rule != c.rule {
-					t.Fatalf("seed %d: %v, want %s", seed, got, c.rule)
+				if got := w.Violations()[0]; !slices.Contains(c.rules, got.Rule) {
+					t.Fatalf("seed %d: %v, want one of %v", seed, got, c.rules)
 				}
 				t.Logf("seed %d: %v", seed, w.Violations()[0])
 				return
@@ -79,7 +80,7 @@ func TestOverwritingIsFound(t *testing.T) {
 // A watch that is cut goes on from its position at the other server, and lists anew where that is compacted.
 func TestCutWatches(t *testing.T) {
 	for _, compacted := range []bool{false, true} {
-		w := New(Options{Wild: true, Deep: true, Idle: true})
+		w := New(Options{})
 		n := w.Start(&Replica{Pod: "a", Container: "main", Weight: 1})
 		w.Run(30 * time.Second)
 		before := w.Objects.Table()
@@ -109,7 +110,7 @@ func TestFastClocksShortenTheFenceWait(t *testing.T) {
 		rate float64
 		late bool
 	}{{1, false}, {1.07, false}, {1.45, true}} {
-		w := New(Options{Idle: true})
+		w := New(Options{})
 		w.clocks = clocks{c.rate, c.rate}
 		pod := &Replica{Pod: "a", PodUID: "uid-a", Container: "main", Weight: 1}
 		n := w.Start(pod)

@@ -1,57 +1,12 @@
 package sim
 
 import (
-	"errors"
 	"maps"
 	"time"
-
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/slot"
 )
 
-// DeepFrom is the first seed of a deep life. Those below live as they always did, so that what they found stays found.
-const DeepFrom = 10_000
-
-// deepen makes a deep world of the life of a seed: two API servers, objects and their users, clocks that differ by
-// more, members of several table formats, and processes that are started again when they end by themselves. It returns
-// the number of members.
-func (c *Chaos) deepen() int {
-	c.opts.Deep, c.deep, c.paced = true, true, c.opts.Seed >= PacedFrom
-	members := 1 + c.rng.IntN(5)
-	c.opts.Slots = []slot.Count{16, 16, 16, 32, 64}[c.rng.IntN(5)]
-	if c.rng.IntN(100) == 0 {
-		c.opts.Slots, members = 256, 12
-	}
-	c.slots, c.objects = make([]slotHistory, c.opts.Slots), newObjects(c.opts.Slots)
-	switch c.rng.IntN(6) {
-	default:
-		c.clocks = closeClocks
-	case 0, 1: // any within the bound that have the API server's among them
-		low := 1/bound + (1-1/bound)*c.rng.Float64()
-		c.clocks = clocks{low, low * bound * 0.995}
-	case 2:
-		c.clocks = clocks{0.5, 2}
-	}
-	if c.rng.IntN(2) == 0 {
-		c.servers[0].lag = c.between(100*time.Millisecond, 10*time.Second) // all along
-		c.logf("one API server lags by %v", c.servers[0].lag)
-	}
-	c.tamper = c.rng.IntN(3) == 0
-	c.formats = c.rng.IntN(3) == 0
-	c.crashed = c.restart
-	c.ended = func(n *Node) {
-		switch {
-		case n.Replica.Gone:
-		case errors.Is(n.Stopped.Err, member.ErrIdentity):
-			n.Replica.Gone = true
-		default:
-			c.restart(n)
-		}
-	}
-	c.users()
-	c.scrubs()
-	return members
-}
+// pauses are lengths of pauses: below the retry period, around the deadline, beyond the lease.
+var pauses = []time.Duration{2 * time.Second, 9 * time.Second, 16 * time.Second, 60 * time.Second}
 
 // crowd is the number of replicas above which there are no more, but for churn.
 const crowd = 5
@@ -59,8 +14,8 @@ const crowd = 5
 // none is how long a fault lasts that could not be.
 const none = -1
 
-// deepFaults are what goes wrong in deep lives: each says for how long.
-var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
+// faults are what goes wrong: each says for how long.
+var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 	FaultPause: func(c *Chaos, n *Node) time.Duration {
 		d := c.between(10*time.Millisecond, pauses[c.rng.IntN(len(pauses))])
 		n.Pause(d)
@@ -170,7 +125,7 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 	},
 	FaultClock: func(c *Chaos, n *Node) time.Duration { n.setRate(c.clocks.rate(c.rng)); return 0 },
 	FaultSlowStores: func(c *Chaos, n *Node) time.Duration {
-		n.Slow = Slow{Warm: c.between(0, 10*time.Second), Load: c.between(0, 5*time.Second)}
+		n.slow = c.between(0, 10*time.Second)
 		return c.between(5*time.Second, 30*time.Second)
 	},
 	FaultLeaseDeleted: func(c *Chaos, n *Node) time.Duration {
@@ -241,8 +196,8 @@ var deepFaults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 	},
 }
 
-// deepFault makes something go wrong in a deep life.
-func (c *Chaos) deepFault() {
+// fault makes something go wrong.
+func (c *Chaos) fault() {
 	n := c.pick()
 	if n == nil {
 		c.grow()
@@ -263,7 +218,7 @@ func (c *Chaos) deepFault() {
 	} else {
 		c.logf("fault: %v of %s", kind, n.ID)
 	}
-	if d := deepFaults[kind](c, n); d != none {
+	if d := faults[kind](c, n); d != none {
 		c.trouble(kind, n, d)
 	}
 	c.Sync()
@@ -309,14 +264,4 @@ func (c *Chaos) churn() time.Duration {
 	}
 	c.after(c.between(15*time.Second, 25*time.Second), c.scale)
 	return 25 * time.Second
-}
-
-// heal ends what only deep lives suffer.
-func (c *Chaos) heal() {
-	c.over = true
-	c.servers = [2]server{}
-	for _, n := range c.Live() {
-		n.deaf, n.mute, n.crowded = 0, 0, 0
-		n.setRate(closeClocks.rate(c.rng))
-	}
 }
