@@ -78,8 +78,9 @@ check-explore:
 	$(GO) run ./internal/stream/streamtest/cmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
 
-# Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false").
+# Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.
 check-sim:
+	SIM_MEMBERS=1000 $(GO) test -count=1 -run TestMessages ./internal/sim
 	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
 
 # Build bugs in, one at a time, and show which checks find them
