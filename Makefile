@@ -113,7 +113,7 @@ check-fuzz:
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
-	SLOW=1 $(GO) test -count=1 -timeout 30m ./internal/demo ./internal/chaos ./internal/controlplane ./internal/footprint
+	SLOW=1 $(GO) test -count=1 -timeout 30m ./delivery ./internal/demo ./internal/chaos ./internal/controlplane ./internal/footprint
 
 # Run the Go benchmarks.
 check-bench:

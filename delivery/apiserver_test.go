@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,14 +98,19 @@ var (
 	}
 )
 
-// TestAPIServer runs the suite on the real API server.
+// TestAPIServer runs the suite on the real API server: each form with client-go's WatchList either on or off, and with
+// both where SLOW=1 is set (make check WHAT=slow).
 func TestAPIServer(t *testing.T) {
-	for _, f := range forms {
+	for i, f := range forms {
+		watchList := []bool{i%2 == 0}
+		if os.Getenv("SLOW") != "" {
+			watchList = nil
+		}
 		t.Run(f.name, func(t *testing.T) {
 			controlplane.For(t)
 			t.Parallel()
 			deliverytest.Run(t, deliverytest.Options{
-				Kind: func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, Steps: 60,
+				Kind: func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, Steps: 60, WatchList: watchList,
 			})
 		})
 	}
