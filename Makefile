@@ -38,7 +38,7 @@ test-latest: kube ## Run the tests with the newest controller-runtime and client
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -diff $(LATEST)
 	$(GO) vet $(LATEST) ./...
-	$(GO) test $(LATEST) -race -parallel 6 -timeout 30m ./ctrlrt
+	$(GO) test $(LATEST) -race -timeout 30m ./ctrlrt
 	$(GO) test $(LATEST) -timeout 30m $$($(GO) list ./... | grep -vE '$(PURE)|/ctrlrt$$')
 
 .PHONY: tidy

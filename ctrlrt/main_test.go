@@ -6,4 +6,7 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
+func TestMain(m *testing.M) {
+	controlplane.Parallel(6)
+	controlplane.Main(m, controlplane.Options{})
+}

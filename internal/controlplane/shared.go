@@ -2,8 +2,10 @@ package controlplane
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +39,15 @@ func Main(m *testing.M, o Options) {
 		}
 	}
 	os.Exit(code)
+}
+
+// Parallel has n parallel tests run at a time, unless -parallel says otherwise. Tests that wait for watches and back-offs
+// would leave a small machine idle with as many as it has CPUs. Call it from TestMain.
+func Parallel(n int) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p != nil && p.Value.String() == p.DefValue {
+		_ = p.Value.Set(strconv.Itoa(n)) // a number is always accepted
+	}
 }
 
 // For returns the control plane that the tests of this package share. The first call starts it. It skips the test under
