@@ -102,19 +102,19 @@ func (o Options) withDefaults() (Options, error) {
 		o.Namespaces = []string{""}
 	}
 	if o.QPS == 0 {
-		o.QPS = 200
+		o.QPS = defaultQPS
 	}
 	if o.Burst == 0 {
-		o.Burst = max(1, int(o.QPS/2))
+		o.Burst = defaultBurst(o.QPS)
 	}
 	if o.Concurrency == 0 {
-		o.Concurrency = 16
+		o.Concurrency = defaultConcurrency
 	}
 	if o.ScanPeriod == 0 {
 		o.ScanPeriod = 10 * time.Minute
 	}
 	if o.ScanRate == 0 {
-		o.ScanRate = 5000
+		o.ScanRate = defaultScanRate
 	}
 	if o.NotServed == nil {
 		o.NotServed = func(schema.GroupVersionResource) {}

@@ -9,6 +9,16 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
+// Defaults of Options: patches and objects of a scan per second, and patches in flight.
+const (
+	defaultQPS         = 200
+	defaultConcurrency = 16
+	defaultScanRate    = 5000
+)
+
+// defaultBurst is half of what may be sent in a second.
+func defaultBurst(qps float32) int { return max(1, int(qps/2)) }
+
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 30 * time.Second
