@@ -75,7 +75,8 @@ func (s shards) match(hash uint64) bool {
 	return s == nil
 }
 
-var shardRange = regexp.MustCompile(`^\s*shardRange\(\s*object\.metadata\.uid\s*,\s*'0x([0-9a-f]{16})'\s*,\s*'0x(1?[0-9a-f]{16})'\s*\)\s*$`)
+var shardRange = regexp.MustCompile(
+	`^\s*shardRange\(\s*object\.metadata\.uid\s*,\s*'0x([0-9a-f]{16})'\s*,\s*'0x(1?[0-9a-f]{16})'\s*\)\s*$`)
 
 func parseShards(selector string) (shards, error) {
 	if selector == "" {

@@ -169,7 +169,8 @@ func (w World) marked(write Write) bool {
 func same(a, b *Object) bool {
 	return a.Spec == b.Spec && maps.Equal(a.Data, b.Data) && a.Metadata.Generation == b.Metadata.Generation &&
 		a.Status == b.Status && slices.Equal(a.Metadata.OwnerReferences, b.Metadata.OwnerReferences) &&
-		slices.Equal(a.Metadata.Finalizers, b.Metadata.Finalizers) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations) &&
+		slices.Equal(a.Metadata.Finalizers, b.Metadata.Finalizers) &&
+		maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations) &&
 		(a.Metadata.DeletionTimestamp == nil) == (b.Metadata.DeletionTimestamp == nil)
 }
 

@@ -28,7 +28,8 @@ func (s *Sharding) ignores() bool {
 	return s.ignore != nil && s.ignore()
 }
 
-var shardRange = regexp.MustCompile(`^shardRange\((object\.metadata\.uid), '(0x[0-9a-f]{16})', '(0x[0-9a-f]{16}|0x10000000000000000)'\)$`)
+var shardRange = regexp.MustCompile(
+	`^shardRange\((object\.metadata\.uid), '(0x[0-9a-f]{16})', '(0x[0-9a-f]{16}|0x10000000000000000)'\)$`)
 
 // shard reads a shard selector as the API server does.
 func (m *Memory) shard(text string) (sharding.Selector, error) {

@@ -50,11 +50,14 @@ type childKind struct {
 
 var childKinds = []childKind{
 	{
-		func() client.Object { return &corev1.ConfigMap{} }, func() client.ObjectList { return &corev1.ConfigMapList{} }, website.PageName,
+		func() client.Object { return &corev1.ConfigMap{} },
+		func() client.ObjectList { return &corev1.ConfigMapList{} }, website.PageName,
 		types.MergePatchType, `{"data":{"` + website.PageFile + `":"` + defaced + `"}}`,
 	}, {
-		func() client.Object { return &appsv1.Deployment{} }, func() client.ObjectList { return &appsv1.DeploymentList{} }, asIs,
-		types.StrategicMergePatchType, `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"` + defaced + `"}]}}}}`,
+		func() client.Object { return &appsv1.Deployment{} },
+		func() client.ObjectList { return &appsv1.DeploymentList{} }, asIs,
+		types.StrategicMergePatchType,
+		`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"` + defaced + `"}]}}}}`,
 	}, {
 		func() client.Object { return &corev1.Service{} }, func() client.ObjectList { return &corev1.ServiceList{} }, asIs,
 		types.MergePatchType, `{"spec":{"selector":{"` + defaced + `":"yes"}}}`,
@@ -222,7 +225,8 @@ func compare(child client.Object, site *webv1.Website, certificate string) strin
 			return "defaced"
 		}
 	case *corev1.Service:
-		if len(o.Spec.Selector) != 2 || len(o.Spec.Ports) != 1 || (o.Spec.Ports[0].Port == 443) != (site.Spec.SecretName != "") {
+		secure := site.Spec.SecretName != ""
+		if len(o.Spec.Selector) != 2 || len(o.Spec.Ports) != 1 || (o.Spec.Ports[0].Port == 443) != secure {
 			return "defaced"
 		}
 	}

@@ -124,7 +124,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		r.LabelWritesBefore = &labels
 		for _, f := range foreign[:min(5, n)] {
 			e.view.log("Foreign write: %s %s %s/%s by %s, but %q owns slot %d (received %s, answered %s; %s)",
-				f.Verb, f.Resource, f.Name, f.Subresource, f.Pod, f.Owner, f.Slot, f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
+				f.Verb, f.Resource, f.Name, f.Subresource, f.Pod, f.Owner, f.Slot,
+				f.Received.Format(time.RFC3339Nano), f.Done.Format(time.RFC3339Nano), f.Versions())
 		}
 	}
 	return r, e.measure(r, history, moves, check.Latencies(updates, all), all, audit)
@@ -212,7 +213,8 @@ func (e *engine) measure(
 	})
 	median := check.Quantile(quiet, 0.5)
 	e.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); "+
-		"the stalls below are beyond that.", median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
+		"the stalls below are beyond that.",
+		median.Round(10*time.Microsecond), len(quiet), (e.baseline.end - e.baseline.start).Seconds(),
 		check.Quantile(quiet, 0.99).Round(10*time.Microsecond), check.Quantile(quiet, 1).Round(10*time.Microsecond))
 	samples, err := e.traffic()
 	if err != nil {

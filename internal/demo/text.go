@@ -44,8 +44,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_ = t.Flush()
 	b.WriteString("\nstall: how much longer than usual a change to a Website on the move waited for its reconcile.\n")
-	b.WriteString("machine busy: the part of the time in which the machine's processors worked, for the API server and the load, too.\n")
-	b.WriteString("object writes: what moving cost Websites and children themselves; only the table, one ConfigMap, was written.\n\n")
+	b.WriteString("machine busy: the part of the time in which the machine's processors worked, " +
+		"for the API server and the load, too.\n")
+	b.WriteString("object writes: what moving cost Websites and children themselves; " +
+		"only the table, one ConfigMap, was written.\n\n")
 	if n := r.LabelWritesBefore; n != nil && *n > 0 {
 		fmt.Fprintf(&b, "labels: %d writes before anything moved, and one for each object created since then: "+
 			"in an object's life, not for a move.\n\n", *n)

@@ -44,7 +44,8 @@ const (
 
 var kindNames = [kinds]string{
 	"tick", "renewed", "read", "swapped", "deleted", "table", "leases", "finish", "advance", "admit",
-	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin", "drop-table", "drop-lease", "lapse",
+	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin",
+	"drop-table", "drop-lease", "lapse",
 }
 
 func (k kind) String() string { return kindNames[k] }

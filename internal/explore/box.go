@@ -200,7 +200,8 @@ func (b *box) clone() *box {
 	c := *b
 	c.deletes, c.tables, c.leases = slices.Clone(b.deletes), slices.Clone(b.tables), slices.Clone(b.leases)
 	c.queue = slices.Clone(b.queue)
-	c.ops, c.gate, c.horizon, c.left = slices.Clone(b.ops), slices.Clone(b.gate), slices.Clone(b.horizon), slices.Clone(b.left)
+	c.ops, c.gate = slices.Clone(b.ops), slices.Clone(b.gate)
+	c.horizon, c.left = slices.Clone(b.horizon), slices.Clone(b.left)
 	for i := range c.leases {
 		c.leases[i].leases = slices.Clone(c.leases[i].leases)
 	}
@@ -216,7 +217,10 @@ func (b *box) end(l life) {
 		b.left[s] = max(b.left[s], b.horizon[s])
 		b.horizon[s] = 0
 	}
-	*b = box{life: l, inc: b.inc, former: b.former, sig: b.sig, gate: make([]gateSlot, len(b.gate)), horizon: b.horizon, left: b.left}
+	*b = box{
+		life: l, inc: b.inc, former: b.former, sig: b.sig, gate: make([]gateSlot, len(b.gate)),
+		horizon: b.horizon, left: b.left,
+	}
 }
 
 // working says that a slot's gate admits keys, or that some it admitted may be in flight.

@@ -56,7 +56,9 @@ func (w *world) carryOut(pod int, action member.Action) {
 		renewed(l, o)
 	case member.RenewLease:
 		if w.goesAstray() {
-			w.stray(astray{kind: astrayRenewLease, lease: self, version: number(a.Lease.Version), says: says(a.Lease), pod: uint8(pod)})
+			w.stray(astray{
+				kind: astrayRenewLease, lease: self, version: number(a.Lease.Version), says: says(a.Lease), pod: uint8(pod),
+			})
 			renewed(lease{}, member.OutcomeUnknown)
 			return
 		}

@@ -15,8 +15,8 @@ import (
 //   - every version of the table is Valid, and its epoch rises (R4)
 //   - only a live owner itself gives its slot up, and only to a member that is ready; a member is removed only when its
 //     Lease is gone (R6, R7)
-//   - a gate opens only for its slot's owner at that epoch, while its Lease says "open", and while no other gate of the slot is
-//     open or draining; a paused member's is open until its deadline (R2, R5, R6)
+//   - a gate opens only for its slot's owner at that epoch, while its Lease says "open", and while no other gate of the
+//     slot is open or draining; a paused member's is open until its deadline (R2, R5, R6)
 //   - a gate opens only when no write of a former owner can commit any more, given a fence (R6, R7, R16)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - a slot's gate is shut while a transfer of it may take effect (R6)
@@ -118,19 +118,24 @@ func (w *world) checkOpen(pod int, a member.Open) {
 			other := w.box(i)
 			switch {
 			case other.left[s] > base:
-				w.violate("late write", "slot %d is opened by %s at epoch %d, and a write of a former process of pod %s may still commit", s, id, a.Epoch, podName(i))
+				w.violate("late write",
+					"slot %d is opened by %s at epoch %d, and a write of a former process of pod %s may still commit",
+					s, id, a.Epoch, podName(i))
 			case i == pod:
 			case other.working(s) && other.gate[s].state == gateOpen:
 				w.violate("two open", "slot %d is opened by %s at epoch %d, and is open in %s", s, id, a.Epoch, w.id(i))
 			case other.working(s):
 				w.violate("two in flight", "slot %d is opened by %s at epoch %d, and %s still works in it", s, id, a.Epoch, w.id(i))
 			case other.horizon[s] > base:
-				w.violate("late write", "slot %d is opened by %s at epoch %d, and a write of %s may still commit", s, id, a.Epoch, w.id(i))
+				w.violate("late write", "slot %d is opened by %s at epoch %d, and a write of %s may still commit",
+					s, id, a.Epoch, w.id(i))
 			}
 		}
 		for _, stray := range w.server().astray {
-			if stray.kind == astraySwap && stray.lease == self && stray.table.At(slot.Slot(s)).Owner != id && stray.version == w.server().table.version {
-				w.violate("opened though sent", "slot %d is opened by %s at epoch %d, and its transfer may still take effect", s, id, a.Epoch)
+			if stray.kind == astraySwap && stray.lease == self && stray.table.At(slot.Slot(s)).Owner != id &&
+				stray.version == w.server().table.version {
+				w.violate("opened though sent",
+					"slot %d is opened by %s at epoch %d, and its transfer may still take effect", s, id, a.Epoch)
 			}
 		}
 		h := &w.changeServer().slots[s]
@@ -168,7 +173,8 @@ func (w *world) fire(pod int) {
 		}
 		b.horizon[s] = base + writeTimeout
 		if h := w.server().slots[s]; h.opener != w.self(pod) {
-			w.violate("late write", "a write for slot %d by %s commits after %s opened it at epoch %d", s, id, w.x.name(h.opener), h.epoch)
+			w.violate("late write", "a write for slot %d by %s commits after %s opened it at epoch %d",
+				s, id, w.x.name(h.opener), h.epoch)
 		}
 	}
 }
@@ -187,7 +193,8 @@ func (w *world) checkStop(pod int, a member.Stop) {
 // checkDeadline checks until when a member is about to work.
 func (w *world) checkDeadline(pod int, a member.Deadline) {
 	if latest := time.Duration(w.renewed) + w.x.config.RenewDeadline; w.renewed > 0 && a.At > latest {
-		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d", w.id(pod), a.At-base, w.renewed-base)
+		w.violate("deadline", "%s means to work until %d, but the renewal that was answered was sent at %d",
+			w.id(pod), a.At-base, w.renewed-base)
 	}
 }
 

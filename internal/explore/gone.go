@@ -30,7 +30,8 @@ func (w *world) checkGone(writer string, old, t *table.Table) {
 		case was.Owner == writer && is.Owner != writer && w.owes(writer, s):
 			w.violate("deletion lost", "%s gives slot %d to %s without its deletion", writer, s, is.Owner)
 		case in(old) && w.runs(is.Owner) && !owner:
-			w.violate("deletion lost", "the table does not name the deletion in slot %d any more, and %s does not know of it", s, is.Owner)
+			w.violate("deletion lost",
+				"the table does not name the deletion in slot %d any more, and %s does not know of it", s, is.Owner)
 		}
 	}
 }

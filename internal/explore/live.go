@@ -20,9 +20,9 @@ const (
 	unknown = -1
 )
 
-// Settle continues every state known, or every n-th, without faults, in one fair order, until all is well: every slot open
-// in a live member, nothing moving, nothing left of the dead. Where the search came to a fixpoint that proves that no state is
-// a dead end. What does not end well, or takes longer than the scope says, is found.
+// Settle continues every state known, or every n-th, without faults, in one fair order, until all is well: every slot
+// open in a live member, nothing moving, nothing left of the dead. Where the search came to a fixpoint that proves that
+// no state is a dead end. What does not end well, or takes longer than the scope says, is found.
 func (s *Search) Settle(nth int) Calm {
 	ticks := make([]int16, len(s.states))
 	for i := range ticks {
@@ -100,7 +100,9 @@ func (s *Search) Settle(nth int) Calm {
 			calm.Ticks, calm.Slowest = int(t), uint32(i)
 		}
 		if s.x.Within > 0 && int(t) > s.x.Within {
-			s.Found = &Finding{Violation: Violation{"slow", fmt.Sprintf("without further faults it takes %d ticks until all is well, instead of %d", t, s.x.Within)}, from: uint32(i), fair: true}
+			s.Found = &Finding{Violation: Violation{"slow", fmt.Sprintf(
+				"without further faults it takes %d ticks until all is well, instead of %d", t, s.x.Within,
+			)}, from: uint32(i), fair: true}
 		}
 	}
 	return calm

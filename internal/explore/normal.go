@@ -14,8 +14,8 @@ import (
 // Worlds that differ by absolute numbers alone are one state. So every number is brought into a normal form after each
 // transition:
 //
-//   - It is always base o'clock: letting time pass moves all that is remembered into the past by a tick instead. What lies
-//     further back than any wait asks for stays there. Timers that are due are 0, as those that were never set.
+//   - It is always base o'clock: letting time pass moves all that is remembered into the past by a tick instead. What
+//     lies further back than any wait asks for stays there. Timers that are due are 0, as those that were never set.
 //   - Versions, epochs and serials count down from top, by rank, since members only compare them (and add at most 3 to
 //     an epoch, hence epochStep).
 //   - What is never looked at again is 0.

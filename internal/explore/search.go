@@ -168,7 +168,8 @@ func (s *Search) String() string {
 	case !s.Fixpoint:
 		end = fmt.Sprintf("stopped, %d states not continued", len(s.states)-int(s.next))
 	}
-	return fmt.Sprintf("%d states, %d transitions, depth %d, %.1f s: %s", len(s.states), s.Transitions, s.Depth(), s.Time.Seconds(), end)
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %.1f s: %s",
+		len(s.states), s.Transitions, s.Depth(), s.Time.Seconds(), end)
 }
 
 // States is the number of states known.

@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// server is what the API server holds, what is on its way to it without anybody waiting for it, what was seen to happen,
-// and how much may still go wrong.
+// server is what the API server holds, what is on its way to it without anybody waiting for it, what was seen to
+// happen, and how much may still go wrong.
 type server struct {
 	table   snap
 	version int   // of the latest change of the table, deletions included

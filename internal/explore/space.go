@@ -91,7 +91,10 @@ type stepped struct {
 }
 
 func newSpace(s Scope) *space {
-	x := &space{Scope: s, tables: newTables(), members: newStore[member.Member](), boxes: newStore[box](), servers: newStore[server](), steps: map[string]stepped{}}
+	x := &space{
+		Scope: s, tables: newTables(), members: newStore[member.Member](), boxes: newStore[box](),
+		servers: newStore[server](), steps: map[string]stepped{},
+	}
 	x.config = member.Config{
 		Slots: slot.Count(s.Slots), Key: slot.KeyName,
 		LeaseDuration: 4, RenewDeadline: time.Duration(s.Deadline), RetryPeriod: 1, WriteTimeout: writeTimeout, FenceDelay: 2,

@@ -17,7 +17,9 @@ type tables struct {
 }
 
 func newTables() tables {
-	return tables{byText: map[string]*table.Table{}, ids: map[*table.Table]int{nil: 0}, list: []*table.Table{nil}, epochs: [][]int{nil}}
+	return tables{
+		byText: map[string]*table.Table{}, ids: map[*table.Table]int{nil: 0}, list: []*table.Table{nil}, epochs: [][]int{nil},
+	}
 }
 
 // tableID is 0 for none.

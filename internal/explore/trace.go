@@ -54,8 +54,8 @@ func (s *Search) Script() string {
 	return b.String()
 }
 
-// Replay repeats a script: lines with what happens, as Search.Script writes them. "calm" continues without faults for as long
-// as it takes. It returns the first violation, and tells what the members hear and do.
+// Replay repeats a script: lines with what happens, as Search.Script writes them. "calm" continues without faults for
+// as long as it takes. It returns the first violation, and tells what the members hear and do.
 func Replay(script string, tell func(string)) (*Violation, error) {
 	var x *space
 	var sc Scope

@@ -90,7 +90,9 @@ func (w *world) say(format string, args ...any) {
 func (x *space) begin() state {
 	var s state
 	for i := range x.Pods {
-		s.boxes[i] = x.addBox(&box{gate: make([]gateSlot, x.Slots), horizon: make([]int, x.Slots), left: make([]int, x.Slots)}, i)
+		s.boxes[i] = x.addBox(&box{
+			gate: make([]gateSlot, x.Slots), horizon: make([]int, x.Slots), left: make([]int, x.Slots),
+		}, i)
 	}
 	s.server = x.addServer(&server{
 		table: snap{version: top}, version: top, leases: make([]held, maxPods*maxIncs), slots: make([]slotHistory, x.Slots),
@@ -174,6 +176,7 @@ func (s snap) snapshot() member.Snapshot {
 func (x *space) leaseEvent(l leaseAt) member.Lease {
 	id := x.name(l.index)
 	return member.Lease{
-		ID: id, UID: "lease-" + id, Version: version(l.version), Epoch: uint64(l.epoch), TableUID: tableUID(l.uid), Open: l.open, Format: 1,
+		ID: id, UID: "lease-" + id, Version: version(l.version), Epoch: uint64(l.epoch), TableUID: tableUID(l.uid),
+		Open: l.open, Format: 1,
 	}
 }

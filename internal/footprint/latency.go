@@ -80,8 +80,8 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 			waits, creates = append(waits, at-sent[i]), append(creates, took[i])
 		}
 		run.Delays = append(run.Delays, Delay{
-			Form: s.crew.c.Form, Creates: len(waits), P50: percentile(waits, 50), P99: percentile(waits, 99), Create: percentile(creates, 50),
-			Writes: float64(writes) / float64(len(waits)),
+			Form: s.crew.c.Form, Creates: len(waits), P50: percentile(waits, 50), P99: percentile(waits, 99),
+			Create: percentile(creates, 50), Writes: float64(writes) / float64(len(waits)),
 		})
 		s.crew.end()
 		if err := r.cluster.empty(ctx, s.namespace); err != nil {

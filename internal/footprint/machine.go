@@ -43,7 +43,8 @@ func revision(ctx context.Context) string {
 		return "unknown"
 	}
 	name := strings.TrimSpace(string(out))
-	out, err = exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/memory.md", ":!*/memory.json").Output()
+	clean := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/memory.md", ":!*/memory.json")
+	out, err = clean.Output()
 	if err != nil || len(bytes.TrimSpace(out)) > 0 {
 		name += " with changes"
 	}

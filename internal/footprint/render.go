@@ -16,9 +16,11 @@ var page string
 // Markdown renders the page. Tables have rows for what was measured, and no others.
 func (r *Report) Markdown() ([]byte, error) {
 	t, err := template.New("memory.md").Funcs(template.FuncMap{
-		"mb": mb, "kb": kb, "pct": percent, "num": number[float64], "int": number[int], "seconds": func(s float64) string { return fmt.Sprintf("%.2f", s) },
-		"milli": func(s float64) string { return fmt.Sprintf("%.1f", s*1000) },
-		"ms":    func(ms float64) string { return fmt.Sprintf("%.1f", ms) }, "x": func(f float64) string { return fmt.Sprintf("%.2f", f) },
+		"mb": mb, "kb": kb, "pct": percent, "num": number[float64], "int": number[int],
+		"seconds": func(s float64) string { return fmt.Sprintf("%.2f", s) },
+		"milli":   func(s float64) string { return fmt.Sprintf("%.1f", s*1000) },
+		"ms":      func(ms float64) string { return fmt.Sprintf("%.1f", ms) },
+		"x":       func(f float64) string { return fmt.Sprintf("%.2f", f) },
 	}).Parse(page)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func (r *Report) conditions() (out []string) {
 	for _, res := range r.Results {
 		m := res.Machine
 		text := fmt.Sprintf("%s, revision %s, %s %s, %d CPUs (%s), %.0f GiB, Kubernetes %s, %s",
-			res.Date.Format("2006-01-02"), m.Revision, m.Go, m.System, m.CPUs, m.CPU, float64(m.Memory)/(1<<30), m.Kubernetes, m.Libraries)
+			res.Date.Format("2006-01-02"), m.Revision, m.Go, m.System, m.CPUs, m.CPU,
+			float64(m.Memory)/(1<<30), m.Kubernetes, m.Libraries)
 		if by[text] == nil {
 			order = append(order, text)
 		}

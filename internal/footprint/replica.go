@@ -65,8 +65,9 @@ func (r *replica) reset(ctx context.Context) error { return r.ask(ctx, askReset,
 // since returns what a process did between two readings.
 func (now reading) since(then reading) Phase {
 	p := Phase{
-		CPUSeconds: now.CPUSeconds - then.CPUSeconds, Bytes: now.Bytes - then.Bytes, Reconciles: now.Reconciles - then.Reconciles,
-		PeakHeap: now.PeakHeap, Requests: map[string]int{}, Received: map[string]int{},
+		CPUSeconds: now.CPUSeconds - then.CPUSeconds, Bytes: now.Bytes - then.Bytes,
+		Reconciles: now.Reconciles - then.Reconciles, PeakHeap: now.PeakHeap,
+		Requests: map[string]int{}, Received: map[string]int{},
 	}
 	for k, n := range now.Requests {
 		if n -= then.Requests[k]; n > 0 {

@@ -134,7 +134,8 @@ func load(path string, p Parameters) (*Report, error) {
 		return nil, fmt.Errorf("read the results of earlier runs in %s: %w", path, err)
 	}
 	if r.Parameters != p {
-		return nil, fmt.Errorf("%s has results of other parameters (%+v, now %+v): remove it, or choose another --output", path, r.Parameters, p)
+		return nil, fmt.Errorf("%s has results of other parameters (%+v, now %+v): remove it, or choose another --output",
+			path, r.Parameters, p)
 	}
 	return r, nil
 }

@@ -58,12 +58,15 @@ func (r *Report) replicaRows() (rows []replicaRow) {
 			}
 			traffic, busy := r.perChange(res, role, windowBytes), r.perChange(res, role, windowCPU)
 			row := replicaRow{
-				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached), HasIdle: hasIdle, Idle: idle.mean(role, liveHeap),
+				Form: res.Form.Title(), Role: role, Members: res.Members, Cached: res.mean(role, cached),
+				HasIdle: hasIdle, Idle: idle.mean(role, liveHeap),
 				Live: res.mean(role, liveHeap), Most: res.greatest(role, liveHeap), Memory: r.part(res, role, liveHeap),
-				StartPeak: res.greatest(role, startPeak), WindowPeak: res.greatest(role, windowPeak), Watches: res.mean(role, watches),
-				StartBytes: res.mean(role, startBytes), StartWrites: res.mean(role, startWrites), StartShare: r.part(res, role, startBytes),
-				Bytes: res.mean(role, traffic), MostBytes: res.greatest(role, traffic), IdleBytes: idle.mean(role, perSecond(windowBytes)),
-				CPU: res.mean(role, busy), MostCPU: res.greatest(role, busy), IdleCPU: idle.mean(role, perSecond(windowCPU)),
+				StartPeak: res.greatest(role, startPeak), WindowPeak: res.greatest(role, windowPeak),
+				Watches: res.mean(role, watches), StartBytes: res.mean(role, startBytes),
+				StartWrites: res.mean(role, startWrites), StartShare: r.part(res, role, startBytes),
+				Bytes: res.mean(role, traffic), MostBytes: res.greatest(role, traffic),
+				IdleBytes: idle.mean(role, perSecond(windowBytes)),
+				CPU:       res.mean(role, busy), MostCPU: res.greatest(role, busy), IdleCPU: idle.mean(role, perSecond(windowCPU)),
 				Server: r.serverPerChange(res, serverCPU), Etcd: r.serverPerChange(res, etcdCPU),
 				ServerHeap: float64(res.Quiet.Heap), IdleHeap: float64(idle.Quiet.Heap), ServerWatches: res.Quiet.Watches,
 				Seconds: res.Window.Seconds, First: i < 2,

@@ -110,7 +110,8 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	r.say("  made them, with children, in %v: %.0f per second", time.Since(begun).Round(time.Second), float64(missing)/time.Since(begun).Seconds())
+	took := time.Since(begun)
+	r.say("  made them, with children, in %v: %.0f per second", took.Round(time.Second), float64(missing)/took.Seconds())
 	for kind, have := range there {
 		if have != n {
 			return fmt.Errorf("the operator is quiet, and there are %d %s: want %d", have, kind, n)
@@ -120,5 +121,6 @@ func (r *runner) seed(ctx context.Context, n int) error {
 }
 
 func (r *runner) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(r.Progress, "%7s  %s\n", time.Since(r.begun).Round(time.Second), fmt.Sprintf(format, args...)) // only progress
+	at := time.Since(r.begun).Round(time.Second)
+	_, _ = fmt.Fprintf(r.Progress, "%7s  %s\n", at, fmt.Sprintf(format, args...)) // only progress
 }

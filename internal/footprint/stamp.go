@@ -34,10 +34,12 @@ func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	}
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil {
-		labels[delivery.HashLabel(slot.KeyName, kind)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), ""))
+		own := slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), "")
+		labels[delivery.HashLabel(slot.KeyName, kind)] = delivery.LabelValue(own)
 	} else {
-		labels[delivery.OwnerLabel(slot.KeyName, kind)] = delivery.LabelValue(slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""))
-		labels[delivery.OwnerLabel(slot.KeyUID, kind)] = delivery.LabelValue(slot.KeyUID.Hash("", "", string(owner.UID)))
+		byName, byUID := slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""), slot.KeyUID.Hash("", "", string(owner.UID))
+		labels[delivery.OwnerLabel(slot.KeyName, kind)] = delivery.LabelValue(byName)
+		labels[delivery.OwnerLabel(slot.KeyUID, kind)] = delivery.LabelValue(byUID)
 	}
 	obj.SetLabels(labels)
 	return nil
@@ -56,7 +58,9 @@ func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 			}
 			return c.Create(ctx, obj, opts...)
 		},
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption,
+		) error {
 			if err := c.Apply(ctx, obj, opts...); err != nil {
 				return err
 			}
@@ -74,7 +78,8 @@ func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfigu
 	}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: *applied.Namespace, Name: *applied.Name}}
 	for _, o := range applied.OwnerReferences {
-		d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
+		d.OwnerReferences = append(d.OwnerReferences,
+			metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
 	}
 	if err := stamp(c.Scheme(), d); err != nil {
 		return err

@@ -113,7 +113,9 @@ func request(r *http.Request) string {
 	if own && parts[0] == "configmaps" {
 		parts[0] = table
 	}
-	verb, ok := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	verb, ok := map[string]string{
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[r.Method]
 	switch {
 	case ok:
 	case slices.Contains([]string{"true", "1"}, r.URL.Query().Get("watch")):

@@ -60,7 +60,8 @@ func (r *Reader) parse(line string) error {
 	switch line[:min(2, len(line))] {
 	case "S ":
 		it, key := Reconcile{Pod: r.pod}, ""
-		if _, err := fmt.Sscanf(line, "S %d %d %s %s %d %d", &n, &it.Start, &key, &it.UID, &it.Generation, &it.Epoch); err != nil {
+		_, err := fmt.Sscanf(line, "S %d %d %s %s %d %d", &n, &it.Start, &key, &it.UID, &it.Generation, &it.Epoch)
+		if err != nil {
 			return err
 		}
 		var ok bool

@@ -248,7 +248,8 @@ func (n *Node) drain(a member.Drain) {
 				defer n.abandon(s)
 			}
 			if open.Has(s) && n.pending(s) && !n.work.left.Has(s) {
-				n.w.violate("deletion missed", "%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
+				n.w.violate("deletion missed",
+					"%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
 			}
 			var set slot.Set
 			set.Add(s)

@@ -41,7 +41,8 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	c := &Chaos{World: New(o)}
 	c.wild, c.spoiled = true, s
 	members := c.draw()
-	c.logf("seed %d: %d members, %d slots, %+v, paced %v, tampering %v", seed, members, c.opts.Slots, c.objects.kind, c.paced, c.tamper)
+	c.logf("seed %d: %d members, %d slots, %+v, paced %v, tampering %v",
+		seed, members, c.opts.Slots, c.objects.kind, c.paced, c.tamper)
 	c.users()
 	c.scrubs()
 	for range members {
@@ -183,7 +184,8 @@ func (c *Chaos) spell(n *Node, name string, late bool) time.Duration {
 	return d
 }
 
-// overwrite puts an old copy over the table, under its UID, and deletes it half a minute later. It says whether there was one.
+// overwrite puts an old copy over the table, under its UID, and deletes it half a minute later. It says whether there
+// was one.
 func (c *Chaos) overwrite() bool {
 	text := c.Objects.Text()
 	if len(c.copies) == 0 || text == nil || c.alarm {

@@ -24,8 +24,8 @@ import (
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
 //     (R8)
-//   - what is drained has no deletion left that is known, but for those that are left to the slot's next owner; the table
-//     names these until that knows of them (R15)
+//   - what is drained has no deletion left that is known, but for those that are left to the slot's next owner; the
+//     table names these until that knows of them (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
 //   - a member knows that its gate has lapsed, as soon as it was told (R13)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
@@ -197,11 +197,13 @@ func (n *Node) checkOpen(a member.Open) {
 			continue
 		}
 		if both := other.gate.OpenSet().Intersect(a.Slots); both != (slot.Set{}) {
-			w.violateAtGate("two open", "slots %v are opened by %s at epoch %d, and are open in %s", both, n.ID, a.Epoch, other.ID)
+			w.violateAtGate("two open", "slots %v are opened by %s at epoch %d, and are open in %s",
+				both, n.ID, a.Epoch, other.ID)
 		}
 		for k, f := range other.work.flights {
 			if a.Slots.Has(k.slot) && other.valid(f) {
-				w.violateAtGate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it", k.slot, n.ID, a.Epoch, other.ID)
+				w.violateAtGate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it",
+					k.slot, n.ID, a.Epoch, other.ID)
 			}
 		}
 	}
@@ -243,7 +245,8 @@ func (n *Node) checkAdmitted(f *flight) {
 		w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
 	}
 	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
-		w.violateAtGate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since", f.key, n.ID, f.epoch, h.epoch)
+		w.violateAtGate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since",
+			f.key, n.ID, f.epoch, h.epoch)
 	}
 }
 

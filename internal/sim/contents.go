@@ -94,9 +94,12 @@ func (in *informer) checkShown(s slot.Slot, version uint64, when string) {
 		case is.version > version: // it may show that, or what was before
 		case o.wrong[name] > 0, o.kind.Selects && has.exists && has.label != has.slot: // the watch does not tell
 		case is.exists && is.in && is.slot == s && has != is:
-			w.violate("not shown", "%s %s slot %v up to version %d: the store has %v, not %v", in.n.ID, when, s, version, has, is)
-		case has.exists && has.slot == s && has != is && !(o.kind.Selects && is.exists && has.uid == is.uid && has.slot == is.slot):
-			w.violate("not shown", "%s %s slot %v up to version %d: the store still has %v, but %v", in.n.ID, when, s, version, has, is)
+			w.violate("not shown", "%s %s slot %v up to version %d: the store has %v, not %v",
+				in.n.ID, when, s, version, has, is)
+		case has.exists && has.slot == s && has != is &&
+			!(o.kind.Selects && is.exists && has.uid == is.uid && has.slot == is.slot):
+			w.violate("not shown", "%s %s slot %v up to version %d: the store still has %v, but %v",
+				in.n.ID, when, s, version, has, is)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 type Coverage struct {
 	// Rules counts, by number, the situations that each rule of docs/protocol.md is about; see Situations.
 	Rules [rules + 1]int
-	// Pairs counts how often a fault of the second kind began while one of the first lasted, or within a lease of its end. The
-	// first row, FaultUnknown, counts the second kind alone.
+	// Pairs counts how often a fault of the second kind began while one of the first lasted, or within a lease of its
+	// end. The first row, FaultUnknown, counts the second kind alone.
 	Pairs [Faults][Faults]int
 }
 
@@ -67,8 +67,8 @@ func (c *Coverage) Missing() []string {
 	return out
 }
 
-// apart says that one fault can hardly follow the other within a lease: once an old copy of the table was put over it and deleted, it
-// takes a lease until there is a table again, and a moment more until there is an old copy of that.
+// apart says that one fault can hardly follow the other within a lease: once an old copy of the table was put over it
+// and deleted, it takes a lease until there is a table again, and a moment more until there is an old copy of that.
 func apart(a, b Fault) bool {
 	return a == FaultOverwrite && (b == FaultOverwrite || b == FaultForeignTable)
 }
@@ -78,7 +78,8 @@ func (c *Coverage) Print(w io.Writer) {
 	for i, n := range c.Rules[1:] {
 		_, _ = fmt.Fprintf(w, "R%-2d %12d  %s\n", i+1, n, Situations[i+1])
 	}
-	_, _ = fmt.Fprintf(w, "\nPairs of faults: the one on the left lasted, or ended within %v, when the one above began.\n%-18s", near, "")
+	_, _ = fmt.Fprintf(w, "\nPairs of faults: the one on the left lasted, or ended within %v, when the one above began.\n"+
+		"%-18s", near, "")
 	for b := FaultPause; b < Faults; b++ {
 		_, _ = fmt.Fprintf(w, "%7d", b)
 	}

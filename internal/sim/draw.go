@@ -22,8 +22,8 @@ const (
 	gap       = 9
 )
 
-// Window is the part of a life to draw, and which slots; the zero value is all of it, or the minute before something was violated
-// and the slots that it is about with their neighbours.
+// Window is the part of a life to draw, and which slots. The zero value is all of it, or the minute before something
+// was violated and the slots that it is about with their neighbours.
 type Window struct {
 	From, To time.Duration
 	Slots    slot.Set
@@ -39,8 +39,8 @@ type drawing struct {
 	y        float64
 }
 
-// Draw writes an SVG: faults, owners by the table, and a lane for each pod, with its processes that lived in the window. What went on
-// when the life ended is drawn up to the right edge.
+// Draw writes an SVG: faults, owners by the table, and a lane for each pod, with its processes that lived in the
+// window. What went on when the life ended is drawn up to the right edge.
 func (t *Timeline) Draw(out io.Writer, title string, win Window) error {
 	d := &drawing{t: t, from: win.From, to: win.To}
 	d.choose(win)
@@ -54,12 +54,16 @@ func (t *Timeline) Draw(out io.Writer, title string, win Window) error {
 	d.axis(top)
 	for _, b := range t.broken {
 		if d.in(b.at) {
-			d.printf(`<line x1="%[1]s" y1="%.0[2]f" x2="%[1]s" y2="%.0[3]f" stroke="#d00000" stroke-width="2"/>`+"\n", d.x(b.at), top-4, d.y)
+			d.printf(`<line x1="%[1]s" y1="%.0[2]f" x2="%[1]s" y2="%.0[3]f" stroke="#d00000" stroke-width="2"/>`+"\n",
+				d.x(b.at), top-4, d.y)
 		}
 	}
 	height := d.y + 24
-	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %.0[2]f" width="%[1]d" height="%.0[2]f" font-family="system-ui, sans-serif" font-size="11">
-<defs><pattern id="paused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" fill="#fff" fill-opacity=".55"/><line x1="0" y1="0" x2="0" y2="6" stroke="#666" stroke-width="2"/></pattern></defs>
+	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %.0[2]f" `+
+		`width="%[1]d" height="%.0[2]f" font-family="system-ui, sans-serif" font-size="11">
+<defs><pattern id="paused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
+		`<rect width="6" height="6" fill="#fff" fill-opacity=".55"/>`+
+		`<line x1="0" y1="0" x2="0" y2="6" stroke="#666" stroke-width="2"/></pattern></defs>
 <rect width="100%%" height="100%%" fill="#fff"/>
 %[3]s</svg>
 `, left+width+20, height, d.String())
@@ -113,7 +117,8 @@ func (d *drawing) box(s span, y, height float64, style string) {
 		return
 	}
 	x := d.at(s.from)
-	d.printf(`<rect x="%s" y="%s" width="%s" height="%s" %s/>`+"\n", num(x), num(y), num(max(.7, d.at(s.till)-x)), num(height), style)
+	d.printf(`<rect x="%s" y="%s" width="%s" height="%s" %s/>`+"\n",
+		num(x), num(y), num(max(.7, d.at(s.till)-x)), num(height), style)
 }
 
 func (d *drawing) text(x, y float64, style, text string) {
@@ -134,7 +139,8 @@ func (d *drawing) heading(title string) {
 		{`<circle cx="7" cy="-4" r="2.2" fill="#000"/>`, "write commits"},
 		{`<rect width="14" height="8" y="-8" fill="url(#paused)" stroke="#999"/>`, "paused"},
 		{`<rect width="14" height="8" y="-8" fill="#ffd9d0"/>`, "deadline passed"},
-		{`<line x1="4" x2="4" y1="-8" stroke="#0a7a2f" stroke-width="1.5"/><line x1="10" x2="10" y1="-8" stroke="#999" stroke-width="1.5"/>`, "Lease written: open, shut"},
+		{`<line x1="4" x2="4" y1="-8" stroke="#0a7a2f" stroke-width="1.5"/>` +
+			`<line x1="10" x2="10" y1="-8" stroke="#999" stroke-width="1.5"/>`, "Lease written: open, shut"},
 		{`<path d="M3,-8 L11,0 M11,-8 L3,0" stroke="#d00000" stroke-width="2"/>`, "Lease deleted"},
 		{`<rect width="14" height="8" y="-8" fill="none" stroke="#d00000" stroke-width="1.5"/>`, "open in two"},
 	} {
@@ -168,7 +174,8 @@ func (d *drawing) faultBars() {
 		ends[line] = end + 3
 		y := d.y + float64(line)*(barHeight+2)
 		d.box(s, y, barHeight, `fill="#f3c77b"`)
-		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#b36b00" stroke-width="2"/>`+"\n", num(x), num(y), num(y+barHeight))
+		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#b36b00" stroke-width="2"/>`+"\n",
+			num(x), num(y), num(y+barHeight))
 		d.text(x+4, y+11, "", label)
 	}
 	d.y += float64(max(1, len(ends)))*(barHeight+2) + gap
@@ -201,7 +208,8 @@ func (d *drawing) owners() {
 		if !m.ok {
 			colour = "#d00000"
 		}
-		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="%[4]s"><title>%[5]s</title></line>`+"\n", d.x(m.at), num(bottom), num(bottom+7), colour, html.EscapeString(m.text))
+		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="%[4]s"><title>%[5]s</title></line>`+"\n",
+			d.x(m.at), num(bottom), num(bottom+7), colour, html.EscapeString(m.text))
 	}
 	d.y = bottom + 7 + gap
 }
@@ -248,7 +256,9 @@ func (d *drawing) pod(pod []*lane) {
 		}
 		d.lane(l, height, room)
 		if x := d.at(l.life.from); x >= names {
-			d.text(x+3, d.y+height-4, fmt.Sprintf(`font-weight="bold" fill="hsl(%d,65%%,28%%)" font-size="10" stroke="#fff" stroke-width="3" paint-order="stroke"`, l.hue), l.id)
+			style := fmt.Sprintf(`font-weight="bold" fill="hsl(%d,65%%,28%%)" font-size="10" `+
+				`stroke="#fff" stroke-width="3" paint-order="stroke"`, l.hue)
+			d.text(x+3, d.y+height-4, style, l.id)
 			names = x + 7*float64(len(l.id)) + 4
 		}
 	}
@@ -302,11 +312,13 @@ func (d *drawing) lane(l *lane, height, room float64) {
 		}
 	}
 	if d.in(l.leaving) {
-		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#333" stroke-dasharray="3 2"/>`+"\n", d.x(l.leaving), num(d.y), num(y))
+		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#333" stroke-dasharray="3 2"/>`+"\n",
+			d.x(l.leaving), num(d.y), num(y))
 		d.text(d.at(l.leaving)+3, d.y+10, "", "SIGTERM")
 	}
 	if d.in(alive.till) {
-		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#000" stroke-width="2"/>`+"\n", d.x(alive.till), num(d.y), num(y))
+		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#000" stroke-width="2"/>`+"\n",
+			d.x(alive.till), num(d.y), num(y))
 		x := d.at(alive.till) + 4
 		if fits := int((room - x) / 5.8); fits > 3 {
 			d.text(x, d.y+11, "", shorten(l.how, min(fits, 90)))
@@ -349,7 +361,8 @@ func (d *drawing) axis(top float64) {
 		if !d.in(at) {
 			continue
 		}
-		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#000" stroke-opacity=".13"/>`+"\n", d.x(at), num(top-4), num(d.y))
+		d.printf(`<line x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s" stroke="#000" stroke-opacity=".13"/>`+"\n",
+			d.x(at), num(top-4), num(d.y))
 		d.text(d.at(at), d.y+12, `text-anchor="middle" fill="#444"`, fmt.Sprintf("%d s", int(at.Seconds())))
 	}
 }

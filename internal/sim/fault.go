@@ -84,7 +84,8 @@ const (
 )
 
 var faultNames = [Faults]string{
-	"unknown", "pause", "stall", "crash", "crash at call", "crash of all", "leave", "grow", "twin", "rollout", "scale", "churn",
+	"unknown", "pause", "stall", "crash", "crash at call", "crash of all", "leave", "grow", "twin", "rollout", "scale",
+	"churn",
 	"outage", "server down", "server lags", "watch stalls", "watch breaks", "compaction", "answers lost", "requests lost",
 	"late writes", "late swaps", "renewals fail", "reads fail", "deaf", "mute", "clock", "slow stores", "lease deleted",
 	"table deleted", "all deleted", "restore", "overwrite", "foreign table", "sleep", "crowd",
@@ -96,9 +97,9 @@ func (f Fault) String() string { return faultNames[f] }
 // global says that the fault is not one member's.
 func (f Fault) global() bool {
 	switch f {
-	case FaultStall, FaultCrashAtCall, FaultCrashAll, FaultGrow, FaultRollout, FaultScale, FaultChurn, FaultOutage, FaultServerDown,
-		FaultServerLag, FaultAnswersLost, FaultRequestsLost, FaultLateWrites, FaultTableDeleted, FaultAllDeleted, FaultRestore,
-		FaultOverwrite, FaultForeignTable:
+	case FaultStall, FaultCrashAtCall, FaultCrashAll, FaultGrow, FaultRollout, FaultScale, FaultChurn, FaultOutage,
+		FaultServerDown, FaultServerLag, FaultAnswersLost, FaultRequestsLost, FaultLateWrites, FaultTableDeleted,
+		FaultAllDeleted, FaultRestore, FaultOverwrite, FaultForeignTable:
 		return true
 	default:
 		return false

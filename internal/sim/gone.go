@@ -15,14 +15,15 @@ import (
 // Deletions (rule R15). A node knows of one from the moment that its object is gone until it has reconciled it, or the
 // slot was released. Some wait for a worker for seconds, so that drains leave them to the slot's next owner.
 
-// handsOver says whether deletions go with slots. In half of the lives they do not: drains wait for them, and a slot that
-// is shut forgets them.
+// handsOver says whether deletions go with slots. In half of the lives they do not: drains wait for them, and a slot
+// that is shut forgets them.
 func (w *World) handsOver() bool { return w.bequeaths || !w.wild }
 
 // leaveAfter is how long a drain waits for deletions that it may leave.
 const leaveAfter = time.Second
 
-// tombstone is a deletion that somebody has to reconcile: the node that knows of it, and whoever the table names it for.
+// tombstone is a deletion that somebody has to reconcile: the node that knows of it, and whoever the table names it
+// for.
 type tombstone struct {
 	holder *Node
 	named  bool
@@ -188,7 +189,8 @@ func (w *World) checkGone(old, t *table.Table) {
 		case was.Owner == w.writer.ID && is.Owner != was.Owner && tomb.holder == w.writer:
 			w.violate("deletion lost", "%s hands slot %v to %s without the deletion of %v", w.writer.ID, k.slot, is.Owner, k)
 		case before && !knows:
-			w.violate("deletion lost", "the table does not name the deletion of %v any more, and %s does not know of it", k, is.Owner)
+			w.violate("deletion lost",
+				"the table does not name the deletion of %v any more, and %s does not know of it", k, is.Owner)
 		case !knows && (tomb.holder.Dead || tomb.holder.Stopped != nil):
 			delete(w.tombstones, k) // it crashed (rule R15)
 		}
@@ -248,7 +250,8 @@ func (n *Node) hurryPending(set slot.Set) {
 func (n *Node) reads(e member.Event) member.Event {
 	old := func(s member.Snapshot) member.Snapshot {
 		if s.Table != nil && len(s.Table.Gone) > 0 && n.cfg.Self.MaxFormat < table.GoneFormat {
-			s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w", table.GoneFormat, n.cfg.Self.MaxFormat, table.ErrFormat)
+			s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w",
+				table.GoneFormat, n.cfg.Self.MaxFormat, table.ErrFormat)
 			s.Table = nil
 		}
 		return s

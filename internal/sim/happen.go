@@ -21,8 +21,12 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		n.Pause(d)
 		return d
 	},
-	FaultStall:       func(c *Chaos, _ *Node) time.Duration { return c.net(0.02, func(n *Net) *float64 { return &n.Stall }) },
-	FaultCrashAtCall: func(c *Chaos, _ *Node) time.Duration { return c.net(0.02, func(n *Net) *float64 { return &n.Fall }) },
+	FaultStall: func(c *Chaos, _ *Node) time.Duration {
+		return c.net(0.02, func(n *Net) *float64 { return &n.Stall })
+	},
+	FaultCrashAtCall: func(c *Chaos, _ *Node) time.Duration {
+		return c.net(0.02, func(n *Net) *float64 { return &n.Fall })
+	},
 	FaultCrash: func(c *Chaos, n *Node) time.Duration {
 		n.Crash()
 		if c.rng.IntN(4) > 0 {

@@ -40,7 +40,10 @@ type informer struct {
 // start lists the objects, and follows them.
 func (in *informer) start(n *Node) {
 	o := &n.w.objects
-	*in = informer{n: n, server: n.server, core: stream.New(o.kind), contents: newContents(len(o.names)), told: make([]uint64, o.kind.Slots)}
+	*in = informer{
+		n: n, server: n.server, core: stream.New(o.kind), contents: newContents(len(o.names)),
+		told: make([]uint64, o.kind.Slots),
+	}
 	in.relist()
 }
 
@@ -203,7 +206,8 @@ func (in *informer) notify(k key) {
 	if !in.wanted.Has(k.slot) {
 		return
 	}
-	in.n.w.after(in.n.w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(func() { in.n.Try(k.slot, k.n) }) })
+	again := func() { in.n.Try(k.slot, k.n) }
+	in.n.w.after(in.n.w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(again) })
 }
 
 // cut breaks the watch.
@@ -243,8 +247,8 @@ func (in *informer) reopen(d time.Duration) {
 // slowest is how long a page of a list takes at most: a client gives up after that.
 const slowest = 30 * time.Second
 
-// list makes a consistent list in pages, and calls then with its version, or 0 where it is overtaken. Where the position of
-// the first page is compacted meanwhile, it begins anew.
+// list makes a consistent list in pages, and calls then with its version, or 0 where it is overtaken. Where the
+// position of the first page is compacted meanwhile, it begins anew.
 func (in *informer) list(d time.Duration, overtaken func() bool, then func(version uint64)) {
 	version := in.n.w.version
 	if in.n.w.spoiled.oldLists {

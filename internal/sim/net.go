@@ -11,7 +11,8 @@ type Net struct {
 	// Refuse, LoseRequest, LoseResponse and Late are probabilities, per request, of: no effect and a clear answer;
 	// no effect and no answer; an effect and no answer; no answer and an effect after the client gave up.
 	Refuse, LoseRequest, LoseResponse, Late float64
-	// Stall is the probability that a process stops between two actions, or in the middle of a write; Fall that it ends there.
+	// Stall is the probability that a process stops between two actions, or in the middle of a write; Fall that it ends
+	// there.
 	Stall, Fall float64
 	// Down: the API server answers nobody, and watches are silent.
 	Down bool

@@ -98,7 +98,8 @@ func (w *World) start(r *Replica, former []string) *Node {
 	}
 	r.incarnations++
 	n := &Node{
-		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
+		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){},
+		astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
 		slow: quick, opened: map[slot.Slot]int{},
 	}
 	if w.wild {

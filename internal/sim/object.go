@@ -215,7 +215,8 @@ func (s state) String() string {
 	if !s.exists {
 		return fmt.Sprintf("object %d: gone at %d", s.name, s.version)
 	}
-	return fmt.Sprintf("object %d (%d): in slot %v at %d, label %v, in=%v", s.name, s.uid, s.slot, s.version, s.label, s.in)
+	return fmt.Sprintf("object %d (%d): in slot %v at %d, label %v, in=%v",
+		s.name, s.uid, s.slot, s.version, s.label, s.in)
 }
 
 // told notes that a node got the answer to its write.

@@ -47,7 +47,8 @@ func (n *Node) Admit(name string) bool {
 // Astray says that a request of a name is lost and not admitted yet.
 func (n *Node) Astray(name string) bool { return len(n.astray[name]) > 0 }
 
-// Fly starts to reconcile the first key of a slot, until Land, whatever its context says. It says whether the gate admitted it.
+// Fly starts to reconcile the first key of a slot, until Land, whatever its context says. It says whether the gate
+// admitted it.
 func (n *Node) Fly(s slot.Slot) bool {
 	k := key{s, 0}
 	if n.Dead || n.work.flights[k] != nil {
@@ -80,7 +81,9 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 	}
 	if t := n.w.Objects.Table(); !n.Paused && f.table != t.UID && t.Table != nil && f.ctx.Err() != nil {
 		if _, again := t.Table.Member(n.ID); again {
-			return false // its process has gone on and joined a new table: that its sender alone stands still for so long is not promised to be safe
+			// Its process has gone on and joined a new table. No safety is promised when only the sender of a write stands
+			// still for so long.
+			return false
 		}
 	}
 	if fence && n.w.fenced(n) {
@@ -93,8 +96,8 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 	return true
 }
 
-// Told says that some Lease tells the table's epoch. Nobody can know what an old copy hides that is put over the table before, once
-// who had seen it has ended (docs/guarantees.md).
+// Told says that some Lease tells the table's epoch. Nobody can know what an old copy hides that is put over the table
+// before, once who had seen it has ended (docs/guarantees.md).
 func (w *World) Told() bool {
 	s := w.Objects.Table()
 	return s.Table != nil && slices.ContainsFunc(w.Objects.Leases(), func(l member.Lease) bool {

@@ -33,8 +33,8 @@ func (f Failure) String() string {
 	return fmt.Sprintf("seed %d after %v: %v", f.Seed, f.At.Round(time.Millisecond), f.Violation)
 }
 
-// Seeds lives through n seeds from first on, as many at a time as there are processors. tell, which may be nil, hears after each
-// life, from one goroutine at a time, and says whether to go on.
+// Seeds lives through n seeds from first on, as many at a time as there are processors. tell, which may be nil, hears
+// after each life, from one goroutine at a time, and says whether to go on.
 func Seeds(first uint64, n int, tell func(*Survey) bool) Survey {
 	var (
 		s     Survey

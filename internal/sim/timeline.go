@@ -95,8 +95,11 @@ func (t *Timeline) record(w *World) {
 	for _, n := range w.Nodes {
 		l := t.of[n]
 		if l == nil {
-			l = &lane{id: n.ID, pod: n.Replica.Pod, about: about(n), hue: len(t.lanes) * 137 % 360, life: span{w.now, goesOn, ""}, leaving: -1,
-				open: make([][]span, t.slots), flights: map[*flight]int{}}
+			l = &lane{
+				id: n.ID, pod: n.Replica.Pod, about: about(n), hue: len(t.lanes) * 137 % 360,
+				life: span{w.now, goesOn, ""}, leaving: -1,
+				open: make([][]span, t.slots), flights: map[*flight]int{},
+			}
 			t.lanes = append(t.lanes, l)
 			t.of[n], t.byID[n.ID] = l, l
 		}

@@ -74,7 +74,8 @@ func (n *Node) startWork() {
 			if len(n.work.opened) > 0 && n.w.rng.IntN(5) > 0 {
 				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
 			}
-			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !slices.Contains(n.work.deletions, k) {
+			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil &&
+				!slices.Contains(n.work.deletions, k) {
 				n.remove(k)
 				n.w.after(n.w.between(0, 2*time.Second), func() { n.local(func() { n.Try(k.slot, k.n) }) })
 			} else {
@@ -108,7 +109,9 @@ func (n *Node) open(a member.Open) {
 
 // tryAll tries keys that the gate gave back.
 func (n *Node) tryAll(keys []gate.Key) {
-	slices.SortFunc(keys, func(a, b gate.Key) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(keys, func(a, b gate.Key) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
 	for _, k := range keys {
 		s, _ := strconv.Atoi(k.Namespace)
 		i, _ := strconv.Atoi(k.Name)

@@ -23,8 +23,8 @@ type Options struct {
 	Trace func(line string)
 	// Leaves returns what a drained slot leaves for its next owner, in the place of what the model knows. May be nil.
 	Leaves func() table.Versions
-	// LeavesGone returns the deletions that a drained slot leaves to its next owner, in the place of what the model knows. May
-	// be nil.
+	// LeavesGone returns the deletions that a drained slot leaves to its next owner, in the place of what the model
+	// knows. May be nil.
 	LeavesGone func(slot.Slot) []table.Gone
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
@@ -59,7 +59,7 @@ type World struct {
 	forged     bool                     // the table is one that no member wrote
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
-	ghosts     map[string]string        // by member ID: the UID of a Lease that it does not know of, since it was created late
+	ghosts     map[string]string        // by member ID: UID of a Lease created late, which it does not know of
 	version    uint64                   // of the objects that members work on
 	edited     bool                     // somebody's hand changed the table
 	violations []Violation
@@ -200,9 +200,9 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
-	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole,
-	// LookedUp look-ups of single objects, Split writes before which the process stopped, Reconciled changes by users that were, Excused violations that
-	// clocks beyond the bound explain, or a fence that goes by an old copy of the table.
+	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole, LookedUp
+	// look-ups of single objects, Split writes before which the process stopped, Reconciled changes by users that were,
+	// Excused violations that clocks beyond the bound explain, or a fence that goes by an old copy of the table.
 	Compacted, Grown, Replaced, LookedUp, Split, Reconciled, Excused int
 	// Sleeps of machines, Untold lapses of gates that a member was told of.
 	Sleeps, Untold int

@@ -92,7 +92,9 @@ func Run(ctx context.Context, o Options) (_ []Result, err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	r := &runner{Options: o, dir: dir, run: strconv.FormatInt(time.Now().Unix(), 36), client: kubernetes.NewForConfigOrDie(cfg)}
+	r := &runner{
+		Options: o, dir: dir, run: strconv.FormatInt(time.Now().Unix(), 36), client: kubernetes.NewForConfigOrDie(cfg),
+	}
 	r.say("making %d Secrets and %d ConfigMaps", o.Objects, o.Objects)
 	if err := r.fill(ctx); err != nil {
 		return nil, err
@@ -116,7 +118,8 @@ type runner struct {
 }
 
 func (r *runner) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(r.Progress, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...)) // only progress
+	at := time.Now().Format(time.TimeOnly)
+	_, _ = fmt.Fprintf(r.Progress, "%s  %s\n", at, fmt.Sprintf(format, args...)) // only progress
 }
 
 // fill makes the objects, with the labels that SlotLabel selects by.
@@ -125,7 +128,9 @@ func (r *runner) fill(ctx context.Context) error {
 	if err == nil {
 		return nil // an earlier run has made them
 	}
-	if _, err := r.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	_, err = r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	data := make([]byte, 300)
@@ -136,11 +141,13 @@ func (r *runner) fill(ctx context.Context) error {
 	}
 	return stage.Parallel(ctx, 0, r.Objects, func(i int) error {
 		secret := &corev1.Secret{ObjectMeta: about(i, "Secret"), Data: map[string][]byte{"data": data}}
-		if _, err := r.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		_, err := r.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		config := &corev1.ConfigMap{ObjectMeta: about(i, "ConfigMap"), BinaryData: map[string][]byte{"data": data}}
-		if _, err := r.client.CoreV1().ConfigMaps(namespace).Create(ctx, config, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		_, err = r.client.CoreV1().ConfigMaps(namespace).Create(ctx, config, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		return nil
@@ -157,8 +164,9 @@ func (r *runner) traffic(ctx context.Context) {
 	for i := 0; await.Sleep(ctx, time.Duration(float64(time.Second)/r.Traffic)) == nil; i++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, time.Now().UnixNano())
 		name := objectName(i * 7919 % r.Objects)
-		_, _ = r.client.CoreV1().Secrets(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
-		_, _ = r.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		const merge = "application/merge-patch+json"
+		_, _ = r.client.CoreV1().Secrets(namespace).Patch(ctx, name, merge, patch, metav1.PatchOptions{})
+		_, _ = r.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, merge, patch, metav1.PatchOptions{})
 	}
 }
 
@@ -246,7 +254,9 @@ func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, e
 // pod is how the names of a rota's pods begin, and the rota's. Another run on the same control plane has other ones.
 func (r *runner) pod(kind delivery.Mode) string { return pods[kind] + "-" + r.run }
 
-var pods = map[delivery.Mode]string{delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector"}
+var pods = map[delivery.Mode]string{
+	delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector",
+}
 
 // after waits until all slots that were open before are open again. It returns when the number of open slots first rose
 // and when that was so, counted from a time.

@@ -36,7 +36,8 @@ func run() error {
 	flag.DurationVar(&o.Window, "window", 20*time.Second, "length of the steady load")
 	flag.IntVar(&o.Creates, "creates", 600, "Websites created for each form to measure latencies")
 	flag.Float64Var(&o.CreateRate, "create-rate", 10, "how many of them per second")
-	only := flag.String("run", "", "regular expression of the cases to measure, such as ^steady/filter/ (default all); -list shows them")
+	only := flag.String("run", "",
+		"regular expression of the cases to measure, such as ^steady/filter/ (default all); -list shows them")
 	list := flag.Bool("list", false, "list the cases and measure nothing")
 	flag.BoolVar(&o.Resume, "resume", false, "leave out cases of which there is a result")
 	flag.StringVar(&o.Output, "output", "docs/memory.md", "page to write; the results are beside it, in a .json")

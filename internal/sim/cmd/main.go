@@ -23,9 +23,11 @@ func main() {
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
 	timeline := flag.String("timeline", "", "with -seed: draw it in this `file`, an SVG, instead")
-	from := flag.Duration("from", 0, "draw from this `time` on; by default the minute before something was violated, or everything")
+	from := flag.Duration("from", 0,
+		"draw from this `time` on; by default the minute before something was violated, or everything")
 	to := flag.Duration("to", 0, "draw up to this `time`")
-	slots := flag.String("slots", "", "draw these `slots`, such as 3-7,12; by default those that were violated, and their neighbours")
+	slots := flag.String("slots", "",
+		"draw these `slots`, such as 3-7,12; by default those that were violated, and their neighbours")
 	flag.Parse()
 	// Most of what a life allocates dies at once.
 	debug.SetGCPercent(800)
@@ -92,7 +94,8 @@ func survey(first uint64, seeds int, limit time.Duration, all bool) error {
 	took := time.Since(begun)
 	fmt.Printf("\n%v, %.1f lives per second\n", took.Round(time.Second), float64(s.Lives)/took.Seconds())
 	if len(s.Failures) > 0 {
-		return fmt.Errorf("%d lives failed: look at one with -seed, and keep it in internal/sim/testdata/graveyard.txt", len(s.Failures))
+		return fmt.Errorf("%d lives failed: look at one with -seed, and keep it in internal/sim/testdata/graveyard.txt",
+			len(s.Failures))
 	}
 	if missing := append(s.Counts.Zero(), s.Coverage.Missing()...); all && len(missing) > 0 {
 		for _, what := range missing {

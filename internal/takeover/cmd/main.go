@@ -29,9 +29,11 @@ func run() error {
 	defer stop()
 	o := takeover.Options{Progress: os.Stderr}
 	flag.IntVar(&o.Objects, "objects", 49_000, "number of Secrets, and of ConfigMaps")
-	flag.Float64Var(&o.Traffic, "traffic", 5, "how many of each are written per second; 0: none, so that only bookmarks show that watches are up to date")
+	flag.Float64Var(&o.Traffic, "traffic", 5,
+		"how many of each are written per second; 0: none, so that only bookmarks show that watches are up to date")
 	flag.StringVar(&o.Profile, "profile", "", "address at which the member that joins serves net/http/pprof")
-	flag.StringVar(&o.Kubeconfig, "cluster", "", "kubeconfig of a control plane that runs (bin/rota-kube up), to use it and the objects that an earlier run has made there")
+	flag.StringVar(&o.Kubeconfig, "cluster", "", "kubeconfig of a control plane that runs (bin/rota-kube up), "+
+		"to use it and the objects that an earlier run has made there")
 	trace := flag.Bool("trace", false, "print what members report")
 	deliveries := flag.String("deliveries", "Filter,SlotLabel,ShardSelector", "what to measure")
 	flag.Parse()
