@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,13 +72,13 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r := s.rig(t)
 	r.run(r.informer)
 	r.own(only(1))
-	since := time.Now()
 	before, _ := r.faults.Counts()
+	asked := r.faults.Asked()
 	r.faults.Refuse(err) // lists as well
 	r.failing(delivery.RequestWatch)
 	fresh := r.create(r.key(1))
 	r.faults.Refuse(nil)
-	brief := time.Since(since) < time.Second // after 1.5 s the kind is listed again
+	brief := r.faults.Asked() < asked+5 // after five watches in vain the kind is listed again
 	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
 	r.failing()
 	if after, _ := r.faults.Counts(); after != before && brief {
