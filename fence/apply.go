@@ -16,11 +16,11 @@ import (
 // FieldManager owns the fields that Apply writes.
 const FieldManager = "rota-fence"
 
-// Apply applies the keeper, the policy and its binding, server-side. What somebody else manages is not taken from them: that is
-// a conflict. It takes effect in each API server about a second later.
+// Apply applies the keeper, the policy and its binding, server-side. Fields that another manager owns are a conflict,
+// which is an error. The fence takes effect in each API server about a second later.
 //
-// It takes the permission to get, create and patch both kinds, and to get ConfigMaps in all namespaces: the API server demands
-// of who makes a policy that they may read whatever it might read.
+// It needs permission to get, create and patch both kinds, and to get ConfigMaps in all namespaces: the API server lets
+// nobody create a policy with params that they may not read themselves.
 func Apply(ctx context.Context, cfg *rest.Config, o Options) error {
 	objects, err := objects(o)
 	if err != nil {
@@ -30,16 +30,19 @@ func Apply(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("fence of rota %s: %w", o.Rota, err)
 	}
+	gv := admissionregistrationv1.SchemeGroupVersion
 	resources := map[string]schema.GroupVersionResource{
-		"ValidatingAdmissionPolicy":        admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
-		"ValidatingAdmissionPolicyBinding": admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"),
+		"ValidatingAdmissionPolicy":        gv.WithResource("validatingadmissionpolicies"),
+		"ValidatingAdmissionPolicyBinding": gv.WithResource("validatingadmissionpolicybindings"),
 	}
+	options := metav1.ApplyOptions{FieldManager: FieldManager}
 	for _, object := range objects {
 		kind := object.GetKind()
-		_, err := client.Resource(resources[kind]).Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager})
+		_, err := client.Resource(resources[kind]).Apply(ctx, object.GetName(), object, options)
 		switch {
 		case apierrors.IsConflict(err):
-			err = errors.Join(err, errors.New("somebody else manages it: give them what this command prints, or delete the object first"))
+			err = errors.Join(err, errors.New(
+				"somebody else manages it: give them what this command prints, or delete the object first"))
 			fallthrough
 		case err != nil:
 			return fmt.Errorf("fence of rota %s: apply %s %s: %w", o.Rota, kind, object.GetName(), err)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -19,9 +20,14 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Check looks in a cluster for what would keep the fence from working, and changes nothing. The error names everything because
-// of which it must not be applied: kinds that the API server does not serve, a table that is none, and members that do
-// not tell their POD_UID, whose writes would be refused. Warnings are about what may be on purpose.
+// Check looks in a cluster for what would keep the fence from working. It changes nothing.
+//
+// The error names every reason not to apply the fence:
+//   - kinds that the API server does not serve,
+//   - a ConfigMap with something other than a table in it,
+//   - members that do not tell their POD_UID: their writes would be refused.
+//
+// Warnings are about what may be on purpose.
 func Check(ctx context.Context, cfg *rest.Config, o Options) (warnings []string, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func (c *checker) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// kinds says which of the resources, and whether policies, are unknown to the API server.
+// kinds returns an error if the API server does not serve some of the resources, or policies.
 func (c *checker) kinds() error {
 	_, lists, err := c.client.Discovery().ServerGroupsAndResources()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -61,7 +67,7 @@ func (c *checker) kinds() error {
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			continue // nothing that one could name
+			continue // no option could name it
 		}
 		for _, r := range list.APIResources {
 			resource := schema.GroupResource{Group: gv.Group, Resource: r.Name}
@@ -73,7 +79,8 @@ func (c *checker) kinds() error {
 	}
 	var errs []error
 	if !served[admissionregistrationv1.Resource("validatingadmissionpolicies")] {
-		errs = append(errs, errors.New("the API server does not serve ValidatingAdmissionPolicy: that takes Kubernetes 1.30 or newer"))
+		errs = append(errs, errors.New(
+			"the API server does not serve ValidatingAdmissionPolicy: that takes Kubernetes 1.30 or newer"))
 	}
 	for _, r := range c.Resources {
 		switch {
@@ -95,7 +102,8 @@ func groups(failed map[schema.GroupVersion]error) []string {
 	return out
 }
 
-// similar names the resources that may have been meant: those of the same name in other groups and those of the same group.
+// similar suggests resources that may have been meant: at most ten, of the same name in other groups or of the same
+// group.
 func similar(r schema.GroupResource, names []string) string {
 	var out []string
 	for _, name := range names {
@@ -115,7 +123,8 @@ func similar(r schema.GroupResource, names []string) string {
 }
 
 func (c *checker) serviceAccount(ctx context.Context) {
-	_, err := c.client.CoreV1().ServiceAccounts(c.ServiceAccount.Namespace).Get(ctx, c.ServiceAccount.Name, metav1.GetOptions{})
+	accounts := c.client.CoreV1().ServiceAccounts(c.ServiceAccount.Namespace)
+	_, err := accounts.Get(ctx, c.ServiceAccount.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		c.warn("there is no ServiceAccount %s (yet)", c.ServiceAccount)
@@ -124,7 +133,7 @@ func (c *checker) serviceAccount(ctx context.Context) {
 	}
 }
 
-// table looks for members that the fence would keep out, and for those that it does not concern.
+// table looks for members whose writes the fence would refuse, and for members that it does not apply to.
 func (c *checker) table(ctx context.Context) error {
 	cm, err := c.client.CoreV1().ConfigMaps(c.Rota.Namespace).Get(ctx, c.Rota.Name, metav1.GetOptions{})
 	switch {
@@ -146,7 +155,8 @@ func (c *checker) table(ctx context.Context) error {
 	}
 	if len(nameless) > 0 {
 		return fmt.Errorf("these members do not tell the UID of their Pod, so that all their writes would be refused: %s. "+
-			"Set POD_UID through the downward API (fieldPath: metadata.uid), roll that out, and try again", strings.Join(nameless, ", "))
+			"Set POD_UID through the downward API (fieldPath: metadata.uid), roll that out, and try again",
+			strings.Join(nameless, ", "))
 	}
 	if cm.Annotations[Annotation] == Off {
 		c.warn("the fence is off: the ConfigMap has the annotation %s=%s", Annotation, Off)
@@ -168,8 +178,9 @@ func (c *checker) accounts(ctx context.Context, t *table.Table) {
 			c.warn("member %s: there is no Pod with UID %s in namespace %s", m.ID, m.PodUID, c.Rota.Namespace)
 			continue
 		}
-		if sa := pods.Items[i].Spec.ServiceAccountName; sa != c.ServiceAccount.Name || c.Rota.Namespace != c.ServiceAccount.Namespace {
-			c.warn("member %s uses ServiceAccount %s/%s, not %s: its writes are not fenced", m.ID, c.Rota.Namespace, sa, c.ServiceAccount)
+		sa := types.NamespacedName{Namespace: c.Rota.Namespace, Name: pods.Items[i].Spec.ServiceAccountName}
+		if sa != c.ServiceAccount {
+			c.warn("member %s uses ServiceAccount %s, not %s: its writes are not fenced", m.ID, sa, c.ServiceAccount)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifest returns the fence as YAML, for `kubectl apply -f` or a repository of manifests: the keeper, which fences share, and
-// the policy and its binding.
+// Manifest returns the fence as YAML, for `kubectl apply -f` or a repository of manifests: the keeper, which all fences
+// share, the policy and its binding.
 func Manifest(o Options) ([]byte, error) {
 	objects, err := objects(o)
 	if err != nil {
@@ -33,7 +33,8 @@ func Manifest(o Options) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// objects returns what Apply applies, in that order, with nothing but the fields that are ours: what is applied owns these.
+// objects returns what Apply applies, in that order. It leaves out fields that a fence does not set, since Apply takes
+// ownership of every field it sends.
 func objects(o Options) ([]*unstructured.Unstructured, error) {
 	policy, binding, err := Policy(o)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Options say whose writes to what are fenced. All fields are required.
+// Options say whose writes, and to which kinds, are fenced. All fields are required.
 type Options struct {
-	// Rota is the namespace and name of the rota, whose ConfigMap has the same.
+	// Rota is the namespace and name of the rota, and of its ConfigMap.
 	Rota types.NamespacedName
-	// ServiceAccount is that of the rota's members. It should be theirs alone: what else uses it is refused, since it
-	// is no member.
+	// ServiceAccount is the one that the rota's members use. Nothing else should use it: the fence refuses writes of
+	// other Pods with it.
 	ServiceAccount types.NamespacedName
-	// Resources are the kinds that members write: those that are sharded, and those that are owned. Subresources are
-	// fenced with them.
+	// Resources are the kinds that members write: sharded ones, and those of owned objects. Subresources are fenced
+	// with them.
 	Resources []schema.GroupResource
 }
 
-// Validate says what is wrong with the options: everything, not only the first.
+// Validate returns everything that is wrong with the options, not only the first error.
 func (o Options) Validate() error {
 	errs := []error{
 		label("name of the rota", o.Rota.Name),
@@ -32,7 +32,8 @@ func (o Options) Validate() error {
 		check("name of the ServiceAccount", o.ServiceAccount.Name, validation.IsDNS1123Subdomain),
 	}
 	if len(o.Resources) == 0 {
-		errs = append(errs, errors.New("no resources: name the kinds that are to be fenced, such as web.example.com/websites"))
+		errs = append(errs, errors.New(
+			"no resources: name the kinds that are to be fenced, such as web.example.com/websites"))
 	}
 	for i, r := range o.Resources {
 		errs = append(errs, validResource(r))
@@ -46,7 +47,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// ObjectName returns the name of both the policy and its binding. Neither part has a dot, so that no two rotas meet.
+// ObjectName returns the name of both the policy and its binding. It is unique, since neither namespaces nor names of
+// rotas have dots.
 func (o Options) ObjectName() string {
 	return "rota-fence." + o.Rota.Namespace + "." + o.Rota.Name
 }
@@ -69,10 +71,13 @@ func ParseResource(text string) (schema.GroupResource, error) {
 func ParseServiceAccount(text string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok {
-		return types.NamespacedName{}, fmt.Errorf("service account %q: want NAMESPACE/NAME, such as operators/website-operator", text)
+		return types.NamespacedName{}, fmt.Errorf(
+			"service account %q: want NAMESPACE/NAME, such as operators/website-operator", text)
 	}
 	sa := types.NamespacedName{Namespace: namespace, Name: name}
-	return sa, errors.Join(label("namespace of the ServiceAccount", namespace), check("name of the ServiceAccount", name, validation.IsDNS1123Subdomain))
+	return sa, errors.Join(
+		label("namespace of the ServiceAccount", namespace),
+		check("name of the ServiceAccount", name, validation.IsDNS1123Subdomain))
 }
 
 func validResource(r schema.GroupResource) error {
@@ -82,9 +87,11 @@ func validResource(r schema.GroupResource) error {
 	case isSub:
 		return fmt.Errorf("resource %q: subresources are fenced with their kind; leave /%s out", text, sub)
 	case strings.Contains(text, "*"):
-		return fmt.Errorf("resource %q: name each kind; a fence around everything would stop what members do before they have joined", text)
+		return fmt.Errorf("resource %q: name each kind; "+
+			"a fence around everything would stop what members do before they have joined", text)
 	case r.Resource != strings.ToLower(r.Resource):
-		return fmt.Errorf("resource %q: want the plural in lower case, as `kubectl api-resources` prints it, such as apps/deployments", text)
+		return fmt.Errorf("resource %q: want the plural in lower case, "+
+			"as `kubectl api-resources` prints it, such as apps/deployments", text)
 	}
 	if r.Group != "" {
 		if err := check("group of resource "+text, r.Group, validation.IsDNS1123Subdomain); err != nil {

@@ -10,7 +10,9 @@ import (
 
 // Policy returns the policy and the binding that are the fence of a rota. It does no I/O; the same options give the
 // same objects.
-func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+func Policy(o Options) (
+	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error,
+) {
 	if err := o.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -19,8 +21,9 @@ func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *adm
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			// What cannot be judged is refused. That includes requests of other users while an API server that has just
-			// started does not know the ConfigMaps yet: it waits a second for them, and match conditions come later.
+			// A request that cannot be judged is refused. Until an API server that has just started has read the
+			// ConfigMaps, that includes other users' requests: it waits a second for them, before it looks at match
+			// conditions.
 			FailurePolicy:    ptr.To(admissionregistrationv1.Fail),
 			ParamKind:        paramKind(),
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules(o)},
@@ -36,8 +39,8 @@ func Policy(o Options) (*admissionregistrationv1.ValidatingAdmissionPolicy, *adm
 			PolicyName: o.ObjectName(),
 			ParamRef: &admissionregistrationv1.ParamRef{
 				Namespace: o.Rota.Namespace, Name: o.Rota.Name,
-				// Params are looked up before match conditions are: Deny would refuse everybody's writes to these kinds
-				// where there is no table, not the members' alone. Without a table no gate is open (rule R5).
+				// Params are looked up before match conditions. Without a table, Deny would therefore refuse everybody's
+				// writes to these kinds, not only the members'. Allow is safe: without a table no gate is open (rule R5).
 				ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 			},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
@@ -50,7 +53,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// rules has one entry per group. CONNECT is left out: it changes nothing in the API, and exec cannot be told from a
+// rules returns one rule per group. CONNECT is left out: it changes nothing in the API, and exec cannot be told from a
 // proxied read.
 func rules(o Options) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations
@@ -60,12 +63,13 @@ func rules(o Options) []admissionregistrationv1.NamedRuleWithOperations {
 		if !ok {
 			i = len(out)
 			index[r.Group] = i
-			out = append(out, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			rule := admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{
 					admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
 				},
 				Rule: admissionregistrationv1.Rule{APIGroups: []string{r.Group}, APIVersions: []string{"*"}},
-			}})
+			}
+			out = append(out, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: rule})
 		}
 		out[i].Resources = append(out[i].Resources, r.Resource, r.Resource+"/*")
 	}

@@ -15,18 +15,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// State is what stands around a rota in a cluster. The zero State is no fence.
+// State is the fence that a rota has in a cluster. The zero State is no fence.
 type State struct {
-	// Resources whose writes the policy judges. None: there is no policy.
+	// Resources are those whose writes the policy judges. It is empty if there is no policy.
 	Resources []schema.GroupResource
-	// Denies says that the policy is bound so that it refuses. One that only warns or audits refuses nothing.
+	// Denies says that the binding has the action Deny. A policy that only warns or audits refuses nothing.
 	Denies bool
 	// Off says that the annotation on the table's ConfigMap takes the fence down.
 	Off bool
 }
 
-// Look reads which fence a rota has. It takes the permission to get ValidatingAdmissionPolicies, their bindings and the
-// table's ConfigMap. Whether the fence works is told by Verify.
+// Look reads which fence a rota has. It needs permission to get ValidatingAdmissionPolicies, their bindings and the
+// table's ConfigMap. It does not test whether the fence works; see Verify.
 func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (State, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -76,7 +76,7 @@ func judged(all []admissionregistrationv1.NamedRuleWithOperations) []schema.Grou
 	return out
 }
 
-// String says in a line what the fence does.
+// String returns one line that says what the fence does.
 func (s State) String() string {
 	texts := make([]string, len(s.Resources))
 	for i, r := range s.Resources {

@@ -23,15 +23,17 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// ErrUnverified is wrapped by the errors of Verify where nothing can be said about the fence.
+// ErrUnverified is wrapped by an error of Verify that says nothing about whether the fence works.
 var ErrUnverified = errors.New("cannot tell whether the fence works")
 
-// epochSeen finds the epoch in a refusal.
+// epochSeen matches a refusal and captures its epoch.
 var epochSeen = regexp.MustCompile(`the fence of rota .* is not a member in epoch (\d+):`)
 
-// Verify asks an API server, until ctx ends, whether the fence refuses who is no member, by the table as it is now. It
-// impersonates a Pod of the ServiceAccount that does not exist and patches nothing, as a dry run, in some object of the fenced
-// kinds. Behind a load balancer this is about one of the API servers.
+// Verify tests, until ctx ends, whether an API server refuses writes of Pods that are not members, and uses the present
+// table. It returns nil as soon as that is so.
+//
+// The test is an empty patch of some object of the fenced kinds, as a dry run. It impersonates the ServiceAccount in a
+// Pod that does not exist. Behind a load balancer the answer is about one of the API servers.
 func Verify(ctx context.Context, cfg *rest.Config, o Options) error {
 	cfg = rest.CopyConfig(cfg)
 	client, err := kubernetes.NewForConfig(cfg)
@@ -49,7 +51,7 @@ func Verify(ctx context.Context, cfg *rest.Config, o Options) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil || last == nil: // else it is about the context
+		case ctx.Err() == nil || last == nil: // otherwise the error only says that ctx ended
 			last = err
 		}
 		if ctx.Err() == nil && errors.Is(err, ErrUnverified) {
@@ -63,7 +65,7 @@ func Verify(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 }
 
-// look tries once.
+// look tests once. It reads the table after the attempt, since judge compares the two.
 func (o Options) look(ctx context.Context, client kubernetes.Interface, try func(context.Context) error) error {
 	seen := try(ctx)
 	cm, err := client.CoreV1().ConfigMaps(o.Rota.Namespace).Get(ctx, o.Rota.Name, metav1.GetOptions{})
@@ -78,7 +80,7 @@ func (o Options) look(ctx context.Context, client kubernetes.Interface, try func
 	return judge(seen, cm.Data)
 }
 
-// judge compares what became of the probe with the table, which was read afterwards.
+// judge compares the answer to the probe with the table, which was read afterwards.
 func judge(seen error, data map[string]string) error {
 	now, err := table.Decode(data)
 	if err != nil {
@@ -90,13 +92,14 @@ func judge(seen error, data map[string]string) error {
 		if !apierrors.IsForbidden(seen) || match == nil {
 			return fmt.Errorf("%w: %w", ErrUnverified, seen)
 		}
-		epoch, _ = strconv.ParseUint(match[1], 10, 64) // digits
+		epoch, _ = strconv.ParseUint(match[1], 10, 64) // only digits match
 	}
 	switch {
 	case seen == nil:
 		return errors.New("the API server admits the write of a Pod that is no member; " + blind)
 	case epoch < now.Epoch:
-		return fmt.Errorf("the API server goes by the table of epoch %d, but the present one is %d; %s", epoch, now.Epoch, blind)
+		return fmt.Errorf("the API server goes by the table of epoch %d, but the present one is %d; %s",
+			epoch, now.Epoch, blind)
 	}
 	return nil
 }
@@ -104,7 +107,8 @@ func judge(seen error, data map[string]string) error {
 const blind = "if it stays so, it has stopped following ConfigMaps and has to be restarted, see docs/fence.md"
 
 // probe returns a function that writes as a Pod that does not exist.
-func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.Interface) (func(context.Context) error, error) {
+func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.Interface,
+) (func(context.Context) error, error) {
 	groups, err := restmapper.GetAPIGroupResources(client.Discovery())
 	if err != nil {
 		return nil, err
@@ -136,25 +140,29 @@ func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.
 			continue
 		}
 		return func(ctx context.Context) error {
-			_, err := writer.Resource(gvr).Namespace(obj.GetNamespace()).Patch(ctx, obj.GetName(), types.MergePatchType, []byte("{}"),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			objects := writer.Resource(gvr).Namespace(obj.GetNamespace())
+			options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+			_, err := objects.Patch(ctx, obj.GetName(), types.MergePatchType, []byte("{}"), options)
 			return err
 		}, nil
 	}
 	return nil, errors.New("there is no object of the fenced kinds to try it on")
 }
 
-// any returns an object that is not the rota's own; nil where there is none.
-func (o Options) any(ctx context.Context, reader dynamic.Interface, gvr schema.GroupVersionResource) (*unstructured.Unstructured, error) {
+// any returns an object that is not the rota's own, or nil if there is none among the first 50.
+func (o Options) any(ctx context.Context, reader dynamic.Interface, gvr schema.GroupVersionResource,
+) (*unstructured.Unstructured, error) {
 	list, err := reader.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 50})
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
 		obj := &list.Items[i]
-		if obj.GetNamespace() != o.Rota.Namespace || obj.GetName() != o.Rota.Name && !strings.HasPrefix(obj.GetName(), names.Lease(o.Rota.Name, "")) {
+		name := obj.GetName()
+		own := name == o.Rota.Name || strings.HasPrefix(name, names.Lease(o.Rota.Name, ""))
+		if obj.GetNamespace() != o.Rota.Namespace || !own {
 			return obj, nil
 		}
 	}
-	return nil, nil //nolint:nilnil // there is none, which is no error
+	return nil, nil //nolint:nilnil // finding none is not an error
 }
