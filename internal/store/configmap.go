@@ -24,7 +24,8 @@ func (k *Kubernetes) configMap(verb string) permission.Error {
 // ReadTable implements Store.
 func (k *Kubernetes) ReadTable(ctx context.Context) (member.Snapshot, error) {
 	var cm corev1.ConfigMap
-	err := k.get(ctx, k.calls.core.Get().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name), &cm, k.configMap("get"))
+	req := k.calls.core.Get().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name)
+	err := k.get(ctx, req, &cm, k.configMap("get"))
 	switch {
 	case notFound(err):
 		return member.Snapshot{}, nil
@@ -35,7 +36,8 @@ func (k *Kubernetes) ReadTable(ctx context.Context) (member.Snapshot, error) {
 }
 
 // CreateTable implements Store.
-func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration,
+) (member.Snapshot, member.Outcome, error) {
 	if err := writable(t); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
@@ -44,7 +46,8 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 	var out corev1.ConfigMap
 	want := k.configMap("create")
 	want.Name = "" // RBAC cannot limit creating to a name
-	o, err := k.write(ctx, timeout, k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm), &out, want)
+	req := k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm)
+	o, err := k.write(ctx, timeout, req, &out, want)
 	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		return k.seen(&out), o, nil
@@ -56,7 +59,8 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 
 // SwapTable implements Store. If this store has seen the version that it replaces, labels and annotations that others
 // put on the ConfigMap stay.
-func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration,
+) (member.Snapshot, member.Outcome, error) {
 	if err := writable(t); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
@@ -70,8 +74,8 @@ func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version
 	}
 	cm.UID, cm.ResourceVersion, cm.Data = types.UID(uid), version, table.Encode(t)
 	var out corev1.ConfigMap
-	o, err := k.write(ctx, timeout, k.calls.core.Put().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name).Body(cm),
-		&out, k.configMap("update"))
+	req := k.calls.core.Put().Namespace(k.opts.Namespace).Resource(configMaps).Name(k.opts.Name).Body(cm)
+	o, err := k.write(ctx, timeout, req, &out, k.configMap("update"))
 	if o != member.OutcomeDone {
 		return member.Snapshot{}, o, err
 	}

@@ -105,7 +105,8 @@ func (k *Kubernetes) followOnce(ctx context.Context, f feed, version *string) er
 // tooLarge says that the server is behind the version asked for, as after a restore of etcd.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
-	return apierrors.IsTimeout(err) && errors.As(err, &status) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	return apierrors.IsTimeout(err) && errors.As(err, &status) &&
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 func (k *Kubernetes) listFeed(ctx context.Context, f feed) (version string, err error) {

@@ -85,7 +85,8 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 		return nil, fmt.Errorf("rota name %q: %s", opts.Name, strings.Join(reasons, "; "))
 	}
 	if opts.Namespace == "" {
-		return nil, fmt.Errorf("rota %s: the namespace is empty; in a cluster it is in /var/run/secrets/kubernetes.io/serviceaccount/namespace", opts.Name)
+		return nil, fmt.Errorf("rota %s: the namespace is empty; in a cluster it is in "+
+			"/var/run/secrets/kubernetes.io/serviceaccount/namespace", opts.Name)
 	}
 	if opts.LeaseDuration <= 0 {
 		opts.LeaseDuration = 15 * time.Second
@@ -122,7 +123,8 @@ func (k *Kubernetes) Close() {
 func newClients(cfg *rest.Config) (clients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
@@ -168,7 +170,9 @@ func (c clients) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport)
 //
 // The write must be on its way within a quarter of the timeout. The server gets the other three quarters, by the
 // parameter timeout=. So the write takes effect within the timeout or never. The client waits for all of it.
-func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object, want permission.Error) (member.Outcome, error) {
+func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object,
+	want permission.Error,
+) (member.Outcome, error) {
 	if timeout <= 0 {
 		return member.OutcomeFailed, fmt.Errorf("%s: no time left", about(want))
 	}
@@ -211,7 +215,8 @@ func (k *Kubernetes) remember(key string, obj object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last := k.last[key]
-	if last != nil && last.GetUID() == obj.GetUID() && resourceversion.Compare(obj.GetResourceVersion(), last.GetResourceVersion()) < 0 {
+	if last != nil && last.GetUID() == obj.GetUID() &&
+		resourceversion.Compare(obj.GetResourceVersion(), last.GetResourceVersion()) < 0 {
 		return
 	}
 	k.last[key] = obj

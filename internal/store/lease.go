@@ -27,7 +27,8 @@ func (k *Kubernetes) lease(verb string) permission.Error {
 func leaseKey(id string) string { return leases + "/" + id }
 
 // CreateLease implements Store.
-func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	name := names.Lease(k.opts.Name, lease.ID)
 	if reasons := validation.IsDNS1123Subdomain(name); len(reasons) > 0 {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease %q: %s", name, strings.Join(reasons, "; "))
@@ -35,7 +36,8 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	obj := k.newLease(lease.ID)
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
-	o, err := k.write(ctx, timeout, k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj), &out, k.lease("create"))
+	req := k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj)
+	o, err := k.write(ctx, timeout, req, &out, k.lease("create"))
 	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		k.remember(leaseKey(lease.ID), &out)
@@ -54,7 +56,8 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 //
 // On a conflict the Lease is read again. An edit by hand, or an earlier renewal whose answer was lost, is no reason to
 // give up. The renewal is then sent once more, for the version found.
-func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	if err := conditional(lease.UID, lease.Version); err != nil {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: %w", lease.ID, err)
 	}
@@ -75,18 +78,21 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 		}
 		if attempt == 1 {
 			// It is still this member's, and only edited again and again. It is not lost.
-			return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: changed by others while being renewed", lease.ID)
+			err := fmt.Errorf("lease of %s: changed by others while being renewed", lease.ID)
+			return member.Lease{}, member.OutcomeFailed, err
 		}
 	}
 }
 
-func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, lease member.Lease,
+	timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	obj := base.DeepCopy()
 	setLabel(obj, k.opts.Name)
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
-	o, err := k.write(ctx, timeout,
-		k.calls.leases.Put().Namespace(k.opts.Namespace).Resource(leases).Name(obj.Name).Body(obj), &out, k.lease("update"))
+	req := k.calls.leases.Put().Namespace(k.opts.Namespace).Resource(leases).Name(obj.Name).Body(obj)
+	o, err := k.write(ctx, timeout, req, &out, k.lease("update"))
 	if o != member.OutcomeDone {
 		return member.Lease{}, o, err
 	}
@@ -95,7 +101,8 @@ func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, l
 }
 
 // reread finds out why a renewal met a conflict. OutcomeDone: the Lease is still the member's.
-func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline time.Time) (*coordinationv1.Lease, member.Outcome, error) {
+func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline time.Time,
+) (*coordinationv1.Lease, member.Outcome, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	obj, err := k.getLease(ctx, lease.ID)
@@ -105,7 +112,8 @@ func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline ti
 	case err != nil:
 		return nil, member.OutcomeFailed, err
 	case string(obj.UID) != lease.UID:
-		return nil, member.OutcomeConflict, fmt.Errorf("lease %s: it was replaced: uid %s, not %s", obj.Name, obj.UID, lease.UID)
+		err := fmt.Errorf("lease %s: it was replaced: uid %s, not %s", obj.Name, obj.UID, lease.UID)
+		return nil, member.OutcomeConflict, err
 	case holder(obj) != lease.ID:
 		return nil, member.OutcomeConflict, fmt.Errorf("lease %s: it is held by %q now", obj.Name, holder(obj))
 	}
@@ -113,7 +121,8 @@ func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline ti
 }
 
 // DeleteLease implements Store.
-func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, timeout time.Duration) (member.Outcome, error) {
+func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, timeout time.Duration,
+) (member.Outcome, error) {
 	if uid == "" {
 		return k.unseenLease(ctx, id, timeout)
 	}
@@ -147,12 +156,14 @@ func (k *Kubernetes) unseenLease(ctx context.Context, id string, timeout time.Du
 
 func (k *Kubernetes) getLease(ctx context.Context, id string) (*coordinationv1.Lease, error) {
 	obj := &coordinationv1.Lease{}
-	err := k.get(ctx, k.calls.leases.Get().Namespace(k.opts.Namespace).Resource(leases).Name(names.Lease(k.opts.Name, id)), obj, k.lease("get"))
+	req := k.calls.leases.Get().Namespace(k.opts.Namespace).Resource(leases).Name(names.Lease(k.opts.Name, id))
+	err := k.get(ctx, req, obj, k.lease("get"))
 	return obj, err
 }
 
 func (k *Kubernetes) newLease(id string) *coordinationv1.Lease {
-	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: names.Lease(k.opts.Name, id), Namespace: k.opts.Namespace}}
+	meta := metav1.ObjectMeta{Name: names.Lease(k.opts.Name, id), Namespace: k.opts.Namespace}
+	obj := &coordinationv1.Lease{ObjectMeta: meta}
 	setLabel(obj, k.opts.Name)
 	return obj
 }

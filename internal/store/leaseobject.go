@@ -49,7 +49,8 @@ func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 		TableUID: obj.Annotations[names.AnnotationTableUID],
 		Open:     obj.Annotations[names.AnnotationGate] != names.GateShut,
 	}
-	if epoch, err := strconv.ParseUint(obj.Annotations[names.AnnotationEpoch], 10, 64); err == nil && epoch <= maxLeaseEpoch {
+	epoch, err := strconv.ParseUint(obj.Annotations[names.AnnotationEpoch], 10, 64)
+	if err == nil && epoch <= maxLeaseEpoch {
 		lease.Epoch = epoch
 	}
 	if format, err := strconv.Atoi(obj.Annotations[names.AnnotationFormat]); err == nil {

@@ -36,12 +36,14 @@ func (c *Client) ReadTable(ctx context.Context) (member.Snapshot, error) {
 }
 
 // CreateTable implements Store.
-func (c *Client) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+func (c *Client) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration,
+) (member.Snapshot, member.Outcome, error) {
 	return c.putTable(ctx, OpCreateTable, t, timeout, (*Objects).CreateTable)
 }
 
 // SwapTable implements Store.
-func (c *Client) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration) (member.Snapshot, member.Outcome, error) {
+func (c *Client) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration,
+) (member.Snapshot, member.Outcome, error) {
 	if err := conditional(uid, version); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
@@ -72,12 +74,14 @@ func (c *Client) putTable(ctx context.Context, op Op, t *table.Table, timeout ti
 }
 
 // CreateLease implements Store.
-func (c *Client) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (c *Client) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	return c.putLease(ctx, OpCreateLease, lease, timeout, (*Objects).CreateLease)
 }
 
 // RenewLease implements Store.
-func (c *Client) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration) (member.Lease, member.Outcome, error) {
+func (c *Client) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
 	if err := conditional(lease.UID, lease.Version); err != nil {
 		return member.Lease{}, member.OutcomeFailed, err
 	}
@@ -98,7 +102,8 @@ func (c *Client) putLease(ctx context.Context, op Op, lease member.Lease, timeou
 }
 
 // DeleteLease implements Store.
-func (c *Client) DeleteLease(ctx context.Context, id, uid, version string, timeout time.Duration) (member.Outcome, error) {
+func (c *Client) DeleteLease(ctx context.Context, id, uid, version string, timeout time.Duration,
+) (member.Outcome, error) {
 	if uid != "" {
 		if err := conditional(uid, version); err != nil {
 			return member.OutcomeFailed, err
@@ -121,7 +126,9 @@ func (c *Client) Notify(_ context.Context, n member.Notify) {
 	c.memory.notes = append(c.memory.notes, n)
 }
 
-func (c *Client) write(ctx context.Context, op Op, timeout time.Duration, effect func(*Objects) (member.Outcome, string)) (member.Outcome, error) {
+func (c *Client) write(ctx context.Context, op Op, timeout time.Duration,
+	effect func(*Objects) (member.Outcome, string),
+) (member.Outcome, error) {
 	if timeout <= 0 {
 		return member.OutcomeFailed, fmt.Errorf("%s: no time left", op)
 	}

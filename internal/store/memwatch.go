@@ -48,7 +48,9 @@ func (c *Client) WatchLeases(ctx context.Context, all bool, ids []string, emit f
 }
 
 // follow is Kubernetes.follow in memory: first the state, then the changes, and the state again if changes are lost.
-func (c *Client) follow(ctx context.Context, op Op, state func(*Objects) func(), wanted func(Change) bool, emit func(Change)) error {
+func (c *Client) follow(ctx context.Context, op Op, state func(*Objects) func(), wanted func(Change) bool,
+	emit func(Change),
+) error {
 	m := c.memory
 	position, listed, failures := uint64(0), false, 0
 	for {

@@ -57,7 +57,8 @@ func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error 
 	want := permission.Error{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
 	begun := time.Now()
 	for delay := noteRetry; ; delay = min(2*delay, noteRetryMost) {
-		_, err := k.write(ctx, readTimeout, k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event), nil, want)
+		req := k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event)
+		_, err := k.write(ctx, readTimeout, req, nil, want)
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err): // an attempt whose answer was lost
 			return nil
@@ -73,7 +74,8 @@ func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error 
 }
 
 func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
-	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: k.opts.Namespace, Name: k.opts.Name}
+	namespace, name := k.opts.Namespace, k.opts.Name
+	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}
 	if cm, ok := k.recall(configMaps).(*corev1.ConfigMap); ok {
 		regarding.UID = cm.UID
 	}
@@ -86,7 +88,7 @@ func (k *Kubernetes) event(n member.Notify, now time.Time) *eventsv1.Event {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", k.opts.Name, now.UnixNano()), Namespace: k.opts.Namespace},
+		ObjectMeta:          metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", name, now.UnixNano()), Namespace: namespace},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: names.Prefix + "/rota",
 		ReportingInstance:   k.opts.Instance[:min(len(k.opts.Instance), maxInstance)],

@@ -41,7 +41,8 @@ func missing(t *testing.T, target Target, id string) { //nolint:unparam // reads
 func leaseLife(t *testing.T, target Target) {
 	missing(t, target, id)
 	l := newLease(t, target, id)
-	if diff := cmp.Diff(member.Lease{ID: id, UID: l.UID, Version: l.Version, Format: 1}, l); diff != "" || l.UID == "" || l.Version == "" {
+	want := member.Lease{ID: id, UID: l.UID, Version: l.Version, Format: 1}
+	if diff := cmp.Diff(want, l); diff != "" || l.UID == "" || l.Version == "" {
 		t.Fatalf("created %+v (-want +got):\n%s", l, diff)
 	}
 	_, o, err := target.Other.CreateLease(t.Context(), member.Lease{ID: id}, timeout)
