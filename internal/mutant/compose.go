@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// compose returns a file with the mutants in it that have edits of it. Each patch is applied to the file as it is, alone,
-// so that patches of the same lines do not meet. A function that a patch changes is added as it then is, under another
-// name, and the function itself begins with a call of it where the mutant is active:
+// compose returns a file with the mutants in it that have edits of it. Each patch is applied to the file as it is,
+// alone, so that patches of the same lines do not meet. A function that a patch changes is added as it then is, under
+// another name, and the function itself begins with a call of it where the mutant is active:
 //
 //	func (m *Member) isPlanner() bool { if rotamutant.Is("X") { return m.isPlanner_X() }
 //
@@ -22,7 +22,8 @@ func compose(file, text string, all []Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := composition{original: original, imports: `; import rotamutant "` + Module + `/internal/mutant/active"`, calls: map[int]string{}}
+	imports := `; import rotamutant "` + Module + `/internal/mutant/active"`
+	c := composition{original: original, imports: imports, calls: map[int]string{}}
 	for _, m := range all {
 		if len(m.edits[file]) == 0 {
 			continue
@@ -77,7 +78,8 @@ func (c *composition) add(m Mutant, edits []edit) error {
 		}
 		c.calls[c.original.at(f.before.Body.Lbrace)+1] += call
 		name := f.after.Name.End()
-		fmt.Fprintf(&c.functions, "\n%s_%s%s\n", patched.slice(f.after.Pos(), name), m.Name, patched.slice(name, f.after.End()))
+		head, rest := patched.slice(f.after.Pos(), name), patched.slice(name, f.after.End())
+		fmt.Fprintf(&c.functions, "\n%s_%s%s\n", head, m.Name, rest)
 	}
 	return nil
 }
@@ -123,7 +125,8 @@ func differing(a, b *source) ([]change, error) {
 				changes = append(changes, change{f, g})
 			}
 		case a.slice(as[i].Pos(), as[i].End()) != b.slice(bs[i].Pos(), bs[i].End()):
-			return nil, fmt.Errorf("it must change the bodies of functions only, and changes\n%s", a.slice(as[i].Pos(), as[i].End()))
+			return nil, fmt.Errorf("it must change the bodies of functions only, and changes\n%s",
+				a.slice(as[i].Pos(), as[i].End()))
 		}
 	}
 	if len(changes) == 0 {

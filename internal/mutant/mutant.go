@@ -1,9 +1,9 @@
 // Package mutant builds bugs into the product on purpose, to see whether its checks find them.
 //
-// The product knows nothing of it. A mutant is a patch (bugs/*.diff), which reads like the bug. A clause of the protocol
-// that is left out is a mutant too (clauses/*.diff). Write makes copies of the patched files, with all mutants in them,
-// and an overlay for the go command that puts the copies in the place of the files. In what is built with the overlay
-// the environment variable ROTA_MUTANT names the one mutant that is active (package active). Never ship that.
+// The product knows nothing of it. A mutant is a patch (bugs/*.diff), which reads like the bug. A clause of the
+// protocol that is left out is a mutant too (clauses/*.diff). Write makes copies of the patched files, with all mutants
+// in them, and an overlay for the go command that puts the copies in the place of the files. In what is built with the
+// overlay the environment variable ROTA_MUTANT names the one mutant that is active (package active). Never ship that.
 package mutant
 
 import (

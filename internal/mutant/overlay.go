@@ -88,7 +88,8 @@ func Root(dir string) (string, error) {
 		return "", err
 	}
 	for {
-		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(text), "module "+Module+"\n") {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), "module "+Module+"\n") {
 			return dir, nil
 		}
 		if filepath.Dir(dir) == dir {

@@ -15,10 +15,12 @@ func Few(tb testing.TB, most, gone int) {
 	stock, sharded, readme := read(tb, "stock/main.go"), read(tb, "sharded/main.go"), read(tb, "README.md")
 	added := beyond(stock, sharded)
 	if len(added) > most {
-		tb.Errorf("%d lines of sharded/main.go are not in stock/main.go, want at most %d:\n%s", len(added), most, strings.Join(added, "\n"))
+		tb.Errorf("%d lines of sharded/main.go are not in stock/main.go, want at most %d:\n%s",
+			len(added), most, strings.Join(added, "\n"))
 	}
 	if left := beyond(sharded, stock); len(left) > gone {
-		tb.Errorf("%d lines of stock/main.go are not in sharded/main.go, want at most %d:\n%s", len(left), gone, strings.Join(left, "\n"))
+		tb.Errorf("%d lines of stock/main.go are not in sharded/main.go, want at most %d:\n%s",
+			len(left), gone, strings.Join(left, "\n"))
 	}
 	for _, line := range added {
 		if !slices.Contains(readme, "+"+line) {

@@ -194,7 +194,8 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	}
 	want, err := strconv.Atoi(set.Data[ReplicasKey])
 	if err != nil || want < 0 {
-		klog.FromContext(ctx).Info("The set does not say how many Pods it wants", "set", key, "replicas", set.Data[ReplicasKey])
+		klog.FromContext(ctx).Info("The set does not say how many Pods it wants",
+			"set", key, "replicas", set.Data[ReplicasKey])
 		return nil //nolint:nilerr // trying again would not help: there will be an event
 	}
 	settled := c.expectations.settled(key)
@@ -287,7 +288,8 @@ const unknownTime = 10 * time.Second
 // unknown says that an error does not tell whether the write took effect.
 func unknown(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.As(err, &status) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
+	return !errors.As(err, &status) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }
 
 // delete deletes n of the Pods, the youngest first.
@@ -302,7 +304,8 @@ func (c *Controller) delete(ctx context.Context, key string, pods []*corev1.Pod,
 	c.expectations.expectDeletions(key, pods)
 	var errs []error
 	for _, pod := range pods {
-		err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+		err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 		if err != nil {
 			c.expectations.deleted(key, pod.UID)
 		}

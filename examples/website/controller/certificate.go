@@ -31,7 +31,8 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 // SitesOf returns requests for the Websites that use a Secret, for handler.EnqueueRequestsFromMapFunc.
 func (r *WebsiteReconciler) SitesOf(ctx context.Context, secret client.Object) []ctrl.Request {
 	var sites webv1.WebsiteList
-	err := r.List(ctx, &sites, client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretField: secret.GetName()})
+	err := r.List(ctx, &sites,
+		client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretField: secret.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot tell whose Secret it is", "secret", client.ObjectKeyFromObject(secret))
 		return nil
@@ -67,7 +68,8 @@ func (r *WebsiteReconciler) certificate(ctx context.Context, site *webv1.Website
 	}
 	sum := Checksum(&secret)
 	if sum == "" {
-		return certificate{missing: fmt.Sprintf("Secret %s lacks %s or %s.", secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)}, nil
+		missing := fmt.Sprintf("Secret %s lacks %s or %s.", secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+		return certificate{missing: missing}, nil
 	}
 	return certificate{checksum: sum}, nil
 }

@@ -41,9 +41,9 @@ func labels(site *webv1.Website) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "website", "app.kubernetes.io/instance": site.Name}
 }
 
-// The three children are written in three ways, each of which people use. All of them compare with what the cache has and
-// write only what differs, on condition that it is still like that; and with all of them, a child of a deleted namesake
-// that the garbage collector has not reached yet becomes this Website's.
+// The three children are written in three ways, all in common use. Each compares with what the cache has and writes
+// only what differs, on condition that it is still like that. With each, a child of a deleted namesake that the garbage
+// collector has not reached yet becomes this Website's.
 
 // writeConfigMap creates or updates the ConfigMap with the page.
 func (r *WebsiteReconciler) writeConfigMap(ctx context.Context, site *webv1.Website, page []byte) error {
@@ -86,8 +86,8 @@ func (r *WebsiteReconciler) writeService(ctx context.Context, site *webv1.Websit
 	return nil
 }
 
-// applyDeployment applies the Deployment that serves the page. Whether anything differs is told by the fields that are this
-// operator's on the server: what others set beside them is theirs.
+// applyDeployment applies the Deployment that serves the page. It compares only the fields that this operator owns on
+// the server: what others set beside them is theirs.
 func (r *WebsiteReconciler) applyDeployment(ctx context.Context, site *webv1.Website, certificate string) error {
 	want := deployment(site, certificate)
 	var there appsv1.Deployment
@@ -122,7 +122,8 @@ func deployment(site *webv1.Website, certificate string) *appsv1ac.DeploymentApp
 		corev1ac.Volume().WithName("page").WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(PageName(site.Name)))))
 	if certificate != "" {
 		pod.WithAnnotations(map[string]string{CertificateAnnotation: certificate})
-		pod.Spec.WithVolumes(corev1ac.Volume().WithName("tls").WithSecret(corev1ac.SecretVolumeSource().WithSecretName(site.Spec.SecretName)))
+		secret := corev1ac.SecretVolumeSource().WithSecretName(site.Spec.SecretName)
+		pod.Spec.WithVolumes(corev1ac.Volume().WithName("tls").WithSecret(secret))
 		server.WithVolumeMounts(corev1ac.VolumeMount().WithName("tls").WithMountPath("/tls").WithReadOnly(true)).
 			WithEnv(env("TLS_CERT", "/tls/"+corev1.TLSCertKey), env("TLS_KEY", "/tls/"+corev1.TLSPrivateKeyKey))
 	}

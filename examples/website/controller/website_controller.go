@@ -20,8 +20,8 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
 
-// WebsiteReconciler publishes Websites: each as a file outside Kubernetes, and as a ConfigMap that a Deployment behind a
-// Service serves. The Website owns all three.
+// WebsiteReconciler publishes Websites: each as a file outside Kubernetes, and as a ConfigMap that a Deployment behind
+// a Service serves. The Website owns all three.
 type WebsiteReconciler struct {
 	// Client reads from the cache.
 	client.Client
@@ -143,12 +143,14 @@ func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website
 		return fmt.Errorf("update status of website: %w", err)
 	}
 	if before.ObservedGeneration == 0 {
-		r.Recorder.Eventf(site, nil, corev1.EventTypeNormal, "Published", "Publish", "The page was published for the first time.")
+		r.Recorder.Eventf(site, nil, corev1.EventTypeNormal, "Published", "Publish",
+			"The page was published for the first time.")
 	}
 	return nil
 }
 
 func render(site *webv1.Website) []byte {
 	title := html.EscapeString(site.Spec.Title)
-	return fmt.Appendf(nil, "<!doctype html>\n<title>%s</title>\n<h1>%s</h1>\n<p>%s</p>\n", title, title, html.EscapeString(site.Spec.Content))
+	content := html.EscapeString(site.Spec.Content)
+	return fmt.Appendf(nil, "<!doctype html>\n<title>%s</title>\n<h1>%s</h1>\n<p>%s</p>\n", title, title, content)
 }

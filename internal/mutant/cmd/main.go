@@ -8,8 +8,8 @@
 //	conformance  the tests of the package that the bug is in, in memory
 //	chaos        faults on a real API server, a few of package chaos; only with -chaos
 //
-// Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes a
-// check: a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
+// Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes
+// a check: a panic says nothing about what the check looks for. docs/verification.md shows how to read the table.
 //
 // With arguments it runs a command instead, with one mutant in what that builds:
 //
@@ -138,7 +138,8 @@ func with(ctx context.Context, mutants []mutant.Mutant, overlay string, command 
 		return errors.New("-mutants must name the one that the command is to be run with")
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), active.Variable+"="+mutants[0].Name, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	flags := os.Getenv("GOFLAGS") + " -overlay=" + overlay
+	cmd.Env = append(os.Environ(), active.Variable+"="+mutants[0].Name, "GOFLAGS="+flags)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
 }

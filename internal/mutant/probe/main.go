@@ -1,5 +1,6 @@
-// Command probe runs the simulation or the exhaustive check until it finds something, in one process, so that whoever starts it
-// can choose the mutant (package active) by the environment. It prints what it found, if anything, in one line of JSON.
+// Command probe runs the simulation or the exhaustive check until it finds something, in one process, so that whoever
+// starts it can choose the mutant (package active) by the environment. It prints what it found, if anything, in one
+// line of JSON.
 package main
 
 import (
