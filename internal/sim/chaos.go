@@ -72,7 +72,7 @@ func (c *Chaos) draw() int {
 	c.opts.Slots, c.slots = slots, make([]slotHistory, slots)
 	moves := c.rng.IntN(3)
 	c.populate(stream.Config{Moves: moves == 1, Namesakes: moves == 2, Selects: c.rng.IntN(2) == 0})
-	c.paced, c.bequeaths = c.rng.IntN(2) == 0, c.rng.IntN(2) == 0
+	c.paced, c.passesOn = c.rng.IntN(2) == 0, c.rng.IntN(2) == 0
 	switch c.rng.IntN(6) {
 	default:
 		c.clocks = closeClocks

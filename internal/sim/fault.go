@@ -106,8 +106,8 @@ func (f Fault) global() bool {
 	}
 }
 
-// Trouble is a fault that happened: whose it was, if it was a member's, from when to when.
-type Trouble struct {
+// FaultSpan is a fault that happened: its time, and the member it hit, if it hit one.
+type FaultSpan struct {
 	Fault      Fault
 	Who        string
 	From, Till time.Duration
@@ -116,17 +116,17 @@ type Trouble struct {
 // near is how long after its end a fault still counts as one that another followed: a lease.
 const near = 15 * time.Second
 
-// trouble notes a fault that begins now and lasts for d; n may be nil.
-func (w *World) trouble(f Fault, n *Node, d time.Duration) {
-	t := Trouble{Fault: f, From: w.now, Till: w.now + d}
+// noteFault records a fault that begins now and lasts for d; n may be nil.
+func (w *World) noteFault(f Fault, n *Node, d time.Duration) {
+	t := FaultSpan{Fault: f, From: w.now, Till: w.now + d}
 	if n != nil {
 		t.Who = n.ID
 	}
-	for _, before := range w.Troubles {
+	for _, before := range w.Faults {
 		if before.Till+near >= w.now {
 			w.Coverage.Pairs[before.Fault][f]++
 		}
 	}
 	w.Coverage.Pairs[FaultUnknown][f]++
-	w.Troubles = append(w.Troubles, t)
+	w.Faults = append(w.Faults, t)
 }

@@ -17,7 +17,7 @@ import (
 
 // handsOver says whether deletions go with slots. In half of the lives they do not: drains wait for them, and a slot
 // that is shut forgets them.
-func (w *World) handsOver() bool { return w.bequeaths || !w.wild }
+func (w *World) handsOver() bool { return w.passesOn || !w.wild }
 
 // leaveAfter is how long a drain waits for deletions that it may leave.
 const leaveAfter = time.Second

@@ -223,7 +223,7 @@ func (c *Chaos) fault() {
 		c.logf("fault: %v of %s", kind, n.ID)
 	}
 	if d := faults[kind](c, n); d != none {
-		c.trouble(kind, n, d)
+		c.noteFault(kind, n, d)
 	}
 	c.Sync()
 	if text := c.Objects.Text(); text != nil && !c.alarm {

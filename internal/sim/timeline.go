@@ -12,7 +12,7 @@ import (
 type Timeline struct {
 	slots  int
 	end    time.Duration
-	faults []Trouble
+	faults []FaultSpan
 	broken []mark
 	bad    slot.Set // slots that violations are about
 	tables []mark
@@ -87,7 +87,7 @@ func (t *Timeline) record(w *World) {
 	if t.of == nil {
 		t.of, t.byID = map[*Node]*lane{}, map[string]*lane{}
 	}
-	t.slots, t.end, t.faults = int(w.opts.Slots), w.now, w.Troubles
+	t.slots, t.end, t.faults = int(w.opts.Slots), w.now, w.Faults
 	for _, v := range w.violations[len(t.broken):] {
 		t.broken = append(t.broken, mark{w.now, v.Rule + ": " + v.Message, false})
 		t.bad = t.bad.Union(v.slots)

@@ -46,10 +46,10 @@ type World struct {
 	Net Net
 	// Nodes are all replicas ever started.
 	Nodes []*Node
-	// Counts is what happened, Coverage how much of the protocol was about it, Troubles what went wrong.
+	// Counts is what happened, Coverage how much of the protocol was about it, Faults the faults so far.
 	Counts   Counts
 	Coverage Coverage
-	Troubles []Trouble
+	Faults   []FaultSpan
 	// Messages counts the traffic.
 	Messages Messages
 
@@ -69,15 +69,15 @@ type World struct {
 	// members work on, workers try keys at random times, and users change them. Otherwise a script drives the world by
 	// hand: nothing takes its time, and nobody works.
 	wild bool
-	// The rest is for lives. paced: see pace.go. bequeaths: drains may leave deletions to the slots' next owners.
-	paced     bool
-	bequeaths bool
-	servers   [2]server
-	changed   []time.Duration // by version of Objects
-	objects   objects
-	clocks    clocks
-	over      bool // no more faults
-	spoiled   spoiled
+	// The rest is for lives. paced: see pace.go. passesOn: drains may leave deletions to the slots' next owners.
+	paced    bool
+	passesOn bool
+	servers  [2]server
+	changed  []time.Duration // by version of Objects
+	objects  objects
+	clocks   clocks
+	over     bool // no more faults
+	spoiled  spoiled
 	// crashed and ended hear of processes that ended by Net.Fall, and by themselves.
 	crashed, ended func(*Node)
 }
