@@ -54,8 +54,8 @@ func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, cre
 	})
 }
 
-// bury deletes an object of slot 1 as a client of the member does whose API server answers with a Status.
-func (r *rig) bury(key types.NamespacedName) Object {
+// deleteByMember deletes an object of slot 1 as a client of the member. The API server answers with a Status.
+func (r *rig) deleteByMember(key types.NamespacedName) Object {
 	r.t.Helper()
 	w := r.share.Write(r.kind.GroupKind, key, nil, 1)
 	obj := r.delete(key)
@@ -102,12 +102,12 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
 		defer resume()
 		defer resumeNext()
-		old.bury(seen.Key)
+		old.deleteByMember(seen.Key)
 		unseen := create(1)
 		old.share.Write(old.kind.GroupKind, unseen.Key, nil, 1).Answered(&metav1.ObjectMeta{
 			Namespace: unseen.Key.Namespace, Name: unseen.Key.Name, UID: unseen.UID, ResourceVersion: unseen.Version,
 		})
-		old.bury(unseen.Key)
+		old.deleteByMember(unseen.Key)
 		if !old.share.Unsettled(1) {
 			t.Error("nothing is unsettled")
 		}
@@ -146,8 +146,8 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 		old.run(old.informer)
 		old.own(only(1))
 		old.eventually(func() error { return old.storeHas(first, last) })
-		old.bury(first.Key)
-		gone := old.bury(last.Key)
+		old.deleteByMember(first.Key)
+		gone := old.deleteByMember(last.Key)
 		old.eventually(func() error { return old.storeHas() })
 		asked := old.faults.Asked()
 		old.share.Settle(old.ctx, only(1))
@@ -173,7 +173,7 @@ func (s suite) deletionsWithoutProof(t *testing.T) {
 		resume := next.faults.Pause()
 		defer resume()
 		defer old.faults.Pause()()
-		old.bury(gone.Key)
+		old.deleteByMember(gone.Key)
 		_, release := old.faults.HoldLists()
 		old.handOver(next, 1, false)
 		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
