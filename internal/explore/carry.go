@@ -22,8 +22,8 @@ func (w *world) stray(a astray) {
 	s.astray = append(s.astray, a)
 }
 
-// carryOut does what a member asks for. A request takes effect at once, unless it goes astray; its answer is on its way
-// from then on.
+// carryOut executes a member's action. A request takes effect at once, unless it goes astray. Its answer is then on its
+// way.
 func (w *world) carryOut(pod int, action member.Action) {
 	b := w.change(pod)
 	self := w.self(pod)
@@ -72,7 +72,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 		b.came(w.x, byRead, b.read)
 		b.found = w.server().table
 		if b.found.uid == 0 {
-			b.found.version = 0 // as a 404 has none
+			b.found.version = 0 // a 404 has no version
 		}
 	case member.CreateTable:
 		if w.goesAstray() {
@@ -163,7 +163,7 @@ func (w *world) deleteBy(pod int, a member.DeleteLease) {
 	}
 }
 
-// stop ends an incarnation, and the process, unless another incarnation is to follow.
+// stop ends an incarnation. It also ends the process, unless another incarnation follows.
 func (w *world) stop(pod int, a member.Stop) {
 	w.checkStop(pod, a)
 	b := w.change(pod)

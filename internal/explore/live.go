@@ -2,10 +2,10 @@ package explore
 
 import "fmt"
 
-// Calm says how the states of a search go on when nothing goes wrong any more.
+// Calm says how the states of a search continue without further faults.
 type Calm struct {
-	// Checked is how many states were continued, Ticks the longest time until all was well, and Slowest the state of which
-	// that is so.
+	// Checked is how many states were continued. Ticks is the longest time until all was well, Slowest the state that
+	// took it.
 	Checked, Ticks int
 	Slowest        uint32
 }
@@ -20,15 +20,16 @@ const (
 	unknown = -1
 )
 
-// Settle continues every state known, or every n-th, without faults, in one fair order, until all is well: every slot
-// open in a live member, nothing moving, nothing left of the dead. Where the search came to a fixpoint that proves that
-// no state is a dead end. What does not end well, or takes longer than the scope says, is found.
+// Settle continues every nth known state without faults, in one fair order, until all is well: every slot is open in a
+// live member, nothing moves, and nothing is left of dead members. If the search reached a fixpoint and nth is 1, this
+// proves that no state is a dead end. A state that does not end well, or takes longer than the scope allows, is a
+// finding.
 func (s *Search) Settle(nth int) Calm {
 	ticks := make([]int16, len(s.states))
 	for i := range ticks {
 		ticks[i] = unknown
 	}
-	beyond := map[state]int16{} // of states that the search did not come to
+	beyond := map[state]int16{} // states that the search did not reach
 	mark := func(st state) *int16 {
 		if n, _, ok := s.index.find(s.states, &st); ok {
 			return &ticks[n]
@@ -54,7 +55,7 @@ func (s *Search) Settle(nth int) Calm {
 	var calm Calm
 	var acts []act
 	var way []state
-	var passed []bool // by a tick
+	var passed []bool // whether the step was a tick
 	for i := 0; i < len(s.states) && s.Found == nil; i += nth {
 		calm.Checked++
 		way, passed = way[:0], passed[:0]

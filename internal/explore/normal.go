@@ -11,33 +11,33 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// Worlds that differ by absolute numbers alone are one state. So every number is brought into a normal form after each
-// transition:
+// Worlds that differ only in absolute numbers are one state. So each transition ends with bringing every number into a
+// normal form:
 //
-//   - It is always base o'clock: letting time pass moves all that is remembered into the past by a tick instead. What
-//     lies further back than any wait asks for stays there. Timers that are due are 0, as those that were never set.
-//   - Versions, epochs and serials count down from top, by rank, since members only compare them (and add at most 3 to
-//     an epoch, hence epochStep).
-//   - What is never looked at again is 0.
+//   - The time is always base. A tick moves all remembered times one tick into the past instead. Times further back
+//     than any wait looks are cut off there. A timer that is due is 0, like one that was never set.
+//   - Versions, epochs and serials count down from top, by rank. Members only compare them, and add at most 3 to an
+//     epoch (hence epochStep).
+//   - Numbers that are never read again are 0.
 const (
 	base      = 1000
 	top       = 500
 	epochTop  = 5000
 	epochStep = 10
-	// wall is always the same: epochs start above it, memories of crashes never fade.
+	// wall never changes. Epochs start above it, and memories of crashes never fade.
 	wall = 1000
 )
 
-// The classes of numbers that are renamed by rank. Those of order and serial are a node's own.
+// The classes of numbers that are renamed by rank. Order and serial are ranked for each node separately.
 const (
 	classTable  uint8 = iota // versions of the table
 	classEpoch               // epochs of tables
-	classOrder               // times of which only the order matters, against each other and base
-	classSerial              // what tells answers to requests apart
+	classOrder               // times that are only compared with each other and with base
+	classSerial              // serials, which match answers to requests
 	classLease               // and above: versions of a Lease, by its index
 )
 
-// visit is called for every number of a class, and returns what to put in its place.
+// visit is called for every number of a class. It returns the number to replace it with.
 type visit func(class uint8, v int) int
 
 func (v visit) text(class uint8, s *string) {
@@ -71,7 +71,7 @@ func (v visit) order(t *time.Duration) {
 	}
 }
 
-// clean puts what a Step left into normal form, but for the numbers that are renamed.
+// clean brings a member into normal form after a Step, except for the numbers that are renamed.
 func (x *space) clean(m *member.Member) {
 	inspect.Forget(m)
 	inspect.Visit(m, &cleaner{x: x})
@@ -83,15 +83,15 @@ func (x *space) shift(m *member.Member) {
 	x.clean(m)
 }
 
-// numbers visits what is renamed.
+// numbers visits the numbers that are renamed.
 func (x *space) numbers(m *member.Member, v visit) { inspect.Visit(m, &renamer{x: x, visit: v}) }
 
-// encode tells members in normal form apart.
+// encode encodes a member in normal form. Different members have different encodings.
 func (x *space) encode(m *member.Member, b *encoder) { inspect.Visit(m, &teller{x: x, b: b}) }
 
 func clone(m *member.Member) *member.Member { return inspect.Copy(m).(*member.Member) }
 
-// blind looks at nothing.
+// blind ignores everything.
 type blind struct{}
 
 func (blind) Flags(...bool)                       {}
@@ -111,11 +111,11 @@ func (blind) LeaseVersion(string, *string)        {}
 func (blind) Key(*string)                         {}
 func (blind) Table(**table.Table)                 {}
 
-// cleaner moves what lies further back than it matters, and what is due.
+// cleaner cuts off times that lie further back than they matter, and clears timers that are due.
 type cleaner struct {
 	blind
 	x     *space
-	heard time.Duration // what it has to be moved by
+	heard time.Duration // by how much heard times move
 }
 
 func (c *cleaner) Wake(t *time.Duration)     { *t = max(*t, base) }
@@ -137,7 +137,7 @@ func (c *cleaner) Past(t *time.Duration, age time.Duration) {
 
 func (c *cleaner) Heard(t *time.Duration, age time.Duration) { *t = max(*t+c.heard, base-age) }
 
-// shifter moves all times into the past by a tick.
+// shifter moves all times one tick into the past.
 type shifter struct{ blind }
 
 func (shifter) Wake(t *time.Duration) {
@@ -179,7 +179,7 @@ func (r *renamer) Key(s *string) {
 	}
 }
 
-// teller tells everything.
+// teller encodes everything.
 type teller struct {
 	x *space
 	b *encoder
@@ -207,7 +207,7 @@ func (e *teller) Ints(values ...int) {
 	}
 }
 
-// encoder appends in a form that tells all values apart.
+// encoder appends values. Different values have different encodings.
 type encoder []byte
 
 func (b *encoder) int(n int) { *b = binary.AppendVarint(*b, int64(n)) }

@@ -16,7 +16,7 @@ type Search struct {
 	states      []state
 	parents     []parent
 	Transitions int
-	// Steps are those of random walks.
+	// Steps counts the steps of random walks.
 	Steps    int
 	Counts   [kinds]int
 	Found    *Finding
@@ -30,7 +30,7 @@ type parent struct {
 	by   act
 }
 
-// NewSearch begins a search. Where nothing but the way to its beginning breaks the protocol, that is what was found.
+// NewSearch begins a search. If the way to the first state already breaks the protocol, that is the finding.
 func NewSearch(sc Scope) *Search {
 	s := &Search{x: newSpace(sc)}
 	st, v := s.x.prepare()
@@ -41,7 +41,7 @@ func NewSearch(sc Scope) *Search {
 	return s
 }
 
-// prepare returns the state in which a search begins, or what went wrong on the way there.
+// prepare returns the state in which a search begins, or the violation on the way there.
 func (x *space) prepare() (state, *Violation) {
 	st := x.begin()
 	settled := func(w *world, acts []act) bool { return quiet(acts) && w.unsettled() == "" }
@@ -68,7 +68,7 @@ func (x *space) prepare() (state, *Violation) {
 	default:
 		w.do(act{kind: leave, pod: uint8(last)})
 	}
-	w.changeServer().used = Limits{} // it does not count
+	w.changeServer().used = Limits{} // the preparation does not count
 	return x.until(w.pack(), func(w *world, _ []act) bool {
 		if x.From == "recovery" && inspect.Look(w.member(0)).Alone {
 			return true
@@ -87,7 +87,7 @@ func (x *space) prepare() (state, *Violation) {
 	})
 }
 
-// until goes on fairly until something is so.
+// until continues in the fair order until so returns true.
 func (x *space) until(st state, so func(w *world, acts []act) bool) (state, *Violation) {
 	for range 10_000 {
 		w := x.look(st)
@@ -121,7 +121,7 @@ func (s *Search) add(st state, p parent) {
 	s.parents = append(s.parents, p)
 }
 
-// Run searches until everything is seen, something is found, or limit states are known.
+// Run searches until all states are seen, a violation is found, or limit states are known.
 func (s *Search) Run(limit int) {
 	begun := time.Now()
 	var acts []act
@@ -159,7 +159,7 @@ func (s *Search) Run(limit int) {
 	s.Time += time.Since(begun)
 }
 
-// String says how far the search came.
+// String says how far the search got.
 func (s *Search) String() string {
 	end := "fixpoint"
 	switch {
@@ -175,7 +175,7 @@ func (s *Search) String() string {
 // States is the number of states known.
 func (s *Search) States() int { return len(s.states) }
 
-// Depth is how many actions it takes to come to the last state.
+// Depth is how many actions lead to the last state.
 func (s *Search) Depth() int { return len(s.path(uint32(len(s.states) - 1))) }
 
 // Kinds says how often each kind of action was taken.

@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// server is what the API server holds, what is on its way to it without anybody waiting for it, what was seen to
-// happen, and how much may still go wrong.
+// server is the state of the API server: its objects, requests that went astray, what happened so far, and how many
+// faults were used up.
 type server struct {
 	table   snap
 	version int   // of the latest change of the table, deletions included
@@ -16,19 +16,19 @@ type server struct {
 	leases  []held
 	astray  []astray
 	slots   []slotHistory
-	used    Limits // how often each kind of action that is bounded happened
+	used    Limits // how often each kind of bounded action happened
 }
 
-// held is a Lease, or the place of one. known: its member was told that it was created.
+// held is a Lease, or the place of one. known: its member was told that the Lease was created.
 type held struct {
 	exists, known bool
 	lease
 }
 
-// astray is a request whose answer is unknown to its sender, and that takes effect at any time from then on, or never.
+// astray is a request whose sender does not know its result. It may take effect at any later time, or never.
 type astray struct {
 	kind    uint8
-	lease   uint8 // of the sender, or that to be deleted
+	lease   uint8 // the sender's, or the one to delete
 	version int   // the precondition
 	says    lease
 	table   *table.Table
@@ -43,7 +43,7 @@ const (
 	astraySwap
 )
 
-// slotHistory is what is remembered of a slot for the checks.
+// slotHistory is what the checks remember of a slot.
 type slotHistory struct {
 	epoch  int   // of the latest opening; 0: never
 	opener uint8 // Lease index
@@ -64,7 +64,7 @@ func (s *server) clone() *server {
 	return &c
 }
 
-// tidy drops the requests that can take no effect any more, since no version comes back.
+// tidy drops requests that can no longer take effect. Versions never come back.
 func (s *server) tidy() {
 	s.astray = slices.DeleteFunc(s.astray, func(a astray) bool {
 		l := s.leases[a.lease]
@@ -135,7 +135,7 @@ func (s *server) encode(x *space, e *encoder) {
 	*e = append(*e, s.used[:]...)
 }
 
-// createLease returns the Lease, and whether there was none before.
+// createLease returns the Lease, and OutcomeConflict if there already was one.
 func (w *world) createLease(index uint8, says lease) (lease, member.Outcome) {
 	s := w.changeServer()
 	l := &s.leases[index]
@@ -190,7 +190,7 @@ func (b *box) watches(index uint8) bool {
 	return b.watch != 0 && (b.all || b.ids>>index&1 != 0)
 }
 
-// putTable stores a new version of the table; a nil one deletes it.
+// putTable stores a new version of the table; nil deletes the table.
 func (w *world) putTable(uid uint8, t *table.Table) snap {
 	s := w.changeServer()
 	s.version = max(top, s.version) + 1

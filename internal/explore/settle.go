@@ -6,7 +6,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// unsettled says what is not as it should be once nothing goes wrong any more; empty: all is well.
+// unsettled says what has not settled yet; empty: all is well. It applies to worlds without further faults.
 func (w *world) unsettled() string {
 	live := map[string]int{}
 	for i := range w.x.Pods {
@@ -61,7 +61,7 @@ func (w *world) unsettled() string {
 	return ""
 }
 
-// fair is what happens next if nothing goes wrong any more.
+// fair chooses the next action of a world without further faults.
 func (w *world) fair(acts []act) (act, bool) {
 	for _, first := range []func(act) bool{
 		func(a act) bool { return a.kind == resume || a.kind == unlag },
@@ -77,7 +77,7 @@ func (w *world) fair(acts []act) (act, bool) {
 	return act{}, false
 }
 
-// quiet says that nothing is left to do before time passes.
+// quiet says whether nothing is left to do before time passes.
 func quiet(acts []act) bool {
 	for _, a := range acts {
 		if a.kind < advance || a.kind == rejoin {

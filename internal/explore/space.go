@@ -17,21 +17,21 @@ const (
 	// maxIncs is how many incarnations a pod can have. The last of them does not come back.
 	maxIncs = 3
 	never   = time.Duration(math.MaxInt64)
-	// maxCache bounds what is remembered only to be quick.
+	// maxCache bounds the maps that only save time.
 	maxCache = 500_000
 	// writeTimeout is Config.WriteTimeout in ticks.
 	writeTimeout = 1
 )
 
-// state is a whole world, as the numbers of its parts: those occur in many worlds, and are held once. Two states are
-// equal exactly if the worlds are.
+// state is a whole world, as the numbers of its parts. Many worlds share a part, so each part is stored once. Two
+// states are equal if and only if their worlds are.
 type state struct {
 	members [maxPods]uint32
 	boxes   [maxPods]uint32
 	server  uint32
 }
 
-// ref is a number that occurs in a part.
+// ref is a number that a part contains.
 type ref struct {
 	class uint8
 	value int
@@ -42,7 +42,7 @@ type store[T any] struct {
 	ids   map[string]uint32
 	items []*T
 	refs  [][]ref
-	// renamed caches what parts become when their numbers change.
+	// renamed caches the results of renaming numbers in parts.
 	renamed map[string]uint32
 }
 
@@ -69,7 +69,7 @@ func (s *store[T]) add(key []byte, item *T, numbers func(visit)) uint32 {
 	return id
 }
 
-// space is everything about one search that does not change with the state, and the parts of states.
+// space is what all states of one search share: the scope, the member's configuration and the parts of states.
 type space struct {
 	Scope
 	config  member.Config
@@ -148,7 +148,7 @@ func (x *space) addMember(m *member.Member) uint32 {
 }
 
 func (x *space) addBox(b *box, pod int) uint32 {
-	x.key = append(x.key[:0], byte(pod)) // its numbers are of classes of that pod
+	x.key = append(x.key[:0], byte(pod)) // boxes of different pods have different classes of numbers
 	b.encode(x, &x.key)
 	return x.boxes.add(x.key, b, func(v visit) { b.numbers(x, pod, v) })
 }
@@ -174,7 +174,7 @@ func (x *space) shiftMember(id uint32) uint32 {
 	return to
 }
 
-// step steps a member, or remembers what came of it before.
+// step steps a member. It caches the results.
 func (x *space) step(id uint32, e member.Event) (uint32, []member.Action) {
 	x.key = binary.AppendUvarint(x.key[:0], uint64(id))
 	x.event(e, &x.key)
@@ -207,7 +207,7 @@ func (x *space) step(id uint32, e member.Event) (uint32, []member.Action) {
 	return s.member, s.actions
 }
 
-// event tells events apart.
+// event encodes an event, so that different events have different encodings.
 func (x *space) event(e member.Event, b *encoder) {
 	switch e := e.(type) {
 	case member.Tick:

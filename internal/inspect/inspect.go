@@ -1,5 +1,5 @@
-// Package inspect lets the exhaustive check (internal/explore) look into a member.Member, which shows its state to
-// nobody else: copy it, compare it with others, and rename the numbers in it. Package member fills in the functions.
+// Package inspect gives the exhaustive check (internal/explore) access to the private state of a member.Member. The
+// check copies members, compares them, and renames the numbers in them. Package member fills in the functions.
 package inspect
 
 import (
@@ -10,27 +10,27 @@ import (
 
 // Functions of a *member.Member.
 var (
-	// Copy returns a copy, of the same type. The two share only what is never changed.
+	// Copy returns a copy of the same type. The two share only data that never changes.
 	Copy func(member any) any
-	// Forget sets to 0 what has no more influence on what the member does.
+	// Forget sets values to 0 that no longer influence the member.
 	Forget func(member any)
-	// Visit shows v the state, in an order that depends on what was shown before only: two members that show the same
-	// do the same from now on. Caches are not part of it.
+	// Visit shows the state to v. The order depends only on the values shown before. Two members that show the same
+	// values behave the same from then on. Caches are not shown.
 	Visit func(member any, v Visitor)
-	// Look tells a few things about a member.
+	// Look returns part of a member's state.
 	Look func(member any) Status
 )
 
-// Status is part of what a member is at.
+// Status is part of a member's state.
 type Status struct {
 	// Lapsed: its deadline has passed. Fenced: a slot waits for the fence.
 	Lapsed, Fenced bool
-	// Alone: it has seen no table of its own for a lease, so that it may make one.
+	// Alone: it has seen no table of its own for a lease, and may create one.
 	Alone bool
 }
 
-// Visitor is shown the values that make up a member's state, by what matters of them. Those it gets a pointer to it may
-// replace by others that mean the same.
+// Visitor is shown the values of a member's state. There is a method for each way in which a value matters. A visitor
+// may replace a value that it gets a pointer to by one that means the same.
 type Visitor interface {
 	// Values that count as they are.
 	Flags(values ...bool)
@@ -41,26 +41,26 @@ type Visitor interface {
 
 	// Wake is when a Tick is due.
 	Wake(t *time.Duration)
-	// Until is the end of a wait. Once it has come, it is as good as 0.
+	// Until is the end of a wait. Once it is reached, it means the same as 0.
 	Until(t *time.Duration)
-	// Past is a time of which it matters how long ago it was, up to age.
+	// Past is a time whose age matters, up to the given one.
 	Past(t *time.Duration, age time.Duration)
-	// Order is a time that is only compared with others of this kind, and with now.
+	// Order is a time that is only compared with other such times and with now.
 	Order(t *time.Duration)
 
-	// HeardNow is the member's heard time (rule R1), of which only differences count. Heard is one at which something
-	// happened; it matters up to age ago.
+	// HeardNow is the member's heard time (rule R1). Only differences of heard times matter. Heard is the heard time of
+	// an event; its age matters, up to the given one.
 	HeardNow(t *time.Duration)
 	Heard(t *time.Duration, age time.Duration)
 
-	// Numbers of which only the order matters, among those of a kind; 0 and "" are none.
+	// Numbers that are only compared with others of their kind; 0 and "" are none.
 
-	// Serial tells answers apart. LastSerial is the highest so far.
+	// Serial matches an answer to its request. LastSerial is the highest serial so far.
 	Serial(n *uint64)
 	LastSerial(n *uint64)
-	// Epoch is one of the table.
+	// Epoch is an epoch of the table.
 	Epoch(n *uint64)
-	// TableVersion is a version of the table, LeaseVersion one of the Lease of a member.
+	// TableVersion is a version of the table, LeaseVersion a version of a member's Lease.
 	TableVersion(s *string)
 	LeaseVersion(id string, s *string)
 	// Key is a text that begins with a version of the table and a blank.

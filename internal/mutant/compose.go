@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// compose returns a file with the mutants in it that have edits of it. Each patch is applied to the file as it is,
-// alone, so that patches of the same lines do not meet. A function that a patch changes is added as it then is, under
-// another name, and the function itself begins with a call of it where the mutant is active:
+// compose returns a file with all mutants that edit it. Each patch is applied to the original file, so patches of the
+// same lines do not conflict. The patched version of a function is added under another name. The function itself begins
+// with a call of that version, made if the mutant is active:
 //
 //	func (m *Member) isPlanner() bool { if rotamutant.Is("X") { return m.isPlanner_X() }
 //
-// All lines stay where they are.
+// No line moves.
 func compose(file, text string, all []Mutant) (string, error) {
 	original, err := parseFile(file, text)
 	if err != nil {
@@ -45,7 +45,7 @@ func compose(file, text string, all []Mutant) (string, error) {
 // composition is a file in the making.
 type composition struct {
 	original *source
-	// imports follow the package clause, calls stand where a function's body begins, and functions follow the file.
+	// imports follow the package clause, calls go to the beginning of functions' bodies, and functions follow the file.
 	imports   string
 	calls     map[int]string
 	functions strings.Builder
@@ -84,7 +84,7 @@ func (c *composition) add(m Mutant, edits []edit) error {
 	return nil
 }
 
-// source is a file that was parsed.
+// source is a parsed file.
 type source struct {
 	file *ast.File
 	set  *token.FileSet
@@ -97,7 +97,7 @@ func parseFile(name, text string) (*source, error) {
 	return &source{file, set, text}, err
 }
 
-// at is where a position is in the text.
+// at is the offset of a position in the text.
 func (s *source) at(p token.Pos) int { return s.set.PositionFor(p, false).Offset }
 
 func (s *source) slice(from, to token.Pos) string { return s.text[s.at(from):s.at(to)] }
@@ -109,7 +109,7 @@ func (s *source) imports(path string) bool {
 // change is a function before and after a patch.
 type change struct{ before, after *ast.FuncDecl }
 
-// differing returns the functions whose bodies differ. Nothing else may, but imports.
+// differing returns the functions whose bodies differ. Apart from them, only imports may differ.
 func differing(a, b *source) ([]change, error) {
 	as, bs := a.decls(), b.decls()
 	if len(as) != len(bs) {
@@ -143,7 +143,7 @@ func (s *source) decls() []ast.Decl {
 	})
 }
 
-// forward is the call of a function's mutant at its beginning.
+// forward is the statement that calls a function's mutant version.
 func (s *source) forward(f *ast.FuncDecl, mutant string) (string, error) {
 	target := f.Name.Name + "_" + mutant
 	if f.Recv != nil {

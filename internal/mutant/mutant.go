@@ -1,9 +1,10 @@
-// Package mutant builds bugs into the product on purpose, to see whether its checks find them.
+// Package mutant builds bugs into the product on purpose, to test whether its checks find them.
 //
-// The product knows nothing of it. A mutant is a patch (bugs/*.diff), which reads like the bug. A clause of the
-// protocol that is left out is a mutant too (clauses/*.diff). Write makes copies of the patched files, with all mutants
-// in them, and an overlay for the go command that puts the copies in the place of the files. In what is built with the
-// overlay the environment variable ROTA_MUTANT names the one mutant that is active (package active). Never ship that.
+// The product does not know about mutants. A mutant is a patch (bugs/*.diff) that reads like the bug. A patch that
+// omits a clause of the protocol is a mutant too (clauses/*.diff). Write copies the patched files, with all mutants in
+// them, and makes an overlay for the go command that replaces the files by the copies. In programs built with the
+// overlay, the environment variable ROTA_MUTANT names the one active mutant (package active). Never ship such a
+// program.
 package mutant
 
 import (
@@ -18,7 +19,7 @@ import (
 // Mutant is a bug that can be built in.
 type Mutant struct {
 	Name string
-	// Clause says that the bug is a clause of the protocol that is left out.
+	// Clause says that the bug omits a clause of the protocol.
 	Clause bool
 	// Package is where the bug is; "rota" is the root.
 	Package string

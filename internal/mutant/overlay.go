@@ -13,7 +13,7 @@ import (
 // Module is the product.
 const Module = "github.com/rota-dev/rota"
 
-// activate is the file that chooses the mutant in a program built with the overlay.
+// activate is the file that selects the mutant in a program built with the overlay.
 const activate = `package active
 
 import "os"
@@ -27,9 +27,8 @@ func init() {
 }
 `
 
-// Write writes copies of the product's files with all mutants in them to a directory, and returns the file there that
-// tells the go command about them: go build -overlay FILE. Root is the directory of the module. A patch that does not
-// apply is an error.
+// Write writes copies of the product's files to a directory, with all mutants in them. It returns the overlay file
+// there, for go build -overlay FILE. Root is the directory of the module. It is an error if a patch does not apply.
 func Write(dir, root string) (overlay string, err error) {
 	all, err := All()
 	if err != nil {
@@ -60,7 +59,7 @@ func Write(dir, root string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// mutated returns the texts of the files that mutants are in, with all of them.
+// mutated returns the texts of the files that mutants edit, with all mutants in them.
 func mutated(all []Mutant, root string) (map[string]string, error) {
 	files := map[string]bool{}
 	for _, m := range all {
@@ -81,7 +80,7 @@ func mutated(all []Mutant, root string) (map[string]string, error) {
 	return texts, nil
 }
 
-// Root returns the directory of the module, from one that is in it.
+// Root returns the root directory of the module that contains a directory.
 func Root(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

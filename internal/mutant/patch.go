@@ -14,8 +14,8 @@ import (
 // edit replaces text that occurs once in a file.
 type edit struct{ before, after string }
 
-// parse reads a patch: a line about the mutant, then a unified diff, as "git diff -U1" prints it. Only the text of its
-// hunks counts. Their line numbers may be missing, since code moves.
+// parse reads a patch: a line about the mutant, then a unified diff, as "git diff -U1" prints it. It uses only the text
+// of the hunks. Line numbers may be missing, since code moves.
 func parse(text string) (Mutant, error) {
 	m := Mutant{edits: map[string][]edit{}}
 	about, diff, _ := strings.Cut(text, "\n")
@@ -36,8 +36,8 @@ func parse(text string) (Mutant, error) {
 			inHunk = false
 		case kind == "@" && file != "":
 			m.edits[file], inHunk = append(m.edits[file], edit{}), true
-		case !inHunk: // what git writes above a diff
-		case kind == " " || kind == "\n": // editors cut blanks off
+		case !inHunk: // the lines that git writes above a diff
+		case kind == " " || kind == "\n": // editors cut off trailing blanks
 			rest = strings.TrimPrefix(line, " ")
 			m.edits[file][last].before += rest
 			m.edits[file][last].after += rest
@@ -69,7 +69,7 @@ func packageOf(file string) string {
 	return "rota"
 }
 
-// apply returns a file with the edits made.
+// apply returns a file with the edits applied.
 func apply(text string, edits []edit) (string, error) {
 	for _, e := range edits {
 		if n := strings.Count(text, e.before); n != 1 {

@@ -1,5 +1,5 @@
-// Package takeover measures how soon the objects of a member that is gone are worked on, and how soon a new member
-// works, with many objects: on a control plane and in processes of its own. It is not a test. The command is
+// Package takeover measures takeovers with many objects: how soon the objects of a dead member are worked on, and how
+// soon a new member works. It uses a control plane and processes of its own. It is not a test. The command is
 //
 //	go run ./internal/takeover/cmd
 package takeover

@@ -32,22 +32,22 @@ type memberConfig struct {
 	Kubeconfig, Name string // Name is the rota's
 	Delivery         delivery.Mode
 	Debug            bool
-	Profile          string // the address at which net/http/pprof listens; "": nowhere
+	Profile          string // the address at which net/http/pprof listens; "": it does not
 }
 
-// report is a line that a member prints when something has changed.
+// report is a line that a member prints when its state has changed.
 type report struct {
 	At         time.Time
 	Reconciles int64
 	// Owned, Coming, Going and Open are numbers of slots.
 	Owned, Coming, Going, Open int
-	Settled                    bool // it owns slots, all of them are open, and none is on its way
+	Settled                    bool // it owns slots, all of them are open, and none moves
 }
 
-// reportEvery is the resolution of what is measured.
+// reportEvery is the resolution of the measurement.
 const reportEvery = 10 * time.Millisecond
 
-// MemberMain is a member: two controllers that read what they are told of. It returns the exit status.
+// MemberMain runs a member: two controllers that read the objects they reconcile. It returns the exit status.
 func MemberMain() int {
 	var c memberConfig
 	process.EndWithInput(0)

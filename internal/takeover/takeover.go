@@ -31,7 +31,7 @@ const (
 	namespace = "takeover"
 	members   = 3
 	slots     = 256
-	// quiet is for how long nothing must be reconciled before the next measurement.
+	// quiet is how long there must be no reconciles before the next measurement.
 	quiet = 2 * time.Second
 	limit = 5 * time.Minute
 )
@@ -44,29 +44,30 @@ type Options struct {
 	Deliveries []delivery.Mode
 	// Traffic is how many of the Secrets, and of the ConfigMaps, are written per second.
 	Traffic float64
-	// Kubeconfig is that of a control plane that runs; objects of earlier runs there are used again. "": one of its own.
+	// Kubeconfig selects a running control plane; objects of earlier runs there are used again. "": start a new one.
 	Kubeconfig string
 	// Profile is the address at which the joiner serves profiles; "": nowhere.
 	Profile string
-	// Trace is told of each change that members report; nil: nobody.
+	// Trace gets a line for each change that members report; nil: none.
 	Trace io.Writer
-	// Progress is told what is being done.
+	// Progress gets a line for each step of the run.
 	Progress io.Writer
 }
 
-// Result is what was measured with a delivery. The times begin with the kill or the start.
+// Result is the measurement of one delivery. Times count from the kill or the start.
 type Result struct {
 	Delivery delivery.Mode
-	// Join is the time from the start of a member's process until it works on its share, and all slots are open.
+	// Join is the time from the start of a member's process until it works on its share and all slots are open.
 	Join time.Duration
-	// List is what a consistent list of both kinds by one client takes, one after the other.
+	// List is the time of consistent lists of both kinds by one client, one after the other.
 	List time.Duration
-	// Restart and Crash are from a member's SIGKILL to the first reconcile of its objects, RestartOpen and CrashOpen
-	// until all slots are open: where its container is started again at once, and where nothing comes back.
+	// Restart and Crash are the time from a member's SIGKILL to the first reconcile of its objects. RestartOpen and
+	// CrashOpen are the time until all slots are open. After Restart the container starts again at once; after Crash
+	// nothing comes back.
 	Restart, RestartOpen, Crash, CrashOpen time.Duration
 }
 
-// Run measures. It takes minutes.
+// Run runs the measurement. It takes minutes.
 func Run(ctx context.Context, o Options) (_ []Result, err error) {
 	if o.Kubeconfig == "" {
 		plane, err := controlplane.Start(ctx, controlplane.Options{})
@@ -122,11 +123,11 @@ func (r *runner) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.Progress, "%s  %s\n", at, fmt.Sprintf(format, args...)) // only progress
 }
 
-// fill makes the objects, with the labels that SlotLabel selects by.
+// fill creates the objects, with the labels that SlotLabel selects by.
 func (r *runner) fill(ctx context.Context) error {
 	_, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, objectName(r.Objects-1), metav1.GetOptions{})
 	if err == nil {
-		return nil // an earlier run has made them
+		return nil // an earlier run has created them
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	_, err = r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
@@ -170,7 +171,7 @@ func (r *runner) traffic(ctx context.Context) {
 	}
 }
 
-// measure has members work, then one more join, crash and come back, and crash for good.
+// measure starts the members. Then one more joins, crashes and comes back, and crashes for good.
 func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, err error) {
 	out.Delivery = kind
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*limit, errors.New("not done in time"))
@@ -251,7 +252,7 @@ func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, e
 	return out, nil
 }
 
-// pod is how the names of a rota's pods begin, and the rota's. Another run on the same control plane has other ones.
+// pod is the prefix of the names of a rota's pods, and the rota's name. Each run on a control plane has its own.
 func (r *runner) pod(kind delivery.Mode) string { return pods[kind] + "-" + r.run }
 
 var pods = map[delivery.Mode]string{
@@ -259,9 +260,9 @@ var pods = map[delivery.Mode]string{
 }
 
 // after waits until all slots that were open before are open again. It returns when the number of open slots first rose
-// and when that was so, counted from a time.
+// and when all were open, counted from a time.
 func (r *runner) after(ctx context.Context, from time.Time, running []*replica) (first, all time.Duration, err error) {
-	// Those that went on have their slots open; the rest is the dead one's.
+	// The members that continue have their slots open. The other slots are the dead member's.
 	begin := open(running)
 	for {
 		now := open(running)
@@ -296,7 +297,7 @@ func settled(running []*replica) bool {
 	return open(running) == slots
 }
 
-// rest waits until all is shared and nothing has been reconciled for a while.
+// rest waits until all slots are assigned and nothing has been reconciled for a while.
 func (r *runner) rest(ctx context.Context, running []*replica) error {
 	last, since := int64(-1), time.Now()
 	for time.Since(since) < quiet {
