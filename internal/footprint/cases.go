@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// What is measured in a case.
+// The kinds of cases.
 type What string
 
-// Idle replicas have no objects. Steady ones have all, are quiet first and then under a steady load. Join is a member
-// more that joins; Latency the time from the creation of a Website to its first reconcile.
+// Idle measures replicas without objects. Steady measures replicas with all objects, first at rest and then under a
+// steady load. Join adds a member. Latency is the time from the creation of a Website to its first reconcile.
 const (
 	Idle    What = "idle"
 	Steady  What = "steady"
@@ -17,10 +17,10 @@ const (
 	Latency What = "latency"
 )
 
-// joined is how many members there are when another one joins, and in the measurement of latencies.
+// joined is the number of members before another one joins, and the number in the measurement of latencies.
 const joined = 3
 
-// standbys is how many replicas run under leader election: the leader and one that waits.
+// standbys is the number of replicas under leader election: the leader and one that waits.
 const standbys = 2
 
 // Case is one measurement.
@@ -33,7 +33,7 @@ type Case struct {
 // String returns the case's name, such as steady/filter/3.
 func (c Case) String() string { return fmt.Sprintf("%s/%s/%d", c.What, c.Form, c.Members) }
 
-// Cases returns what there is to measure, in an order in which the number of objects only grows.
+// Cases returns the cases to measure, ordered so that the number of objects only grows.
 func (o *Options) Cases() []Case {
 	var all []Case
 	each := func(what What) {
@@ -55,7 +55,7 @@ func (o *Options) Cases() []Case {
 	return slices.DeleteFunc(all, func(c Case) bool { return o.Only != nil && !o.Only.MatchString(c.String()) })
 }
 
-// objects is how many Websites there are in a case.
+// objects is the number of Websites in a case.
 func (o *Options) objects(c Case) int {
 	switch c.What {
 	case Idle:

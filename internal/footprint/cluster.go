@@ -28,7 +28,7 @@ const (
 	apiserver = "apiserver-0"
 )
 
-// cluster is a control plane of its own, and what was put there.
+// cluster is a control plane and the objects in it. Each run has its own.
 type cluster struct {
 	*stage.Cluster
 	http  *http.Client // for what is no Kubernetes object
@@ -36,7 +36,7 @@ type cluster struct {
 	sites int          // Websites in sitesNamespace: site-0 and so on
 }
 
-// openCluster starts a control plane as it is by default: what its servers take is measured.
+// openCluster starts a control plane with default settings, since the cost of its servers is measured too.
 func openCluster(ctx context.Context, dir string) (*cluster, error) {
 	s, err := stage.Open(ctx, stage.Options{Name: operatorNamespace})
 	if err != nil {
@@ -52,7 +52,7 @@ func openCluster(ctx context.Context, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// fresh restarts the API server, so that each case finds it as the others do: with nothing left over in its memory.
+// fresh restarts the API server, so that no case finds leftovers of another one in its memory.
 func (c *cluster) fresh(ctx context.Context) error {
 	if err := c.Plane.StopServer(apiserver); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c *cluster) fresh(ctx context.Context) error {
 	if err := c.Plane.StartServer(apiserver); err != nil {
 		return err
 	}
-	// Its cache of custom resources fills at the first request, so until then it would count for the first replica.
+	// The server's cache of custom resources fills at the first request. The first replica must not pay for that.
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 		err := c.Client.List(ctx, &webv1.WebsiteList{}, client.Limit(1), cached)
@@ -104,7 +104,7 @@ func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err
 	return objects, sizes, nil
 }
 
-// empty removes the Websites of a namespace, with what was made of them.
+// empty removes the Websites of a namespace and their children.
 func (c *cluster) empty(ctx context.Context, namespace string) error {
 	for _, list := range sharded() {
 		if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {

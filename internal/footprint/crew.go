@@ -19,7 +19,7 @@ const (
 type crew struct {
 	*runner
 	c        Case
-	name     string // the rota's, and that of the leader's Lease
+	name     string // of the rota and of the leader's Lease
 	stamp    bool   // they stamp what they create
 	replicas []*replica
 }
@@ -71,7 +71,7 @@ func (c *crew) readings(ctx context.Context) ([]reading, error) {
 	return out, nil
 }
 
-// settle waits until the replicas have reconciled at least that many times, share the work, and have nothing to do.
+// settle waits until the replicas have reconciled at least n times, share the work, and are idle.
 func (c *crew) settle(ctx context.Context, reconciles int) ([]reading, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("not settled after %v", settleLimit))
 	defer cancel()
@@ -94,7 +94,7 @@ func (c *crew) settle(ctx context.Context, reconciles int) ([]reading, error) {
 	}
 }
 
-// shared says whether the work is shared as it will be: one leader, or all slots at their members.
+// shared says whether the work is distributed: there is one leader, or every slot is open in its member.
 func (c *crew) shared(now []reading) bool {
 	if c.c.Form == Stock {
 		leaders := 0
@@ -146,7 +146,7 @@ func (c *crew) quieten(ctx context.Context) error {
 	return nil
 }
 
-// rest takes what stays in the replicas' memory, and begins new peaks.
+// rest returns the replicas' resident memory, and resets the peaks.
 func (c *crew) rest(ctx context.Context) ([]Replica, error) {
 	out := make([]Replica, len(c.replicas))
 	for i, r := range c.replicas {

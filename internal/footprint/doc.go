@@ -1,7 +1,7 @@
-// Package footprint measures what replicas of an operator cost, in memory, network and processor time, on a real API
-// server: with each delivery of Rota and with stock leader election, and replicas without anything to do, to subtract.
-// `make footprint` renders the result into docs/memory.md.
+// Package footprint measures the cost of an operator's replicas on a real API server: memory, network and processor
+// time. It measures each delivery of Rota and stock leader election. Idle replicas are measured too, to subtract their
+// cost. `make footprint` renders the result into docs/memory.md.
 //
-// Replicas are processes: this package's command starts itself again, see OperatorMain. What a replica costs it
-// tells over loopback HTTP.
+// Replicas are processes. This package's command starts itself again as a replica, see OperatorMain. Replicas report
+// their cost over loopback HTTP.
 package footprint

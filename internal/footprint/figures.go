@@ -2,7 +2,7 @@ package footprint
 
 import "slices"
 
-// figures are computed from results: per replica of a role, and above one that is idle.
+// figures are computed from results: per replica of a role, and as the difference from an idle one.
 
 // mean returns the mean of a value over the replicas with the role, 0 without any.
 func (r *Result) mean(role string, value func(*Replica) float64) float64 {
@@ -38,7 +38,7 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// above returns the mean of a value above that of the idle replicas of the same form, number and role.
+// above returns how far a mean exceeds that of the idle replicas of the same form, number and role.
 func (r *Report) above(res *Result, role string, value func(*Replica) float64) (float64, bool) {
 	idle := r.find(Case{Idle, res.Form, res.Members})
 	if idle == nil {
@@ -47,7 +47,7 @@ func (r *Report) above(res *Result, role string, value func(*Replica) float64) (
 	return res.mean(role, value) - idle.mean(role, value), true
 }
 
-// ofOne returns above as a part of that of one member with the same delivery.
+// ofOne returns above as a fraction of the value of a single member with the same delivery.
 func (r *Report) ofOne(res *Result, role string, value func(*Replica) float64) (float64, bool) {
 	one := r.find(Case{res.What, res.Form, 1})
 	if one == nil {
@@ -61,7 +61,7 @@ func (r *Report) ofOne(res *Result, role string, value func(*Replica) float64) (
 	return mine / whole, true
 }
 
-// What the tables are about.
+// The values in the tables.
 func liveHeap(p *Replica) float64   { return float64(p.LiveHeap) }
 func startPeak(p *Replica) float64  { return float64(p.Start.PeakHeap) }
 func windowPeak(p *Replica) float64 { return float64(p.Window.PeakHeap) }
@@ -69,13 +69,13 @@ func startBytes(p *Replica) float64 { return float64(p.Start.Bytes) }
 func windowCPU(p *Replica) float64  { return p.Window.CPUSeconds }
 func watches(p *Replica) float64    { return float64(p.Watches) }
 
-// cached is all objects of sharded kinds.
+// cached is the number of cached objects of sharded kinds.
 func cached(p *Replica) float64 { return float64(count(p.Cached)) }
 
 func windowBytes(p *Replica) float64 { return float64(p.Window.Bytes) }
 
-// perChange returns a value of the load for each change of a Website, above that of an idle replica in the same time:
-// if the machine is too slow for the rate, there are as many changes, and they take longer.
+// perChange returns a value of the load per change of a Website, less what an idle replica costs in the same time. On a
+// machine that is too slow for the rate, the number of changes is the same and they take longer.
 func (r *Report) perChange(res *Result, role string, value func(*Replica) float64) func(*Replica) float64 {
 	rate := 0.0
 	if idle := r.find(Case{Idle, res.Form, res.Members}); idle != nil {
@@ -107,7 +107,7 @@ func count(by map[string]int) (n int) {
 
 var writing = []string{"create", "update", "patch", "delete"}
 
-// requests sums up those with one of the verbs for objects of sharded kinds.
+// requests counts the requests with one of the verbs for objects of sharded kinds.
 func requests(by map[string]int, verbs ...string) (n int) {
 	for what, c := range by {
 		verb, resource := what[:len(what)-len(resource(what))-1], resource(what)
@@ -118,7 +118,7 @@ func requests(by map[string]int, verbs ...string) (n int) {
 	return n
 }
 
-// coordination sums up the requests for the table and the Leases.
+// coordination counts the requests for the table and the Leases.
 func coordination(by map[string]int) (n int) {
 	for what, c := range by {
 		if r := resource(what); r == table || r == leases {
@@ -128,10 +128,10 @@ func coordination(by map[string]int) (n int) {
 	return n
 }
 
-// startWrites are the writes of objects of sharded kinds before all was quiet. Nothing had to be created or updated.
+// startWrites counts the writes of objects of sharded kinds before all was quiet. None of them was necessary.
 func startWrites(p *Replica) float64 { return float64(requests(p.Start.Requests, writing...)) }
 
-// caused returns the processor seconds of the API server and of etcd in a join, above those of as long a time before.
+// caused returns the processor seconds of the API server and etcd in a join, less those of an equally long time before.
 func (r *Result) caused() (server, etcd float64) {
 	if r.Base == nil || r.Base.Seconds == 0 {
 		return r.Window.ServerSeconds, r.Window.EtcdSeconds

@@ -6,7 +6,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 )
 
-// join measures what it takes that a member joins.
+// join measures the cost of a member's join.
 func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{Base: &Window{}}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
@@ -31,7 +31,7 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	if *run.Base, err = crew.during(ctx, nil, func() error { return await.Sleep(ctx, r.Window/2) }); err != nil {
 		return nil, err
 	}
-	if _, err := crew.rest(ctx); err != nil { // for peaks of the join alone
+	if _, err := crew.rest(ctx); err != nil { // resets the peaks
 		return nil, err
 	}
 	during := make([]Replica, c.Members+1)

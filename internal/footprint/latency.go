@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/internal/stage"
 )
 
-// latency creates Websites by turns for an operator with leader election and for one with Rota, which run at the same
-// time, so that whatever else the machine does is the same for both.
+// latency creates Websites alternately for an operator with leader election and for one with Rota. Both run at the same
+// time, so other load on the machine affects both.
 func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 	sides := []struct {
 		namespace string
@@ -94,7 +94,7 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 
 func createdName(i int) string { return fmt.Sprintf("%s%05d", createdPrefix, i) }
 
-// percentile returns the value, in milliseconds, that p percent do not exceed.
+// percentile returns the value, in milliseconds, that p percent of the times do not exceed.
 func percentile(values []time.Duration, p int) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return float64(values[(len(values)*p+99)/100-1].Microseconds()) / 1000

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// machine says where, and with what, this runs.
+// machine describes the machine and the software of this run.
 func (c *cluster) machine(ctx context.Context) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
@@ -36,7 +36,7 @@ func (c *cluster) machine(ctx context.Context) Machine {
 	return m
 }
 
-// revision is that of the checkout in which this runs. The page and its results do not count as changes.
+// revision is the revision of the current checkout. Changes of the page and its results do not count.
 func revision(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// sampleEvery is how often a replica looks at its heap. A peak that is shorter is not seen.
+// sampleEvery is how often a replica samples its heap. A shorter peak goes unnoticed.
 const sampleEvery = 10 * time.Millisecond
 
-// meter knows what its process costs.
+// meter measures its own process.
 type meter struct {
 	wire wire
 	peak atomic.Uint64 // of live objects and garbage, in bytes, since the last reset
@@ -27,7 +27,7 @@ func (m *meter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			m.peak.Store(max(m.peak.Load(), heap())) // reset may come between: then this sample is its first
+			m.peak.Store(max(m.peak.Load(), heap())) // if a reset comes between, this is its first sample
 		}
 	}
 }
@@ -42,7 +42,7 @@ func heap() uint64 {
 
 func (m *meter) reset() { m.peak.Store(heap()) }
 
-// collect returns the heap after garbage collections: two, since finalizers and pools let go at the first.
+// collect returns the heap after two garbage collections. Finalizers and pools release memory at the first one.
 func collect() (s runtime.MemStats) {
 	runtime.GC()
 	runtime.GC()
@@ -54,7 +54,7 @@ func collect() (s runtime.MemStats) {
 func cpu() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it has no other reason than a bad argument
+		panic(err) // only a bad argument can cause this
 	}
 	return (time.Duration(u.Utime.Nano()) + time.Duration(u.Stime.Nano())).Seconds()
 }

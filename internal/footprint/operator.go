@@ -23,15 +23,15 @@ const EnvOperator = "ROTA_FOOTPRINT_OPERATOR"
 
 type operatorConfig struct {
 	Form             Form
-	Kubeconfig, Name string // Name is the rota's, and that of the leader's Lease
+	Kubeconfig, Name string // Name is that of the rota and of the leader's Lease
 	Pages            string // the folder of the published pages
 	Watch            string // the namespace of the Websites; "": all
 	Lease            time.Duration
 	Stamp            bool // it stamps what it creates
 }
 
-// OperatorMain is a replica: the Website operator, measured. It returns the exit status. It ends when its standard
-// input does, so also when the process that started it dies.
+// OperatorMain runs a replica: the Website operator, measured. It returns the exit status. It ends when its standard
+// input does, so it ends too if the process that started it dies.
 func OperatorMain() int {
 	var c operatorConfig
 	return process.Main(EnvOperator, "`make footprint`", &c, c.run)

@@ -11,38 +11,38 @@ import (
 	"github.com/rota-dev/rota/internal/stage"
 )
 
-// Options say what to measure. Objects, Members and Deliveries are required for most of it.
+// Options say what to measure. Most cases require Objects, Members and Deliveries.
 type Options struct {
-	// Objects is the number of Websites, JoinObjects that of the measurement of a join; at most Objects.
+	// Objects is the number of Websites, JoinObjects the number in the measurement of a join; at most Objects.
 	Objects, JoinObjects int
-	// Members are the numbers of members to measure with; Deliveries those of Rota to measure.
+	// Members are the numbers of members to measure, Deliveries the deliveries of Rota.
 	Members    []int
 	Deliveries []Form
-	// Rate is how many Websites are changed per second in the steady load, for Window. Idle replicas are measured for
-	// half of that time.
+	// Rate is how many Websites change per second in the steady load, Window how long the load lasts. Idle replicas are
+	// measured for half of that time.
 	Rate   float64
 	Window time.Duration
-	// Creates is how many Websites each form gets to see how soon they are reconciled, CreateRate how many per second.
+	// Creates is how many Websites are created for each form to measure latencies, CreateRate how many per second.
 	Creates    int
 	CreateRate float64
 	// Lease is the LeaseDuration of the rotas; 0 is its default.
 	Lease time.Duration
-	// Quiet is how long nothing must happen before replicas count as settled; 0 is 3 s. New owners of slots enqueue
-	// their objects as fast as workers take them.
+	// Quiet is how long there must be no activity before replicas count as settled; 0 is 3 s. New owners of slots
+	// enqueue their objects as fast as workers take them.
 	Quiet time.Duration
-	// Only restricts what is measured to the cases whose names match; nil: all. See Cases.
+	// Only selects the cases to measure by name; nil: all. See Cases.
 	Only *regexp.Regexp
-	// Resume leaves out cases of which the output has a result.
+	// Resume skips cases whose results are in the output.
 	Resume bool
-	// Output is the page; the results themselves are in a file beside it, which ends in .json. Results of other cases that
-	// it holds stay, if they were measured with the same parameters.
+	// Output is the page. The results are in a .json file beside it. Results of other cases in that file stay if they
+	// have the same parameters.
 	Output string
-	// Progress is told what is being done.
+	// Progress gets a line for each step of the run.
 	Progress io.Writer
-	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program.
+	// Command starts a replica: a program that calls OperatorMain, and its arguments. Default: this program.
 	Command []string
 
-	keep bool // the API server from case to case: for tests
+	keep bool // keep the API server from case to case, in tests
 }
 
 func (o *Options) validate() error {

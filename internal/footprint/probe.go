@@ -15,7 +15,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
 
-// sharded are the kinds that Rota shares among the members, by their names in reports.
+// sharded are the kinds that Rota distributes over the members, by their names in reports.
 func sharded() map[string]client.ObjectList {
 	return map[string]client.ObjectList{
 		"websites": &webv1.WebsiteList{}, "deployments": &appsv1.DeploymentList{},
@@ -23,7 +23,7 @@ func sharded() map[string]client.ObjectList {
 	}
 }
 
-// reading is what a replica tells of itself. Counts are those since the process began.
+// reading is a replica's report of itself. Counts begin with the process.
 type reading struct {
 	CPUSeconds float64        `json:"cpu_seconds"`
 	Bytes      int64          `json:"bytes"` // received from the API server
@@ -33,7 +33,7 @@ type reading struct {
 	Received   map[string]int `json:"received"` // objects of sharded kinds, in lists and events
 	PeakHeap   uint64         `json:"peak_heap"`
 	// Working says that a stock replica is the leader. Members, Open, Coming, Going and Unowned are a member's Status,
-	// the latter four in slots; Settled says that all slots it owns are open, and that there are some.
+	// the last four in slots. Settled says that the member owns slots and all of them are open.
 	Working bool `json:"working"`
 	Members int  `json:"members"`
 	Open    int  `json:"open"`
@@ -41,7 +41,7 @@ type reading struct {
 	Settled bool `json:"settled"`
 }
 
-// resident is what stays in a replica's memory when garbage has been collected.
+// resident is what remains in a replica's memory after a garbage collection.
 type resident struct {
 	LiveHeap   uint64         `json:"live_heap"`
 	HeapInuse  uint64         `json:"heap_inuse"`
@@ -63,7 +63,7 @@ const (
 	askReading  = "reading"
 	askResident = "resident"
 	askSeen     = "seen"
-	askReset    = "reset" // begins a new peak of the heap
+	askReset    = "reset" // reset the peak of the heap
 )
 
 func (p *probe) answer(ctx context.Context, question string) any {
@@ -121,7 +121,7 @@ func (p *probe) resident(ctx context.Context) resident {
 func (p *probe) cached(ctx context.Context) map[string]int {
 	out := map[string]int{}
 	if p.rota == nil && !p.leads() {
-		return out // to list would start informers that a standby does not have
+		return out // a list would start informers that a standby does not have
 	}
 	for kind, list := range sharded() {
 		if err := p.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy, ctrlrt.Share); err == nil {

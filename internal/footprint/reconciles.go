@@ -13,10 +13,10 @@ import (
 	"github.com/rota-dev/rota/internal/journal"
 )
 
-// createdPrefix begins the names of the Websites that are created to see how soon they are reconciled.
+// createdPrefix is the prefix of the names of Websites that are created to measure latencies.
 const createdPrefix = "created-"
 
-// reconciles counts the reconciles of the one that it wraps, and notes when each new Website had its first.
+// reconciles counts the reconciles of another reconciler, and notes the first one of each new Website.
 type reconciles struct {
 	inner reconcile.Reconciler
 	count atomic.Int64

@@ -13,7 +13,7 @@ import (
 //go:embed memory.md.tmpl
 var page string
 
-// Markdown renders the page. Tables have rows for what was measured, and no others.
+// Markdown renders the page. Tables only have rows for measured cases.
 func (r *Report) Markdown() ([]byte, error) {
 	t, err := template.New("memory.md").Funcs(template.FuncMap{
 		"mb": mb, "kb": kb, "pct": percent, "num": number[float64], "int": number[int],
@@ -59,7 +59,7 @@ func (r *Report) sizes() string {
 	return strings.Join(words, ", ")
 }
 
-// conditions lists when, where and with what the results were made: once, where all are alike.
+// conditions lists when, where and with which versions the results were made, once if all are alike.
 func (r *Report) conditions() (out []string) {
 	by := map[string][]string{}
 	var order []string
@@ -88,7 +88,7 @@ func kb(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1e3) }
 // percent is the deviation from an expected value.
 func percent(f float64) string { return fmt.Sprintf("%+.0f %%", f*100) }
 
-// number has commas between thousands.
+// number formats a number with commas between thousands.
 func number[N int | float64](n N) string {
 	digits := fmt.Sprintf("%.0f", float64(n))
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {

@@ -15,9 +15,9 @@ type replica struct {
 	role string
 }
 
-// startReplica returns when the process answers, which is before it has begun to work.
+// startReplica returns when the process answers. The replica has not begun to work then.
 func startReplica(ctx context.Context, command []string, dir, pod string, c operatorConfig) (*replica, error) {
-	// One build for all: a member whose build is that of a leaver would be something else.
+	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
 	p, err := process.Start(process.Options{
 		Name: "replica " + pod, Command: command, Log: filepath.Join(dir, pod+".log"), Answers: true,
 		Variable: EnvOperator, Config: c,
@@ -34,7 +34,7 @@ func startReplica(ctx context.Context, command []string, dir, pod string, c oper
 	return r, nil
 }
 
-// ask gets the answer to a question into out.
+// ask asks a question and decodes the answer into out.
 func (r *replica) ask(ctx context.Context, question string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

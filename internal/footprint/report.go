@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Report is what was measured.
+// Report holds the measurements.
 type Report struct {
 	Parameters Parameters `json:"parameters"`
 	Results    []Result   `json:"results"`
 }
 
-// Parameters are those that all runs of a report share.
+// Parameters are shared by all runs of a report.
 type Parameters struct {
 	Objects       int     `json:"objects"`
 	JoinObjects   int     `json:"join_objects"`
@@ -29,11 +29,11 @@ type Parameters struct {
 	Concurrency   int     `json:"concurrency"`
 }
 
-// Result is what came out of one case.
+// Result is the result of one case.
 type Result struct {
 	Case
 	Date    time.Time `json:"date"`
-	Seconds float64   `json:"seconds"` // that it took
+	Seconds float64   `json:"seconds"` // how long the case took
 	Machine Machine   `json:"machine"`
 	// Objects in the cluster, by kind.
 	Objects map[string]int `json:"objects"`
@@ -44,13 +44,13 @@ type Result struct {
 	// Quiet are the servers when all is settled, before the window.
 	Quiet  ServerHeap `json:"quiet"`
 	Window Window     `json:"window"`
-	// Base is, of a join, a time of quiet before it.
+	// Base is a quiet time before a join.
 	Base   *Window `json:"base,omitempty"`
 	Moved  int     `json:"moved,omitempty"` // objects of all sharded kinds that the joiner holds at the end
 	Delays []Delay `json:"delays,omitempty"`
 }
 
-// Machine is where and with what a run was made.
+// Machine is the machine and the software of a run.
 type Machine struct {
 	CPUs       int    `json:"cpus"`
 	CPU        string `json:"cpu"`
@@ -62,12 +62,12 @@ type Machine struct {
 	Libraries  string `json:"libraries"`
 }
 
-// Replica is what one process cost.
+// Replica is the cost of one process.
 type Replica struct {
 	Role string `json:"role"`
 	resident
 	Watches int64 `json:"watches"`
-	// Start is from the start of the process until all was quiet, Window the load, the idle time or the join.
+	// Start lasts from the start of the process until all is quiet. Window is the load, the idle time or the join.
 	Start  Phase `json:"start"`
 	Window Phase `json:"window"`
 }
@@ -80,7 +80,7 @@ const (
 	roleJoiner  = "joiner"
 )
 
-// Phase is what a process did in a time.
+// Phase is what a process did in a period.
 type Phase struct {
 	Seconds    float64        `json:"seconds"`
 	CPUSeconds float64        `json:"cpu_seconds"`
@@ -91,22 +91,22 @@ type Phase struct {
 	Received   map[string]int `json:"received"`
 }
 
-// Window is what the servers did in a time.
+// Window is what the servers did in a period.
 type Window struct {
 	Seconds       float64 `json:"seconds"`
 	ServerSeconds float64 `json:"server_cpu_seconds"`
 	EtcdSeconds   float64 `json:"etcd_cpu_seconds"`
 }
 
-// Delay is how long new Websites waited for their first reconcile, from the begin of the request that created them.
+// Delay is how long new Websites waited for their first reconcile, from the start of the request that created them.
 type Delay struct {
 	Form    Form    `json:"form"`
 	Creates int     `json:"creates"`
 	P50     float64 `json:"p50_ms"`
 	P99     float64 `json:"p99_ms"`
-	// Create is the median time that the request itself took.
+	// Create is the median duration of the request itself.
 	Create float64 `json:"create_p50_ms"`
-	// Writes is how many requests the operator made to write objects of sharded kinds, for each new Website.
+	// Writes is how many requests the operator made per new Website to write objects of sharded kinds.
 	Writes float64 `json:"writes"`
 }
 
@@ -117,10 +117,10 @@ type ServerHeap struct {
 	Watches  int    `json:"watches"` // of the replicas
 }
 
-// resultsPath is where the results beside a page are.
+// resultsPath is the path of the results beside a page.
 func resultsPath(page string) string { return strings.TrimSuffix(page, ".md") + ".json" }
 
-// load reads the results of earlier runs; it makes an empty report where there are none.
+// load reads the results of earlier runs. Without a file it returns an empty report.
 func load(path string, p Parameters) (*Report, error) {
 	r := &Report{Parameters: p}
 	text, err := os.ReadFile(path)
@@ -140,7 +140,7 @@ func load(path string, p Parameters) (*Report, error) {
 	return r, nil
 }
 
-// put adds a run, in the place of an earlier one of the same case.
+// put adds a run. It replaces an earlier one of the same case.
 func (r *Report) put(run Result) {
 	if i := slices.IndexFunc(r.Results, func(x Result) bool { return x.Case == run.Case }); i >= 0 {
 		r.Results[i] = run

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A part is a value as a part of what one member alone has, and how far that is from 1/N. Without the latter's result
-// it is not Known.
+// A part is a value as a fraction of the same value of a single member, and its deviation from 1/N. It is not Known
+// without the result of a single member.
 type part struct {
 	Known    bool
 	Part, By float64
@@ -38,11 +38,11 @@ type replicaRow struct {
 	Server, Etcd  float64
 	IdleCPU       float64 // in seconds per second
 	IdleServer    float64
-	Seconds       float64 // that the load took
+	Seconds       float64 // how long the load took
 	ServerHeap    float64
 	IdleHeap      float64
 	ServerWatches int
-	First         bool // of its case: what the servers did is told once
+	First         bool // row of its case: it shows what the servers did
 }
 
 func (r *Report) replicaRows() (rows []replicaRow) {

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/process"
 )
 
-// runner measures case after case, on one control plane.
+// runner measures one case after the other, on one control plane.
 type runner struct {
 	Options
 	cluster *cluster
@@ -20,7 +20,7 @@ type runner struct {
 	begun   time.Time
 }
 
-// Run measures all cases and saves after each, so that nothing is lost where it is interrupted.
+// Run measures all cases. It saves after each, so an interruption loses at most one case.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	cases := slices.DeleteFunc(o.Cases(), func(c Case) bool { return o.Resume && report.find(c) != nil })
 	if len(cases) == 0 {
-		return report, report.save(o.Output) // the page anew
+		return report, report.save(o.Output) // renders the page again
 	}
 	if o.Command, err = process.Command(o.Command); err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (r *runner) measure(ctx context.Context, c Case) (*Result, error) {
 	}
 }
 
-// seed makes Websites until there are n, and has an operator make what belongs to them, so that those that are measured
-// find everything in place.
+// seed creates Websites until there are n, and has an operator create their children. The measured operators then find
+// everything in place.
 func (r *runner) seed(ctx context.Context, n int) error {
 	if n <= r.cluster.sites {
 		return nil

@@ -37,7 +37,7 @@ func (c *cluster) metrics(ctx context.Context, server string) (metricsText, erro
 	return metricsText(body), err
 }
 
-// serverCPU returns the processor seconds that the API server and etcd have taken since they were started.
+// serverCPU returns the processor seconds of the API server and etcd since their start.
 func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) {
 	const seconds = "process_cpu_seconds_total"
 	a, errA := c.metrics(ctx, c.Config.Host)
@@ -45,9 +45,9 @@ func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) 
 	return a.sum(seconds), e.sum(seconds), errors.Join(errA, errE)
 }
 
-// serverHeap has the API server collect garbage, and returns what remains.
+// serverHeap makes the API server collect garbage, and returns the remaining heap.
 func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
-	// Two, as for replicas. The profile is what the request is for; that it collects first is what is wanted here.
+	// Two requests, as for replicas: the server collects garbage before it makes a heap profile.
 	for range 2 {
 		if _, err := c.get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
 			return ServerHeap{}, err
@@ -70,7 +70,7 @@ func (c *cluster) watches(ctx context.Context) (int, error) {
 // metricsText is what a server answers at /metrics.
 type metricsText []byte
 
-// sum adds up a metric's values, of those lines that have all of the labels.
+// sum adds up a metric's values over the lines that have all of the labels.
 func (m metricsText) sum(name string, labels ...string) float64 {
 	var total float64
 lines:

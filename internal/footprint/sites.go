@@ -20,11 +20,11 @@ import (
 const (
 	// websiteBytes is the size of a Website in JSON, with its metadata and its status.
 	websiteBytes = 2048
-	// overhead is what of that is not content.
+	// overhead is the part of it that is not content.
 	overhead = 1325
 )
 
-// site returns a Website of websiteBytes, when its status has been written.
+// site returns a Website that has websiteBytes once its status is written.
 func site(namespace, name string) *webv1.Website {
 	return &webv1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -32,8 +32,8 @@ func site(namespace, name string) *webv1.Website {
 	}
 }
 
-// letters returns n random hexadecimal digits in words, the same for the same seed: text that is compressed to
-// about a half, as it goes over the wire where a response is compressed.
+// letters returns n random hexadecimal digits in words, the same for the same seed. Compression halves this text, so a
+// compressed response halves too.
 func letters(seed string, n int) string {
 	var key [32]byte
 	copy(key[:], seed)
@@ -48,7 +48,7 @@ func letters(seed string, n int) string {
 // siteName is the name of the i-th Website of sitesNamespace.
 func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
 
-// create makes Websites until there are n.
+// create creates Websites until there are n.
 func (c *cluster) create(ctx context.Context, n int) error {
 	err := stage.Parallel(ctx, c.sites, n, func(i int) error {
 		obj := site(sitesNamespace, siteName(i))
@@ -61,7 +61,7 @@ func (c *cluster) create(ctx context.Context, n int) error {
 	return err
 }
 
-// churn changes Websites at the rate, for a time, spread over all of them.
+// churn changes Websites at the rate for a period, spread over all of them.
 func (c *cluster) churn(ctx context.Context, rate float64, window time.Duration) error {
 	n := int(rate * window.Seconds())
 	step := time.Duration(float64(time.Second) / rate)
@@ -70,7 +70,7 @@ func (c *cluster) churn(ctx context.Context, rate float64, window time.Duration)
 		if err := await.Sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
 			return err
 		}
-		// The stride has no factor in common with round numbers of Websites, so that each is changed once at first.
+		// The stride is coprime to round numbers of Websites, so each is changed once before any is changed again.
 		name := siteName(i * 7919 % c.sites)
 		patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, name, begun.Milliseconds())
 		obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: name}}

@@ -19,9 +19,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// stamp gives an object the labels of all deliveries, so that every form finds the same objects, and none has any to
-// write. An operator with Rota stamps what it creates by itself; what was there before it gets its labels from the
-// labeller, once, at a rate that would take longer than all else here.
+// stamp gives an object the labels of all deliveries. So every form finds the same objects, and none has labels to
+// write. An operator with Rota stamps the objects that it creates. The labeller labels older objects once, at a rate
+// that would take longer than everything else here.
 func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
@@ -45,7 +45,7 @@ func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	return nil
 }
 
-// stampingClient is a manager's client whose new objects are stamped.
+// stampingClient is a manager's client that stamps new objects.
 func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 	c, err := client.NewWithWatch(cfg, o)
 	if err != nil {
@@ -64,13 +64,13 @@ func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 			if err := c.Apply(ctx, obj, opts...); err != nil {
 				return err
 			}
-			// By another field manager: labels that the operator applied itself it would take away the next time.
+			// Another field manager applies the labels. The operator's next apply would remove labels of its own.
 			return stampApplied(ctx, c, obj)
 		},
 	}), nil
 }
 
-// stampApplied stamps an object that was applied: a Deployment, the operator applies nothing else.
+// stampApplied stamps an applied object. It is a Deployment: the operator applies nothing else.
 func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error {
 	applied, ok := obj.(*appsv1ac.DeploymentApplyConfiguration)
 	if !ok {

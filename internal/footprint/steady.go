@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 )
 
-// steady measures replicas at rest, and then under a steady load; those of Idle have none.
+// steady measures replicas at rest and then under a steady load. Idle replicas have no load.
 func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
@@ -49,7 +49,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	return run, err
 }
 
-// during does something, and notes what replicas and servers did meanwhile.
+// during runs a function, and records what replicas and servers did meanwhile.
 func (c *crew) during(ctx context.Context, replicas []Replica, do func() error) (w Window, err error) {
 	then, err := c.readings(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *crew) during(ctx context.Context, replicas []Replica, do func() error) 
 	}
 	for i := range replicas {
 		from := reading{}
-		if i < len(then) { // the others were started meanwhile
+		if i < len(then) { // later ones were started meanwhile
 			from = then[i]
 		}
 		replicas[i].Window = now[i].since(from)

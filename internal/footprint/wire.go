@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire counts what goes between a process and the API server: bytes as they come from the connections, so after
-// compression and with TLS and HTTP/2 around them, and requests.
+// wire counts the traffic between a process and the API server: requests, and bytes read from the connections. The
+// bytes are compressed and include TLS and HTTP/2.
 type wire struct {
 	received, watches atomic.Int64
 
@@ -24,7 +24,7 @@ type wire struct {
 	requests map[string]int // by verb and resource
 }
 
-// watch has all clients of cfg counted.
+// watch makes all clients of cfg count their traffic.
 func (w *wire) watch(cfg *rest.Config) {
 	w.requests = map[string]int{}
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // client-go's
@@ -56,7 +56,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// counted counts the requests, and the watches that are open.
+// counted counts the requests and the open watches.
 type counted struct {
 	wire *wire
 	next http.RoundTripper
@@ -89,12 +89,12 @@ func (b *watchBody) Close() error {
 }
 
 const (
-	// table is what requests for the ConfigMaps in the operator's own namespace are for.
+	// table stands for requests for the ConfigMaps in the operator's own namespace.
 	table  = "table"
 	leases = "leases"
 )
 
-// resource returns the resource of what request returns.
+// resource returns the resource in a result of request.
 func resource(what string) string { return what[strings.IndexByte(what, ' ')+1:] }
 
 // request returns the verb and the resource of a request, such as "list websites".
