@@ -61,8 +61,8 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.wantDigest(1)
 }
 
-// Slots that come from nobody are listed once: the list that brings them is the one that decides (rule R8). Those that
-// were listed before follow the stream to what there is now.
+// Slots without a former owner are listed once: the list that brings them is the one that decides (rule R8). Slots that
+// were listed before follow the stream to the present state.
 func (s suite) listsWhatNobodyHadOnce(t *testing.T) {
 	s.follows = 3 * time.Second
 	r := s.rig(t)
@@ -328,8 +328,8 @@ func (s suite) versions(t *testing.T) {
 	}
 }
 
-// Who starts counting anew waits until handlers have heard of all that was written here, deletions included; what
-// others wrote does not count.
+// A new count waits until handlers have heard of all writes of this member, deletions included. Writes of others do not
+// count.
 func (s suite) showsWritten(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)
@@ -371,7 +371,7 @@ func (s suite) reachedOnAQuietKind(t *testing.T) {
 	r.fill(1, 1)
 	r.run(r.informer)
 	r.own(only(1))
-	// What makes the version rise is no event of the informer's.
+	// The version rises without an event of the informer.
 	foreign := r.createUnseen(1)
 	_, version, err := r.kind.Client.List(r.ctx)
 	r.must(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// errNotServed is what an API server answers that does not know a kind.
+// errNotServed is the answer of an API server that does not know a kind.
 var errNotServed = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "gadgets"}, "",
 	"404 page not found", 0, true)
 
@@ -87,7 +87,7 @@ func (s suite) notServedAtFirst(t *testing.T) {
 	r.wantHeard(want...)
 }
 
-// A list that is not served while the watch goes on is made up for.
+// A list fails because the kind is not served, while the watch continues: it is tried again.
 func (s suite) listsNotServed(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 2)

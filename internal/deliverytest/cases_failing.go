@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 )
 
-// errForbidden is what an API server answers whose permission is missing.
+// errForbidden is the answer of an API server to a client without permission.
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "gadgets"}, "", errors.New("injected"))
 
 // failing waits until the share says that exactly these requests fail.
@@ -33,7 +33,7 @@ func (r *rig) failing(want ...delivery.Request) {
 	})
 }
 
-// The permission to watch is taken away: changes come by lists, and people are told.
+// The permission to watch is revoked. Changes come by lists, and the failure is reported.
 func (s suite) watchRefused(t *testing.T) {
 	r := s.rig(t)
 	var told atomic.Int64
@@ -62,8 +62,8 @@ func (s suite) watchRefused(t *testing.T) {
 	r.wantLevel(only(1, 2))
 }
 
-// Nobody answers, or something in front of the API server does in its place. The position still holds when it is back,
-// unless lists are answered and watches are not.
+// The API server does not answer, or something in front of it answers instead. The watch continues at its position when
+// the server is back, unless only watches fail and lists do not.
 func (s suite) watchUnanswered(t *testing.T) {
 	err := error(apierrors.NewServiceUnavailable("injected"))
 	if s.watchList {
@@ -94,8 +94,8 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r.wantLevel(only(1))
 }
 
-// An event that cannot be decoded comes again whenever the watch is opened at its position; the object was put right
-// since.
+// An event cannot be decoded. It comes again whenever the watch is opened at its position, though the object has been
+// repaired since.
 func (s suite) eventCannotBeDecoded(t *testing.T) {
 	r := s.rig(t)
 	mine := r.fill(2, 1)

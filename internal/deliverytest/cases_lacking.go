@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// lacks compares the slots on which nobody may work.
+// lacks compares the slots on which no member may work.
 func (r *rig) lacks(want ...slot.Slot) {
 	r.t.Helper()
 	var got []slot.Slot
@@ -79,8 +79,8 @@ func (s suite) cannotBeListed(t *testing.T) {
 	}
 }
 
-// A kind is waited for that is merely slow, and one that this member has never listed: whoever has the slots may be
-// able to.
+// The member waits for a kind that is merely slow. It also waits for a kind that it has never listed: the slots'
+// present owner may be able to list it.
 func (s suite) merelySlow(t *testing.T) {
 	r := s.rig(t)
 	r.fill(2, 1)
@@ -115,7 +115,7 @@ func (s suite) merelySlow(t *testing.T) {
 	r.wantLevel(only(1, 2))
 }
 
-// A list that failed says nothing about slots that are wanted later, or again: these wait for the next one.
+// A failed list says nothing about slots that are wanted later, or again. These slots wait for the next list.
 func (s suite) failureIsOver(t *testing.T) {
 	r := s.rig(t)
 	r.fill(2, 1, 2, 3)

@@ -37,7 +37,7 @@ func (h *recorder) dropBeacons(*rig) {
 	h.taken = min(h.taken, len(h.events))
 }
 
-// dropBeaconsBut forgets the additions of objects but those of keys.
+// dropBeaconsBut forgets the additions of all objects except those of keys.
 func (h *recorder) dropBeaconsBut(keys []types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,7 +26,7 @@ func (s suite) narrow(t *testing.T) {
 	}
 }
 
-// wantHonoured checks that nothing came that was not asked for.
+// wantHonoured checks that only requested objects came.
 func (r *rig) wantHonoured() {
 	r.t.Helper()
 	traffic := r.share.Traffic()[r.kind.GroupKind]
@@ -35,7 +35,7 @@ func (r *rig) wantHonoured() {
 	}
 }
 
-// A gain lists what is gained, and no more.
+// A gain lists only the objects of the gained slots.
 func (s suite) gainListsTheGained(t *testing.T) {
 	s.narrow(t)
 	r := s.rig(t)
@@ -53,7 +53,7 @@ func (s suite) gainListsTheGained(t *testing.T) {
 	r.wantHonoured()
 }
 
-// The counts show whether the server honours what it is asked for.
+// The counts show whether the server honours selectors.
 func (s suite) trafficTells(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(1, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -198,7 +198,7 @@ func (r *rig) relabel(key int, of []Object, labels map[string]string) Object {
 	return obj
 }
 
-// Labels are removed and changed: nothing counts as deleted that exists, and whoever writes labels is told.
+// Labels are removed and changed. No existing object counts as deleted, and the labels are reported.
 func (s suite) labelsGoWrong(t *testing.T) {
 	r := s.labelled(t)
 	var objs []Object
@@ -255,7 +255,7 @@ func (s suite) labelsGoWrong(t *testing.T) {
 			t.Errorf("heard a deletion that never was: %v", e)
 		}
 	}
-	// What the watch does not tell of is looked at.
+	// The informer looks up objects that left the watch.
 	r.update(objs[0].Key)
 	r.delete(objs[1].Key)
 	r.eventually(func() error { return r.levelIs(objs[1].Key, "") })
@@ -269,7 +269,7 @@ func (s suite) labelsGoWrong(t *testing.T) {
 	r.wantStore(only(1, 2))
 }
 
-// An object gets the labels of another: the member of that one's slot reports it, its own keeps it.
+// An object gets the labels of another. The owner of the other's slot reports it; the object's own member keeps it.
 func (s suite) labelsCopied(t *testing.T) {
 	r := s.labelled(t)
 	owner := r.create(r.key(1))
@@ -296,7 +296,7 @@ func (s suite) labelsCopied(t *testing.T) {
 	r.wantHeard()
 }
 
-// A look-up shows that an object is gone while the stream is behind: what the stream tells of it later is not heard.
+// A look-up shows that an object is gone while the stream is behind. Handlers do not hear its later events.
 func (s suite) lookUpAhead(t *testing.T) {
 	r := s.labelled(t)
 	objs := []Object{r.create(r.key(1)), r.create(r.key(1))}
@@ -325,7 +325,7 @@ func (s suite) lookUpAhead(t *testing.T) {
 	}
 }
 
-// Whoever waits for a version does not get past a deletion that is being confirmed.
+// CatchUp does not return while a deletion is being confirmed.
 func (s suite) deletionsAreWaitedFor(t *testing.T) {
 	r := s.labelled(t)
 	keys := r.fill(20, 1)

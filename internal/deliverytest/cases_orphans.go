@@ -77,8 +77,8 @@ func (s suite) orphansAreWhole(t *testing.T) {
 	})
 }
 
-// A list of slots gained shows what became of their children, which the stream has not told yet; and it hides nothing
-// that is here.
+// A list of gained slots shows changes of their children that the stream has not delivered yet. It does not hide
+// objects of this member.
 func (s suite) orphansWhileBehind(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.orphanRig(t, key)
@@ -94,7 +94,7 @@ func (s suite) orphansWhileBehind(t *testing.T) {
 		adopted = r.adopt(adopted.Key, mine, r.stamps(mine))
 		last := r.delete(deleted.Key)
 		r.must(r.warm(r.ctx, only(5)))
-		// Reconciles look at them: what mine adopted must not be out of sight.
+		// Reconciles read the store: the child that mine adopted must stay visible.
 		r.holds(was, unchanged, deleted, orphaned)
 		resume()
 		r.holds(adopted, unchanged, orphaned)
@@ -105,7 +105,7 @@ func (s suite) orphansWhileBehind(t *testing.T) {
 	})
 }
 
-// What becomes of orphans while a slot is listed is not undone by the list.
+// A list of a slot does not undo changes of orphans that happen meanwhile.
 func (s suite) orphansWhileListed(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.orphanRig(t, key)
@@ -159,7 +159,7 @@ func (s suite) orphansWhileListed(t *testing.T) {
 	})
 }
 
-// wantDigests checks that only children count in the digests of slots, of what the informer holds and of what there is.
+// wantDigests checks that only children count in the digests of slots, both the informer's and the server's.
 func (r *rig) wantDigests(set slot.Set, children ...Object) {
 	r.t.Helper()
 	held := r.share.Digest(set)[r.kind.GroupKind]

@@ -120,7 +120,7 @@ func (r *rig) holds(want ...Object) {
 	})
 }
 
-// Children are where their owners are, and change with them; a gain lists what is gained.
+// Children are in their owners' slots, and move with them. A gain lists only the children of the gained slots.
 func (s suite) ownedKind(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
@@ -212,13 +212,13 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 		r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, true))
 		r.holds(objs[1:]...)
 		for _, e := range r.heard.history() {
-			// What went to another owner here is gone for the one before.
+			// A child that moved to another owner here is gone for the former owner.
 			if e.what == "delete" && e.key != away.Key && e.key != objs[1].Key {
 				t.Errorf("heard a deletion that never was: %v", e)
 			}
 		}
 		r.gone(away.Key)
-		// What the watch does not tell of is looked at.
+		// The informer looks up objects that left the watch.
 		r.delete(objs[2].Key)
 		r.eventually(func() error { return r.levelIs(objs[2].Key, "") })
 		r.adopt(objs[3].Key, theirs, r.stamps(theirs))
@@ -240,8 +240,8 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 	})
 }
 
-// A child of ours goes to a slot that is being listed again, and is deleted there, before the list: neither the list
-// nor what the store has of that slot shows it.
+// A child of ours moves to a slot that is being listed again, and is deleted there before the list. Neither the list
+// nor the store's part of that slot shows it.
 func (s suite) ownedDeletedWhereListed(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
@@ -277,7 +277,7 @@ func (s suite) ownedDeletedWhereListed(t *testing.T) {
 	})
 }
 
-// What happens to children of ours while a slot is listed is heard once, and the list does not bring back those that
+// Handlers hear each change of our children once while a slot is listed. The list does not bring back children that
 // left.
 func (s suite) ownedHeardOnce(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
@@ -310,7 +310,7 @@ func (s suite) ownedHeardOnce(t *testing.T) {
 	})
 }
 
-// A list shows that a child of ours went to a slot gained, which is lost before the stream tells of that.
+// A list shows that a child of ours moved to a gained slot. The slot is lost before the stream delivers the move.
 func (s suite) ownedLostAheadOfTheStream(t *testing.T) {
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
@@ -334,7 +334,7 @@ func (s suite) ownedLostAheadOfTheStream(t *testing.T) {
 	})
 }
 
-// A look-up shows that a child is gone, and then the stream how that came, while another slot is listed.
+// While another slot is listed, a look-up shows that a child is gone, and the stream then delivers the events before.
 func (s suite) ownedLookUpDuringAList(t *testing.T) {
 	if s.delivery == delivery.Filter {
 		t.Skip("looks nothing up")

@@ -81,7 +81,7 @@ func (r *rig) settles(n slot.Slot, proved bool) {
 	}
 }
 
-// ahead says that slot n's versions tell of one that there is not yet, so that whoever waits for it lists.
+// ahead says whether slot n's versions include one that does not exist yet. Its next owner then has to list.
 func (r *rig) ahead(n slot.Slot) bool {
 	r.t.Helper()
 	_, now, err := r.kind.Client.List(r.ctx)
@@ -118,7 +118,7 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 	})
 }
 
-// A write of which nobody knows what came of it: its slot's next owner sees it.
+// The answer to a write is lost. The slot's next owner sees the write.
 func (s suite) lostAnswersAreCarried(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept := create(1)
@@ -139,7 +139,7 @@ func (s suite) lostAnswersAreCarried(t *testing.T) {
 	})
 }
 
-// Deletions that the member's own informer has shown are carried by their own versions, and nothing is asked.
+// The member's own informer has shown the deletions. Their versions are handed over, without a request.
 func (s suite) deletionsAreSeen(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, _ *rig, create func(slot.Slot) Object) {
 		first, last := create(1), create(1)
@@ -160,8 +160,8 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 	})
 }
 
-// The API server does not answer when a slot is drained: the next owner lists. That is forgotten once a version has
-// been read, and with the slot.
+// The API server does not answer when a slot is drained, so the next owner lists. The slot is unsettled until a version
+// is read, or until the slot is released.
 func (s suite) deletionsWithoutProof(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, gone := create(1), create(1)
