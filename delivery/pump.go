@@ -53,10 +53,12 @@ type pump struct {
 	// probeAnswered.
 	fruitless int
 	suspect   error
-	probed    chan error
-	since     time.Time // when upstream was opened
-	nudge     bool
-	nudging   bool // upstream was opened for a bookmark, which has not come yet
+	// unprobed: that list was refused. RequestList fails until it is answered, or until the watch works again.
+	unprobed bool
+	probed   chan error
+	since    time.Time // when upstream was opened
+	nudge    bool
+	nudging  bool // upstream was opened for a bookmark, which has not come yet
 	// initial is the list that WatchList is sending, until the bookmark that ends it.
 	initial *relist
 	// asked are the slots whose events upstream brings.
@@ -294,6 +296,10 @@ func (p *pump) works() {
 		p.steady = nil
 		p.source.succeeds(RequestWatch)
 	}
+	if p.unprobed { // nobody needs that list any more
+		p.unprobed = false
+		p.source.succeeds(RequestList)
+	}
 }
 
 func (p *pump) gone(err error) bool {
@@ -334,7 +340,7 @@ func (p *pump) probeAnswered(err error) bool {
 		return p.gone(p.suspect)
 	}
 	p.source.answeredList(err)
-	p.suspect = nil // the watch may work again before lists do
+	p.suspect, p.unprobed = nil, true // the watch may work again before lists do
 	p.later()
 	return true
 }

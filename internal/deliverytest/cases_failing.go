@@ -91,6 +91,12 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r.faults.RefuseWatches(nil)
 	r.sync()
 	r.failing()
+	r.faults.Refuse(err) // until a list has been tried
+	r.failing(delivery.RequestList, delivery.RequestWatch)
+	r.faults.Refuse(nil)
+	r.failing()
+	r.update(fresh.Key)
+	r.sync()
 	r.wantLevel(only(1))
 }
 
