@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The kinds of cases.
+// What is the kind of a case.
 type What string
 
 // Idle measures replicas without objects. Steady measures replicas with all objects, first at rest and then under a
