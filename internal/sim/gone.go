@@ -122,7 +122,7 @@ func (n *Node) inherit(a member.Load) {
 			continue
 		}
 		k := keyOf(g)
-		if t := n.w.tombstones[k]; t != nil {
+		if t := n.w.tombstones[k]; t != nil && !n.w.ownerHolds(k, t) {
 			t.holder = n
 		}
 		if !slices.Contains(n.work.deletions, k) {
@@ -132,6 +132,13 @@ func (n *Node) inherit(a member.Load) {
 			}
 		}
 	}
+}
+
+// ownerHolds reports that the slot's owner by the latest table knows of a deletion. A member that follows an older table
+// does not take it away: one with a slow clock may, until it hears that it is expelled.
+func (w *World) ownerHolds(k key, t *tombstone) bool {
+	now := w.Objects.Table().Table
+	return now != nil && w.live(now.At(k.slot).Owner) == t.holder
 }
 
 // unfinished takes a deletion back whose reconcile was cut short.
