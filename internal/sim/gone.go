@@ -134,8 +134,8 @@ func (n *Node) inherit(a member.Load) {
 	}
 }
 
-// ownerHolds reports that the slot's owner by the latest table knows of a deletion. A member that follows an older table
-// does not take it away: one with a slow clock may, until it hears that it is expelled.
+// ownerHolds reports whether the slot's owner by the latest table knows of a deletion. A member that follows an older
+// table does not take it away: one with a slow clock may do so until it hears that it is expelled.
 func (w *World) ownerHolds(k key, t *tombstone) bool {
 	now := w.Objects.Table().Table
 	return now != nil && w.live(now.At(k.slot).Owner) == t.holder
