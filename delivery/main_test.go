@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Parallel(24)
+	controlplane.Parallel(12)
 	controlplane.Main(m, controlplane.Options{})
 }
