@@ -28,12 +28,16 @@ const (
 	RequestWatch
 	// RequestLookUp reads one object, to find out whether it was deleted or lost its label.
 	RequestLookUp
+	// requestProbe is the small list that precedes a list of everything. Failing shows it as a list. A list that is
+	// refused leaves slots without the kind, which a probe does not; and a watch that works makes a probe needless, but
+	// no list.
+	requestProbe
 	requests
 )
 
 // String returns the request in lower case, as metrics show it.
 func (r Request) String() string {
-	return [...]string{"unknown", "list", "watch", "look-up"}[r]
+	return [...]string{"unknown", "list", "watch", "look-up", "list"}[r]
 }
 
 // Failure is a kind of request of an informer that has failed and not succeeded since.
@@ -63,13 +67,20 @@ func (s *Share) Failing() []Failure {
 		src := inf.source
 		src.mu.Lock()
 		for r, a := range src.ailing {
-			if a.err != nil {
-				f := Failure{Kind: inf.kind, Owned: inf.owned(), Request: Request(r), Since: a.since, Err: a.err}
-				if f.Request == RequestList {
-					f.Without = src.without
-				}
-				out = append(out, f)
+			if a.err == nil {
+				continue
 			}
+			f := Failure{Kind: inf.kind, Owned: inf.owned(), Request: Request(r), Since: a.since, Err: a.err}
+			switch f.Request {
+			case RequestList:
+				f.Without = src.without
+			case requestProbe:
+				if src.ailing[RequestList].err != nil {
+					continue
+				}
+				f.Request = RequestList
+			}
+			out = append(out, f)
 		}
 		src.mu.Unlock()
 	}

@@ -178,6 +178,7 @@ func TestR8ListsOlderThanALoad(t *testing.T) {
 		inList, release := r.source.HoldLists()
 		r.source.Refuse(nil)
 		<-inList
+		<-time.After(time.Minute) // the watch works again
 		obj, err := r.server.Create(t.Context(), r.name, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -45,13 +45,16 @@ func (s *source) answered(err error) bool {
 }
 
 // answeredList is answered for a list of the objects of some or all slots.
-func (s *source) answeredList(err error) (absent bool) {
+func (s *source) answeredList(err error) (absent bool) { return s.answeredAs(RequestList, err) }
+
+// answeredAs is answered for a list of the given kind.
+func (s *source) answeredAs(r Request, err error) (absent bool) {
 	absent = s.answered(err)
 	switch {
 	case err == nil:
-		s.succeeds(RequestList)
+		s.succeeds(r)
 	case !apierrors.IsResourceExpired(err): // a list that expired starts over
-		s.failing(RequestList, err, absent) // answered has logged an absent kind
+		s.failing(r, err, absent) // answered has logged an absent kind
 	}
 	return absent
 }

@@ -53,12 +53,10 @@ type pump struct {
 	// probeAnswered.
 	fruitless int
 	suspect   error
-	// unprobed: that list was refused. RequestList fails until it is answered, or until the watch works again.
-	unprobed bool
-	probed   chan error
-	since    time.Time // when upstream was opened
-	nudge    bool
-	nudging  bool // upstream was opened for a bookmark, which has not come yet
+	probed    chan error
+	since     time.Time // when upstream was opened
+	nudge     bool
+	nudging   bool // upstream was opened for a bookmark, which has not come yet
 	// initial is the list that WatchList is sending, until the bookmark that ends it.
 	initial *relist
 	// asked are the slots whose events upstream brings.
@@ -295,10 +293,7 @@ func (p *pump) works() {
 	if p.steady != nil {
 		p.steady = nil
 		p.source.succeeds(RequestWatch)
-	}
-	if p.unprobed { // nobody needs that list any more
-		p.unprobed = false
-		p.source.succeeds(RequestList)
+		p.source.succeeds(requestProbe) // nobody needs it any more
 	}
 }
 
@@ -336,11 +331,11 @@ func (p *pump) again() {
 // API server refuses lists: once client-go's reflector has begun to list, no job runs, and it waits up to a minute
 // between its tries.
 func (p *pump) probeAnswered(err error) bool {
+	p.source.answeredAs(requestProbe, err)
 	if err == nil {
 		return p.gone(p.suspect)
 	}
-	p.source.answeredList(err)
-	p.suspect, p.unprobed = nil, true // the watch may work again before lists do
+	p.suspect = nil // the watch may work again before lists do
 	p.later()
 	return true
 }
