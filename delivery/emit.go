@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,14 +76,14 @@ func (i *informer) copyOwners(mark runtime.Object, key string) {
 	}
 }
 
-// eventOf converts a watch event for the stream.
-func (s *source) eventOf(e watch.Event, about metav1.Object) stream.Event {
-	t := stream.Modified
-	switch e.Type { //nolint:exhaustive // the others are about no object
+// typeOf converts the type of a watch event about an object.
+func typeOf(t watch.EventType) stream.Type {
+	switch t { //nolint:exhaustive // the others are about no object
 	case watch.Added:
-		t = stream.Added
+		return stream.Added
 	case watch.Deleted:
-		t = stream.Deleted
+		return stream.Deleted
+	default:
+		return stream.Modified
 	}
-	return stream.Event{Type: t, Object: s.object(e.Object, about)}
 }

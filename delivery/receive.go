@@ -68,14 +68,14 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		s.silent.Store(false)
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
-	event := s.eventOf(e, about)
+	event := stream.Event{Type: typeOf(e.Type), Object: s.object(e.Object, about)}
 	if event.Object.In {
 		s.count(event.Object.Slot, p.asked)
 		if event.Type != stream.Deleted && !event.Object.Right {
 			s.mislabelled(about)
 		}
 	}
-	return p.decide(event)
+	return p.decide(&event)
 }
 
 // ordered reports whether a version in an initial list can be ordered with the others. If not, the reflector falls back
@@ -95,7 +95,7 @@ func (p *pump) ordered(version string) bool {
 }
 
 // decide sends the stream's decision on an event, and moves the position past the event.
-func (p *pump) decide(e stream.Event) bool {
+func (p *pump) decide(e *stream.Event) bool {
 	s := p.source
 	var v stream.Verdict
 	s.mu.Lock()
@@ -107,6 +107,12 @@ func (p *pump) decide(e stream.Event) bool {
 		return true
 	default:
 		p.outs, v = s.core.Event(p.outs[:0], e)
+	}
+	if len(p.outs) == 0 && len(v.Missed) == 0 && p.initial == nil { // as with most events: those of others' objects
+		s.advance(e.Object.Version)
+		s.mu.Unlock()
+		s.heed(v)
+		return true
 	}
 	s.mu.Unlock()
 	s.heed(v)

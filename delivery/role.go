@@ -226,6 +226,15 @@ func (i *informer) slotOf(obj any) (slot.Slot, subject, bool) {
 	return n, about, ok
 }
 
+// place is slotOf without what is to be reconciled. It is called for every event of the watch.
+func (i *informer) place(obj metav1.Object) (n slot.Slot, ok bool) {
+	if i.owned() {
+		n, _, ok = i.slotOf(obj)
+		return n, ok
+	}
+	return i.share.slots.Of(i.share.key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))), true
+}
+
 // owned reports whether the informer holds objects by their owners.
 func (i *informer) owned() bool { return i.role.owners != nil }
 

@@ -147,7 +147,7 @@ func (s *source) sawListed(n slot.Slot) {
 
 // object converts an object for the stream.
 func (s *source) object(obj runtime.Object, about metav1.Object) stream.Object {
-	n, _, in := s.inf.slotOf(obj)
+	n, in := s.inf.place(about)
 	return stream.Object{
 		Name: stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}, UID: string(about.GetUID()),
 		Version: about.GetResourceVersion(), Slot: n, In: in, Right: s.scope.right(about), Body: obj,

@@ -70,12 +70,8 @@ func HashName(namespace, name string) uint64 {
 	if namespace == "" {
 		return xxhash.Sum64String(name)
 	}
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.WriteString(namespace)
-	_, _ = d.WriteString("/")
-	_, _ = d.WriteString(name)
-	return d.Sum64()
+	var stack [320]byte // no namespace and name of Kubernetes' are longer
+	return xxhash.Sum64(append(append(append(stack[:0], namespace...), '/'), name...))
 }
 
 // HashUID is FNV-1a-64, as k8s.io/apimachinery/pkg/sharding.HashField computes it.

@@ -83,7 +83,7 @@ func (in *informer) replace(list *stream.List, version uint64) {
 			if !ok {
 				continue
 			}
-			for _, out := range list.Event(in.core, nil, e) {
+			for _, out := range list.Event(in.core, nil, &e) {
 				s := *out.Object.Body.(*state)
 				s.exists = out.Action == stream.Put
 				is[s.name] = s
@@ -179,7 +179,7 @@ func (in *informer) take(version uint64) {
 	if !ok {
 		return
 	}
-	outs, v := in.core.Event(nil, e)
+	outs, v := in.core.Event(nil, &e)
 	in.send(outs)
 	in.heed(v)
 	if in.core.Advance(e.Object.Version) {

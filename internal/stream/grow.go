@@ -16,7 +16,7 @@ func (s *Stream) Item(o Object) bool {
 			s.believe(o.Name)
 		}
 	}
-	s.put(o)
+	s.put(&o)
 	return true
 }
 
@@ -64,9 +64,9 @@ func (s *Stream) Release(out []Out, t Task, version string, strays []Object) ([]
 	}
 	verdict := Verdict{Doubted: len(strays) > 0}
 	s.replayed, s.replaying = t.Set, version
-	for _, e := range buffer {
+	for i := range buffer {
 		var v Verdict
-		out, v = s.apply(out, e)
+		out, v = s.apply(out, &buffer[i])
 		verdict.Doubted = verdict.Doubted || v.Doubted
 		verdict.Missed = append(verdict.Missed, v.Missed...)
 	}

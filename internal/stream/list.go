@@ -72,13 +72,13 @@ func (l *List) Adds(s *Stream, o Object) {
 func (l *List) Strays() []Object { return slices.Collect(maps.Values(l.strays)) }
 
 // Event decides what an event brings that comes before the bookmark that ends the list, as with WatchList.
-func (l *List) Event(s *Stream, out []Out, e Event) []Out {
-	o := e.Object
+func (l *List) Event(s *Stream, out []Out, e *Event) []Out {
+	o := &e.Object
 	if is, had := l.ledger.entries[o.Name]; had && !(o.In && l.Set.Has(o.Slot)) {
 		l.ledger.forget(o.Name)
 		delete(l.strays, o.Name)
 		s.Saw(is.slot, o.Version)
-		out = append(out, Out{Action: Leave, Object: o})
+		out = append(out, Out{Action: Leave, Object: *o})
 	}
 	if !o.In {
 		return out
@@ -91,10 +91,10 @@ func (l *List) Event(s *Stream, out []Out, e Event) []Out {
 		l.ledger.forget(o.Name)
 		delete(l.listed, o.Name) // it may have left the selector
 		delete(l.strays, o.Name)
-		return append(out, Out{Action: Remove, Object: o})
+		return append(out, Out{Action: Remove, Object: *o})
 	}
-	l.Shows(s, o)
-	return append(out, Out{Action: Put, Type: e.Type, Object: o, Kept: !o.Right})
+	l.Shows(s, *o)
+	return append(out, Out{Action: Put, Type: e.Type, Object: *o, Kept: !o.Right})
 }
 
 // Commit notes that a list at a version has replaced, or is about to replace, the whole store. It says whether there is

@@ -159,21 +159,21 @@ type Verdict struct {
 
 // Event decides what an event of the watch brings, and appends it to out. Afterwards, and after that was sent, the
 // caller calls Advance.
-func (s *Stream) Event(out []Out, e Event) ([]Out, Verdict) {
+func (s *Stream) Event(out []Out, e *Event) ([]Out, Verdict) {
 	switch {
 	case s.warming.Empty():
 	case s.cfg.Moves:
 		// The list may show an older state of an object than one that went elsewhere meanwhile.
-		s.buffer = append(s.buffer, e)
+		s.buffer = append(s.buffer, *e)
 	case e.Object.In && s.warming.Has(e.Object.Slot):
-		s.buffer = append(s.buffer, e)
+		s.buffer = append(s.buffer, *e)
 		return out, Verdict{}
 	}
 	return s.apply(out, e)
 }
 
-func (s *Stream) apply(out []Out, e Event) ([]Out, Verdict) {
-	o := e.Object
+func (s *Stream) apply(out []Out, e *Event) ([]Out, Verdict) {
+	o := &e.Object
 	is, known := s.entries[o.Name]
 	if known && is.stale(o.Version) {
 		d := is.doubt
@@ -182,7 +182,7 @@ func (s *Stream) apply(out []Out, e Event) ([]Out, Verdict) {
 		}
 		namesake := s.cfg.Namesakes && is.here && is.uid != o.UID
 		if e.Type == Deleted && namesake && o.In && s.carries(o.Slot) && !s.covered(o.Slot, o.Version) {
-			return out, Verdict{Missed: []Object{o}}
+			return out, Verdict{Missed: []Object{*o}}
 		}
 		return out, Verdict{}
 	}
@@ -196,8 +196,8 @@ func (s *Stream) apply(out []Out, e Event) ([]Out, Verdict) {
 }
 
 // applyMoving is apply where objects change slots: is says where the store has the object.
-func (s *Stream) applyMoving(out []Out, e Event, is entry) ([]Out, Verdict) {
-	o := e.Object
+func (s *Stream) applyMoving(out []Out, e *Event, is entry) ([]Out, Verdict) {
+	o := &e.Object
 	here := is.here && s.carries(is.slot) // or else it is being dropped
 	switch {
 	case e.Type == Deleted && s.cfg.Selects:
@@ -217,19 +217,19 @@ func (s *Stream) applyMoving(out []Out, e Event, is entry) ([]Out, Verdict) {
 	case s.cfg.Selects && o.In && s.carries(o.Slot):
 		// A list of that slot is newer than the event and did not show the object. It may have gone on from there, or its
 		// label is wrong.
-		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: is.slot, last: o, pending: true, version: o.Version})
+		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: is.slot, last: *o, pending: true, version: o.Version})
 		return out, Verdict{Doubted: true}
 	default:
 		s.Saw(is.slot, o.Version)
 		// Where the stream carries the slot that it went to, it had gone on from there by the time of that slot's list.
 		s.end(o.Name, o.UID, o.Version, e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)
-		return append(out, Out{Action: Leave, Object: o, Kept: !s.warming.Empty()}), Verdict{}
+		return append(out, Out{Action: Leave, Object: *o, Kept: !s.warming.Empty()}), Verdict{}
 	}
 }
 
 // pass has the store get an event of an object that it has in slot n, or gets there.
-func (s *Stream) pass(out []Out, e Event, n slot.Slot) ([]Out, Verdict) {
-	o := e.Object
+func (s *Stream) pass(out []Out, e *Event, n slot.Slot) ([]Out, Verdict) {
+	o := &e.Object
 	s.Saw(n, o.Version)
 	if !s.cfg.Selects {
 		return append(out, s.tell(e)), Verdict{}
@@ -243,12 +243,12 @@ func (s *Stream) pass(out []Out, e Event, n slot.Slot) ([]Out, Verdict) {
 	}
 	switch {
 	case e.Type == Deleted:
-		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: n, last: o, pending: true, version: o.Version})
+		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: n, last: *o, pending: true, version: o.Version})
 		return out, Verdict{Doubted: true}
 	case !o.Right:
 		told := s.tell(e)
 		told.Kept = true
-		s.stray(o)
+		s.stray(*o)
 		return append(out, told), Verdict{Doubted: true}
 	default:
 		return append(out, s.tell(e)), Verdict{}
@@ -256,14 +256,14 @@ func (s *Stream) pass(out []Out, e Event, n slot.Slot) ([]Out, Verdict) {
 }
 
 // tell returns what the store gets by an event that can be believed, and notes it.
-func (s *Stream) tell(e Event) Out {
-	o := e.Object
+func (s *Stream) tell(e *Event) Out {
+	o := &e.Object
 	if e.Type == Deleted {
 		s.end(o.Name, o.UID, o.Version, true, o.Version)
-		return Out{Action: Remove, Object: o}
+		return Out{Action: Remove, Object: *o}
 	}
 	s.put(o)
-	return Out{Action: Put, Type: e.Type, Object: o}
+	return Out{Action: Put, Type: e.Type, Object: *o}
 }
 
 // tracks says that every object that the store gets is noted.
@@ -272,7 +272,7 @@ func (s *Stream) tracks() bool {
 }
 
 // put notes that the store gets an object.
-func (s *Stream) put(o Object) {
+func (s *Stream) put(o *Object) {
 	is, known := s.entries[o.Name]
 	if known && is.here && is.slot != o.Slot {
 		s.Saw(is.slot, o.Version) // for the slot that it leaves this is its last version

@@ -185,7 +185,7 @@ func (w *world) commit(changes int) error {
 		if !ok {
 			continue
 		}
-		for _, out := range l.list.Event(w.core, nil, e) {
+		for _, out := range l.list.Event(w.core, nil, &e) {
 			o := out.Object.Body.(state)
 			store[o.name] = o
 			if out.Action != stream.Put {
@@ -255,7 +255,7 @@ func (w *world) deliver() error {
 			continue
 		}
 		w.say("event %v %v", e.Type, e.Object)
-		outs, _ := w.core.Event(nil, e)
+		outs, _ := w.core.Event(nil, &e)
 		if err := w.send(outs); err != nil {
 			return err
 		}
