@@ -40,8 +40,8 @@ func (s *source) drop(ctx context.Context, t stream.Task) {
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
-	keys := s.inf.keys(t.Set)
-	s.do(ctx, t, func(p *pump) bool { return p.remove(keys, markLost, "") })
+	lost := s.stored(t.Set, "")
+	s.do(ctx, t, func(p *pump) bool { return p.remove(lost, markLost, "") })
 	s.inf.takeMissed(t.Set.Minus(s.inf.share.Held()))
 }
 
@@ -106,51 +106,75 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 		return
 	}
 	begun := time.Now()
-	items, strays, version, ok := s.list(ctx, t)
-	if !ok {
-		return
-	}
-	took := time.Since(begun)
-	s.mu.Lock()
-	s.took = took
-	s.mu.Unlock()
-	s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(items), "took",
-		took.String())
-	if version == "" {
-		s.growAbsent(ctx, t)
-		return
-	}
-	old := map[string]slot.Slot{}
-	if !t.Carried.Empty() {
-		old = s.inf.keys(t.Carried)
-	}
-	s.do(ctx, t, func(p *pump) bool {
-		for _, obj := range items {
-			about, err := meta.Accessor(obj)
-			if err != nil {
-				continue
-			}
-			o := s.object(obj, about)
-			_, had := old[o.Name.String()]
-			delete(old, o.Name.String())
-			s.mu.Lock()
-			news := s.core.Item(o)
-			s.mu.Unlock()
-			if !news || (had || s.inf.beside(t.Set, obj)) && s.same(o) {
-				continue
-			}
-			if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
-				return false
-			}
-		}
+	l, err := s.list(ctx, t)
+	if err == nil {
+		took := time.Since(begun)
 		s.mu.Lock()
-		s.core.Listing(version)
+		s.took = took
 		s.mu.Unlock()
-		if !p.remove(old, markMissing, version) {
+		s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(l.items),
+			"took", took.String())
+	}
+	for err == nil {
+		var rest map[stream.Name]stream.Place
+		s.do(ctx, t, func(p *pump) bool {
+			if rest = s.unverified(t, l); len(rest) > 0 {
+				return true
+			}
+			return p.use(t, l)
+		})
+		if len(rest) == 0 {
+			return
+		}
+		err = s.verifyUnlisted(ctx, t, l, rest)
+	}
+	if notServed(err) {
+		s.growAbsent(ctx, t)
+	}
+}
+
+// use has a list of a task's slots go to the store. No event comes in between.
+func (p *pump) use(t stream.Task, l *listing) bool {
+	s := p.source
+	old := map[stream.Name]stream.Place{}
+	if !t.Carried.Empty() {
+		old = s.stored(t.Carried, l.version)
+	}
+	for _, obj := range l.items {
+		about, err := meta.Accessor(obj)
+		if err != nil {
+			continue
+		}
+		o := s.object(obj, about)
+		_, had := old[o.Name]
+		delete(old, o.Name)
+		s.mu.Lock()
+		news := s.core.Item(o)
+		s.mu.Unlock()
+		if !news || (had || s.inf.beside(t.Set, obj)) && s.same(o) {
+			continue
+		}
+		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
 			return false
 		}
-		return p.endWarming(t, version, strays)
-	})
+	}
+	s.mu.Lock()
+	s.core.Listing(l.version)
+	s.mu.Unlock()
+	if !p.remove(old, markMissing, l.version) {
+		return false
+	}
+	return p.endWarming(t, l.version, l.Strays())
+}
+
+// unverified returns what the store may have in the slots of a task although neither the list nor a look-up showed it.
+// It is empty where a list shows whatever exists.
+func (s *source) unverified(t stream.Task, l *listing) map[stream.Name]stream.Place {
+	if !s.scope.leaves() || t.Carried.Empty() {
+		return nil
+	}
+	known := func(name stream.Name) bool { return l.Listed(name) || l.verified[name] }
+	return s.unlisted(t.Carried, l.version, known)
 }
 
 // growAbsent has the stream carry slots although their kind is not served: there are no objects of it. Objects that the

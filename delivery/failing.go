@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
-// Failing returns the failing requests of informers of sharded kinds, sorted by kind. While a list or a watch fails,
+// Failing returns the failing requests of informers of sharded kinds, sorted by kind and request. While a list or a watch fails,
 // its informer may show old objects.
 func (s *Share) Failing() []Failure {
 	var out []Failure
@@ -84,7 +85,9 @@ func (s *Share) Failing() []Failure {
 		}
 		src.mu.Unlock()
 	}
-	slices.SortStableFunc(out, func(a, b Failure) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	slices.SortStableFunc(out, func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Kind.String(), b.Kind.String()), cmp.Compare(a.Request, b.Request))
+	})
 	return out
 }
 

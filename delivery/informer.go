@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -164,19 +165,21 @@ var slotNames = func() []string {
 	return names
 }()
 
-// keys returns the keys of the store's objects in the slots, with their slots.
-func (i *informer) keys(set slot.Set) map[string]slot.Slot {
-	out := map[string]slot.Slot{}
-	for _, n := range set.Slots() {
-		keys, err := i.GetIndexer().IndexKeys(slotIndex, slotNames[n])
-		if err != nil {
-			continue // the index is added before the informer runs
-		}
-		for _, key := range keys {
-			out[key] = n
+// objects returns the store's objects in the slots.
+func (i *informer) objects(set slot.Set) iter.Seq2[slot.Slot, any] {
+	return func(yield func(slot.Slot, any) bool) {
+		for _, n := range set.Slots() {
+			objects, err := i.GetIndexer().ByIndex(slotIndex, slotNames[n])
+			if err != nil {
+				continue // the index is added before the informer runs
+			}
+			for _, obj := range objects {
+				if !yield(n, obj) {
+					return
+				}
+			}
 		}
 	}
-	return out
 }
 
 // LastSyncResourceVersion returns the position in the stream. The reflector's own version follows injected events, too.

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/slot"
@@ -19,27 +18,23 @@ type job struct {
 
 // remove sends marked deletions of objects: of slots that were lost (markLost), or of objects that a list at a version
 // did not show (markMissing).
-func (p *pump) remove(keys map[string]slot.Slot, mark, listed string) bool {
+func (p *pump) remove(names map[stream.Name]stream.Place, mark, listed string) bool {
 	s := p.source
 	version := s.at()
-	for key, n := range keys {
-		name, err := cache.ParseObjectName(key)
-		if err != nil {
-			continue
-		}
+	for name, was := range names {
 		s.mu.Lock()
-		there := s.core.Bury(stream.Name(name), n, listed)
+		there := s.core.Bury(name, was.Slot, listed)
 		s.mu.Unlock()
 		if !there {
 			continue
 		}
 		uid := mark
 		if mark == markMissing {
-			uid += n.String()
+			uid += was.Slot.String()
 		}
 		obj := s.inf.mark.object(types.UID(uid), name.Namespace, name.Name, version)
 		if mark == markMissing {
-			s.inf.copyOwners(obj, key)
+			s.inf.copyOwners(obj, name.String())
 		}
 		if !p.send(watch.Event{Type: watch.Deleted, Object: obj}) {
 			return false

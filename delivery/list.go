@@ -17,26 +17,59 @@ import (
 // errOvertaken says that everything was listed meanwhile.
 var errOvertaken = errors.New("overtaken by another list")
 
-// list returns the objects of a task's slots at a version, consistently. The version is "" if the API server does not
-// serve the kind. It tries again until it succeeds; ok is false if ctx ends or a list of everything overtakes the task.
-//
-// strays are those of the objects that the watch may not report on.
-func (s *source) list(ctx context.Context,
-	t stream.Task,
-) (items []runtime.Object, strays []stream.Object, version string, ok bool) {
-	paged, backoff := true, firstBackoff
-	for {
-		items, strays, version, err := s.listOnce(ctx, t, paged)
+// listing is a list of a task's slots.
+type listing struct {
+	*stream.List
+	items   []runtime.Object
+	version string
+	// verified are names that the list did not show and that were looked up since.
+	verified map[stream.Name]bool
+}
+
+// list returns the objects of a task's slots at a version, consistently. The errors are those of persist.
+func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error) {
+	err = s.persist(ctx, t, func() error {
+		l, err = s.listOnce(ctx, t, true)
+		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
+			l, err = s.listOnce(ctx, t, false)
+		}
+		return err
+	})
+	return l, err
+}
+
+// verifyUnlisted adds to a list what exists in its slots although the list did not show it.
+func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
+	names map[stream.Name]stream.Place,
+) error {
+	return s.persist(ctx, t, func() error {
+		found, err := s.verify(ctx, names, t.Set, l.version)
+		if err != nil {
+			return err
+		}
+		for name := range names {
+			l.verified[name] = true
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, o := range found {
+			l.Adds(s.core, o)
+			l.items = append(l.items, o.Body.(runtime.Object).DeepCopyObject())
+		}
+		return nil
+	})
+}
+
+// persist repeats a read that a task needs until the API server answers it. It returns the error where the kind is not
+// served, errOvertaken where a list of everything came first, and ctx's cause.
+func (s *source) persist(ctx context.Context, t stream.Task, read func() error) error {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		err := read()
 		switch {
-		case ctx.Err() != nil, errors.Is(err, errOvertaken):
-			return nil, nil, "", false
-		case s.answeredList(err):
-			return nil, nil, "", true
-		case err == nil:
-			return items, strays, version, true
-		case paged && apierrors.IsResourceExpired(err):
-			paged = false // the version expired before the last page was read
-			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errOvertaken), s.answeredList(err), err == nil:
+			return err
 		}
 		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error",
 			err.Error(), "in", backoff.String())
@@ -46,51 +79,42 @@ func (s *source) list(ctx context.Context,
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		backoff = min(2*backoff, lastBackoff)
 	}
 }
 
-func (s *source) listOnce(ctx context.Context, t stream.Task,
-	paged bool,
-) (items []runtime.Object, strays []stream.Object, version string, err error) {
+func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*listing, error) {
 	o := metav1.ListOptions{}
 	asked := s.scope.narrow(&o, t.Set)
 	s.mu.Lock()
 	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
 	s.mu.Unlock()
+	l := &listing{List: r.List, verified: map[stream.Name]bool{}}
 	for {
 		s.mu.Lock()
 		overtaken := !s.core.Valid(t)
 		s.mu.Unlock()
 		if overtaken {
-			return nil, nil, "", errOvertaken
+			return nil, errOvertaken
 		}
 		if paged {
 			o.Limit = s.pageSize()
 		}
 		page, err := s.upstream.ListWithContext(ctx, o)
 		if err != nil {
-			return nil, nil, "", err
+			return nil, err
 		}
 		kept, about, err := s.sift(page, r, asked)
 		if err != nil {
-			return nil, nil, "", err
+			return nil, err
 		}
 		for _, obj := range kept {
-			items = append(items, s.detach(obj))
+			l.items = append(l.items, s.detach(obj))
 		}
 		if o.Continue = about.GetContinue(); o.Continue != "" {
 			continue
 		}
-		version := about.GetResourceVersion()
-		found, err := s.verify(ctx, t.Carried, r.Listed, version)
-		if err != nil {
-			return nil, nil, "", err
-		}
-		for _, o := range found {
-			items = append(items, o.Body.(runtime.Object).DeepCopyObject())
-		}
-		return items, append(r.Strays(), found...), version, nil
+		l.version = about.GetResourceVersion()
+		return l, nil
 	}
 }
 

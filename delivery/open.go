@@ -94,11 +94,7 @@ func (i *informer) collect(set slot.Set, found openings) {
 		}
 	}
 	since, recently := i.source.takeSince(set)
-	for key := range i.keys(set) {
-		obj, exists, err := i.GetIndexer().GetByKey(key)
-		if err != nil || !exists {
-			continue // deleted at this moment: handlers hear of it
-		}
+	for _, obj := range i.objects(set) {
 		accessor, err := meta.Accessor(obj)
 		if err != nil {
 			continue

@@ -212,6 +212,25 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	st.has(map[string]string{"c": "102"})
 }
 
+// Two slots are listed again. While the list, which is ahead of the stream, waits for its turn, the stream has a child go
+// from one slot to the other. The list does not show the child, since it went on from there: so it goes.
+func TestChildComesToASlotThatIsListedAgain(t *testing.T) {
+	share := New(Options{Slots: 8})
+	both := slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 6, Last: 6})
+	st := newSteps(t, Options{}, both, children("101", childOf(siteIn(share, 6), "c", "101")))
+	st.inf.source.refresh(both)
+	st.drive()
+	st.job()() // widens the watch
+	st.barrier()
+	st.lists <- children("105")
+	run := st.job()
+	st.receive(watch.Modified, childOf(siteIn(share, 1), "c", "102"))
+	run()
+	st.receive(watch.Modified, childOf(siteIn(share, 3), "c", "103"))
+	st.apply(len(st.pump.out))
+	st.has(map[string]string{})
+}
+
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of
 // that child, or of one of the same name: their labels are right.
 func gaining(t *testing.T,

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,34 +14,49 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// verify returns the objects of the store in the slots that a list at a version did not show although they exist there.
-func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Name) bool,
+// stored returns what the store has in some slots. Where objects move between slots it includes what the reflector has
+// not handed to the store yet, and leaves out what came after upTo, unless that is "". Elsewhere the caller waits for a
+// barrier, and nothing comes while the slots are listed.
+func (s *source) stored(set slot.Set, upTo string) map[stream.Name]stream.Place {
+	if s.inf.owned() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.core.Stored(set, upTo)
+	}
+	out := map[stream.Name]stream.Place{}
+	for n, obj := range s.inf.objects(set) {
+		if about, err := meta.Accessor(obj); err == nil {
+			name := stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}
+			out[name] = stream.Place{Slot: n, UID: string(about.GetUID())}
+		}
+	}
+	return out
+}
+
+// unlisted returns what the store has in some slots and a list at a version did not show.
+func (s *source) unlisted(set slot.Set, version string,
+	listed func(stream.Name) bool,
+) map[stream.Name]stream.Place {
+	old := s.stored(set, version)
+	maps.DeleteFunc(old, func(name stream.Name, _ stream.Place) bool { return listed(name) })
+	return old
+}
+
+// verify looks up objects that a list of the slots at a version did not show. It returns those that exist there
+// nevertheless, because their labels are wrong.
+func (s *source) verify(ctx context.Context, names map[stream.Name]stream.Place, set slot.Set,
 	version string,
 ) ([]stream.Object, error) {
-	if !s.scope.leaves() {
-		return nil, nil
-	}
 	var mu sync.Mutex
 	var out []stream.Object
 	var errs []error
 	var wg sync.WaitGroup
 	free := make(chan struct{}, lookUps)
-	for text := range s.inf.keys(set) {
-		key, err := cache.ParseObjectName(text)
-		if listed(stream.Name(key)) {
-			continue
-		}
-		old, exists, storeErr := s.inf.GetIndexer().GetByKey(text)
-		if err != nil || storeErr != nil || !exists {
-			continue
-		}
-		before, err := meta.Accessor(old)
-		if err != nil {
-			continue
-		}
+	for name, was := range names {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
+			key := cache.ObjectName(name)
 			obj, _, err := s.lookUp(ctx, key, version)
 			for retries := 0; err != nil && (apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err)) && retries < 3 &&
 				ctx.Err() == nil; retries++ {
@@ -52,7 +68,7 @@ func (s *source) verify(ctx context.Context, set slot.Set, listed func(stream.Na
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case accessErr != nil || about.GetUID() != before.GetUID():
+			case accessErr != nil || string(about.GetUID()) != was.UID:
 			default:
 				if !s.scope.right(about) {
 					s.mislabelled(about)

@@ -24,10 +24,19 @@ func newContents(names int) contents {
 	return s
 }
 
-// stored returns in which slots the store has names, of some.
-func (c *contents) stored(set slot.Set) map[int]slot.Slot {
-	out := map[int]slot.Slot{}
-	for name, is := range c.has {
+// stored returns in which slots the store has names, of some. See stream.Stream.Stored.
+func (in *informer) stored(set slot.Set, upTo string) map[int]slot.Slot {
+	out, o := map[int]slot.Slot{}, &in.n.w.objects
+	if o.kind.Moves {
+		stored := in.core.Stored(set, upTo)
+		for name := range in.has {
+			if place, has := stored[o.names[name]]; has {
+				out[name] = place.Slot
+			}
+		}
+		return out
+	}
+	for name, is := range in.has {
 		if is.exists && set.Has(is.slot) {
 			out[name] = is.slot
 		}

@@ -90,8 +90,7 @@ func (in *informer) replace(list *stream.List, version uint64) {
 			}
 		}
 	}
-	for _, item := range in.verify(list, list.Set) {
-		list.Adds(in.core, o.as(item))
+	for _, item := range in.verify(list, in.unlisted(list, list.Set, "", nil)) {
 		is[item.name] = *item
 	}
 	in.replaced(is)
@@ -126,15 +125,28 @@ func (in *informer) items(set slot.Set, version uint64) (items []*state) {
 	return items
 }
 
-// verify looks up the objects of the store in some slots that a list did not show, and returns those that exist.
-func (in *informer) verify(list *stream.List, slots slot.Set) (items []*state) {
+// unlisted returns which names the store has in some slots although neither a list nor a look-up showed them. It is
+// empty where a list shows whatever exists.
+func (in *informer) unlisted(list *stream.List, slots slot.Set, upTo string, verified map[int]bool) (names []int) {
 	o := &in.n.w.objects
 	if !o.kind.Selects {
 		return nil
 	}
-	for name, was := range in.has {
-		if is := o.state(name); was.exists && slots.Has(was.slot) && !list.Listed(o.names[name]) &&
-			is.exists && is.uid == was.uid && is.in && list.Set.Has(is.slot) {
+	stored := in.stored(slots, upTo)
+	for name := range in.has {
+		if _, has := stored[name]; has && !verified[name] && !list.Listed(o.names[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// verify looks up names that a list did not show, and returns the objects that exist.
+func (in *informer) verify(list *stream.List, names []int) (items []*state) {
+	for _, name := range names {
+		is, was := in.n.w.objects.state(name), in.has[name]
+		if is.exists && is.uid == was.uid && is.in && list.Set.Has(is.slot) {
+			list.Adds(in.core, in.n.w.objects.as(&is))
 			items = append(items, &is)
 		}
 	}

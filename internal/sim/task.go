@@ -23,7 +23,7 @@ func (in *informer) drive() {
 		in.busy = false
 	case stream.Drop:
 		in.core.Observe()
-		in.task(t, func() { in.lose(in.stored(t.Set), "") }, func() {
+		in.task(t, func() { in.lose(in.stored(t.Set, ""), "") }, func() {
 			in.core.Unobserve()
 			in.drive()
 		})
@@ -69,26 +69,54 @@ func (in *informer) grow(t stream.Task) {
 				end()
 				return
 			}
-			list, items := in.core.NewList(t.Set), in.items(t.Set, version)
-			for _, item := range items {
-				list.Shows(in.core, o.as(item))
-			}
-			found := in.verify(list, t.Carried)
-			for _, item := range found {
-				list.Adds(in.core, o.as(item))
+			l := &listing{List: in.core.NewList(t.Set), items: in.items(t.Set, version), version: version,
+				verified: map[int]bool{}}
+			for _, item := range l.items {
+				l.Shows(in.core, o.as(item))
 			}
 			w.Counts.Grown++
 			w.logf("%s lists slots %v at version %d", in.n.ID, t.Set, version)
-			in.task(t, func() { in.grown(t, append(items, found...), version, list.Strays()) }, end)
+			in.use(t, l, end)
 		})
 	})
 }
 
+// listing is a list of a task's slots, and what look-ups found besides.
+type listing struct {
+	*stream.List
+	items    []*state
+	version  uint64
+	verified map[int]bool
+}
+
+// use has a list go to the store after a moment. Where it does not show what the store has then, that is looked up
+// first.
+func (in *informer) use(t stream.Task, l *listing, end func()) {
+	again := false
+	in.task(t, func() {
+		names := in.unlisted(l.List, t.Carried, text(l.version), l.verified)
+		if again = len(names) > 0; !again {
+			in.grown(t, l)
+			return
+		}
+		for _, name := range names {
+			l.verified[name] = true
+		}
+		l.items = append(l.items, in.verify(l.List, names)...)
+	}, func() {
+		if again {
+			in.use(t, l, end)
+			return
+		}
+		end()
+	})
+}
+
 // grown takes the slots of a list into the stream.
-func (in *informer) grown(t stream.Task, items []*state, version uint64, strays []stream.Object) {
-	o := &in.n.w.objects
-	old := in.stored(t.Carried)
-	for _, item := range items {
+func (in *informer) grown(t stream.Task, l *listing) {
+	o, version := &in.n.w.objects, text(l.version)
+	old := in.stored(t.Carried, version)
+	for _, item := range l.items {
 		_, had := old[item.name]
 		delete(old, item.name)
 		obj := o.as(item)
@@ -97,9 +125,9 @@ func (in *informer) grown(t stream.Task, items []*state, version uint64, strays 
 		}
 		in.send([]stream.Out{{Action: stream.Put, Type: stream.Added, Object: obj}})
 	}
-	in.core.Listing(text(version))
-	in.lose(old, text(version))
-	outs, v := in.core.Release(nil, t, text(version), strays)
+	in.core.Listing(version)
+	in.lose(old, version)
+	outs, v := in.core.Release(nil, t, version, l.Strays())
 	in.send(outs)
 	in.heed(v)
 	in.changed()

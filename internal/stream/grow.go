@@ -20,6 +20,27 @@ func (s *Stream) Item(o Object) bool {
 	return true
 }
 
+// Place is where the store has an object.
+type Place struct {
+	Slot slot.Slot
+	UID  string
+}
+
+// Stored returns what the store has in some slots, once it got everything that was sent. It is for streams whose ledger
+// holds every object (Config.Moves). upTo leaves out what is known by a later version, unless it is "".
+//
+// While slots are listed, objects come there from other slots. So what a list at a version is compared with is taken from
+// here when the list is used, and not before.
+func (s *Stream) Stored(set slot.Set, upTo string) map[Name]Place {
+	out := map[Name]Place{}
+	for name, is := range s.entries {
+		if is.here && set.Has(is.slot) && (upTo == "" || compare(is.known, upTo) <= 0) {
+			out[name] = Place{is.slot, is.uid}
+		}
+	}
+	return out
+}
+
 // Bury decides whether the store loses an object that it has in slot n. Either the list of that slot at a version did
 // not show the object, or the slot was lost: then version is "".
 func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
@@ -27,7 +48,7 @@ func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
 	switch {
 	case known && (!is.here || is.slot != n):
 		return false // what the store had there is gone already
-	case known && version != "" && compare(is.known, version) > 0 && is.doubt == nil:
+	case known && version != "" && compare(is.known, version) > 0:
 		return false // it came since
 	case !known:
 		return !s.cfg.Moves

@@ -88,7 +88,7 @@ func (w *world) round(pick func(int) int) error {
 		}
 	}
 	w.bookmark()
-	for range 4 {
+	for range 5 {
 		if err := w.drive(); err != nil {
 			return err
 		}
@@ -104,7 +104,10 @@ func (w *world) round(pick func(int) int) error {
 
 // rests says what is wrong about a world that has come to rest.
 func (w *world) rests() error {
-	if next := w.core.Next(w.held); next.Kind != stream.Nothing || w.task != nil {
+	if w.task != nil {
+		return fmt.Errorf("it does not come to rest: task %v", w.task.Task)
+	}
+	if next := w.core.Next(w.held); next.Kind != stream.Nothing {
 		return fmt.Errorf("it does not come to rest: task %v", next)
 	}
 	here := 0

@@ -206,7 +206,7 @@ func (e *encoder) world(w *world) {
 		e.add(plain, t.stage)
 		e.states(t.items, version)
 		e.add(version, t.version)
-		e.add(plain, len(t.strays)) // they are among items
+		e.flags(t.verified...)
 	}
 	e.walk(reflect.ValueOf(w.core), plain)
 	e.looks(w)

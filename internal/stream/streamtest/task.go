@@ -11,10 +11,12 @@ type task struct {
 	stream.Task
 	stage    int
 	settling stream.Settling
-	// items are those of the list at a version, strays the ones of which the watch may not tell.
+	// items are those of the list at a version, and what look-ups found besides.
+	list    *stream.List
 	items   []state
-	strays  []stream.Object
 	version int
+	// verified are names that the list did not show and that were looked up since.
+	verified []bool
 }
 
 // drive does a part of what is to be done next to bring the store in step with the slots held.
@@ -30,7 +32,7 @@ func (w *world) drive() error {
 	}
 	switch t.Kind {
 	case stream.Drop:
-		w.lose(w.stored(t.Set), "")
+		w.lose(w.stored(t.Set, ""), "")
 		w.finish()
 	case stream.Settle:
 		w.core.Settled(t.settling)
@@ -74,30 +76,49 @@ func (w *world) grow(t *task) error {
 			w.reopen()
 		}
 	case 2:
-		list := w.core.NewList(t.Set)
-		t.version = w.server.version
+		t.list, t.version, t.verified = w.core.NewList(t.Set), w.server.version, make([]bool, len(w.store))
 		for _, o := range w.server.has {
 			if w.server.selected(o, t.Set) && o.in && t.Set.Has(o.slot) {
 				t.items = append(t.items, o)
-				list.Shows(w.core, object(o))
+				t.list.Shows(w.core, object(o))
 			}
 		}
-		for _, is := range w.unlisted(list, t.Carried, t.Set) {
-			list.Adds(w.core, object(is))
-			t.items = append(t.items, is)
-		}
-		t.strays = list.Strays()
 		w.say("list of %v at %d: %v", &t.Set, t.version, t.items)
 	default:
-		return w.use(t)
+		if !w.verify(t) {
+			return w.use(t)
+		}
 	}
 	return nil
+}
+
+// verify looks up what the store has in the slots although neither the list nor a look-up showed it. It returns false if
+// there is nothing of that kind.
+func (w *world) verify(t *task) (found bool) {
+	if !w.cfg.Selects {
+		return false
+	}
+	stored := w.stored(t.Carried, strconv.Itoa(t.version))
+	for n, was := range w.store {
+		if _, has := stored[n]; !has || t.verified[n] || t.list.Listed(object(was).Name) {
+			continue
+		}
+		found, t.verified[n] = true, true
+		is := w.server.has[n]
+		w.say("  verified: %v", is)
+		if is.exists && is.uid == was.uid && is.in && t.Set.Has(is.slot) {
+			t.list.Adds(w.core, object(is))
+			t.items = append(t.items, is)
+		}
+	}
+	return found
 }
 
 // use has the list of a Grow go to the store.
 func (w *world) use(t *task) error {
 	w.say("the list of %v is used", &t.Set)
-	old := w.stored(t.Carried)
+	version := strconv.Itoa(t.version)
+	old := w.stored(t.Carried, version)
 	for _, o := range t.items {
 		_, had := old[o.name]
 		delete(old, o.name)
@@ -108,10 +129,9 @@ func (w *world) use(t *task) error {
 			return err
 		}
 	}
-	version := strconv.Itoa(t.version)
 	w.core.Listing(version)
 	w.lose(old, version)
-	outs, _ := w.core.Release(nil, t.Task, version, t.strays)
+	outs, _ := w.core.Release(nil, t.Task, version, t.list.Strays())
 	w.finish()
 	return w.send(outs)
 }

@@ -193,7 +193,7 @@ func (w *world) commit(changes int) error {
 			}
 		}
 	}
-	for _, is := range w.unlisted(l.list, l.list.Set, l.list.Set) {
+	for _, is := range w.unlisted(l.list, l.list.Set) {
 		l.list.Adds(w.core, object(is))
 		store[is.name] = is
 	}
@@ -210,16 +210,16 @@ func (w *world) commit(changes int) error {
 	return nil
 }
 
-// unlisted looks up what the store has in some slots and a list did not show. It returns what exists nevertheless, in
-// the list's slots: its label is wrong.
-func (w *world) unlisted(list *stream.List, had, set slot.Set) []state {
+// unlisted looks up what the store has in some slots and a list of them did not show. It returns what exists there
+// nevertheless: its label is wrong.
+func (w *world) unlisted(list *stream.List, set slot.Set) []state {
 	if !w.cfg.Selects {
 		return nil
 	}
 	var out []state
 	for n, was := range w.store {
 		is := w.server.has[n]
-		shown := !was.exists || !had.Has(was.slot) || list.Listed(object(was).Name)
+		shown := !was.exists || !set.Has(was.slot) || list.Listed(object(was).Name)
 		if !shown && is.exists && is.uid == was.uid && is.in && set.Has(is.slot) {
 			out = append(out, is)
 		}
@@ -320,9 +320,16 @@ func (w *world) lose(in map[int]slot.Slot, version string) {
 	}
 }
 
-// stored returns in which slots the store has names, of some.
-func (w *world) stored(set slot.Set) map[int]slot.Slot {
+// stored returns in which slots the store has names, of some. See stream.Stream.Stored.
+func (w *world) stored(set slot.Set, upTo string) map[int]slot.Slot {
 	out := map[int]slot.Slot{}
+	if w.cfg.Moves {
+		for name, place := range w.core.Stored(set, upTo) {
+			n, _ := strconv.Atoi(name.Name)
+			out[n] = place.Slot
+		}
+		return out
+	}
 	for n, o := range w.store {
 		if o.exists && set.Has(o.slot) {
 			out[n] = o.slot
