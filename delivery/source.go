@@ -55,6 +55,7 @@ type source struct {
 	// believed nothing since.
 	without, late slot.Set
 	past          past
+	remembered    atomic.Bool // in past, within the last second
 	order         order
 }
 
@@ -176,10 +177,21 @@ func (s *source) advance(version string) {
 	if !s.core.Advance(version) {
 		return
 	}
-	s.past.add(time.Now(), version)
+	s.remember(version)
 	if len(s.waiters) > 0 {
 		s.changed()
 	}
+}
+
+// remember adds a position to those of the past, one a second. Looking at the clock for every event would be a fifth of
+// what an event of another member's object costs.
+func (s *source) remember(version string) {
+	if s.remembered.Load() {
+		return
+	}
+	s.past.add(time.Now(), version)
+	s.remembered.Store(true)
+	time.AfterFunc(time.Second, func() { s.remembered.Store(false) })
 }
 
 // observe has the stream record what it sends until end is called.
