@@ -38,7 +38,8 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newLabels(), newFence(), newVersion())
+	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newLabels(), newFence(), newSplit(),
+		newVersion())
 	return root
 }
 

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/internal/splitkcm"
+)
+
+func newSplit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "split",
+		Short: "Divide a controller manager that has many controllers into several",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newSplitKCM())
+	return cmd
+}
+
+type splitOptions struct {
+	manifest, flags string
+	version, list   string
+	groups          string
+	printGroups     bool
+	out             string
+	overwrite       bool
+	check           []string
+	checkCluster    bool
+	kubeconfig      string
+}
+
+func newSplitKCM() *cobra.Command {
+	var o splitOptions
+	cmd := &cobra.Command{
+		Use:   "kcm (--manifest FILE | --flags LINE | -- kube-controller-manager ...) [--out DIR | --check PATH ...]",
+		Short: "Divide kube-controller-manager into groups of controllers, each with a leader of its own",
+		Long: `Plans one kube-controller-manager per group of controllers. Every controller is in exactly one group. Without
+--groups there are three: workloads, garbage and cluster; --print-groups prints them.
+
+Without --out and --check the command prints the plan. With --out it writes what going over and back takes: a manifest
+per group (a script per group if it was given a command line), permissions for the new Leases, and Leases to hold while
+going over or back. docs/split.md has the order of the steps, in which no controller ever has two leaders.
+
+With --check it compares manifests, command lines or a cluster with the plan, and names the controllers that run
+nowhere or twice. The exit status is 1 if anything differs.
+
+The controllers of Kubernetes v1.36 are built in. For other versions, pass the output of their
+` + "`kube-controller-manager --help`" + ` with --controllers-list.`,
+		Example: `  rota split kcm --manifest /etc/kubernetes/manifests/kube-controller-manager.yaml
+  rota split kcm --manifest kube-controller-manager.yaml --out split
+  rota split kcm --manifest kube-controller-manager.yaml --check /etc/kubernetes/manifests
+  rota split kcm --manifest kube-controller-manager.yaml --check-cluster
+  rota split kcm --kubernetes-version v1.36.3 -- kube-controller-manager --kubeconfig=/etc/kcm.conf`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				return fmt.Errorf("split kcm: %q: a command line goes after --", args[0])
+			}
+			return splitKCM(cmd, args, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.manifest, "manifest", "", "manifest of the static Pod of the undivided kube-controller-manager")
+	f.StringVar(&o.flags, "flags", "", "command line of the undivided kube-controller-manager, in one argument")
+	f.StringVar(&o.version, "kubernetes-version", "",
+		"version of kube-controller-manager (default that of the image in the manifest)")
+	f.StringVar(&o.list, "controllers-list", "",
+		"file with the output of `kube-controller-manager --help`, from which the controllers are taken")
+	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default as --print-groups)")
+	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups, as a beginning of an own file")
+	f.StringVar(&o.out, "out", "", "folder to write to, which must not exist or be empty")
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	f.StringArrayVar(&o.check, "check", nil,
+		"folder of manifests, file, or - for standard input, with what runs (repeat it for each node)")
+	f.BoolVar(&o.checkCluster, "check-cluster", false, "compare the Pods and Leases of a cluster with the plan")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig for --check-cluster (default as kubectl)")
+	return cmd
+}
+
+func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
+	if o.printGroups {
+		text, _ := splitkcm.DefaultGroups()
+		_, err := cmd.OutOrStdout().Write(text)
+		return err
+	}
+	checks := len(o.check) > 0 || o.checkCluster
+	if checks && o.out != "" {
+		return errors.New("split kcm: give --out or --check, not both")
+	}
+	if o.overwrite && o.out == "" {
+		return errors.New("split kcm: --overwrite is for --out")
+	}
+	if o.kubeconfig != "" && !o.checkCluster {
+		return errors.New("split kcm: --kubeconfig is for --check-cluster")
+	}
+	p, err := planSplit(args, o)
+	if err != nil {
+		return fmt.Errorf("split kcm: %w", err)
+	}
+	w := cmd.OutOrStdout()
+	if checks {
+		return checkSplit(cmd.Context(), w, cmd.InOrStdin(), p, o)
+	}
+	if o.out != "" {
+		files, err := p.Files()
+		if err == nil {
+			err = writeFolder(o.out, files, o.overwrite)
+		}
+		if err != nil {
+			return fmt.Errorf("split kcm: nothing was written: %w", err)
+		}
+		for _, f := range files {
+			_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.out, "/"), f.Path)
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	return printSplit(w, p)
+}
+
+// planSplit reads what the options name, and plans.
+func planSplit(args []string, o splitOptions) (*splitkcm.Plan, error) {
+	in, version, err := undivided(args, o)
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := splitCatalog(o.list, version)
+	if err != nil {
+		return nil, err
+	}
+	var groups []splitkcm.Group
+	if o.groups != "" {
+		text, err := os.ReadFile(o.groups)
+		if err != nil {
+			return nil, err
+		}
+		if groups, err = splitkcm.ParseGroups(o.groups, text); err != nil {
+			return nil, err
+		}
+	}
+	return splitkcm.New(in, groups, catalog)
+}
+
+// undivided reads the kube-controller-manager to divide, and finds out its version.
+func undivided(args []string, o splitOptions) (in splitkcm.Input, version string, err error) {
+	given := 0
+	for _, ok := range []bool{o.manifest != "", o.flags != "", len(args) > 0} {
+		if ok {
+			given++
+		}
+	}
+	if given != 1 {
+		return in, "", errors.New("give the undivided kube-controller-manager, in one of three ways: --manifest FILE, " +
+			"--flags LINE, or -- and its command line")
+	}
+	if o.manifest == "" {
+		if o.flags != "" {
+			if args, err = splitkcm.SplitWords(o.flags); err != nil {
+				return in, "", err
+			}
+		}
+		in.Command, err = splitkcm.ParseCommand(args)
+		return in, o.version, err
+	}
+	text, err := os.ReadFile(o.manifest)
+	if err != nil {
+		return in, "", err
+	}
+	if in.Manifest, err = splitkcm.ParseManifest(o.manifest, text); err != nil {
+		return in, "", err
+	}
+	version = in.Manifest.Version()
+	if version != "" && o.version != "" && version != o.version {
+		return in, "", fmt.Errorf("--kubernetes-version %s, but the image in %s is %s", o.version, o.manifest, version)
+	}
+	if version == "" {
+		version = o.version
+	}
+	return in, version, nil
+}
+
+func splitCatalog(list, version string) (splitkcm.Catalog, error) {
+	if list == "" {
+		if version == "" {
+			return splitkcm.Catalog{}, errors.New("nothing says the version: give --kubernetes-version, or " +
+				"--controllers-list with the output of `kube-controller-manager --help`")
+		}
+		return splitkcm.CatalogOf(version)
+	}
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return splitkcm.Catalog{}, err
+	}
+	catalog, err := splitkcm.ParseHelp(list, string(text))
+	if version != "" {
+		catalog.Version = version
+	}
+	return catalog, err
+}
+
+// printSplit prints a plan.
+func printSplit(w io.Writer, p *splitkcm.Plan) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "GROUP\tLEASE\tPORT\tCONTROLLERS")
+	for _, g := range p.Groups {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\n", g.Name, g.Lease, g.SecurePort, len(g.On))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, g := range p.Groups {
+		_, _ = fmt.Fprintf(w, "\n%s runs:\n", g.Name)
+		for _, name := range g.On {
+			_, _ = fmt.Fprintf(w, "  %s\n", name)
+		}
+	}
+	if len(p.Off) > 0 {
+		_, _ = fmt.Fprintf(w, "\noff, as before: %s\n", strings.Join(p.Off, ", "))
+	}
+	for _, note := range p.Notes {
+		_, _ = fmt.Fprintf(w, "\nnote: %s\n", note)
+	}
+	return nil
+}
