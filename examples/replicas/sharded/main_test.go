@@ -77,6 +77,7 @@ type replica struct {
 func startReplica(t *testing.T, how, kubeconfig, namespace, pod string) *replica {
 	t.Helper()
 	p := &replica{cmd: exec.Command(os.Args[0], "-kubeconfig", kubeconfig)}
+	p.cmd.Args[0] = pod // its user agent
 	if how != "stock" {
 		p.cmd.Args = append(p.cmd.Args, "-rota-lease-duration=4500ms")
 	}
@@ -138,6 +139,8 @@ type world struct {
 type set struct {
 	want, low, high int
 	pods            map[string]bool
+	// strays are those that were made for it and that the watch has not told of.
+	strays map[string]bool
 }
 
 const sets = 24
@@ -191,6 +194,7 @@ func (w *world) see(old, pod *corev1.Pod) {
 	if pod != nil && pod.DeletionTimestamp == nil {
 		if s := w.sets[pod.Labels[controller.OfLabel]]; s != nil {
 			s.pods[pod.Name] = true
+			delete(s.strays, pod.Name)
 		}
 	}
 	for _, p := range []*corev1.Pod{old, pod} {
@@ -200,11 +204,21 @@ func (w *world) see(old, pod *corev1.Pod) {
 		if s := w.sets[p.Labels[controller.OfLabel]]; s != nil {
 			if n := len(s.pods); old == nil && n > s.high {
 				w.surplus++
+				w.t.Logf("%s of %s, by %s, is a Pod too many: %d", p.Name, p.Labels[controller.OfLabel], madeBy(p), n)
 			} else if pod == nil && n < s.low {
 				w.missing++
+				w.t.Logf("%s of %s is a Pod too few: %d", p.Name, p.Labels[controller.OfLabel], n)
 			}
 		}
 	}
+}
+
+// madeBy is who created a Pod, as its user agent says.
+func madeBy(pod *corev1.Pod) string {
+	if len(pod.ManagedFields) == 0 {
+		return "nobody knows"
+	}
+	return pod.ManagedFields[0].Manager
 }
 
 func (w *world) must(err error) {
@@ -225,7 +239,7 @@ func (w *world) make(name string, want int) {
 	s := w.sets[name]
 	fresh := s == nil
 	if fresh {
-		s = &set{pods: map[string]bool{}}
+		s = &set{pods: map[string]bool{}, strays: map[string]bool{}}
 		w.sets[name] = s
 	}
 	s.low, s.high, s.want = min(s.want, want), max(s.want, want), want
@@ -247,17 +261,18 @@ func (w *world) change() {
 	name := fmt.Sprintf("set-%02d", w.random.IntN(sets))
 	w.mu.Lock()
 	s := w.sets[name]
-	if len(s.pods) != s.want {
+	if len(s.pods) != s.want || len(s.strays) > 0 {
 		w.mu.Unlock()
 		return
 	}
 	w.changes++
 	s.low, s.high = s.want, s.want
 	pod := ""
-	kind := w.random.IntN(4)
+	kind, stray := w.random.IntN(4), fmt.Sprintf("stray-%d", w.changes)
 	switch {
 	case kind == 0:
 		s.high++
+		s.strays[stray] = true
 	case kind == 1 && len(s.pods) > 0:
 		s.low--
 		for pod = range s.pods {
@@ -272,7 +287,7 @@ func (w *world) change() {
 	switch kind {
 	case 0:
 		_, err := pods.Create(w.t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "stray-", Labels: map[string]string{controller.OfLabel: name}},
+			ObjectMeta: metav1.ObjectMeta{Name: stray, Labels: map[string]string{controller.OfLabel: name}},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/stray"}}},
 		}, metav1.CreateOptions{})
 		w.must(err)
