@@ -78,7 +78,7 @@ func (i *informer) copyOwners(mark runtime.Object, key string) {
 
 // typeOf converts the type of a watch event about an object.
 func typeOf(t watch.EventType) stream.Type {
-	switch t { //nolint:exhaustive // the others are about no object
+	switch t {
 	case watch.Added:
 		return stream.Added
 	case watch.Deleted:

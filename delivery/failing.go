@@ -60,8 +60,8 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
-// Failing returns the failing requests of informers of sharded kinds, sorted by kind and request. While a list or a watch fails,
-// its informer may show old objects.
+// Failing returns the failing requests of informers of sharded kinds, sorted by kind and request. While a list or a
+// watch fails, its informer may show old objects.
 func (s *Share) Failing() []Failure {
 	var out []Failure
 	for _, inf := range s.active() {
@@ -72,10 +72,10 @@ func (s *Share) Failing() []Failure {
 				continue
 			}
 			f := Failure{Kind: inf.kind, Owned: inf.owned(), Request: Request(r), Since: a.since, Err: a.err}
-			switch f.Request {
-			case RequestList:
+			if f.Request == RequestList {
 				f.Without = src.without
-			case requestProbe:
+			}
+			if f.Request == requestProbe {
 				if src.ailing[RequestList].err != nil {
 					continue
 				}

@@ -64,7 +64,10 @@ func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 // served, errOvertaken where a list of everything came first, and ctx's cause.
 func (s *source) persist(ctx context.Context, t stream.Task, read func() error) error {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		err := read()
+		err := errOvertaken
+		if s.valid(t) {
+			err = read()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -90,10 +93,7 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*list
 	s.mu.Unlock()
 	l := &listing{List: r.List, verified: map[stream.Name]bool{}}
 	for {
-		s.mu.Lock()
-		overtaken := !s.core.Valid(t)
-		s.mu.Unlock()
-		if overtaken {
+		if !s.valid(t) {
 			return nil, errOvertaken
 		}
 		if paged {
@@ -116,6 +116,13 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*list
 		l.version = about.GetResourceVersion()
 		return l, nil
 	}
+}
+
+// valid reports that no list of everything has overtaken a task.
+func (s *source) valid(t stream.Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.Valid(t)
 }
 
 // detach copies an item out of its list, so that the list's memory can be freed, and fills in its kind for an event.

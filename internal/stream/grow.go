@@ -29,8 +29,8 @@ type Place struct {
 // Stored returns what the store has in some slots, once it got everything that was sent. It is for streams whose ledger
 // holds every object (Config.Moves). upTo leaves out what is known by a later version, unless it is "".
 //
-// While slots are listed, objects come there from other slots. So what a list at a version is compared with is taken from
-// here when the list is used, and not before.
+// While slots are listed, objects come there from other slots. So what a list at a version is compared with is taken
+// from here when the list is used, and not before.
 func (s *Stream) Stored(set slot.Set, upTo string) map[Name]Place {
 	out := map[Name]Place{}
 	for name, is := range s.entries {

@@ -92,8 +92,8 @@ func (w *world) grow(t *task) error {
 	return nil
 }
 
-// verify looks up what the store has in the slots although neither the list nor a look-up showed it. It returns false if
-// there is nothing of that kind.
+// verify looks up what the store has in the slots although neither the list nor a look-up showed it. It returns false
+// if there is nothing of that kind.
 func (w *world) verify(t *task) (found bool) {
 	if !w.cfg.Selects {
 		return false
