@@ -161,6 +161,9 @@ func (p *pump) use(t stream.Task, l *listing) bool {
 	s.mu.Lock()
 	s.core.Listing(l.version)
 	s.mu.Unlock()
+	if len(old) > 0 && s.inf.owned() && !p.flush() { // the owners that the marks name are those that the store has
+		return false
+	}
 	if !p.remove(old, markMissing, l.version) {
 		return false
 	}

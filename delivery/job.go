@@ -63,19 +63,10 @@ func (s *source) do(ctx context.Context, t stream.Task, run func(*pump) bool) {
 // the barrier on, handlers believe events of the fresh slots. It may be called concurrently. The error is errStopped or
 // ctx's cause.
 func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
-	i := s.inf
-	var serial uint64
-	arrived := make(chan struct{})
+	var b barrier
 	j := job{done: make(chan bool, 1), run: func(p *pump) bool {
-		i.joining.Lock()
-		serial = i.marks.Add(1)
-		for _, n := range fresh.Slots() {
-			i.arrived[n].Store(serial)
-		}
-		i.mu.Lock()
-		i.waiting[serial] = arrived
-		i.mu.Unlock()
-		return p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(serial, s.at())})
+		b = p.raise(fresh)
+		return b.sent
 	}}
 	select {
 	case s.jobs <- j:
@@ -84,18 +75,52 @@ func (s *source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	sent := <-j.done
+	<-j.done
+	if !s.await(b) {
+		return 0, errStopped
+	}
+	return b.serial, nil
+}
+
+// flush waits until the store holds everything that was sent. Nothing is sent meanwhile.
+func (p *pump) flush() bool { return p.source.await(p.raise(slot.Set{})) }
+
+// barrier is a mark that was sent to the store.
+type barrier struct {
+	serial  uint64
+	arrived chan struct{}
+	sent    bool
+}
+
+// raise sends a barrier. await has to follow.
+func (p *pump) raise(fresh slot.Set) barrier {
+	i := p.source.inf
+	i.joining.Lock()
+	b := barrier{serial: i.marks.Add(1), arrived: make(chan struct{})}
+	for _, n := range fresh.Slots() {
+		i.arrived[n].Store(b.serial)
+	}
+	i.mu.Lock()
+	i.waiting[b.serial] = b.arrived
+	i.mu.Unlock()
+	b.sent = p.send(watch.Event{Type: watch.Deleted, Object: i.mark.barrier(b.serial, p.source.at())})
+	return b
+}
+
+// await waits until a barrier has arrived. It returns false if it does not.
+func (s *source) await(b barrier) bool {
+	i := s.inf
 	defer i.joining.Unlock()
-	if sent {
+	if b.sent {
 		// User code cannot block this: listeners have unbounded queues.
 		select {
-		case <-arrived:
-			return serial, nil
+		case <-b.arrived:
+			return true
 		case <-s.done:
 		}
 	}
 	i.mu.Lock()
-	delete(i.waiting, serial)
-	i.mu.Unlock()
-	return 0, errStopped
+	defer i.mu.Unlock()
+	delete(i.waiting, b.serial)
+	return false
 }

@@ -25,6 +25,8 @@ type steps struct {
 	t    *testing.T
 	inf  *informer
 	pump *pump
+	// gone are the owners of the children that the store has lost.
+	gone []string
 	// lists gets what the driver's lists return.
 	lists chan *corev1.ConfigMapList
 }
@@ -97,17 +99,42 @@ func (st *steps) job() (run func()) {
 func (st *steps) apply(n int) {
 	st.t.Helper()
 	for range n {
-		e := <-st.pump.out
-		var err error
-		switch e.Type { //nolint:exhaustive // there are no others
-		case watch.Added, watch.Modified:
-			err = st.inf.GetIndexer().Update(e.Object)
-		case watch.Deleted:
-			st.inf.recorder.OnDelete(e.Object)
-			err = st.inf.GetIndexer().Delete(e.Object)
+		st.see(<-st.pump.out)
+	}
+}
+
+func (st *steps) see(e watch.Event) {
+	st.t.Helper()
+	var err error
+	switch e.Type { //nolint:exhaustive // there are no others
+	case watch.Added, watch.Modified:
+		err = st.inf.GetIndexer().Update(e.Object)
+	case watch.Deleted:
+		if owner := metav1.GetControllerOf(e.Object.(*corev1.ConfigMap)); owner != nil {
+			st.gone = append(st.gone, owner.Name)
 		}
-		if err != nil {
-			st.t.Fatal(err)
+		st.inf.recorder.OnDelete(e.Object)
+		err = st.inf.GetIndexer().Delete(e.Object)
+	}
+	if err != nil {
+		st.t.Fatal(err)
+	}
+}
+
+// during runs a job that may wait for the store, which sees what is sent meanwhile.
+func (st *steps) during(run func()) {
+	st.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	for {
+		select {
+		case <-time.After(20 * time.Millisecond): // it waits
+			st.apply(len(st.pump.out))
+		case <-done:
+			return
 		}
 	}
 }
@@ -225,10 +252,13 @@ func TestChildComesToASlotThatIsListedAgain(t *testing.T) {
 	st.lists <- children("105")
 	run := st.job()
 	st.receive(watch.Modified, childOf(siteIn(share, 1), "c", "102"))
-	run()
+	st.during(run)
 	st.receive(watch.Modified, childOf(siteIn(share, 3), "c", "103"))
 	st.apply(len(st.pump.out))
 	st.has(map[string]string{})
+	if diff := cmp.Diff([]string{siteIn(share, 1)}, st.gone); diff != "" {
+		t.Errorf("owners that lost a child (-want +got):\n%s", diff)
+	}
 }
 
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of
@@ -299,7 +329,7 @@ func TestListsAheadOfTheStream(t *testing.T) {
 	st.job()() // widens the watch
 	st.barrier()
 	st.lists <- children("105")
-	st.job()()
+	st.during(st.job())
 	st.apply(len(st.pump.out))
 	st.has(map[string]string{})
 	st.receive(watch.Modified, state(6, "first", "102"))

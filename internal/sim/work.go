@@ -205,7 +205,8 @@ func (n *Node) begin(f *flight) {
 	}
 }
 
-// complete notes what was reconciled, unless it was cut short, and begins anew where the object has changed.
+// complete notes what was reconciled, unless it was cut short. It begins anew where the object has changed, and where it
+// was cut short: a queue keeps a key that comes meanwhile until the reconcile has ended, as when the slot opens again.
 func (n *Node) complete(f *flight) {
 	of := &n.w.objects.of[f.key.index()]
 	if f.ctx.Err() == nil && f.seen > of.reconciled {
@@ -214,7 +215,7 @@ func (n *Node) complete(f *flight) {
 		}
 		of.reconciled = f.seen
 	}
-	if n.informer.sees(f.key) > f.seen && of.asked > of.reconciled {
+	if (n.informer.sees(f.key) > f.seen || f.ctx.Err() != nil) && of.asked > of.reconciled {
 		n.informer.notify(f.key)
 	}
 }
