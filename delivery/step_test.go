@@ -239,8 +239,8 @@ func TestListComparedWithAStoreBehindTheStream(t *testing.T) {
 	st.has(map[string]string{"c": "102"})
 }
 
-// Two slots are listed again. While the list, which is ahead of the stream, waits for its turn, the stream has a child go
-// from one slot to the other. The list does not show the child, since it went on from there: so it goes.
+// Two slots are listed again. While the list, which is ahead of the stream, waits for its turn, the stream has a child
+// go from one slot to the other. The list does not show the child, since it went on from there: so it goes.
 func TestChildComesToASlotThatIsListedAgain(t *testing.T) {
 	share := New(Options{Slots: 8})
 	both := slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 6, Last: 6})

@@ -205,8 +205,9 @@ func (n *Node) begin(f *flight) {
 	}
 }
 
-// complete notes what was reconciled, unless it was cut short. It begins anew where the object has changed, and where it
-// was cut short: a queue keeps a key that comes meanwhile until the reconcile has ended, as when the slot opens again.
+// complete notes what was reconciled, unless it was cut short. It begins anew where the object has changed, and where
+// it was cut short: a queue keeps a key that comes meanwhile until the reconcile has ended, as when the slot opens
+// again.
 func (n *Node) complete(f *flight) {
 	of := &n.w.objects.of[f.key.index()]
 	if f.ctx.Err() == nil && f.seen > of.reconciled {
