@@ -1,0 +1,778 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/controlplane/build"
+	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/splitkcm"
+)
+
+const (
+	splitReplicas = 3
+	splitLimit    = time.Minute
+	undividedName = "kube-controller-manager"
+	// tokenController runs even where --controllers excludes it.
+	tokenController = "serviceaccount-token-controller"
+)
+
+// TestSplitForReal goes over from an undivided kube-controller-manager to three groups of three replicas, has them
+// work, takes away a group and a leader, and goes back. All processes are the real ones, with the user and the
+// permissions that kube-controller-manager has.
+func TestSplitForReal(t *testing.T) {
+	plane := controlplane.New(t, controlplane.Options{})
+	s := newSplitStage(t, plane)
+	begun := time.Now()
+	log := func(format string, args ...any) {
+		t.Helper()
+		t.Logf("%4.1fs  "+format, append([]any{time.Since(begun).Seconds()}, args...)...)
+	}
+
+	// The undivided one works. Its list has every alias, and excludes the token controller in vain.
+	undivided := s.start(undividedName, s.undivided...)
+	s.until("the undivided leads", func() string { return s.led(undividedName) })
+	s.checkAliases(undivided)
+	before := s.runs(undivided)
+	if len(before) < 30 || !slices.Contains(before, tokenController) {
+		t.Errorf("the undivided one runs %q", before)
+	}
+	log("undivided: leads, and runs %d controllers", len(before))
+
+	// The groups start, and wait for the hold to end.
+	s.checkPermissions()
+	s.apply("rbac.yaml")
+	s.apply("hold-groups.yaml")
+	for _, g := range s.groups {
+		for range splitReplicas {
+			s.start(g.name, g.words...)
+		}
+	}
+	for _, p := range s.all() {
+		s.until(p.name+" is healthy", p.health)
+	}
+	for _, p := range s.all() {
+		if p != undivided && p.leads() {
+			t.Errorf("%s leads although its lease is held", p.name)
+		}
+	}
+	if problem := s.led(undividedName); problem != "" {
+		t.Errorf("the undivided one no longer leads: %s", problem)
+	}
+	log("groups: %d replicas wait; memory in MB: %s", len(s.all())-1, s.memory())
+
+	// The undivided one ends by itself.
+	held := time.Now()
+	s.apply("hold-undivided.yaml")
+	s.until("the undivided leader ends", undivided.ended)
+	log("undivided: ended %.1fs after its lease was held (lease 6s, renew deadline 5s)", time.Since(held).Seconds())
+
+	released := time.Now()
+	s.delete("hold-groups.yaml")
+	for _, g := range s.groups {
+		s.until("group "+g.name+" leads", func() string { return s.led(g.lease) })
+	}
+	log("groups: all lead %.1fs after the hold ended", time.Since(released).Seconds())
+	var after []string
+	for _, g := range s.groups {
+		runs := s.runs(s.leader(g.name))
+		log("group %s runs %d controllers", g.name, len(runs))
+		after = append(after, runs...)
+	}
+	slices.Sort(after)
+	if d := cmp.Diff(before, after); d != "" {
+		t.Errorf("what runs before and after (-undivided +groups):\n%s", d)
+	}
+	back := s.start(undividedName, s.undivided...) // as a tool might
+	s.until("the undivided one is healthy", back.health)
+
+	s.checkWork("all")
+	log("all groups: everything works; memory in MB: %s", s.memory())
+	s.checkCommand()
+
+	// Without the garbage group the others go on, and garbage stays until it is back.
+	s.end("garbage")
+	garbage := s.makeGarbage()
+	s.checkWork("others")
+	if problem := garbage(); !strings.Contains(problem, "is still there") {
+		t.Errorf("garbage was collected although nobody collects it: %q", problem)
+	}
+	log("without garbage: the others work, and garbage stays")
+	for range splitReplicas {
+		s.start("garbage", s.group("garbage").words...)
+	}
+	s.until("garbage is collected", garbage)
+	log("garbage: back, and done")
+
+	// Another replica takes over from a leader that is killed.
+	s.until("a leader of workloads", func() string { return s.led(s.group("workloads").lease) })
+	leader := s.leader("workloads")
+	killed := time.Now()
+	leader.kill()
+	s.until("another leader of workloads", func() string {
+		if p := s.leader("workloads"); p == nil || p == leader {
+			return "none yet"
+		}
+		return s.led(s.group("workloads").lease)
+	})
+	log("workloads: another replica leads %.1fs after the leader was killed (lease 6s)", time.Since(killed).Seconds())
+	s.checkWork("workloads")
+	log("workloads: work goes on")
+	if back.leads() || back.ended() == "" {
+		t.Error("an undivided process that was started meanwhile does not wait")
+	}
+
+	// Back.
+	var leaders []*kcm
+	for _, g := range s.groups {
+		leaders = append(leaders, s.leader(g.name))
+	}
+	s.apply("hold-groups.yaml")
+	for _, p := range leaders {
+		s.until("the leader of "+p.name+" ends", p.ended)
+	}
+	s.delete("hold-undivided.yaml")
+	s.until("the undivided one leads", func() string { return s.led(undividedName) })
+	if !back.leads() {
+		t.Error("it is not the undivided process that leads")
+	}
+	for _, g := range s.groups {
+		s.end(g.name)
+	}
+	s.checkWork("all")
+	log("back: the undivided one works")
+}
+
+// A splitStage runs kube-controller-managers against a control plane.
+type splitStage struct {
+	t         *testing.T
+	plane     *controlplane.ControlPlane
+	client    *kubernetes.Clientset
+	dynamic   dynamic.Interface
+	binary    string
+	out       string // what `rota split kcm --out` wrote
+	manifest  string
+	undivided []string
+	groups    []splitGroup
+	processes []*kcm
+	made      int // objects, for their names
+}
+
+type splitGroup struct {
+	name, lease string
+	words       []string // flags
+}
+
+func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
+	t.Helper()
+	s := &splitStage{t: t, plane: plane, out: filepath.Join(t.TempDir(), "split")}
+	var err error
+	if s.binary, err = build.Binary(t.Context(), os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	if s.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if s.dynamic, err = dynamic.NewForConfig(plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	kubeconfig, pki := filepath.Join(dir, "kcm.conf"), filepath.Join(plane.Dir(), "pki")
+	if err := plane.WriteUserKubeconfig(kubeconfig, "system:kube-controller-manager"); err != nil {
+		t.Fatal(err)
+	}
+	s.manifest = write(t, dir, "kube-controller-manager.yaml", strings.NewReplacer(
+		"/etc/kubernetes/controller-manager.conf", kubeconfig,
+		"/etc/kubernetes/pki/front-proxy-ca.crt", filepath.Join(pki, "ca.crt"),
+		"/etc/kubernetes/pki/sa.key", filepath.Join(pki, "service-account.key"),
+		"/etc/kubernetes/pki", pki,
+		"--leader-elect=true\n", "--leader-elect=true\n    - --leader-elect-lease-duration=6s\n"+
+			"    - --leader-elect-renew-deadline=5s\n    - --leader-elect-retry-period=500ms\n",
+	).Replace(read(t, kubeadmManifest)))
+	if text, err := splitRun(t, "", "--manifest", s.manifest, "--out", s.out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	s.undivided = wordsOf(t, s.manifest)
+	var aliases []string
+	for _, k := range splitkcm.Known() {
+		aliases = append(aliases, k.Aliases...)
+	}
+	for i, word := range s.undivided {
+		if strings.HasPrefix(word, "--controllers=") {
+			s.undivided[i] = "--controllers=-" + tokenController + "," + strings.Join(append(aliases, "*"), ",")
+		}
+	}
+	for _, name := range []string{"workloads", "garbage", "cluster"} {
+		path := filepath.Join(s.out, "manifests", undividedName+"-"+name+".yaml")
+		s.groups = append(s.groups, splitGroup{name, undividedName + "-" + name, wordsOf(t, path)})
+	}
+	t.Cleanup(func() {
+		for _, p := range s.processes {
+			p.kill()
+		}
+	})
+	return s
+}
+
+// wordsOf returns the flags in a manifest.
+func wordsOf(t *testing.T, path string) []string {
+	t.Helper()
+	found, err := splitkcm.ParseProcesses(path, "", []byte(read(t, path)))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %v, %v", path, found, err)
+	}
+	return found[0].Command.Words()[1:]
+}
+
+func (s *splitStage) group(name string) splitGroup {
+	i := slices.IndexFunc(s.groups, func(g splitGroup) bool { return g.name == name })
+	return s.groups[i]
+}
+
+func (s *splitStage) until(what string, check func() string) {
+	s.t.Helper()
+	if err := await.Until(s.t.Context(), 50*time.Millisecond, splitLimit, check); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// A kcm is a kube-controller-manager that runs as a child.
+type kcm struct {
+	name string
+	port int
+	log  string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// start runs one with the flags of a manifest, on a free port: here all are on one machine.
+func (s *splitStage) start(name string, words ...string) *kcm {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := &kcm{name: name, port: l.Addr().(*net.TCPAddr).Port, done: make(chan struct{})}
+	l.Close()
+	words = append(slices.Clone(words), "--secure-port="+strconv.Itoa(p.port))
+	log, err := os.CreateTemp(s.t.TempDir(), name+"-*.log")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p.log = log.Name()
+	p.cmd = exec.Command(s.binary, append([]string{"controller-manager"}, words...)...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = process.Attributes()
+	if err := controlplane.Spawn(p.cmd); err != nil {
+		s.t.Fatal(err)
+	}
+	s.processes = append(s.processes, p)
+	go func() {
+		p.cmd.Wait()
+		log.Close()
+		close(p.done)
+	}()
+	return p
+}
+
+func (p *kcm) kill() {
+	p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *kcm) ended() string {
+	select {
+	case <-p.done:
+		return ""
+	default:
+		return "it still runs"
+	}
+}
+
+// leads tells whether the process has been elected and runs.
+func (p *kcm) leads() bool {
+	text, err := os.ReadFile(p.log)
+	return err == nil && strings.Contains(strings.ToLower(string(text)), "successfully acquired lease") && p.ended() != ""
+}
+
+// health asks what the manifests' probes ask.
+func (p *kcm) health() string {
+	if p.ended() == "" {
+		text, _ := os.ReadFile(p.log)
+		return fmt.Sprintf("it ended: %s", text[max(0, len(text)-2000):])
+	}
+	config := &rest.Config{Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	return p.get(config, "/healthz", func([]byte) error { return nil })
+}
+
+func (p *kcm) get(config *rest.Config, path string, use func([]byte) error, params ...string) string {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	request := client.RESTClient().Get().AbsPath(path)
+	for _, name := range params {
+		request.Param(name, "true")
+	}
+	body, err := request.DoRaw(ctx)
+	if err == nil {
+		err = use(body)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// all are the processes that run.
+func (s *splitStage) all() []*kcm {
+	return slices.DeleteFunc(slices.Clone(s.processes), func(p *kcm) bool { return p.ended() == "" })
+}
+
+// runs returns the controllers that a leader runs: its health has a check for each.
+func (s *splitStage) runs(p *kcm) []string {
+	s.t.Helper()
+	config := &rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}
+	var out []string
+	s.until("the controllers of "+p.name, func() string {
+		out = nil
+		problem := p.get(config, "/healthz", func(body []byte) error {
+			for _, k := range splitkcm.Known() {
+				if strings.Contains(string(body), "[+]"+k.Name+" ok\n") {
+					out = append(out, k.Name)
+				}
+			}
+			return nil
+		}, "verbose")
+		if problem == "" && len(out) == 0 {
+			problem = "none run yet"
+		}
+		return problem
+	})
+	return out
+}
+
+// memory lists the resident memory of all processes, with a star at those that lead.
+func (s *splitStage) memory() string {
+	var out []string
+	for _, p := range s.all() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // elsewhere than on Linux there is none
+		_, resident, _ := strings.Cut(string(text), "VmRSS:")
+		kB := 0
+		fmt.Sscan(resident, &kB)
+		star := ""
+		if p.leads() {
+			star = "*"
+		}
+		out = append(out, fmt.Sprintf("%s%s %d", p.name, star, kB/1024))
+	}
+	return strings.Join(out, ", ")
+}
+
+// leader returns the process of a group that leads.
+func (s *splitStage) leader(name string) *kcm {
+	for _, p := range s.all() {
+		if p.name == name && p.leads() {
+			return p
+		}
+	}
+	return nil
+}
+
+// end kills the processes of a group.
+func (s *splitStage) end(name string) {
+	for _, p := range s.all() {
+		if p.name == name {
+			p.kill()
+		}
+	}
+}
+
+// led says why nobody leads by a lease, or "".
+func (s *splitStage) led(lease string) string {
+	l, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(s.t.Context(), lease, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	state := leaseState(*l, time.Now())
+	if state.Holder == "" || state.Holder == splitkcm.Holder || state.Age > state.Duration {
+		return fmt.Sprintf("%s is held by %q for %v", lease, state.Holder, state.Age)
+	}
+	return ""
+}
+
+var splitResources = map[string]string{"Lease": "leases", "Role": "roles", "RoleBinding": "rolebindings"}
+
+// each calls do for each object in a file that was written.
+func (s *splitStage) each(file string, do func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error) {
+	s.t.Helper()
+	for _, text := range strings.Split(read(s.t, filepath.Join(s.out, file)), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			s.t.Fatal(err)
+		}
+		gvr := o.GroupVersionKind().GroupVersion().WithResource(splitResources[o.GetKind()])
+		if err := do(s.dynamic.Resource(gvr).Namespace(o.GetNamespace()), o); err != nil {
+			s.t.Fatalf("%s: %v", file, err)
+		}
+	}
+}
+
+// apply does what `kubectl apply` does.
+func (s *splitStage) apply(file string) {
+	s.t.Helper()
+	s.each(file, func(c dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+		_, err := c.Apply(s.t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+		return err
+	})
+}
+
+func (s *splitStage) delete(file string) {
+	s.t.Helper()
+	s.each(file, func(c dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+		return c.Delete(s.t.Context(), o.GetName(), metav1.DeleteOptions{})
+	})
+}
+
+// checkAliases: a process that was given aliases has the controllers' names in its configuration.
+func (s *splitStage) checkAliases(p *kcm) {
+	s.t.Helper()
+	want := []string{"-" + tokenController}
+	for _, k := range splitkcm.Known() {
+		for range k.Aliases {
+			want = append(want, k.Name)
+		}
+	}
+	want = append(want, "*")
+	config := s.plane.Config()
+	config.Host = fmt.Sprintf("https://127.0.0.1:%d", p.port)
+	config.Insecure, config.CAData, config.CAFile = true, nil, ""
+	s.until("the configuration", func() string {
+		return p.get(config, "/configz", func(body []byte) error {
+			var doc map[string]struct {
+				Generic struct{ Controllers []string }
+			}
+			if err := json.Unmarshal(body, &doc); err != nil {
+				return err
+			}
+			if d := cmp.Diff(want, doc["kubecontrollermanager.config.k8s.io"].Generic.Controllers); d != "" {
+				s.t.Errorf("what the binary takes aliases for (-table +binary):\n%s", d)
+			}
+			return nil
+		})
+	})
+}
+
+// checkPermissions: what docs/split.md says of them. In kube-system kube-controller-manager may use any lease, elsewhere
+// rbac.yaml takes care of it.
+func (s *splitStage) checkPermissions() {
+	s.t.Helper()
+	lease := func(namespace string) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:kube-controller-manager",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: undividedName + "-garbage",
+			},
+		}}
+		review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(s.t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return review.Status.Allowed
+	}
+	if !lease(metav1.NamespaceSystem) || lease("default") {
+		s.t.Error("want leases of groups allowed in kube-system, and not in default")
+	}
+	elsewhere := filepath.Join(s.t.TempDir(), "elsewhere")
+	manifest := write(s.t, s.t.TempDir(), "kcm.yaml", strings.Replace(read(s.t, s.manifest), "--leader-elect=true", "--leader-elect-resource-namespace=default", 1))
+	if text, err := splitRun(s.t, "", "--manifest", manifest, "--out", elsewhere); err != nil {
+		s.t.Fatalf("%v: %s", err, text)
+	}
+	out := s.out
+	s.out = elsewhere
+	s.apply("rbac.yaml")
+	s.out = out
+	s.until("permission in another namespace", func() string {
+		if lease("default") {
+			return ""
+		}
+		return "not allowed"
+	})
+}
+
+// checkCommand: --check-cluster reads the Pods that a kubelet would have made, and the real leases.
+func (s *splitStage) checkCommand() {
+	s.t.Helper()
+	ctx, pods := s.t.Context(), s.client.CoreV1().Pods(metav1.NamespaceSystem)
+	for _, g := range s.groups {
+		for node := range splitReplicas {
+			var pod corev1.Pod
+			if err := yaml.Unmarshal([]byte(read(s.t, filepath.Join(s.out, "manifests", undividedName+"-"+g.name+".yaml"))), &pod); err != nil {
+				s.t.Fatal(err)
+			}
+			pod.Name += "-node-" + strconv.Itoa(node)
+			pod.Spec.NodeName = "node-" + strconv.Itoa(node)
+			pod.Spec.Priority = nil // admission fills it in
+			if _, err := pods.Create(ctx, &pod, metav1.CreateOptions{}); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	args := []string{"--manifest", s.manifest, "--check-cluster", "--kubeconfig", s.plane.Kubeconfig()}
+	if text, err := splitRun(s.t, "", args...); err != nil || text != "as planned: 9 processes in 3 groups\n" {
+		s.t.Errorf("%v: %s", err, text)
+	}
+	for node := range splitReplicas {
+		if err := pods.Delete(ctx, undividedName+"-garbage-node-"+strconv.Itoa(node), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if text, err := splitRun(s.t, "", args...); err == nil || !strings.Contains(text, "garbage-collector-controller runs nowhere, want group garbage\n") {
+		s.t.Errorf("without the Pods of a group: %v: %s", err, text)
+	}
+}
+
+func (s *splitStage) name(prefix string) string {
+	s.made++
+	return prefix + "-" + strconv.Itoa(s.made)
+}
+
+func (s *splitStage) namespace() string {
+	s.t.Helper()
+	ns, err := s.client.CoreV1().Namespaces().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name("work")}}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return ns.Name
+}
+
+// gone returns a check that an object no longer exists.
+func gone(what string, get func() error) func() string {
+	return func() string {
+		if err := get(); err == nil {
+			return what + " is still there"
+		} else if !apierrors.IsNotFound(err) {
+			return err.Error()
+		}
+		return ""
+	}
+}
+
+// makeGarbage leaves a dependent without its owner, a namespace to empty and a Job that has expired. It returns a check
+// that all are gone.
+func (s *splitStage) makeGarbage() func() string {
+	s.t.Helper()
+	ctx, ns := s.t.Context(), s.namespace()
+	maps := s.client.CoreV1().ConfigMaps(ns)
+	owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
+	}}}}
+	_, err = maps.Create(ctx, child, metav1.CreateOptions{})
+	err = errors.Join(err, maps.Delete(ctx, owner.Name, metav1.DeleteOptions{}))
+	doomed := s.namespace()
+	err = errors.Join(err, s.client.CoreV1().Namespaces().Delete(ctx, doomed, metav1.DeleteOptions{}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() string {
+		for _, check := range []func() string{
+			gone("the child of a deleted owner", func() error { _, err := maps.Get(ctx, "child", metav1.GetOptions{}); return err }),
+			gone("a deleted namespace", func() error {
+				_, err := s.client.CoreV1().Namespaces().Get(ctx, doomed, metav1.GetOptions{})
+				return err
+			}),
+		} {
+			if problem := check(); problem != "" {
+				return problem
+			}
+		}
+		return ""
+	}
+}
+
+// checkWork has controllers work: all, those of workloads, or the others than garbage.
+func (s *splitStage) checkWork(which string) {
+	s.t.Helper()
+	ns := s.namespace()
+	s.checkDeployment(ns)
+	s.checkJob(ns, which == "all")
+	if which != "workloads" {
+		s.checkAccounts(ns)
+	}
+	if which == "all" {
+		s.until("garbage is collected", s.makeGarbage())
+	}
+}
+
+// checkDeployment: a Deployment gets Pods, and its Service their addresses.
+func (s *splitStage) checkDeployment(ns string) {
+	s.t.Helper()
+	ctx, labels := s.t.Context(), map[string]string{"app": "web"}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	_, err := s.client.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = s.client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		// There are no Nodes, and endpoints of Pods without one need this.
+		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}, PublishNotReadyAddresses: true},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.podsOf(ns, "app=web", 2, func(i int, pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.PodIP = fmt.Sprintf("10.9.0.%d", i+1)
+		pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+	s.until("the Deployment is available", func() string {
+		d, err := s.client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil || d.Status.AvailableReplicas != 2 {
+			return fmt.Sprintf("%v, %d replicas", err, d.Status.AvailableReplicas)
+		}
+		return ""
+	})
+	s.until("the Service has endpoints", func() string {
+		slices, err := s.client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+		if err != nil {
+			return err.Error()
+		}
+		n := 0
+		for _, slice := range slices.Items {
+			n += len(slice.Endpoints)
+		}
+		if n != 2 {
+			return fmt.Sprintf("%d endpoints", n)
+		}
+		return ""
+	})
+}
+
+// podsOf waits for Pods and does to their status what a kubelet would.
+func (s *splitStage) podsOf(ns, selector string, n int, status func(int, *corev1.Pod)) {
+	s.t.Helper()
+	ctx, pods := s.t.Context(), s.client.CoreV1().Pods(ns)
+	s.until("Pods of "+selector, func() string {
+		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil || len(list.Items) != n {
+			return fmt.Sprintf("%v, %d Pods", err, len(list.Items))
+		}
+		for i := range list.Items {
+			status(i, &list.Items[i])
+			if _, err := pods.UpdateStatus(ctx, &list.Items[i], metav1.UpdateOptions{}); err != nil {
+				return err.Error()
+			}
+		}
+		return ""
+	})
+}
+
+// checkJob: a Job completes, and is deleted if someone looks for what has expired.
+func (s *splitStage) checkJob(ns string, expires bool) {
+	s.t.Helper()
+	ctx, jobs := s.t.Context(), s.client.BatchV1().Jobs(ns)
+	_, err := jobs.Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "once"},
+		Spec: batchv1.JobSpec{
+			TTLSecondsAfterFinished: ptr.To[int32](0),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "none"}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.podsOf(ns, "job-name=once", 1, func(_ int, pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+	get := func() error { _, err := jobs.Get(ctx, "once", metav1.GetOptions{}); return err }
+	if expires {
+		s.until("the Job expires", gone("a Job that has ended", get))
+		return
+	}
+	s.until("the Job completes", func() string {
+		job, err := jobs.Get(ctx, "once", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "" // it has expired
+		}
+		if err != nil || job.Status.Succeeded != 1 {
+			return fmt.Sprintf("%v, %+v", err, job.Status)
+		}
+		return ""
+	})
+}
+
+// checkAccounts: a namespace gets its ServiceAccount and the root certificate, and a Secret its token.
+func (s *splitStage) checkAccounts(ns string) {
+	s.t.Helper()
+	ctx, core := s.t.Context(), s.client.CoreV1()
+	s.until("the default ServiceAccount", func() string {
+		_, err := core.ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil {
+			_, err = core.ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}
+	if _, err := core.Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.until("a token", func() string {
+		secret, err := core.Secrets(ns).Get(ctx, "token", metav1.GetOptions{})
+		if err != nil || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			return fmt.Sprintf("%v, no token", err)
+		}
+		return ""
+	})
+}
