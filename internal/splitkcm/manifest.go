@@ -62,9 +62,6 @@ func ParseManifest(from string, text []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Command returns the command line of the Pod's container.
-func (m *Manifest) Command() Command { return m.command }
-
 var imageVersion = regexp.MustCompile(`:(v?\d+\.\d+\.\d+[^/:@]*)(@[^/]*)?$`)
 
 // Version returns the version in the image's tag, or "".
