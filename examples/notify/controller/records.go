@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,6 +44,10 @@ type Records struct {
 // OpenRecords returns the records of the notifier of that name. Workers read and write with client. All else goes
 // through clients made of cfg.
 func OpenRecords(cfg *rest.Config, client kubernetes.Interface, namespace, name string) (*Records, error) {
+	if namespace == "" {
+		return nil, errors.New("it is not known in which namespace to remember what was told: set POD_NAMESPACE, " +
+			"through the downward API in a Pod")
+	}
 	plain, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
