@@ -36,7 +36,8 @@ type heard struct {
 // When f is called, no reconcile of the object runs, the informers show everything that this member and the slot's
 // former owner wrote, and handlers have heard of it. f runs in the worker's goroutine, concurrently for different keys.
 // It may block, which holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot
-// is lost. The object need not exist any more.
+// is lost. The object need not exist any more: while it does not, f is called before every reconcile, since a namesake
+// may come.
 //
 // A controller has one such function: the last call of OnReset counts. Call it before Run.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
