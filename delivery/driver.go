@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -121,6 +122,7 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 			if rest = s.unverified(t, l); len(rest) > 0 {
 				return true
 			}
+			s.answeredList(nil)
 			return p.use(t, l)
 		})
 		if len(rest) == 0 {
@@ -176,8 +178,12 @@ func (s *source) unverified(t stream.Task, l *listing) map[stream.Name]stream.Pl
 	if !s.scope.leaves() || t.Carried.Empty() {
 		return nil
 	}
-	known := func(name stream.Name) bool { return l.Listed(name) || l.verified[name] }
-	return s.unlisted(t.Carried, l.version, known)
+	rest := s.unlisted(t.Carried, l.version, l.Listed)
+	maps.DeleteFunc(rest, func(name stream.Name, is stream.Place) bool {
+		uid, verified := l.verified[name]
+		return verified && uid == is.UID // and not a namesake's
+	})
+	return rest
 }
 
 // growAbsent has the stream carry slots although their kind is not served: there are no objects of it. Objects that the

@@ -141,13 +141,17 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 	}
 }
 
-// succeeds notes that a request succeeded.
+// succeeds notes that a request succeeded. After a list nobody needs the small one any more.
 func (s *source) succeeds(r Request) {
 	s.mu.Lock()
-	before := s.ailing[r]
+	told := !s.ailing[r].told.IsZero()
 	s.ailing[r] = ailing{}
+	if r == RequestList {
+		told = told || !s.ailing[requestProbe].told.IsZero()
+		s.ailing[requestProbe] = ailing{}
+	}
 	s.mu.Unlock()
-	if !before.told.IsZero() {
+	if told {
 		s.inf.share.log.Info("The API server answers a request of an informer again", "kind", s.inf.kind.String(), "request",
 			r.String())
 	}

@@ -22,8 +22,8 @@ type listing struct {
 	*stream.List
 	items   []runtime.Object
 	version string
-	// verified are names that the list did not show and that were looked up since.
-	verified map[stream.Name]bool
+	// verified are the UIDs of objects that the list did not show and that were looked up since.
+	verified map[stream.Name]string
 }
 
 // list returns the objects of a task's slots at a version, consistently. The errors are those of persist.
@@ -47,8 +47,8 @@ func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 		if err != nil {
 			return err
 		}
-		for name := range names {
-			l.verified[name] = true
+		for name, was := range names {
+			l.verified[name] = was.UID
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -60,7 +60,8 @@ func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 	})
 }
 
-// persist repeats a read that a task needs until the API server answers it. It returns the error where the kind is not
+// persist repeats a read that a task needs until the API server answers it. That the kind can be listed is for the
+// caller to note, when all of its reads have been answered. It returns the error where the kind is not
 // served, errOvertaken where a list of everything came first, and ctx's cause.
 func (s *source) persist(ctx context.Context, t stream.Task, read func() error) error {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -71,7 +72,7 @@ func (s *source) persist(ctx context.Context, t stream.Task, read func() error) 
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errOvertaken), s.answeredList(err), err == nil:
+		case err == nil, errors.Is(err, errOvertaken), s.answeredList(err):
 			return err
 		}
 		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error",
@@ -91,7 +92,7 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*list
 	s.mu.Lock()
 	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
 	s.mu.Unlock()
-	l := &listing{List: r.List, verified: map[stream.Name]bool{}}
+	l := &listing{List: r.List, verified: map[stream.Name]string{}}
 	for {
 		if !s.valid(t) {
 			return nil, errOvertaken

@@ -261,6 +261,37 @@ func TestChildComesToASlotThatIsListedAgain(t *testing.T) {
 	}
 }
 
+// A list does not show a child, and a look-up shows a namesake of it, whose label is wrong. Until the list is used, the
+// stream has told of the namesake, too. It exists and stays in the store.
+func TestNamesakeOfAVerifiedChild(t *testing.T) {
+	o := Options{Mode: SlotLabel, Slots: 8}
+	share := New(o)
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	state := func(uid types.UID, version, label string) *corev1.ConfigMap {
+		obj := childOf(siteIn(share, 6), "c", version)
+		obj.UID, obj.Labels = uid, map[string]string{OwnerLabel(slot.KeyName, kind): label}
+		return obj
+	}
+	right := LabelValue(slot.KeyName.Hash("a", siteIn(share, 6), ""))
+	six := slot.SetOf(slot.Range{First: 6, Last: 6})
+	st := newSteps(t, o, six, children("101", state("first", "101", right)))
+	st.inf.source.refresh(six)
+	st.drive()
+	st.job()() // widens the watch
+	st.barrier()
+	st.lists <- children("105")
+	st.during(st.job()) // has the child looked up
+	st.lists <- children("105", state("second", "104", "4095"))
+	run := st.job()
+	st.receive(watch.Deleted, state("first", "102", right))
+	st.receive(watch.Added, state("second", "103", right))
+	st.during(run)
+	st.lists <- children("105", state("second", "104", "4095"))
+	st.during(st.job())
+	st.apply(len(st.pump.out))
+	st.has(map[string]string{"c": "104"})
+}
+
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of
 // that child, or of one of the same name: their labels are right.
 func gaining(t *testing.T,

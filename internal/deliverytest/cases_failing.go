@@ -91,10 +91,20 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r.faults.RefuseWatches(nil)
 	r.sync()
 	r.failing()
-	r.faults.Refuse(err) // until a list has been tried
-	r.failing(delivery.RequestList, delivery.RequestWatch)
-	r.faults.Refuse(nil)
-	r.failing()
+	compactions := []bool{false}
+	if r.kind.Compact != nil {
+		compactions = append(compactions, true)
+	}
+	for _, compacted := range compactions {
+		r.faults.Refuse(err) // until a list has been tried
+		r.failing(delivery.RequestList, delivery.RequestWatch)
+		r.update(fresh.Key)
+		if compacted {
+			r.kind.Compact() // then everything is listed
+		}
+		r.faults.Refuse(nil)
+		r.failing()
+	}
 	r.update(fresh.Key)
 	r.sync()
 	r.wantLevel(only(1))

@@ -127,14 +127,15 @@ func (in *informer) items(set slot.Set, version uint64) (items []*state) {
 
 // unlisted returns which names the store has in some slots although neither a list nor a look-up showed them. It is
 // empty where a list shows whatever exists.
-func (in *informer) unlisted(list *stream.List, slots slot.Set, upTo string, verified map[int]bool) (names []int) {
+func (in *informer) unlisted(list *stream.List, slots slot.Set, upTo string, verified map[int]int) (names []int) {
 	o := &in.n.w.objects
 	if !o.kind.Selects {
 		return nil
 	}
 	stored := in.stored(slots, upTo)
-	for name := range in.has {
-		if _, has := stored[name]; has && !verified[name] && !list.Listed(o.names[name]) {
+	for name, was := range in.has {
+		uid, known := verified[name]
+		if _, has := stored[name]; has && !(known && uid == was.uid) && !list.Listed(o.names[name]) {
 			names = append(names, name)
 		}
 	}

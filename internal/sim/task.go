@@ -70,7 +70,7 @@ func (in *informer) grow(t stream.Task) {
 				return
 			}
 			l := &listing{List: in.core.NewList(t.Set), items: in.items(t.Set, version), version: version,
-				verified: map[int]bool{}}
+				verified: map[int]int{}}
 			for _, item := range l.items {
 				l.Shows(in.core, o.as(item))
 			}
@@ -86,7 +86,7 @@ type listing struct {
 	*stream.List
 	items    []*state
 	version  uint64
-	verified map[int]bool
+	verified map[int]int // UIDs by name
 }
 
 // use has a list go to the store after a moment. Where it does not show what the store has then, that is looked up
@@ -100,7 +100,7 @@ func (in *informer) use(t stream.Task, l *listing, end func()) {
 			return
 		}
 		for _, name := range names {
-			l.verified[name] = true
+			l.verified[name] = in.has[name].uid
 		}
 		l.items = append(l.items, in.verify(l.List, names)...)
 	}, func() {

@@ -206,7 +206,9 @@ func (e *encoder) world(w *world) {
 		e.add(plain, t.stage)
 		e.states(t.items, version)
 		e.add(version, t.version)
-		e.flags(t.verified...)
+		for n, uid := range t.verified {
+			e.flags(uid == w.store[n].uid)
+		}
 	}
 	e.walk(reflect.ValueOf(w.core), plain)
 	e.looks(w)

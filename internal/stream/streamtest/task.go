@@ -15,8 +15,8 @@ type task struct {
 	list    *stream.List
 	items   []state
 	version int
-	// verified are names that the list did not show and that were looked up since.
-	verified []bool
+	// verified are the UIDs of names that the list did not show and that were looked up since; 0 where none was.
+	verified []int
 }
 
 // drive does a part of what is to be done next to bring the store in step with the slots held.
@@ -76,7 +76,7 @@ func (w *world) grow(t *task) error {
 			w.reopen()
 		}
 	case 2:
-		t.list, t.version, t.verified = w.core.NewList(t.Set), w.server.version, make([]bool, len(w.store))
+		t.list, t.version, t.verified = w.core.NewList(t.Set), w.server.version, make([]int, len(w.store))
 		for _, o := range w.server.has {
 			if w.server.selected(o, t.Set) && o.in && t.Set.Has(o.slot) {
 				t.items = append(t.items, o)
@@ -100,10 +100,10 @@ func (w *world) verify(t *task) (found bool) {
 	}
 	stored := w.stored(t.Carried, strconv.Itoa(t.version))
 	for n, was := range w.store {
-		if _, has := stored[n]; !has || t.verified[n] || t.list.Listed(object(was).Name) {
+		if _, has := stored[n]; !has || t.verified[n] == was.uid || t.list.Listed(object(was).Name) {
 			continue
 		}
-		found, t.verified[n] = true, true
+		found, t.verified[n] = true, was.uid
 		is := w.server.has[n]
 		w.say("  verified: %v", is)
 		if is.exists && is.uid == was.uid && is.in && t.Set.Has(is.slot) {
