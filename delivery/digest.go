@@ -83,11 +83,7 @@ func (s *Share) digestOf(n slot.Slot, informers ...*informer) Digest {
 		seen = map[uint64]struct{}{}
 	}
 	for _, inf := range informers {
-		objects, err := inf.GetIndexer().ByIndex(slotIndex, slotNames[n])
-		if err != nil {
-			continue // the index is added before the informer runs
-		}
-		for _, obj := range objects {
+		for _, obj := range inf.inSlot(n) {
 			about, err := meta.Accessor(obj)
 			if err != nil {
 				continue

@@ -138,10 +138,7 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 // use has a list of a task's slots go to the store. No event comes in between.
 func (p *pump) use(t stream.Task, l *listing) bool {
 	s := p.source
-	old := map[stream.Name]stream.Place{}
-	if !t.Carried.Empty() {
-		old = s.stored(t.Carried, l.version)
-	}
+	old := s.stored(t.Carried, l.version)
 	for _, obj := range l.items {
 		about, err := meta.Accessor(obj)
 		if err != nil {
@@ -173,11 +170,7 @@ func (p *pump) use(t stream.Task, l *listing) bool {
 }
 
 // unverified returns what the store may have in the slots of a task although neither the list nor a look-up showed it.
-// It is empty where a list shows whatever exists.
 func (s *source) unverified(t stream.Task, l *listing) map[stream.Name]stream.Place {
-	if !s.scope.leaves() || t.Carried.Empty() {
-		return nil
-	}
 	rest := s.unlisted(t.Carried, l.version, l.Listed)
 	maps.DeleteFunc(rest, func(name stream.Name, is stream.Place) bool {
 		uid, verified := l.verified[name]

@@ -165,15 +165,20 @@ var slotNames = func() []string {
 	return names
 }()
 
+// inSlot returns the store's objects in a slot.
+func (i *informer) inSlot(n slot.Slot) []any {
+	objects, err := i.GetIndexer().ByIndex(slotIndex, slotNames[n])
+	if err != nil {
+		return nil // cannot happen: the index is added before the informer runs
+	}
+	return objects
+}
+
 // objects returns the store's objects in the slots.
 func (i *informer) objects(set slot.Set) iter.Seq2[slot.Slot, any] {
 	return func(yield func(slot.Slot, any) bool) {
 		for _, n := range set.Slots() {
-			objects, err := i.GetIndexer().ByIndex(slotIndex, slotNames[n])
-			if err != nil {
-				continue // the index is added before the informer runs
-			}
-			for _, obj := range objects {
+			for _, obj := range i.inSlot(n) {
 				if !yield(n, obj) {
 					return
 				}

@@ -89,9 +89,6 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 
 // addUnlisted adds objects that exist, although the list did not show them, to its last page.
 func (s *source) addUnlisted(ctx context.Context, list runtime.Object, r *relist) error {
-	if !s.scope.leaves() {
-		return nil
-	}
 	found, err := s.verify(ctx, s.unlisted(r.Set, "", r.Listed), r.Set, versionOfList(list))
 	if err != nil || len(found) == 0 {
 		return err

@@ -165,9 +165,6 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 // addUnlisted sends the objects that exist although an initial list did not show them.
 func (p *pump) addUnlisted(r *relist, version string) bool {
 	s := p.source
-	if !s.scope.leaves() {
-		return true
-	}
 	found, err := s.verify(p.ctx, s.unlisted(r.Set, "", r.Listed), r.Set, version)
 	if err != nil {
 		return false // the reflector tries again

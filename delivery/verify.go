@@ -18,12 +18,15 @@ import (
 // not handed to the store yet, and leaves out what came after upTo, unless that is "". Elsewhere the caller waits for a
 // barrier, and nothing comes while the slots are listed.
 func (s *source) stored(set slot.Set, upTo string) map[stream.Name]stream.Place {
+	out := map[stream.Name]stream.Place{}
+	if set.Empty() {
+		return out
+	}
 	if s.inf.owned() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.core.Stored(set, upTo)
 	}
-	out := map[stream.Name]stream.Place{}
 	for n, obj := range s.inf.objects(set) {
 		if about, err := meta.Accessor(obj); err == nil {
 			name := stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}
@@ -33,10 +36,14 @@ func (s *source) stored(set slot.Set, upTo string) map[stream.Name]stream.Place 
 	return out
 }
 
-// unlisted returns what the store has in some slots and a list at a version did not show.
+// unlisted returns what the store has in some slots and a list at a version did not show. It is empty where a list
+// shows whatever exists.
 func (s *source) unlisted(set slot.Set, version string,
 	listed func(stream.Name) bool,
 ) map[stream.Name]stream.Place {
+	if !s.scope.leaves() {
+		return nil
+	}
 	old := s.stored(set, version)
 	maps.DeleteFunc(old, func(name stream.Name, _ stream.Place) bool { return listed(name) })
 	return old

@@ -104,9 +104,9 @@ func (w *world) verify(t *task) (found bool) {
 			continue
 		}
 		found, t.verified[n] = true, was.uid
-		is := w.server.has[n]
+		is, exists := w.lookUpIn(t.Set, n)
 		w.say("  verified: %v", is)
-		if is.exists && is.uid == was.uid && is.in && t.Set.Has(is.slot) {
+		if exists {
 			t.list.Adds(w.core, object(is))
 			t.items = append(t.items, is)
 		}

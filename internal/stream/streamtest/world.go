@@ -218,13 +218,20 @@ func (w *world) unlisted(list *stream.List, set slot.Set) []state {
 	}
 	var out []state
 	for n, was := range w.store {
-		is := w.server.has[n]
-		shown := !was.exists || !set.Has(was.slot) || list.Listed(object(was).Name)
-		if !shown && is.exists && is.uid == was.uid && is.in && set.Has(is.slot) {
+		if !was.exists || !set.Has(was.slot) || list.Listed(object(was).Name) {
+			continue
+		}
+		if is, exists := w.lookUpIn(set, n); exists {
 			out = append(out, is)
 		}
 	}
 	return out
+}
+
+// lookUpIn looks up what the store has by a name. It says whether that very object exists in some slots.
+func (w *world) lookUpIn(set slot.Set, n int) (is state, exists bool) {
+	is = w.server.has[n]
+	return is, is.exists && is.uid == w.store[n].uid && is.in && set.Has(is.slot)
 }
 
 // indexOf returns where in the log the first change after a version is.
