@@ -91,6 +91,8 @@ type (
 		Gone []table.Gone
 		// Held says that this member has owned the slots all along, so its stores still follow them.
 		Held bool
+		// Duties are the names of the duties whose slots are among these. A duty has the slot until its Shut.
+		Duties map[slot.Slot]string
 	}
 
 	// Open opens the gate of the slots and enqueues every object of them once.

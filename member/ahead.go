@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/plan"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -100,9 +99,12 @@ func (m *Member) guess(t *table.Table, silent []string, question func(table.Run)
 	receives := func(other table.Member) bool {
 		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other)
 	}
-	target := plan.Assign(m.assignment(t, t, silent, receives, m.rollout(t)))
+	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t)))
 	var set slot.Set
 	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
+		if t.IsDuty(s) {
+			return // there is nothing to list
+		}
 		if l := &m.slots[s]; target[s] == m.cfg.Self.ID && l.state == away && l.heldSince == 0 {
 			set.Add(s)
 		}

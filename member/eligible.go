@@ -16,6 +16,9 @@ func (m *Member) eligible(t *table.Table, dead []string) map[string]bool {
 	owned := false
 	hasSlots := map[string]bool{}
 	for _, r := range t.Runs {
+		if t.IsDuty(r.Slots.First) {
+			continue // a new duty is no reason to plan a joiner early
+		}
 		if r.Owner == "" {
 			free.AddRange(r.Slots)
 		} else {

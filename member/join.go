@@ -24,11 +24,12 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	}
 	self := m.cfg.Self
 	self.Joined, self.Leaving = m.now.Wall, false
+	self.Duties = m.announced(t)
 	d.edit().Put(self)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {
 		epoch := d.note(t.Epoch, table.CauseExpelled, nil)
-		d.update(t.Owned(p.ID), func(r *table.Run) {
+		d.update(able(d.next, self, t.Owned(p.ID)), func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
 		})
 	}

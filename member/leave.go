@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/plan"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -87,7 +86,7 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	})
 	in.Only = id
 	in.Tolerant = m.rollout(t)
-	if m.draftMoves(t, d, plan.Assign(in)) {
+	if m.draftMoves(t, d, m.assign(t, in)) {
 		d.due = true
 	}
 	return false

@@ -65,6 +65,7 @@ type Member struct {
 	readAfter time.Duration
 	recovery  recovery
 
+	// slots has an entry for each slot of the tables seen so far, those of duties included.
 	slots []slotState
 	ahead ahead
 	// gather is since when slots of this member have been ready to be handed over; 0: there are none.
@@ -236,7 +237,7 @@ func (m *Member) stop(err error, rejoin bool) {
 // shutAll shuts the gate of all slots.
 func (m *Member) shutAll() {
 	var all slot.Set
-	all.AddRange(slot.Range{First: 0, Last: slot.Slot(m.cfg.Slots - 1)})
+	all.AddRange(slot.Range{First: 0, Last: slot.Slot(len(m.slots) - 1)})
 	m.do(Shut{Slots: all})
 }
 

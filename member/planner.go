@@ -31,6 +31,8 @@ type planning struct {
 	lookAt     time.Duration
 	// fresh is when a table without any owner was first seen; 0: never.
 	fresh time.Duration
+	// duties is since when there have been duties that nobody owns; 0: there are none.
+	duties time.Duration
 }
 
 // draftPlan adds what a planner does: it expels the dead, assigns slots without owner, and evens out shares.
@@ -84,7 +86,7 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	}
 	if k := key.String(); k != m.plan.key {
 		receives := func(other table.Member) bool { return eligible[other.ID] }
-		m.plan.key, m.plan.target = k, plan.Assign(m.assignment(t, d.next, dead, receives, tolerant))
+		m.plan.key, m.plan.target = k, m.assign(d.next, m.assignment(t, d.next, dead, receives, tolerant))
 	}
 	return m.plan.target
 }
@@ -110,19 +112,22 @@ func (m *Member) assignment(
 	return in
 }
 
-// fingerprint hashes who owns what.
+// fingerprint hashes who owns what, and who can do what.
 func fingerprint(t *table.Table) uint64 {
 	var h xxhash.Digest
 	h.Reset()
 	for _, r := range t.Runs {
-		_, _ = h.WriteString(r.Owner + " " + r.Next + " " + r.Slots.String() + "\n")
+		_, _ = h.WriteString(r.Owner + " " + r.Next + " " + r.Slots.String() + " " + t.Duty(r.Slots.First) + "\n")
+	}
+	for _, other := range t.Members {
+		_, _ = h.WriteString(other.Duties + "\n")
 	}
 	return h.Sum64()
 }
 
-// planInput describes the table to plan.Assign. receives says which members may get slots. Leavers never do.
+// planInput describes the table to assign: its slots include those of duties. receives says which members may get slots. Leavers never do.
 func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
-	in := plan.Input{Owners: make([]string, t.Slots)}
+	in := plan.Input{Owners: make([]string, t.Total())}
 	eachSlot(t, func(table.Run) bool { return true }, func(s slot.Slot, r table.Run) {
 		in.Owners[s] = r.Owner
 		if r.Next == "" {
@@ -159,7 +164,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		lost = lost.Union(d.next.Owned(id))
 	}
 	for _, s := range lost.Slots() {
-		if target[s] == "" {
+		if target[s] == "" && !t.IsDuty(s) {
 			return false // nobody could take them. The dead keep them, so that the fence wait is not forgotten
 		}
 	}
@@ -171,6 +176,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 	expelled := map[string]*slot.Set{}
 	moves := map[string]*slot.Set{}
 	every := func(table.Run) bool { return true }
+	begin := m.waited(&m.plan.duties, unownedDuty(t), m.cfg.JoinDelay) // so that all have announced it
 	eachSlot(d.next, every, func(s slot.Slot, r table.Run) {
 		to := target[s]
 		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) || d.stays.Has(s) {
@@ -180,6 +186,10 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		switch {
 		case lost.Has(s):
 			group = expelled
+		case r.Owner == "" && t.IsDuty(s) && !begin:
+			return
+		case r.Owner == "" && t.IsDuty(s):
+			group = expelled // nobody knows how its last owner lost it
 		case r.Owner == "":
 			group = gained
 		case r.Next != "":

@@ -94,6 +94,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		}
 	}
 	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
+	m.slots = append(m.slots, make([]slotState, max(0, s.Table.Total()-len(m.slots)))...)
 	seen := make(map[string]time.Duration, len(s.Table.Members))
 	for _, other := range s.Table.Members {
 		first, known := m.plan.seen[other.ID]

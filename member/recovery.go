@@ -130,7 +130,7 @@ func (m *Member) repair() {
 		t.UID = m.snap.UID
 	}
 	var all slot.Set
-	all.AddRange(slot.Range{First: 0, Last: slot.Slot(t.Slots - 1)})
+	all.AddRange(slot.Range{First: 0, Last: slot.Slot(t.Total() - 1)})
 	t.Update(all, func(r *table.Run) {
 		r.Epoch, r.Next, r.Ready, r.Unsettled = epoch, "", false, r.Owner != ""
 	})

@@ -190,14 +190,14 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	case fenced:
 		switch {
 		case !m.due(l.until):
-		case m.phase == leaving:
+		case m.givesUp(t, r):
 			m.beginDrain(t, s, r, l, req)
 		default:
 			l.state = loading
 			req.addLoad(s, l, table.CauseExpelled)
 		}
 	case loading, loaded:
-		if m.phase == leaving {
+		if m.givesUp(t, r) {
 			// It goes on without being loaded. Something may be in flight since before a lapse.
 			m.beginDrain(t, s, r, l, req)
 		} else if l.state == loaded {
@@ -208,7 +208,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 			m.beginDrain(t, s, r, l, req)
 		}
 	case draining:
-		if r.Next == "" && m.phase != leaving {
+		if r.Next == "" && !m.givesUp(t, r) {
 			m.reopen(s, l, req)
 		}
 	case drained:
@@ -216,7 +216,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 			m.beginDrain(t, s, r, l, req) // its next owner is gone: the drain reports the deletions that it gives up
 			return
 		}
-		if m.phase != leaving && r.Next == "" {
+		if r.Next == "" && !m.givesUp(t, r) {
 			m.reopen(s, l, req)
 		}
 	case sent:
@@ -285,12 +285,15 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	req.addLoad(s, l, note.Cause)
 }
 
+// givesUp says that this member gives its slots of the run up, if need be to nobody.
+func (m *Member) givesUp(t *table.Table, r table.Run) bool { return m.phase == leaving || m.suspends(t, r) }
+
 // drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
-// leaver that found no next owner.
+// leaver that found no next owner, and by the owner of a duty that is suspended.
 func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	if r.Next == "" {
 		self, _ := t.Member(m.cfg.Self.ID)
-		return m.phase == leaving && self.Leaving
+		return m.phase == leaving && self.Leaving || m.suspends(t, r)
 	}
 	next, _ := t.Member(r.Next)
 	return r.Ready && !next.Leaving && m.renewing(r.Next)
@@ -352,7 +355,7 @@ func (m *Member) request(t *table.Table, req *requests) {
 	for _, g := range req.load {
 		m.do(Load{
 			Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions,
-			Gone: t.GoneIn(g.slots), Held: g.held,
+			Gone: t.GoneIn(g.slots), Held: g.held, Duties: dutiesIn(t, g.slots),
 		})
 	}
 	for _, r := range m.byEpoch(req.open) {

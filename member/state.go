@@ -183,7 +183,7 @@ func (w *watch) visit(c *Config, v inspect.Visitor) {
 		o := w.others[id]
 		v.Texts(id, o.lease.UID, o.lease.TableUID)
 		v.LeaseVersion(id, &o.lease.Version)
-		v.Ints(int(o.lease.Epoch), o.renewals)
+		v.Ints(int(o.lease.Epoch), o.lease.Format, o.renewals)
 		v.Flags(o.lease.Open, o.missing, o.pending, o.shutting)
 		v.Past(&o.seen, c.LeaseDuration/4+1)
 		if !o.pending {
@@ -233,6 +233,7 @@ func (s *swap) visit(c *Config, v inspect.Visitor) {
 	v.Past(&s.transfer, c.Coalesce)
 	v.Past(&s.settle, c.SettleDelay)
 	v.Past(&s.abort, c.Coalesce)
+	v.Past(&s.announce, c.Coalesce)
 }
 
 func (p *planning) visit(c *Config, v inspect.Visitor) {
@@ -253,6 +254,7 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 	v.Ints(p.lookedDead)
 	v.Until(&p.lookAt)
 	v.Past(&p.fresh, c.JoinDelay)
+	v.Past(&p.duties, c.JoinDelay)
 }
 
 // visitSet shows the members of a set.

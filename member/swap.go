@@ -23,7 +23,7 @@ type swap struct {
 	// conflicts counts those in a row.
 	conflicts int
 	// Since when each kind of change has been waiting to be written; 0: there is none.
-	ready, transfer, settle, abort time.Duration
+	ready, transfer, settle, abort, announce time.Duration
 }
 
 // work sends the change of the table that is due, if any.
@@ -200,6 +200,7 @@ func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	m.draftReady(t, d)
 	m.draftTransfers(t, d)
 	m.draftSettle(t, d)
+	m.draftDuties(t, d)
 	m.draftPlan(t, d)
 	return d
 }
@@ -232,7 +233,7 @@ func (m *Member) draftReady(t *table.Table, d *draft) {
 func (m *Member) draftTransfers(t *table.Table, d *draft) {
 	var set, abort slot.Set
 	more := false
-	mine := func(r table.Run) bool { return r.Owner == m.cfg.Self.ID && (r.Next != "" || m.phase == leaving) }
+	mine := func(r table.Run) bool { return r.Owner == m.cfg.Self.ID && (r.Next != "" || m.givesUp(t, r)) }
 	eachSlot(d.next, mine, func(s slot.Slot, r table.Run) {
 		if r.Next != t.At(s).Next {
 			return // this draft has just changed the plan
@@ -241,11 +242,11 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		next, _ := t.Member(r.Next)
 		going := state == drained || state == sent
 		switch {
-		case r.Next != "" && (next.Leaving || (going || state == draining) && !m.renewing(r.Next)):
+		case r.Next != "" && (next.Leaving || m.suspends(t, r) || (going || state == draining) && !m.renewing(r.Next)):
 			abort.Add(s)
 		case going && r.Next != "" && d.noTransfers:
 			d.stays.Add(s)
-		case going && (r.Ready || r.Next == "" && m.phase == leaving):
+		case going && (r.Ready || r.Next == "" && m.givesUp(t, r)):
 			set.Add(s)
 		case state == draining:
 			more = true

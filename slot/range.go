@@ -47,14 +47,14 @@ func ParseRange(text string) (Range, error) {
 
 func parseSlot(text string) (Slot, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n >= MaxCount || strconv.FormatUint(n, 10) != text {
-		return 0, fmt.Errorf("slot %q: must be a number from 0 to %d", text, MaxCount-1)
+	if err != nil || n >= limit || strconv.FormatUint(n, 10) != text {
+		return 0, fmt.Errorf("slot %q: must be a number from 0 to %d", text, limit-1)
 	}
 	return Slot(n), nil
 }
 
 // Set is a set of slots as a bit set. The zero value is empty; it is a value: copies do not share.
-type Set struct{ words [MaxCount / 64]uint64 }
+type Set struct{ words [limit / 64]uint64 }
 
 // SetOf returns the set of the given ranges.
 func SetOf(ranges ...Range) Set {
@@ -65,7 +65,7 @@ func SetOf(ranges ...Range) Set {
 	return set
 }
 
-// Add puts s into the set. s must be below MaxCount.
+// Add puts s into the set. s must be below MaxCount + MaxDuties.
 func (set *Set) Add(s Slot) { set.words[s/64] |= 1 << (s % 64) }
 
 // AddRange puts the slots of r into the set.
@@ -91,7 +91,7 @@ func (set *Set) Len() int {
 }
 
 // Empty says whether the set has no slot.
-func (set *Set) Empty() bool { return set.words == [MaxCount / 64]uint64{} }
+func (set *Set) Empty() bool { return set.words == [limit / 64]uint64{} }
 
 // Union returns the slots in either set.
 func (set Set) Union(other Set) Set {
@@ -149,6 +149,25 @@ func (set *Set) Ranges() []Range {
 		}
 	}
 	return slices.Clip(out)
+}
+
+// ParseSet is the inverse of Set.String. The ranges must be in order, with gaps between them.
+func ParseSet(text string) (Set, error) {
+	var set Set
+	if text == "" {
+		return set, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := ParseRange(part)
+		if err != nil {
+			return Set{}, err
+		}
+		set.AddRange(r)
+	}
+	if set.String() != text {
+		return Set{}, fmt.Errorf("slots %q: must be ranges in rising order, with gaps between them", text)
+	}
+	return set, nil
 }
 
 // String lists the ranges, separated by commas.

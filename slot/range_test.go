@@ -11,13 +11,13 @@ import (
 
 func TestParseRange(t *testing.T) {
 	for text, want := range map[string]slot.Range{
-		"0": {First: 0, Last: 0}, "4095": {First: 4095, Last: 4095}, "0-4095": {First: 0, Last: 4095}, "3-17": {First: 3, Last: 17},
+		"0": {First: 0, Last: 0}, "4095": {First: 4095, Last: 4095}, "0-4607": {First: 0, Last: 4607}, "3-17": {First: 3, Last: 17},
 	} {
 		if got, err := slot.ParseRange(text); err != nil || got != want {
 			t.Errorf("ParseRange(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "-", "1-", "-1", "3-3", "17-3", "01", "1-02", "+1", "4096", "0-4096", "65536", "1-2-3", " 1", "1 ", "a", "１"} {
+	for _, bad := range []string{"", "-", "1-", "-1", "3-3", "17-3", "01", "1-02", "+1", "4608", "0-4608", "65536", "1-2-3", " 1", "1 ", "a", "１"} {
 		if got, err := slot.ParseRange(bad); err == nil {
 			t.Errorf("ParseRange(%q) = %v, want an error", bad, got)
 		}
@@ -33,7 +33,7 @@ func FuzzParseRange(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.String() != text || r.Len() < 1 || !r.Contains(r.First) || !r.Contains(r.Last) || r.Last >= slot.MaxCount {
+		if r.String() != text || r.Len() < 1 || !r.Contains(r.First) || !r.Contains(r.Last) || r.Last >= slot.MaxCount+slot.MaxDuties {
 			t.Errorf("ParseRange(%q) = %+v, which prints as %q", text, r, r)
 		}
 	})
@@ -57,7 +57,7 @@ func drawSet(t *rapid.T, label string) (slot.Set, map[slot.Slot]bool) {
 		}
 	}
 	for range rapid.IntRange(0, 4).Draw(t, label+" removals") {
-		s := slot.Slot(rapid.IntRange(0, slot.MaxCount-1).Draw(t, label))
+		s := slot.Slot(rapid.IntRange(0, slot.MaxCount+slot.MaxDuties-1).Draw(t, label))
 		set.Remove(s)
 		delete(model, s)
 	}
@@ -66,7 +66,7 @@ func drawSet(t *rapid.T, label string) (slot.Set, map[slot.Slot]bool) {
 
 func checkSet(t *rapid.T, what string, set slot.Set, want func(slot.Slot) bool) {
 	var slots []slot.Slot
-	for s := range slot.Slot(slot.MaxCount) {
+	for s := range slot.Slot(slot.MaxCount + slot.MaxDuties) {
 		if want(s) != set.Has(s) {
 			t.Fatalf("%s: Has(%d) = %t", what, s, set.Has(s))
 		}
@@ -110,5 +110,19 @@ func TestSetString(t *testing.T) {
 	}
 	if got := (slot.Set{}).String(); got != "" {
 		t.Errorf("String() of nothing = %q", got)
+	}
+}
+
+func TestParseSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set, _ := drawSet(t, "set")
+		if got, err := slot.ParseSet(set.String()); err != nil || got != set {
+			t.Fatalf("ParseSet(%q) = %v, %v", set, got, err)
+		}
+	})
+	for _, bad := range []string{",", "1,", "2,1", "1,2", "1-3,3", "1, 3", "x"} {
+		if got, err := slot.ParseSet(bad); err == nil {
+			t.Errorf("ParseSet(%q) = %v, want an error", bad, got)
+		}
 	}
 }

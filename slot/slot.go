@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// Slot is the number of a slot, from 0 up to the rota's Count less one.
+// Slot is the number of a slot. Slots of hashes are numbered from 0 up to the rota's Count less one, and those of duties
+// from the Count on.
 type Slot uint16
 
 const (
@@ -14,6 +15,10 @@ const (
 	DefaultCount = 256
 	// MaxCount is the largest number of slots of a rota.
 	MaxCount = 4096
+	// MaxDuties is the largest number of duties of a rota. Each has a slot of its own, after those of hashes.
+	MaxDuties = 512
+	// limit is above the number of every slot.
+	limit = MaxCount + MaxDuties
 )
 
 // Count is the number of slots of a rota: a power of two from 1 to MaxCount.

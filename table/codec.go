@@ -14,7 +14,7 @@ import (
 // The table's text is a map of fields. Each member, run, note and expel has a line of words separated by one space, so
 // that `kubectl get configmap -o yaml` shows the text as it is:
 //
-//	format: "1"           2 if there is a field gone
+//	format: "1"           2 if there is a field gone, 3 if there are duties
 //	uid: 7a0c…            metadata.uid of the ConfigMap
 //	epoch: "43"
 //	slots: "256"
@@ -29,8 +29,13 @@ import (
 //	  41 handed websites.example.com=1234
 //	gone: |               slot kind namespace/name …; a name alone is of an object without namespace
 //	  131 websites.example.com default/a default/b
+//	duties: |             name slot owner [epoch [-> next [ready]] [unsettled]]; "-" for a slot without a duty
+//	  report 256 web-0-x7k2p 41
+//	able: |               slots member …: who can do these duties; * stands for all members in no other line
+//	  256 *
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000
+//	older: "1763711000"   see Table.Older
 //	podUIDs: a b c        of all members, for policies that are written in CEL
 //
 // Large tables are abbreviated, see longFormUpTo.
@@ -44,7 +49,10 @@ const (
 	fieldRuns    = "runs"
 	fieldNotes   = "notes"
 	fieldGone    = "gone"
+	fieldDuties  = "duties"
+	fieldAble    = "able"
 	fieldExpels  = "expels"
+	fieldOlder   = "older"
 	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table a member without one has
 	// a "-".
 	FieldPodUIDs = "podUIDs"
@@ -73,20 +81,9 @@ func Encode(t *Table) map[string]string {
 		}
 	}
 	for _, r := range t.Runs {
-		fmt.Fprintf(&runs, "%s %s", r.Slots, orNone(a.name(r.Owner)))
-		if r.Owner != "" || r.Epoch != 0 {
-			runs.WriteString(" " + a.number(int64(r.Epoch)))
+		if !t.IsDuty(r.Slots.First) {
+			writeRun(&runs, r, a)
 		}
-		if r.Next != "" {
-			runs.WriteString(" -> " + a.name(r.Next))
-		}
-		if r.Ready {
-			runs.WriteString(" ready")
-		}
-		if r.Unsettled {
-			runs.WriteString(" unsettled")
-		}
-		runs.WriteByte('\n')
 	}
 	for _, epoch := range slices.Sorted(maps.Keys(t.Notes)) {
 		note := t.Notes[epoch]
@@ -108,8 +105,33 @@ func Encode(t *Table) map[string]string {
 	if len(t.Gone) > 0 {
 		data[fieldFormat], data[fieldGone] = formatInt(GoneFormat), encodeGone(t.Gone)
 	}
+	if len(t.Duties) > 0 {
+		data[fieldFormat] = formatInt(DutyFormat)
+		data[fieldDuties], data[fieldAble] = encodeDuties(t, a), encodeAble(t, a)
+	}
+	if t.Older != 0 {
+		data[fieldOlder] = formatInt(t.Older)
+	}
 	a.fields(data)
 	return data
+}
+
+// writeRun writes the line of a run.
+func writeRun(out *strings.Builder, r Run, a *abbreviations) {
+	fmt.Fprintf(out, "%s %s", r.Slots, orNone(a.name(r.Owner)))
+	if r.Owner != "" || r.Epoch != 0 {
+		out.WriteString(" " + a.number(int64(r.Epoch)))
+	}
+	if r.Next != "" {
+		out.WriteString(" -> " + a.name(r.Next))
+	}
+	if r.Ready {
+		out.WriteString(" ready")
+	}
+	if r.Unsettled {
+		out.WriteString(" unsettled")
+	}
+	out.WriteByte('\n')
 }
 
 func orNone(s string) string {
@@ -131,7 +153,7 @@ func orEmpty(s string) string {
 func Decode(data map[string]string) (*Table, error) {
 	f := data[fieldFormat]
 	switch f {
-	case formatInt(OldestFormat), formatInt(GoneFormat):
+	case formatInt(OldestFormat), formatInt(GoneFormat), formatInt(DutyFormat):
 	case "":
 		return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
 	default:
@@ -143,6 +165,7 @@ func Decode(data map[string]string) (*Table, error) {
 		Epoch: d.uint(fieldEpoch),
 		Slots: slot.Count(d.uint(fieldSlots)),
 		Notes: map[uint64]Note{},
+		Older: d.parseOlder(),
 	}
 	var err error
 	if t.Key, err = slot.ParseKey(data[fieldKey]); err != nil {
@@ -168,7 +191,10 @@ func Decode(data map[string]string) (*Table, error) {
 		t.Notes[epoch] = note
 		return err
 	})
-	if f == formatInt(GoneFormat) {
+	if f == formatInt(DutyFormat) {
+		d.readDuties(t, a)
+	}
+	if f != formatInt(OldestFormat) {
 		d.lines(fieldGone, func(w []string) error {
 			gone, err := parseGone(w)
 			t.Gone = append(t.Gone, gone...)

@@ -90,6 +90,14 @@ func TestLargeTablesSurvive(t *testing.T) {
 			}
 			tab.Put(m)
 		}
+		if tab.Reads(table.DutyFormat) || rapid.Bool().Draw(t, "duties") {
+			for i := range tab.Members {
+				m := tab.Members[i]
+				m.MaxFormat = table.DutyFormat
+				m.Duties = table.JoinDuties(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2).Draw(t, "list")...)
+				tab.Put(m)
+			}
+		}
 		for i := range slot.Slot(128) {
 			if owner := rapid.IntRange(-1, len(tab.Members)-1).Draw(t, "owner"); owner >= 0 {
 				tab.Update(slot.SetOf(slot.Range{First: i, Last: i}), func(r *table.Run) {

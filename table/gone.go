@@ -126,7 +126,7 @@ func (t *Table) validGone() error {
 		case !g.Fits():
 			return fmt.Errorf("deletion of %s %q in slot %d: the kind is not a word, or the name is empty or too long",
 				g.Kind, g.Namespace+"/"+g.Name, g.Slot)
-		case int(g.Slot) >= int(t.Slots) || !unsettled.Has(g.Slot):
+		case t.IsDuty(g.Slot) || !unsettled.Has(g.Slot):
 			return fmt.Errorf("deletion of %s %s: slot %d is not on its way to anybody", g.Kind, g.words(), g.Slot)
 		case i > 0 && CompareGone(t.Gone[i-1], g) >= 0:
 			return fmt.Errorf("deletion of %s %s: not in order", g.Kind, g.words())

@@ -29,6 +29,9 @@ func (t *Table) Size(limit int) int {
 		m := &t.Members[i]
 		size += len(m.ID) + len(m.Pod) + 2*len(m.PodUID) + len(m.Container) + len(m.Build) + 96
 	}
+	for _, name := range t.Duties {
+		size += len(name) + 16
+	}
 	for i := range t.Runs {
 		size += len(t.Runs[i].Owner) + len(t.Runs[i].Next) + 64
 	}

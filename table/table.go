@@ -17,14 +17,16 @@ const (
 	OldestFormat = 1
 	// GoneFormat is the lowest format with names of deleted objects: Table.Gone.
 	GoneFormat = 2
+	// DutyFormat is the lowest format with duties: Table.Duties.
+	DutyFormat = 3
 	// Format is the newest format.
-	Format = GoneFormat
+	Format = DutyFormat
 )
 
 // Table is one version of who owns what.
 //
 // Invariants, checked by Valid:
-//  1. Runs tile the slots 0 to Slots-1 exactly, in rising order, without gap or overlap.
+//  1. Runs tile the slots 0 to Total()-1 exactly, in rising order, without gap or overlap. Each duty has its own run.
 //  2. Every Owner and Next is a member of Members, or empty; Next differs from Owner.
 //  3. A run without owner has no Next and is not Unsettled.
 //  4. No run's Epoch lies above Epoch, and an owned run's Epoch is above 0.
@@ -32,6 +34,8 @@ const (
 //  6. There is a note for the epoch of every Unsettled run; Seal drops the others.
 //  7. Gone is sorted, without duplicates, and names objects of Unsettled runs only; Seal drops the others. If it is not
 //     empty, every member reads GoneFormat.
+//  8. Names of duties are unique. The owner of a duty, and its Next, announce it. Seal takes the names of duties that
+//     nobody announces off their slots. If there are duties, every member reads DutyFormat.
 type Table struct {
 	// UID is the metadata.uid of the object that holds the table, as the member that adopted it wrote it. It is empty in a
 	// new table. If it differs from the object's own UID, the table was restored from a copy (rule R16).
@@ -43,7 +47,10 @@ type Table struct {
 	Key   slot.Key
 	// Members are the members, sorted by ID.
 	Members []Member
-	// Runs tile the slots.
+	// Duties are the names of duties. The slot of Duties[i] is Slots + i. It keeps its slot as long as a member announces
+	// it. An empty name is that of a slot without a duty.
+	Duties []string
+	// Runs tile the slots, those of duties last.
 	Runs []Run
 	// Notes say, by the epoch at which slots changed hands, what their new owner has to wait for.
 	Notes map[uint64]Note
@@ -51,6 +58,9 @@ type Table struct {
 	Gone []Gone
 	// Expels are the latest expels, oldest first. They show members that crash in a loop (rule R9).
 	Expels []Expel
+	// Older is when a process was last seen that wants to join and does not read DutyFormat, in Unix seconds by the wall
+	// clock of the member that saw it; 0: never. Members announce no duties for a while, so that it can (rule R18).
+	Older int64
 }
 
 // Member is one member of the rota.
@@ -71,6 +81,9 @@ type Member struct {
 	Joined int64
 	// Leaving members get no slots.
 	Leaving bool
+	// Duties are the names of the duties that the member can do, sorted and separated by commas (JoinDuties). It is a
+	// string so that entries can be compared.
+	Duties string
 }
 
 // Run is a run of slots that share an owner and a state.
@@ -163,6 +176,7 @@ func New(slots slot.Count, key slot.Key, epoch uint64) *Table {
 func (t *Table) Clone() *Table {
 	c := *t
 	c.Members = slices.Clone(t.Members)
+	c.Duties = slices.Clone(t.Duties)
 	c.Runs = slices.Clone(t.Runs)
 	c.Gone = slices.Clone(t.Gone)
 	c.Expels = slices.Clone(t.Expels)
@@ -189,7 +203,7 @@ func (t *Table) find(id string) (int, bool) {
 	return i, i < len(t.Members) && t.Members[i].ID == id
 }
 
-// At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Slots.
+// At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Total().
 func (t *Table) At(s slot.Slot) Run {
 	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int { return cmp.Compare(r.Slots.Last, s) })
 	r := t.Runs[i]
@@ -218,14 +232,25 @@ func (t *Table) where(match func(Run) bool) slot.Set {
 }
 
 // Counts returns the number of slots that each member owns, 0 for members without slots. Slots without owner count
-// under "".
+// under "". Duties do not count.
 func (t *Table) Counts() map[string]int {
+	return t.counts(func(r Run) bool { return !t.IsDuty(r.Slots.First) })
+}
+
+// DutyCounts is Counts for duties alone.
+func (t *Table) DutyCounts() map[string]int {
+	return t.counts(func(r Run) bool { return t.Duty(r.Slots.First) != "" })
+}
+
+func (t *Table) counts(match func(Run) bool) map[string]int {
 	counts := make(map[string]int, len(t.Members)+1)
 	for _, m := range t.Members {
 		counts[m.ID] = 0
 	}
 	for _, r := range t.Runs {
-		counts[r.Owner] += r.Slots.Len()
+		if match(r) {
+			counts[r.Owner] += r.Slots.Len()
+		}
 	}
 	return counts
 }

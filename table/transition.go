@@ -8,8 +8,9 @@ import (
 
 // The transitions below change the table that they are called on: call them on a Clone, then Seal it.
 
-// Put adds the member, or replaces the one with the same ID.
+// Put adds the member, or replaces the one with the same ID. It adds the duties that the member announces.
 func (t *Table) Put(m Member) {
+	t.addDuties(m)
 	i, ok := t.find(m.ID)
 	if ok {
 		t.Members[i] = m
@@ -70,12 +71,14 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 }
 
 // Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
-// drops notes and names of deleted objects that nobody waits for.
+// drops notes and names of deleted objects that nobody waits for, and duties that nobody announces.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
+	t.dropDuties()
 	merged := t.Runs[:0:0]
 	for _, r := range t.Runs {
-		if n := len(merged); n > 0 && merged[n-1].Slots.Last+1 == r.Slots.First && sameState(merged[n-1], r) {
+		n := len(merged)
+		if n > 0 && merged[n-1].Slots.Last+1 == r.Slots.First && sameState(merged[n-1], r) && !t.IsDuty(r.Slots.First) {
 			merged[n-1].Slots.Last = r.Slots.Last
 			continue
 		}

@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,9 @@ func (t *Table) Valid() error {
 		return fmt.Errorf("epoch %d: above %d, to which no rota comes by itself", t.Epoch, uint64(MaxEpoch))
 	}
 	if err := t.validMembers(); err != nil {
+		return err
+	}
+	if err := t.validDuties(); err != nil {
 		return err
 	}
 	if err := t.validRuns(); err != nil {
@@ -87,17 +91,35 @@ func ValidMember(m Member) error {
 	if m.MinFormat < 1 || m.MaxFormat < m.MinFormat {
 		return fmt.Errorf("member %s: table formats %d to %d", m.ID, m.MinFormat, m.MaxFormat)
 	}
+	for name := range m.DutyNames() {
+		if err := ValidDuty(name); err != nil {
+			return fmt.Errorf("member %s: %w", m.ID, err)
+		}
+	}
+	if m.Duties != JoinDuties(slices.Collect(m.DutyNames())...) {
+		return fmt.Errorf("member %s: its duties are not in order, or one is there twice", m.ID)
+	}
 	return nil
 }
 
 func (t *Table) validRuns() error {
 	next := slot.Slot(0)
+	can := t.Can()
 	for _, r := range t.Runs {
-		if r.Slots.First != next || r.Slots.Last < r.Slots.First || int(r.Slots.Last) >= int(t.Slots) {
+		end := int(t.Slots)
+		if t.IsDuty(r.Slots.First) {
+			end = t.Total()
+		}
+		if r.Slots.First != next || r.Slots.Last < r.Slots.First || int(r.Slots.Last) >= end {
 			return fmt.Errorf("run %v: the runs must tile the slots 0 to %d; expected one that starts at %d",
-				r.Slots, t.Slots-1, next)
+				r.Slots, end-1, next)
 		}
 		next = r.Slots.Last + 1
+		if t.IsDuty(r.Slots.First) {
+			if err := t.validDuty(r, can); err != nil {
+				return err
+			}
+		}
 		if r.Owner == "" && (r.Next != "" || r.Ready || r.Unsettled) {
 			return fmt.Errorf("run %v: nobody owns it, so it cannot move or be unsettled", r.Slots)
 		}
@@ -122,8 +144,8 @@ func (t *Table) validRuns() error {
 			return fmt.Errorf("run %v: unsettled, but there is no note for epoch %d", r.Slots, r.Epoch)
 		}
 	}
-	if int(next) != int(t.Slots) {
-		return fmt.Errorf("runs end at slot %d: they must tile the slots 0 to %d", int(next)-1, t.Slots-1)
+	if int(next) != t.Total() {
+		return fmt.Errorf("runs end at slot %d: they must tile the slots 0 to %d", int(next)-1, t.Total()-1)
 	}
 	return nil
 }

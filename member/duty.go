@@ -1,0 +1,150 @@
+package member
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/plan"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// This file has what is different for duties (rule R18). In the table a duty is a slot, so that all other rules hold for
+// it as they are.
+
+// suspension is how long members announce no duties after a process was seen that wants to join and cannot read of
+// them. Its container is started again within five minutes.
+const suspension = rolloutTime
+
+// olderAgain is the time between two changes of Table.Older.
+const olderAgain = time.Minute
+
+// suspended says that members announce no duties, so that a process can join that cannot read of them.
+func (m *Member) suspended(t *table.Table) bool {
+	return t.Older != 0 && m.clockDistance(t.Older) < int64(suspension.Seconds())
+}
+
+// suspends says that the run is of a duty, and duties are suspended.
+func (m *Member) suspends(t *table.Table, r table.Run) bool {
+	return t.IsDuty(r.Slots.First) && m.suspended(t)
+}
+
+// announced are the duties that this member should announce in the table.
+func (m *Member) announced(t *table.Table) string {
+	if !t.Reads(table.DutyFormat) || m.cfg.Self.MaxFormat < table.DutyFormat || m.suspended(t) {
+		return ""
+	}
+	return m.cfg.Self.Duties
+}
+
+// able returns those of the slots that the member can have.
+func able(t *table.Table, member table.Member, set slot.Set) slot.Set {
+	can := t.Can()
+	for _, s := range set.Slots() {
+		if !can(member, s) {
+			set.Remove(s)
+		}
+	}
+	return set
+}
+
+// dutiesIn returns the names of the duties among the slots; nil if there are none.
+func dutiesIn(t *table.Table, set slot.Set) map[slot.Slot]string {
+	var names map[slot.Slot]string
+	for i, name := range t.Duties {
+		if s := slot.Slot(int(t.Slots) + i); name != "" && set.Has(s) {
+			if names == nil {
+				names = map[slot.Slot]string{}
+			}
+			names[s] = name
+		}
+	}
+	return names
+}
+
+// draftDuties announces this member's duties, or takes the announcement back once it has none. A planner notes that
+// another process cannot read of duties.
+func (m *Member) draftDuties(t *table.Table, d *draft) {
+	if m.phase != joined {
+		return
+	}
+	if id, older := m.olderJoiner(t); older && m.isPlanner() {
+		if m.clockDistance(t.Older) >= int64(olderAgain.Seconds()) {
+			m.noteOlder(t, id)
+			d.edit().Older = m.now.Wall
+			d.due = true
+		}
+	}
+	self, _ := d.next.Member(m.cfg.Self.ID)
+	want := m.announced(d.next)
+	change := self.Duties != want
+	if change && want == "" {
+		busy := func(r table.Run) bool { return t.IsDuty(r.Slots.First) && (r.Owner == self.ID || r.Next == self.ID) }
+		change = !slices.ContainsFunc(d.next.Runs, busy)
+	}
+	if !m.waited(&m.swap.announce, change, m.cfg.Coalesce) {
+		return
+	}
+	self.Duties = want
+	d.edit().Put(self)
+	d.due = true
+}
+
+// noteOlder reports that duties are suspended, unless they were before.
+func (m *Member) noteOlder(t *table.Table, id string) {
+	if m.suspended(t) {
+		return
+	}
+	m.note("DutiesSuspended", true, "process %s wants to join and is too old to read of duties in the table, as in the "+
+		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
+}
+
+// olderJoiner returns a process that wants to join and does not read of duties. Such a process sees no table that it
+// could go by, so its Lease tells of none.
+func (m *Member) olderJoiner(t *table.Table) (id string, ok bool) {
+	if !m.watch.all || !m.watch.complete || len(t.Duties) == 0 && !m.suspended(t) {
+		return "", false
+	}
+	for other, o := range m.watch.others {
+		if _, member := t.Member(other); member || o.missing || o.lease.Format >= table.DutyFormat {
+			continue
+		}
+		if o.lease.Epoch == 0 && o.lease.TableUID == "" && m.silence(other) < m.cfg.LeaseDuration && (id == "" || other < id) {
+			id = other
+		}
+	}
+	return id, id != ""
+}
+
+// unownedDuty says whether the table has a duty that nobody owns.
+func unownedDuty(t *table.Table) bool {
+	return slices.ContainsFunc(t.Runs, func(r table.Run) bool { return r.Owner == "" && t.Duty(r.Slots.First) != "" })
+}
+
+// assign returns the next owners of all slots: hash slots by plan.Assign, duties by plan.AssignDuties. in describes
+// both.
+func (m *Member) assign(t *table.Table, in plan.Input) []string {
+	owners := in.Owners
+	in.Owners = owners[:t.Slots]
+	target := plan.Assign(in)
+	if len(t.Duties) == 0 {
+		return target
+	}
+	if m.suspended(t) {
+		return append(target, make([]string, len(t.Duties))...)
+	}
+	members := make([]table.Member, len(in.Members))
+	for i, p := range in.Members {
+		members[i], _ = t.Member(p.ID)
+	}
+	can := t.Can()
+	duties := plan.DutyInput{
+		Owners: owners[t.Slots:], Moving: make([]bool, len(t.Duties)), Members: in.Members,
+		Can:      func(member, duty int) bool { return can(members[member], slot.Slot(int(t.Slots)+duty)) },
+		Tolerant: in.Tolerant, Only: in.Only,
+	}
+	for i := range duties.Moving {
+		duties.Moving[i] = in.Moving.Has(slot.Slot(int(t.Slots) + i))
+	}
+	return append(target, plan.AssignDuties(duties)...)
+}
