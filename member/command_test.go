@@ -38,7 +38,7 @@ func (r *run) command(words []string) error {
 	}
 	rest := func(i int) string { return strings.Join(words[min(i, len(words)):], " ") }
 	switch words[0] {
-	case "slots":
+	case "slots", "many":
 	case "start":
 		r.start(words[1:])
 	case "twin":
@@ -109,10 +109,14 @@ func (r *run) command(words []string) error {
 		if !r.node(arg(1)).Fly(slot.Slot(number(arg(2)))) {
 			return errors.New("not admitted")
 		}
+	case "stick":
+		if !r.node(arg(1)).Stick(r.slot(arg(2))) {
+			return errors.New("it does not do the duty")
+		}
 	case "land":
-		r.node(arg(1)).Land(slot.Slot(number(arg(2))))
+		r.node(arg(1)).Land(r.slot(arg(2)))
 	case "write":
-		if !r.node(arg(1)).Write(slot.Slot(number(arg(2))), duration(arg(3)), rest(4) != "unfenced") {
+		if !r.node(arg(1)).Write(r.slot(arg(2)), duration(arg(3)), rest(4) != "unfenced") {
 			return errors.New("nothing in flight")
 		}
 	case "remove":
@@ -140,7 +144,7 @@ func (r *run) command(words []string) error {
 }
 
 func (r *run) start(words []string) {
-	build, format := "v1", 0
+	build, format, duties := "v1", 0, ""
 	for _, word := range words {
 		if b, ok := strings.CutPrefix(word, "build="); ok {
 			build = b
@@ -148,12 +152,42 @@ func (r *run) start(words []string) {
 		if f, ok := strings.CutPrefix(word, "format="); ok {
 			format = number(f)
 		}
+		if list, ok := strings.CutPrefix(word, "duties="); ok {
+			duties = manyDuties(list)
+		}
 	}
 	for _, pod := range words {
 		if !strings.Contains(pod, "=") {
-			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format})
+			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format, Duties: duties})
 		}
 	}
+}
+
+// manyDuties returns names separated by commas; 1-200 stands for 200 of them.
+func manyDuties(list string) string {
+	first, last, many := strings.Cut(list, "-")
+	if !many {
+		return table.JoinDuties(strings.Split(list, ",")...)
+	}
+	var names []string
+	for i := number(first); i <= number(last); i++ {
+		names = append(names, fmt.Sprintf("d%03d", i))
+	}
+	return table.JoinDuties(names...)
+}
+
+// slot is that of a number, or of a duty's name, which the table may have dropped since it was last asked for.
+func (r *run) slot(text string) slot.Slot {
+	if t := r.w.Objects.Table().Table; t != nil {
+		if s, ok := t.DutySlot(text); ok {
+			r.duties[text] = s
+			return s
+		}
+	}
+	if s, ok := r.duties[text]; ok {
+		return s
+	}
+	return slot.Slot(number(text))
 }
 
 func (r *run) feed(words []string) error {
@@ -222,11 +256,11 @@ func (r *run) holds(words []string) bool {
 	}
 	slots := func(i int) (set slot.Set) {
 		for _, part := range strings.Split(words[i], ",") {
-			rng, err := slot.ParseRange(part)
-			if err != nil {
-				panic(err)
+			if rng, err := slot.ParseRange(part); err == nil {
+				set.AddRange(rng)
+			} else {
+				set.Add(r.slot(part))
 			}
-			set.AddRange(rng)
 		}
 		return set
 	}
@@ -252,6 +286,19 @@ func (r *run) holds(words []string) bool {
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Next != "" })
 	case "ready": // some slot that moves to POD is ready
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Ready && run.Next == r.node(words[1]).ID })
+	case "does": // does POD DUTY...: it does them now
+		return !slices.ContainsFunc(words[2:], func(name string) bool { return !r.node(words[1]).Does(name) })
+	case "duties": // duties POD N: it owns that many; duties none: the table has none
+		if words[1] == "none" {
+			return t != nil && len(t.Duties) == 0
+		}
+		return t != nil && t.DutyCounts()[r.node(words[1]).ID] == number(words[2])
+	case "even": // no member has two duties more than another
+		counts := slices.Collect(maps.Values(t.DutyCounts()))
+		return len(counts) > 0 && slices.Max(counts)-slices.Min(counts) <= 1
+	case "unowned": // unowned DUTY: nobody has it
+		s, ok := t.DutySlot(words[1])
+		return ok && t.At(s).Owner == ""
 	case "member":
 		if t == nil {
 			return false

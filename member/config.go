@@ -10,8 +10,8 @@ import (
 
 // Config configures a member. SetDefaults fills in what is left out.
 type Config struct {
-	// Self is the member's entry in the table. ID must be new with every process start. Duties are those that it can do; it
-	// announces them when every member can read of them (rule R18).
+	// Self is the member's entry in the table. ID must be new with every process start. Duties are those that it can do.
+	// It announces them when every member can read of them (rule R18).
 	Self table.Member
 	// Former are the IDs of this process's earlier incarnations. They must have nothing in flight any more.
 	Former []string

@@ -133,18 +133,35 @@ func (m *Member) assign(t *table.Table, in plan.Input) []string {
 	if m.suspended(t) {
 		return append(target, make([]string, len(t.Duties))...)
 	}
-	members := make([]table.Member, len(in.Members))
-	for i, p := range in.Members {
-		members[i], _ = t.Member(p.ID)
-	}
-	can := t.Can()
 	duties := plan.DutyInput{
-		Owners: owners[t.Slots:], Moving: make([]bool, len(t.Duties)), Members: in.Members,
-		Can:      func(member, duty int) bool { return can(members[member], slot.Slot(int(t.Slots)+duty)) },
-		Tolerant: in.Tolerant, Only: in.Only,
+		Owners: owners[t.Slots:], Moving: make([]bool, len(t.Duties)), Tolerant: in.Tolerant, Only: in.Only,
 	}
+	duties.Members, duties.Can = m.takers(t, in.Members)
 	for i := range duties.Moving {
 		duties.Moving[i] = in.Moving.Has(slot.Slot(int(t.Slots) + i))
 	}
 	return append(target, plan.AssignDuties(duties)...)
+}
+
+// takers returns who may get which duties: those of the members that receive slots, and where none of these can do a
+// duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A leaver
+// asks for neither.
+func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Member, can func(member, duty int) bool) {
+	able := t.Can()
+	entries := make([]table.Member, len(given))
+	receives := make([]bool, len(given))
+	takers = slices.Clone(given)
+	served := make([]bool, len(t.Duties))
+	for i, p := range given {
+		entries[i], _ = t.Member(p.ID)
+		receives[i] = p.Receives
+		onTime := p.ID == m.cfg.Self.ID || m.renewsOnTime(p.ID)
+		takers[i].Receives = p.Receives || m.phase == joined && onTime && !entries[i].Leaving && !m.dead(p.ID)
+		for duty := range served {
+			served[duty] = served[duty] || p.Receives && able(entries[i], slot.Slot(int(t.Slots)+duty))
+		}
+	}
+	return takers, func(member, duty int) bool {
+		return able(entries[member], slot.Slot(int(t.Slots)+duty)) && (receives[member] || !served[duty])
+	}
 }

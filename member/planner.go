@@ -125,7 +125,8 @@ func fingerprint(t *table.Table) uint64 {
 	return h.Sum64()
 }
 
-// planInput describes the table to assign: its slots include those of duties. receives says which members may get slots. Leavers never do.
+// planInput describes the table to assign. Its slots include those of duties. receives says which members may get
+// slots. Leavers never do.
 func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
 	in := plan.Input{Owners: make([]string, t.Total())}
 	eachSlot(t, func(table.Run) bool { return true }, func(s slot.Slot, r table.Run) {

@@ -22,7 +22,8 @@ import (
 //	clause NAME prevents RULE   without that clause of the protocol the script must fail by that check of package sim
 //	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
 //	slots N
-//	start POD... [build=B] [format=N]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
+//	many N                      duties at most
+//	start POD... [build=B] [format=N] [duties=X,Y]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, sleep, resume POD...
 //	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
@@ -32,6 +33,7 @@ import (
 //	down, up                    the API server
 //	edit FIELD TEXT             a field of the table, by hand
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
+//	stick POD DUTY              it does not return when it should, until land POD DUTY
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
 //	remove, reconcile POD SLOT  delete a key's object, reconcile that; hand POD SLOT: it is left to the next owner
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once
@@ -47,7 +49,9 @@ type run struct {
 	w     *sim.World
 	saved map[string]string
 	vars  map[string]string
-	trace []string
+	// duties are the slots of duties when they were last asked for.
+	duties map[string]slot.Slot
+	trace  []string
 }
 
 // Every rule that lives in members has its scripts, in files whose names start with it.
@@ -66,6 +70,7 @@ func TestR13Lapse(t *testing.T)     { scripts(t, "R13") }
 func TestR15Deletions(t *testing.T) { scripts(t, "R15") }
 func TestR16TableLost(t *testing.T) { scripts(t, "R16") }
 func TestR17Plan(t *testing.T)      { scripts(t, "R17") }
+func TestR18Duties(t *testing.T)    { scripts(t, "R18") }
 
 // scripts runs the scripts of a rule.
 func scripts(t *testing.T, rule string) {
@@ -109,16 +114,19 @@ func readScript(t *testing.T, file string) *script {
 }
 
 func (s *script) run() (*run, error) {
-	r := &run{vars: map[string]string{}}
-	slots := slot.Count(8)
+	r := &run{vars: map[string]string{}, duties: map[string]slot.Slot{}}
+	slots, duties := slot.Count(8), 0
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
 			i, _ := strconv.Atoi(n)
 			slots = slot.Count(i)
 		}
+		if n, ok := strings.CutPrefix(line, "many "); ok {
+			duties, _ = strconv.Atoi(n)
+		}
 	}
 	r.w = sim.New(sim.Options{
-		Slots: slots,
+		Slots: slots, Duties: duties,
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

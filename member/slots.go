@@ -286,7 +286,9 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 }
 
 // givesUp says that this member gives its slots of the run up, if need be to nobody.
-func (m *Member) givesUp(t *table.Table, r table.Run) bool { return m.phase == leaving || m.suspends(t, r) }
+func (m *Member) givesUp(t *table.Table, r table.Run) bool {
+	return m.phase == leaving || m.suspends(t, r)
+}
 
 // drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
 // leaver that found no next owner, and by the owner of a duty that is suspended.

@@ -70,7 +70,9 @@ type duties struct {
 }
 
 func newDuties(in DutyInput) *duties {
-	d := &duties{in: in, own: make([]int, len(in.Owners)), fixed: make([]bool, len(in.Owners)), load: make([]int, len(in.Members))}
+	d := &duties{
+		in: in, own: make([]int, len(in.Owners)), fixed: make([]bool, len(in.Owners)), load: make([]int, len(in.Members)),
+	}
 	index := map[string]int{}
 	receivers := 0
 	for i, m := range in.Members {

@@ -191,8 +191,10 @@ func Decode(data map[string]string) (*Table, error) {
 		t.Notes[epoch] = note
 		return err
 	})
-	if f == formatInt(DutyFormat) {
+	if _, has := data[fieldDuties]; f == formatInt(DutyFormat) {
 		d.readDuties(t, a)
+	} else if has {
+		d.fail(fieldDuties, 0, fmt.Errorf("a table of format %s has no duties; somebody edited it", f))
 	}
 	if f != formatInt(OldestFormat) {
 		d.lines(fieldGone, func(w []string) error {

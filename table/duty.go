@@ -78,23 +78,21 @@ func (t *Table) Can() func(m Member, s slot.Slot) bool {
 		}
 		set, read := lists[m.Duties]
 		if !read {
-			set, _ = t.dutySet(m.Duties)
+			set = t.dutySet(m.Duties)
 			lists[m.Duties] = set
 		}
 		return set.Has(s)
 	}
 }
 
-// dutySet returns the slots of a list of duties. ok is false if the table has not all of them.
-func (t *Table) dutySet(list string) (set slot.Set, ok bool) {
-	ok = true
+// dutySet returns the slots of a list of duties, those that the table has.
+func (t *Table) dutySet(list string) (set slot.Set) {
 	for name := range (Member{Duties: list}).DutyNames() {
-		s, known := t.DutySlot(name)
-		if ok = ok && known; known {
+		if s, known := t.DutySlot(name); known {
 			set.Add(s)
 		}
 	}
-	return set, ok
+	return set
 }
 
 // addDuties gives slots to the duties that the member announces and that the table has not: the first ones that are
@@ -125,7 +123,7 @@ func (t *Table) dropDuties() {
 	for i := range t.Members {
 		if list := t.Members[i].Duties; list != "" && !lists[list] {
 			lists[list] = true
-			set, _ := t.dutySet(list)
+			set := t.dutySet(list)
 			announced = announced.Union(set)
 		}
 	}
@@ -228,8 +226,8 @@ func (t *Table) readDuty(w []string, a *abbreviations) error {
 // everybodyElse stands for all members that the other lines of the field do not name.
 const everybodyElse = "*"
 
-// encodeAble writes which members can do which duties: a line for each list of duties, the most frequent one first. That
-// one is for all members whom no other line names.
+// encodeAble writes which members can do which duties: a line for each list of duties, the most frequent one first. It
+// is for all members whom no other line names.
 func encodeAble(t *Table, a *abbreviations) string {
 	by := map[string][]string{}
 	for i := range t.Members {
@@ -240,7 +238,7 @@ func encodeAble(t *Table, a *abbreviations) string {
 	slices.SortStableFunc(lists, func(x, y string) int { return cmp.Compare(len(by[y]), len(by[x])) })
 	var out strings.Builder
 	for i, list := range lists {
-		set, _ := t.dutySet(list)
+		set := t.dutySet(list)
 		out.WriteString(orNone(set.String()))
 		if i == 0 {
 			out.WriteString(" " + everybodyElse)

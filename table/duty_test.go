@@ -195,6 +195,7 @@ func TestDecodeRefusesDuties(t *testing.T) {
 		{"able", "256-257 web-0-x7k2p", "256-257 web-0-x7k2p web-0-x7k2p", "in two lines"},
 		{"able", "256-257 web-0-x7k2p", "256-257 web-7-x7k2p", "not a member"},
 		{"able", "256-257 web-0-x7k2p", "", "member web-0-x7k2p does not say that it can do it"},
+		{"format", "3", "2", "field duties: a table of format 2 has no duties"},
 		{"runs", "200-255 - 39", "200-256 - 39", "must tile the slots 0 to 255"},
 	} {
 		text := table.Encode(withDuties())

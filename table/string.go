@@ -18,6 +18,12 @@ func (t *Table) String() string {
 	}
 	text := Encode(t)
 	b.WriteString(" runs=" + oneLine(text[fieldRuns]))
+	if duties := text[fieldDuties]; duties != "" {
+		b.WriteString(" duties=" + oneLine(duties) + " able=" + oneLine(text[fieldAble]))
+	}
+	if t.Older != 0 {
+		b.WriteString(" older=" + text[fieldOlder])
+	}
 	b.WriteString(" notes=" + oneLine(text[fieldNotes]))
 	return b.String()
 }

@@ -203,8 +203,11 @@ func (t *Table) find(id string) (int, bool) {
 	return i, i < len(t.Members) && t.Members[i].ID == id
 }
 
-// At returns the run that holds slot s, with Slots narrowed to s alone. s must be below t.Total().
+// At returns the run that holds slot s, with Slots narrowed to s alone. Nobody owns a slot that the table has not.
 func (t *Table) At(s slot.Slot) Run {
+	if int(s) >= t.Total() {
+		return Run{Slots: slot.Range{First: s, Last: s}}
+	}
 	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int { return cmp.Compare(r.Slots.Last, s) })
 	r := t.Runs[i]
 	r.Slots = slot.Range{First: s, Last: s}

@@ -100,9 +100,9 @@ func (w *world) carryOut(pod int, action member.Action) {
 	case member.DeleteLease:
 		w.deleteBy(pod, a)
 	case member.Warm:
-		b.request(op{kind: opWarm, slots: maskOf(a.Slots, w.x.config.Slots), round: a.Round})
+		b.request(op{kind: opWarm, slots: maskOf(a.Slots, w.x.total()), round: a.Round})
 	case member.Load:
-		b.request(op{kind: opLoad, slots: maskOf(a.Slots, w.x.config.Slots), round: a.Round})
+		b.request(op{kind: opLoad, slots: maskOf(a.Slots, w.x.total()), round: a.Round})
 		for _, g := range a.Gone {
 			b.owed |= 1 << g.Slot
 		}
@@ -120,7 +120,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 		w.each(a.Slots, func(s int) { b.shut(s) })
 	case member.Hold:
 	case member.Release:
-		b.owed &^= maskOf(a.Slots, w.x.config.Slots)
+		b.owed &^= maskOf(a.Slots, w.x.total())
 	case member.Deadline:
 		w.checkDeadline(pod, a)
 		b.setDeadline(int(a.At))
@@ -136,7 +136,7 @@ func (w *world) carryOut(pod int, action member.Action) {
 }
 
 func (w *world) each(set slot.Set, do func(s int)) {
-	for s := range w.x.Slots {
+	for s := range w.x.total() {
 		if set.Has(slot.Slot(s)) {
 			do(s)
 		}

@@ -32,7 +32,7 @@ func (w *world) remember(t *table.Table) {
 	if t.UID != tableUID(w.server().table.uid) {
 		return // not adopted
 	}
-	for s := range w.x.Slots {
+	for s := range w.x.total() {
 		r := t.At(slot.Slot(s))
 		h := &w.changeServer().slots[s]
 		if r.Owner == "" || int(r.Epoch) < h.epoch {
@@ -73,7 +73,7 @@ func (w *world) checkTransition(by uint8, before snap, t *table.Table) {
 		}
 	}
 	w.checkGone(writer, old, t)
-	for s := range slot.Slot(w.x.Slots) {
+	for s := range slot.Slot(w.x.total()) {
 		was, is := old.At(s), t.At(s)
 		_, stays := t.Member(was.Owner)
 		switch {
@@ -92,7 +92,7 @@ func (w *world) checkSending(pod int, a member.Swap) {
 	if now.version != number(a.Version) {
 		return // it cannot take effect
 	}
-	for s := range w.x.Slots {
+	for s := range w.x.total() {
 		if a.Table.At(slot.Slot(s)).Owner != m && now.table.At(slot.Slot(s)).Owner == m && b.working(s) {
 			w.violate("sent while open", "%s sends a table that gives slot %d away, which is at work", m, s)
 		}
@@ -109,7 +109,7 @@ func (w *world) checkOpen(pod int, a member.Open) {
 		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", id, a.Slots)
 	}
 	for _, o := range b.ops {
-		if early := maskOf(a.Slots, w.x.config.Slots) & o.slots; o.kind == opLoad && early != 0 {
+		if early := maskOf(a.Slots, w.x.total()) & o.slots; o.kind == opLoad && early != 0 {
 			w.violate("not loaded", "slots %v are opened by %s at epoch %d, and are being loaded", slotsOf(early), id, a.Epoch)
 		}
 	}
@@ -167,7 +167,7 @@ func (w *world) fire(pod int) {
 	} else if _, named := t.Member(id); !named {
 		return
 	}
-	for s := range w.x.Slots {
+	for s := range w.x.total() {
 		if gun>>s&1 == 0 {
 			continue
 		}

@@ -19,7 +19,7 @@ func goneIn(mask uint8) (gone []table.Gone) {
 // checkGone looks at the deletions when a member changes the table. What a member knows that dies, or that finds nobody
 // to take its slots, is lost.
 func (w *world) checkGone(writer string, old, t *table.Table) {
-	for s := range slot.Slot(w.x.Slots) {
+	for s := range slot.Slot(w.x.total()) {
 		in := func(t *table.Table) bool {
 			return slices.ContainsFunc(t.Gone, func(g table.Gone) bool { return g.Slot == s })
 		}

@@ -10,8 +10,10 @@ import (
 type Scope struct {
 	// Name is one word, About a line for people.
 	Name, About string
-	// Pods and Slots are how many there are.
-	Pods, Slots int
+	// Pods and Slots are how many there are, and Duties besides.
+	Pods, Slots, Duties int
+	// Own: only the first pod can do the last duty.
+	Own bool
 	// Deadline, Settle and Join are Config.RenewDeadline, SettleDelay and JoinDelay in ticks. A Deadline of 0 means 3. A
 	// lease has 4.
 	Deadline, Settle, Join int
@@ -56,6 +58,12 @@ func ScopeOf(name string) (Scope, bool) {
 func (s Scope) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d pods, %d of them settled, %d slots", s.Pods, s.Running, s.Slots)
+	if s.Duties > 0 {
+		fmt.Fprintf(&b, ", %d duties", s.Duties)
+	}
+	if s.Own {
+		b.WriteString(", one of the first pod alone")
+	}
 	if s.Free {
 		b.WriteString(", any order")
 	}
@@ -157,6 +165,15 @@ var Scopes = []Scope{
 	{
 		Name: "crash2", About: "a container crashes, is restarted, and members leave", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{crash: 1, restart: 1, leave: 2}, Faults: 1, Within: 8, Long: true,
+	},
+	{
+		Name: "duty", About: "members that share a duty come and go, and crash",
+		Pods: 2, Slots: 1, Duties: 1, Running: 1, Limits: Limits{start: 1, leave: 1, crash: 1}, Faults: 1, Within: 8,
+	},
+	{
+		Name: "duty2", About: "a process with a duty stands still, or crashes, and a request goes astray",
+		Pods: 2, Slots: 1, Duties: 2, Own: true, Running: 2,
+		Limits: Limits{pause: 1, crash: 1, restart: 1, lose: 1}, Faults: 2, Within: 8, Long: true,
 	},
 	{
 		Name: "order", About: "as join, in any order",

@@ -48,7 +48,15 @@ func (w *world) unsettled() string {
 			return w.x.name(uint8(i)) + " has a Lease that says shut"
 		}
 	}
-	for at := range w.x.Slots {
+	for id, pod := range live {
+		if m, _ := t.Member(id); m.Duties != w.x.duties(pod) {
+			return fmt.Sprintf("%s announces duties %q", id, m.Duties)
+		}
+	}
+	for at := range w.x.total() {
+		if at >= w.x.Slots && t.Duty(slot.Slot(at)) == "" {
+			continue // no live member can do it
+		}
 		r := t.At(slot.Slot(at))
 		if r.Owner == "" || r.Next != "" || r.Unsettled {
 			return fmt.Sprintf("slot %d has no owner, moves, or is unsettled", at)

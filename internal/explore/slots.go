@@ -11,7 +11,7 @@ func slotsOf(mask uint8) (set slot.Set) {
 	return set
 }
 
-func maskOf(set slot.Set, slots slot.Count) (mask uint8) {
+func maskOf(set slot.Set, slots int) (mask uint8) {
 	for s := range slot.Slot(slots) {
 		if set.Has(s) {
 			mask |= 1 << s

@@ -112,7 +112,7 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 	name := podName(pod)
 	c.Self = table.Member{
 		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: "v1", Weight: 1,
-		MinFormat: table.OldestFormat, MaxFormat: table.Format,
+		MinFormat: table.OldestFormat, MaxFormat: table.Format, Duties: x.duties(pod),
 	}
 	for i := former; i < inc; i++ {
 		c.Former = append(c.Former, x.name(x.leaseIndex(pod, i)))
@@ -121,6 +121,20 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 		panic(err)
 	}
 	return c
+}
+
+// total is the number of slots, those of duties included.
+func (x *space) total() int { return x.Slots + x.Duties }
+
+// duties are those that a pod can do: all of them, but for the last one where only the first pod can do it.
+func (x *space) duties(pod int) string {
+	var names []string
+	for i := range x.Duties {
+		if pod == 0 || !x.Own || i+1 < x.Duties {
+			names = append(names, string(rune('x'+i)))
+		}
+	}
+	return table.JoinDuties(names...)
 }
 
 func podName(pod int) string { return string(rune('a' + pod)) }
@@ -247,13 +261,13 @@ func (x *space) event(e member.Event, b *encoder) {
 		*b = append(*b, 'd', byte(e.Outcome))
 		b.text(e.ID)
 	case member.Warmed:
-		*b = append(*b, 'm', maskOf(e.Slots, x.config.Slots))
+		*b = append(*b, 'm', maskOf(e.Slots, x.total()))
 		b.int(int(e.Round))
 	case member.Loaded:
-		*b = append(*b, 'o', maskOf(e.Slots, x.config.Slots))
+		*b = append(*b, 'o', maskOf(e.Slots, x.total()))
 		b.int(int(e.Round))
 	case member.Drained:
-		*b = append(*b, 'n', maskOf(e.Slots, x.config.Slots))
+		*b = append(*b, 'n', maskOf(e.Slots, x.total()))
 		b.int(int(e.Round))
 		b.int(len(e.Gone)) // one in each slot
 	default:

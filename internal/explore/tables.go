@@ -77,7 +77,11 @@ func tableKey(t *table.Table) string {
 		b.text(m.ID)
 		b.int(int(m.Joined))
 		b.bools(m.Leaving)
+		b.text(m.Duties)
 	}
+	b.int(len(t.Duties))
+	b.text(t.Duties...)
+	b.int(int(t.Older))
 	b.int(len(t.Runs))
 	for _, r := range t.Runs {
 		b.int(int(r.Slots.First))

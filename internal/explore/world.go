@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/inspect"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
 )
 
 // world is a state that is looked at, and changed: parts are copied when that begins.
@@ -91,11 +92,11 @@ func (x *space) begin() state {
 	var s state
 	for i := range x.Pods {
 		s.boxes[i] = x.addBox(&box{
-			gate: make([]gateSlot, x.Slots), horizon: make([]int, x.Slots), left: make([]int, x.Slots),
+			gate: make([]gateSlot, x.total()), horizon: make([]int, x.total()), left: make([]int, x.total()),
 		}, i)
 	}
 	s.server = x.addServer(&server{
-		table: snap{version: top}, version: top, leases: make([]held, maxPods*maxIncs), slots: make([]slotHistory, x.Slots),
+		table: snap{version: top}, version: top, leases: make([]held, maxPods*maxIncs), slots: make([]slotHistory, x.total()),
 	})
 	return s
 }
@@ -177,6 +178,6 @@ func (x *space) leaseEvent(l leaseAt) member.Lease {
 	id := x.name(l.index)
 	return member.Lease{
 		ID: id, UID: "lease-" + id, Version: version(l.version), Epoch: uint64(l.epoch), TableUID: tableUID(l.uid),
-		Open: l.open, Format: 1,
+		Open: l.open, Format: table.Format,
 	}
 }

@@ -80,16 +80,20 @@ func (n *Node) carryOut(action member.Action) {
 		})
 	case member.Hold:
 		n.Holds += a.Slots.Len()
-		n.work.held = n.work.held.Union(a.Slots)
+		hash, _ := n.w.split(a.Slots)
+		n.work.held = n.work.held.Union(hash)
 		if n.w.wild {
-			n.informer.hold(a.Slots)
+			n.informer.hold(hash)
 		}
 	case member.Warm:
+		hash, duties := n.w.split(a.Slots)
 		n.Warms += a.Slots.Len()
-		n.work.held = n.work.held.Union(a.Slots)
+		n.work.held = n.work.held.Union(hash)
 		if n.w.wild {
-			n.informer.hold(a.Slots)
-			n.informer.settled(a.Slots, func(set slot.Set) { n.post(member.Warmed{Slots: set, Round: a.Round}) })
+			warmed := func(set slot.Set) { n.post(member.Warmed{Slots: set, Round: a.Round}) }
+			n.loadDuties(duties, warmed)
+			n.informer.hold(hash)
+			n.informer.settled(hash, warmed)
 			return
 		}
 		n.store(Warm, func() { n.post(member.Warmed(a)) })
@@ -101,12 +105,17 @@ func (n *Node) carryOut(action member.Action) {
 		}
 		n.beginLoad(a)
 		n.inherit(a)
+		maps.Copy(n.duties.names, a.Duties)
 		loaded := func(set slot.Set) {
 			n.endLoad(set, a.Round)
 			n.post(member.Loaded{Slots: set, Round: a.Round})
 		}
 		if n.w.wild {
-			n.informer.load(a, loaded)
+			hash, duties := n.w.split(a.Slots)
+			n.loadDuties(duties, loaded)
+			if a.Slots = hash; !hash.Empty() {
+				n.informer.load(a, loaded)
+			}
 			return
 		}
 		n.store(Load, func() { loaded(a.Slots) })
@@ -119,6 +128,7 @@ func (n *Node) carryOut(action member.Action) {
 		n.open(a)
 	case member.Shut:
 		n.gate.Shut(a.Slots)
+		n.duties.draining = n.duties.draining.Minus(a.Slots)
 		if !n.w.handsOver() {
 			n.forget(a.Slots)
 		}
@@ -126,7 +136,8 @@ func (n *Node) carryOut(action member.Action) {
 	case member.Release:
 		n.Releases += a.Slots.Len()
 		if n.w.wild {
-			n.informer.release(a.Slots)
+			hash, _ := n.w.split(a.Slots)
+			n.informer.release(hash)
 		}
 		n.loaded = n.loaded.Minus(a.Slots)
 		if n.w.handsOver() {
@@ -235,7 +246,9 @@ func (n *Node) drain(a member.Drain) {
 	n.work.left = n.work.left.Minus(a.Slots)
 	do := func() {
 		begun := n.w.now
-		n.removeSome(a.Slots)
+		hash, duties := n.w.split(a.Slots)
+		n.removeSome(hash)
+		n.endDuties(duties)
 		open := n.gate.OpenSet()
 		n.gate.Drain(a.Slots, n.pending, func(s slot.Slot) {
 			var gone []table.Gone
@@ -254,7 +267,7 @@ func (n *Node) drain(a member.Drain) {
 			var set slot.Set
 			set.Add(s)
 			versions := table.Versions{"Website": strconv.FormatUint(n.w.slots[s].version+1, 10)}
-			if n.w.wild {
+			if n.w.wild && !n.w.isDuty(s) {
 				versions = n.informer.known(s)
 			}
 			if n.w.opts.Leaves != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rota-dev/rota/internal/stream"
@@ -21,6 +22,10 @@ type Chaos struct {
 	// formats: members read different newest table formats.
 	formats bool
 	copies  []map[string]string
+	// jobs has its own source of chance, so that lives without duties stay what they were before there were any. There are
+	// that many duties.
+	jobs   *rand.Rand
+	duties int
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
 }
@@ -69,7 +74,8 @@ func (c *Chaos) draw() int {
 	if c.rng.IntN(100) == 0 {
 		slots, members = 256, 12
 	}
-	c.opts.Slots, c.slots = slots, make([]slotHistory, slots)
+	c.opts.Slots = slots
+	c.slots = make([]slotHistory, c.opts.everything())
 	moves := c.rng.IntN(3)
 	c.populate(stream.Config{Moves: moves == 1, Namesakes: moves == 2, Selects: c.rng.IntN(2) == 0})
 	c.paced, c.passesOn = c.rng.IntN(2) == 0, c.rng.IntN(2) == 0
@@ -90,6 +96,7 @@ func (c *Chaos) draw() int {
 	if c.rng.IntN(4) == 0 {
 		c.opts.Tune = func(cfg *member.Config) { cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3 }
 	}
+	c.drawDuties()
 	c.crashed = c.restart
 	c.ended = func(n *Node) {
 		switch {
@@ -129,7 +136,38 @@ func (c *Chaos) grow() {
 	if c.formats {
 		r.MaxFormat = table.OldestFormat + c.rng.IntN(2)
 	}
+	c.giveDuties(r)
 	c.Start(r)
+}
+
+// drawDuties decides how many duties there are: none in two of three lives.
+func (c *Chaos) drawDuties() {
+	c.jobs = rand.New(rand.NewPCG(c.opts.Seed, 2)) //nolint:gosec // must be repeatable
+	if c.jobs.IntN(3) == 0 {
+		c.duties = 1 + c.jobs.IntN(8)
+	}
+}
+
+// giveDuties decides what a pod can do: its build has all but one duty, or all of them. Where members read different
+// formats, some read of no duties.
+func (c *Chaos) giveDuties(r *Replica) {
+	if c.duties == 0 {
+		return
+	}
+	lacks := -1
+	if c.duties > 1 && c.build%2 == 1 {
+		lacks = c.build % c.duties
+	}
+	var names []string
+	for i := range c.duties {
+		if i != lacks {
+			names = append(names, fmt.Sprintf("d%d", i))
+		}
+	}
+	r.Duties = table.JoinDuties(names...)
+	if c.formats {
+		r.MaxFormat = table.OldestFormat + c.jobs.IntN(table.Format)
+	}
 }
 
 // twin starts a second process that has a replica's pod name. It may turn out to be the only one.

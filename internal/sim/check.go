@@ -157,8 +157,9 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 		}
 	}
 	w.checkGone(old, t)
+	w.checkNames(old, t)
 	planned := false
-	for s := range slot.Slot(t.Slots) {
+	for s := range slot.Slot(min(t.Total(), old.Total())) {
 		was, is := old.At(s), t.At(s)
 		_, stays := t.Member(was.Owner)
 		planned = planned || is.Next != "" && is.Next != was.Next || is.Owner != was.Owner && is.Owner != was.Next
@@ -228,8 +229,12 @@ func (n *Node) checkOpen(a member.Open) {
 			w.Coverage.Rules[12]++
 		}
 		h.epoch, h.opener = a.Epoch, n
+		if w.isDuty(s) {
+			n.checkDuty(s, a.Epoch)
+		}
 	}
 	if w.wild {
+		a.Slots, _ = w.split(a.Slots)
 		n.checkComplete(a)
 	}
 }
@@ -274,9 +279,11 @@ func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool
 // checkWrite looks at a write that commits now. The fence may have been deceived when it was admitted.
 func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	h := &w.slots[f.key.slot]
-	if w.wild {
+	switch {
+	case w.wild && f.duty:
+	case w.wild:
 		w.change(w.objects.state(f.key.index()))
-	} else {
+	default:
 		w.version++
 	}
 	h.version = w.version

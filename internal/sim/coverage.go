@@ -14,7 +14,7 @@ type Coverage struct {
 	Pairs [Faults][Faults]int
 }
 
-const rules = 17
+const rules = 18
 
 // Situations say what Coverage.Rules counts.
 var Situations = [rules + 1]string{
@@ -35,6 +35,7 @@ var Situations = [rules + 1]string{
 	15: "drains that waited for a deletion",
 	16: "tables created, adopted or refused as old",
 	17: "changes of the table that moved slots or gave them owners",
+	18: "duties taken up by another member than the last one",
 }
 
 // Add adds what another world went through.

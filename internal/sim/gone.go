@@ -256,9 +256,17 @@ func (n *Node) hurryPending(set slot.Set) {
 // reads turns a table that the node's program is too old for into the error that it gets.
 func (n *Node) reads(e member.Event) member.Event {
 	old := func(s member.Snapshot) member.Snapshot {
-		if s.Table != nil && len(s.Table.Gone) > 0 && n.cfg.Self.MaxFormat < table.GoneFormat {
+		format := table.OldestFormat
+		switch {
+		case s.Table == nil:
+		case len(s.Table.Duties) > 0:
+			format = table.DutyFormat
+		case len(s.Table.Gone) > 0:
+			format = table.GoneFormat
+		}
+		if n.cfg.Self.MaxFormat < format {
 			s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w",
-				table.GoneFormat, n.cfg.Self.MaxFormat, table.ErrFormat)
+				format, n.cfg.Self.MaxFormat, table.ErrFormat)
 			s.Table = nil
 		}
 		return s

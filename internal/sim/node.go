@@ -17,7 +17,9 @@ type Replica struct {
 	Pod, PodUID, Container, Build string
 	Weight                        int
 	// MaxFormat is the newest table format that it reads; 0: the program's.
-	MaxFormat    int
+	MaxFormat int
+	// Duties are the names of the duties that it can do, separated by commas.
+	Duties       string
 	incarnations int
 	// Gone: it is not to be started again.
 	Gone bool
@@ -67,6 +69,7 @@ type Node struct {
 	bad            map[string]spell
 	slow           time.Duration // how long a page of a list takes
 	work           work
+	duties         duties
 	informer       informer
 	server         int           // that answers it, in lives
 	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
@@ -109,7 +112,8 @@ func (w *World) start(r *Replica, former []string) *Node {
 		n.skew = int64(w.rng.IntN(3)) - 1
 	}
 	n.cfg = member.Config{
-		Self:  table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight},
+		Self: table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight,
+			Duties: r.Duties},
 		Slots: w.opts.Slots, Seed: w.rng.Uint64(), Former: former,
 	}
 	if w.opts.Tune != nil {
@@ -123,7 +127,8 @@ func (w *World) start(r *Replica, former []string) *Node {
 		panic(err)
 	}
 	n.member = member.New(n.cfg)
-	n.gate = gate.New(w.opts.Slots, n.late)
+	n.gate = gate.New(w.opts.everything(), n.late)
+	n.duties.names = map[slot.Slot]string{}
 	n.work.flights, n.work.busy = map[key]*flight{}, map[key]time.Duration{}
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)

@@ -47,8 +47,9 @@ func (w *World) reports(serial uint64) []*coverage.Report {
 		for _, is := range n.informer.has {
 			count(held, is)
 		}
+		open, _ := w.split(n.Open())
 		out = append(out, &coverage.Report{
-			Member: n.ID, Serial: serial, Open: n.Open(), Digests: coverage.Digests{website: held},
+			Member: n.ID, Serial: serial, Open: open, Digests: coverage.Digests{website: held},
 		})
 	}
 	return out

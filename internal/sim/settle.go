@@ -54,6 +54,8 @@ func (w *World) Unsettled() string {
 	}
 	for _, r := range t.Runs {
 		switch {
+		case r.Owner == "" && w.isDuty(r.Slots.First):
+			continue // see dutiesUnsettled
 		case r.Owner == "":
 			return fmt.Sprintf("slots %v have no owner", r.Slots)
 		case r.Next != "":
@@ -68,6 +70,9 @@ func (w *World) Unsettled() string {
 				return fmt.Sprintf("slot %v is not open in %s at epoch %d", at, r.Owner, r.Epoch)
 			}
 		}
+	}
+	if why := w.dutiesUnsettled(t, fair); why != "" {
+		return why
 	}
 	if why := w.incomplete(); why != "" {
 		return why

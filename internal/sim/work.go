@@ -34,6 +34,7 @@ type work struct {
 	busy       map[key]time.Duration
 	left, held slot.Set
 	opened     []slot.Slot
+	serial     int // of duties begun
 }
 
 // unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
@@ -57,6 +58,8 @@ type flight struct {
 	// seen is the version of the object that it began with, awaits the writes whose answers it waits for.
 	seen   uint64
 	awaits int
+	// duty: it is a duty. slow: it takes long to return.
+	duty, slow bool
 }
 
 // startWork tries a key now and then, whatever the gate says.
@@ -91,7 +94,12 @@ func (n *Node) open(a member.Open) {
 	n.checkOpen(a)
 	parked := n.gate.Open(a.Slots, a.Epoch)
 	n.cancelled()
-	n.work.opened = a.Slots.Slots()
+	hash, duties := n.w.split(a.Slots)
+	n.duties.draining = n.duties.draining.Minus(duties)
+	for _, s := range duties.Slots() {
+		n.runDuty(s)
+	}
+	n.work.opened = hash.Slots()
 	if !n.w.wild {
 		return
 	}
@@ -109,6 +117,14 @@ func (n *Node) open(a member.Open) {
 
 // tryAll tries keys that the gate gave back.
 func (n *Node) tryAll(keys []gate.Key) {
+	keys = slices.DeleteFunc(keys, func(k gate.Key) bool {
+		s, _ := strconv.Atoi(k.Namespace)
+		if n.w.isDuty(slot.Slot(s)) {
+			n.runDuty(slot.Slot(s))
+			return true
+		}
+		return false
+	})
 	slices.SortFunc(keys, func(a, b gate.Key) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -188,11 +204,14 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
-	if n.w.wild {
+	if n.w.wild && !f.duty {
 		n.complete(f)
 	}
 	delete(n.work.flights, f.key)
 	n.unfinished(f)
+	if f.duty {
+		n.dutyEnded(f)
+	}
 	f.leave()
 	n.run()
 }
@@ -265,7 +284,7 @@ func (n *Node) write(f *flight) {
 				w.checkWrite(n, f, deceived)
 				version := w.version
 				answer(func() {
-					if w.wild {
+					if w.wild && !f.duty {
 						w.objects.told(n, f.key, version)
 					}
 				})
@@ -289,7 +308,11 @@ func (n *Node) write(f *flight) {
 func (n *Node) cancelled() {
 	for _, k := range n.flying() {
 		f := n.work.flights[k]
-		if f.ctx.Err() != nil && !f.stuck {
+		switch {
+		case f.ctx.Err() == nil || f.stuck:
+		case f.duty:
+			n.returns(f)
+		default:
 			n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { n.finish(f) }) })
 		}
 	}

@@ -17,6 +17,8 @@ type Options struct {
 	Seed uint64
 	// Slots is the number of slots. Default 16.
 	Slots slot.Count
+	// Duties is how many duties there may be at a time. Default 16.
+	Duties int
 	// Tune changes the config of every member before it starts. May be nil.
 	Tune func(*member.Config)
 	// Trace gets a line for everything that happens. May be nil.
@@ -54,6 +56,7 @@ type World struct {
 	Messages Messages
 
 	slots      []slotHistory
+	duties     map[string]*dutyHistory
 	named      map[string]time.Duration // by member ID: when a table last named it
 	member     map[string]time.Duration // the same, of tables that members wrote
 	forged     bool                     // the table is one that no member wrote
@@ -106,11 +109,15 @@ func New(o Options) *World {
 	if o.Slots == 0 {
 		o.Slots = 16
 	}
+	if o.Duties == 0 {
+		o.Duties = maxDuties
+	}
 	return &World{
 		opts:    o,
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
 		Objects: store.NewObjects(),
-		slots:   make([]slotHistory, o.Slots),
+		slots:   make([]slotHistory, o.everything()),
+		duties:  map[string]*dutyHistory{},
 		clocks:  clocks{1, 1},
 		ghosts:  map[string]string{},
 		named:   map[string]time.Duration{},
@@ -200,6 +207,8 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
+	// Duties are how often one was begun.
+	Duties int
 	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole, LookedUp
 	// look-ups of single objects, Split writes before which the process stopped, Reconciled changes by users that were,
 	// Excused violations that clocks beyond the bound explain, or a fence that goes by an old copy of the table.
