@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// This file has what is different for duties (rule R18). In the table a duty is a slot, so that all other rules hold for
-// it as they are.
+// This file has what is different for duties (rule R18). In the table a duty is a slot, so that all other rules hold
+// for it as they are.
 
 // suspension is how long members announce no duties after a process was seen that wants to join and cannot read of
 // them. Its container is started again within five minutes.
@@ -109,7 +109,8 @@ func (m *Member) olderJoiner(t *table.Table) (id string, ok bool) {
 		if _, member := t.Member(other); member || o.missing || o.lease.Format >= table.DutyFormat {
 			continue
 		}
-		if o.lease.Epoch == 0 && o.lease.TableUID == "" && m.silence(other) < m.cfg.LeaseDuration && (id == "" || other < id) {
+		unaware := o.lease.Epoch == 0 && o.lease.TableUID == ""
+		if unaware && m.silence(other) < m.cfg.LeaseDuration && (id == "" || other < id) {
 			id = other
 		}
 	}
@@ -144,8 +145,8 @@ func (m *Member) assign(t *table.Table, in plan.Input) []string {
 }
 
 // takers returns who may get which duties: those of the members that receive slots, and where none of these can do a
-// duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A leaver
-// asks for neither.
+// duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A
+// leaver asks for neither.
 func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Member, can func(member, duty int) bool) {
 	able := t.Can()
 	entries := make([]table.Member, len(given))

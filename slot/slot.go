@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Slot is the number of a slot. Slots of hashes are numbered from 0 up to the rota's Count less one, those of duties from
-// the Count on.
+// Slot is the number of a slot. Slots of hashes are numbered from 0 up to the rota's Count less one, those of duties
+// from the Count on.
 type Slot uint16
 
 const (

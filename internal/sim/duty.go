@@ -61,8 +61,8 @@ func (n *Node) runDuty(s slot.Slot) {
 	n.work.serial++
 	f.slow = n.w.wild && n.work.serial%20 == 0 // it takes long to return
 	n.dutyWrites(f)
-	if n.w.wild && n.work.serial%5 == 0 {
-		n.w.after(n.w.between(time.Second, 30*time.Second), func() { n.local(func() { n.finish(f) }) }) // it returns by itself
+	if n.w.wild && n.work.serial%5 == 0 { // it returns by itself
+		n.w.after(n.w.between(time.Second, 30*time.Second), func() { n.local(func() { n.finish(f) }) })
 	}
 }
 
