@@ -86,7 +86,7 @@ func (i *incarnation) holdings() *coverage.Report {
 
 // outline is holdings without the keys that wait for workers.
 func (r *Rota) outline() *coverage.Report {
-	open := r.gate.Working()
+	open := r.hashes(r.gate.Working())
 	out := &coverage.Report{
 		Member: r.cfg.Self.ID, Open: open, Digests: r.share.Digest(open),
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: r.setup(),

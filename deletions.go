@@ -130,7 +130,7 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 
 // giveUp logs the deletions in the slots that a leaving member could not hand over in time.
 func (i *incarnation) giveUp() {
-	set := i.rota.tableOf().Owned(i.id)
+	set := i.rota.hashes(i.rota.tableOf().Owned(i.id))
 	for _, s := range set.Slots() {
 		i.undone(s, 0)
 	}

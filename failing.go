@@ -27,12 +27,13 @@ const (
 	failingPeriod = 5 * time.Second
 )
 
-// Failing is a controller whose reconciles all fail on this member.
+// Failing is a controller whose reconciles all fail on this member, or a duty that keeps failing there.
 type Failing struct {
-	Controller string
+	// Controller is empty for a duty, and Duty for a controller.
+	Controller, Duty string
 	// For is the time since the first failure after the last success.
 	For time.Duration
-	// Reconciles is how many failed since then.
+	// Reconciles is how many failed since then; of a duty, how many runs.
 	Reconciles int
 	// Never says that none has succeeded since this process started.
 	Never bool
@@ -46,8 +47,12 @@ func (f Failing) String() string {
 	if f.Never {
 		before = "since the start"
 	}
-	s := fmt.Sprintf("controller %s: all %d reconciles in the last %v failed on this member, and none has succeeded %s",
-		f.Controller, f.Reconciles, f.For.Round(time.Second), before)
+	who, what := "controller "+f.Controller, "reconciles"
+	if f.Duty != "" {
+		who, what = "duty "+f.Duty, "runs"
+	}
+	s := fmt.Sprintf("%s: all %d %s in the last %v failed on this member, and none has succeeded %s",
+		who, f.Reconciles, what, f.For.Round(time.Second), before)
 	if f.Err != nil {
 		s += fmt.Sprintf("; the last error: %v", f.Err)
 	}
@@ -178,10 +183,18 @@ func (c *Controller) failing() (Failing, bool) {
 // Failing returns the controllers whose reconciles have all failed on this member for at least a minute. If none has
 // ever succeeded since the start, three objects must have failed, else half of the member's objects; all objects
 // suffice. The member keeps its slots and stays ready: whatever is broken may be broken for all members.
+//
+// A duty that this member has is returned if it has failed at least three times in a row, for at least a minute, and
+// has not been running for 5 minutes now.
 func (r *Rota) Failing() []Failing {
 	var out []Failing
 	for _, c := range r.registered() {
 		if f, failing := c.failing(); failing {
+			out = append(out, f)
+		}
+	}
+	for _, d := range r.duties.sorted() {
+		if f, failing := d.failing(); failing {
 			out = append(out, f)
 		}
 	}
@@ -207,6 +220,17 @@ func (r *Rota) watchFailing(ctx context.Context) {
 			default:
 				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed",
 					Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
+			}
+		}
+		for _, d := range r.duties.sorted() {
+			f, failing := d.failing()
+			switch {
+			case !d.turn(failing):
+			case failing:
+				r.tell(ctx, member.Notify{Reason: "DutyFails", Warning: true, Message: f.String()})
+			default:
+				r.tell(ctx, member.Notify{Reason: "DutyWorks",
+					Message: fmt.Sprintf("Duty %s works again on this member", d.name)})
 			}
 		}
 	}

@@ -48,48 +48,82 @@ const (
 func (i *incarnation) doSlots(a member.Action) {
 	switch a := a.(type) {
 	case member.Hold:
-		i.rota.share.Hold(a.Slots)
+		i.rota.share.Hold(i.rota.hashes(a.Slots))
 	case member.Warm:
-		i.rota.share.Hold(a.Slots)
-		i.calls.Go(func() {
-			held := i.retry("warm", a.Slots, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
-			i.box.put(member.Warmed{Slots: held, Round: a.Round})
-		})
+		i.warm(a)
 	case member.Load:
-		if a.Cause == table.CauseHanded || a.Held {
-			i.rota.share.Hold(a.Slots)
-		} else {
-			i.rota.share.HoldAnew(a.Slots)
-		}
-		if a.Cause == table.CauseHanded && !a.Held {
-			i.handed = i.handed.Union(a.Slots)
-		} else {
-			i.handed = i.handed.Minus(a.Slots)
-		}
-		i.inherit(a)
-		i.calls.Go(func() {
-			held := i.retry("load", a.Slots, func(set slot.Set) error {
-				return i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
-			})
-			i.box.put(member.Loaded{Slots: held, Round: a.Round})
-		})
+		i.load(a)
 	case member.Open:
 		i.callOff(a.Slots)
 		parked := i.rota.gate.Open(a.Slots, a.Epoch)
-		i.opened(a.Slots.Minus(i.handed), parked, false)
-		i.opened(a.Slots.Intersect(i.handed), nil, true)
+		hashes := i.rota.hashes(a.Slots)
+		i.opened(hashes.Minus(i.handed), parked, false)
+		i.opened(hashes.Intersect(i.handed), nil, true)
+		i.rota.duties.open(i.ctx, a.Slots.Minus(hashes), a.Epoch)
 	case member.Drain:
 		i.drain(a)
 	case member.Shut:
 		i.callOff(a.Slots)
 		i.rota.gate.Shut(a.Slots)
-		i.silence(a.Slots)
+		hashes := i.rota.hashes(a.Slots)
+		i.silence(hashes)
+		i.rota.duties.stop(a.Slots.Minus(hashes), true)
 	case member.Release:
-		i.rota.share.Release(a.Slots)
-		i.forget(a.Slots)
+		hashes := i.rota.hashes(a.Slots)
+		i.rota.share.Release(hashes)
+		i.rota.share.ReleaseDuties(a.Slots.Minus(hashes))
+		i.forget(hashes)
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
 	}
+}
+
+func (i *incarnation) warm(a member.Warm) {
+	hashes := i.rota.hashes(a.Slots)
+	if duties := a.Slots.Minus(hashes); !duties.Empty() {
+		i.box.put(member.Warmed{Slots: duties, Round: a.Round}) // there is nothing to list
+	}
+	if hashes.Empty() {
+		return
+	}
+	i.rota.share.Hold(hashes)
+	i.calls.Go(func() {
+		held := i.retry("warm", hashes, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
+		i.box.put(member.Warmed{Slots: held, Round: a.Round})
+	})
+}
+
+func (i *incarnation) load(a member.Load) {
+	hashes := i.rota.hashes(a.Slots)
+	if duties := a.Slots.Minus(hashes); !duties.Empty() {
+		i.rota.duties.load(a.Duties)
+		i.calls.Go(func() {
+			if !a.Held {
+				i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
+			}
+			i.box.put(member.Loaded{Slots: duties, Round: a.Round})
+		})
+	}
+	if hashes.Empty() {
+		return
+	}
+	if a.Cause == table.CauseHanded || a.Held {
+		i.rota.share.Hold(hashes)
+	} else {
+		i.rota.share.HoldAnew(hashes)
+	}
+	if a.Cause == table.CauseHanded && !a.Held {
+		i.handed = i.handed.Union(hashes)
+	} else {
+		i.handed = i.handed.Minus(hashes)
+	}
+	i.inherit(a)
+	i.calls.Go(func() {
+		held := i.retry("load", hashes, func(set slot.Set) error {
+			return i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
+		})
+		i.box.put(member.Loaded{Slots: held, Round: a.Round})
+	})
 }
 
 // silence keeps handlers from hearing of the slots.
@@ -171,11 +205,26 @@ func (i *incarnation) drain(a member.Drain) {
 		i.draining[s] = a.Round
 	}
 	i.mu.Unlock()
+	hashes := i.rota.hashes(a.Slots)
+	if duties := a.Slots.Minus(hashes); !duties.Empty() {
+		i.drainDuties(member.Drain{Slots: duties, Round: a.Round})
+	}
+	if a.Slots = hashes; hashes.Empty() {
+		return
+	}
 	i.calls.Go(func() {
 		i.catchUp(a.Slots)
 		i.gathered()
 		i.beginDrain(a)
 	})
+}
+
+// drainDuties ends the contexts of duties, and waits until they have returned.
+func (i *incarnation) drainDuties(a member.Drain) {
+	i.rota.duties.stop(a.Slots, false)
+	i.rota.gate.Drain(a.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { i.drained(a.Round, s, nil) })
+	i.calls.Go(func() { i.review(a.Slots, &leftover{in: i}) })
+	time.AfterFunc(heldBackAfter, func() { i.heldBack(a) })
 }
 
 // catchUp waits for the watches: this member must know of deletions that the next owner's list does not show before
@@ -268,14 +317,19 @@ func (i *incarnation) heldBack(a member.Drain) {
 		return
 	}
 	found := i.heldByDeletions(set)
-	for _, f := range i.rota.gate.Stuck(heldBackAfter) {
+	for _, f := range i.rota.stuck(heldBackAfter) {
 		if !set.Has(f.Slot) {
 			continue
 		}
 		found = true
-		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
+		text := fmt.Sprintf(
 			"slot %d cannot move on: controller %s has been reconciling %s for %v; other objects and slots are not held back",
-			f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))})
+			f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))
+		if f.Key.Queue == dutyQueue {
+			text = fmt.Sprintf("duty %s cannot move on: its context ended %v ago, and it has not returned; other duties and "+
+				"slots are not held back", f.Key.Name, f.For.Round(time.Second))
+		}
+		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
 	}
 	if found {
 		time.AfterFunc(10*heldBackAfter, func() { i.heldBack(a) })

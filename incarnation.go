@@ -113,16 +113,25 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 
 // end stops everything that the incarnation started, and gives up all slots.
 func (i *incarnation) end() {
-	i.rota.gate.Shut(i.all())
+	i.rota.gate.Shut(i.all().Union(dutySlots(i.rota.cfg.Slots)))
+	i.rota.duties.stop(dutySlots(i.rota.cfg.Slots), true)
 	i.cancel()
 	i.calls.Wait()
 	i.silence(i.all())
+	i.rota.share.ReleaseDuties(dutySlots(i.rota.cfg.Slots))
 	i.rota.share.Release(i.all())
 	i.forget(i.all())
 }
 
+// all returns the slots that have objects.
 func (i *incarnation) all() slot.Set {
 	return slot.SetOf(slot.Range{First: 0, Last: slot.Slot(i.rota.cfg.Slots - 1)})
+}
+
+// dutySlots returns the slots that duties may have.
+func dutySlots(count slot.Count) slot.Set {
+	first := slot.Slot(count)
+	return slot.SetOf(slot.Range{First: first, Last: first + slot.MaxDuties - 1})
 }
 
 func (i *incarnation) forget(set slot.Set) {

@@ -38,6 +38,8 @@ type lab struct {
 	worker func(*labMember) func([]types.NamespacedName)
 	// format is the newest table format that members read which start; 0: as they do.
 	format int
+	// setup is called with each member before it runs; nil: nothing is.
+	setup func(*labMember)
 	// over is closed at the end.
 	over chan struct{}
 	// series are the samples by series, and scrape: what is missing was not there.
@@ -174,6 +176,9 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		m.controller.Started()
 		informer := m.informer
 		running.Go(func() { informer.RunWithContext(inf) })
+	}
+	if l.setup != nil {
+		l.setup(m)
 	}
 	ctx, leave := context.WithCancel(l.t.Context())
 	m.leave = leave

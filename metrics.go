@@ -24,6 +24,7 @@ type metrics struct {
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck, longest *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled                                   *prometheus.Desc
 	findings, scrubs, failing, refused, lacking                                        *prometheus.Desc
+	duties, dutyOwned, dutyRestarts, dutyFailing                                       *prometheus.Desc
 	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
 }
 
@@ -101,6 +102,13 @@ func newMetrics(r *Rota) *metrics {
 			"How often this member has compared what members hold with what there is."),
 		failing: desc("rota_controller_failing",
 			"1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
+		duties: desc("rota_duties", "Duties that this member has."),
+		dutyOwned: desc("rota_duty_owned",
+			"1 where this member has the duty, else 0; members that can do it have the metric.", "duty"),
+		dutyRestarts: desc("rota_duty_restarts_total",
+			"How often the duty was started again on this member after it had failed.", "duty"),
+		dutyFailing: desc("rota_duty_failing",
+			"1 where the duty has failed on this member again and again for at least a minute, else 0.", "duty"),
 		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; "+
 			"negative after it stopped. Not there before the first renewal."),
 	}
@@ -115,7 +123,8 @@ func newMetrics(r *Rota) *metrics {
 // reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
 func reasons() []string {
 	return []string{
-		"ClockSkew", "Coverage", "Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
+		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
+		"Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
 		"NotJoining", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
 		"TableLost",
@@ -194,7 +203,36 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(m.failing, v, c.name)
 	}
+	m.collectDuties(out, s)
 	m.collectDelivery(out)
+}
+
+func (m *metrics) collectDuties(out chan<- prometheus.Metric, s Status) {
+	failing := map[string]bool{}
+	for _, f := range s.Failing {
+		failing[f.Duty] = true
+	}
+	gauge := func(d *prometheus.Desc, on bool, duty string) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, duty)
+	}
+	owned := 0
+	for _, d := range s.Duties {
+		if !d.Declared {
+			continue
+		}
+		own := s.ID != "" && d.Owner == s.ID
+		if own {
+			owned++
+		}
+		gauge(m.dutyOwned, own, d.Name)
+		gauge(m.dutyFailing, failing[d.Name], d.Name)
+		out <- prometheus.MustNewConstMetric(m.dutyRestarts, prometheus.CounterValue, float64(d.Restarts), d.Name)
+	}
+	out <- prometheus.MustNewConstMetric(m.duties, prometheus.GaugeValue, float64(owned))
 }
 
 func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {

@@ -49,6 +49,7 @@ type Rota struct {
 	unlike   unlike
 
 	resources resources
+	duties    duties
 	strays    strays
 
 	mu          sync.Mutex
@@ -106,7 +107,7 @@ func newRota(opts Options, config member.Config) *Rota {
 		Mislabelled: r.labels.mislabelled,
 		Completed:   r.completed, Unseen: r.unseen,
 	})
-	r.gate = gate.New(config.Slots, func() time.Duration { return r.clock.late() })
+	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
 	return r
 }
@@ -200,6 +201,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
+	r.cfg.Self.Duties = r.duties.names()
 	defer r.closeStore()
 	endLabels, err := r.label(ctx)
 	if err != nil {

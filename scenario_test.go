@@ -254,6 +254,18 @@ var scenarios = map[string]func(l *lab){
 			l.t.Errorf("watches have failed for %v s, want a quarter of an hour", v)
 		}
 	},
+	"duty-failing": func(l *lab) {
+		l.setup = func(m *labMember) {
+			if err := m.Duty("backup", func(context.Context) error { return errors.New("no bucket") }); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		a := l.start("web-0")
+		l.wait(5 * time.Minute)
+		a.want("while it fails", "rota_duty_failing", `duty="backup"`, 1)
+		a.want("while it fails", "rota_duty_owned", `duty="backup"`, 1)
+		a.want("while it fails", "rota_events_total", `reason="DutyFails"`, 1)
+	},
 	"failing": func(l *lab) {
 		a := l.start("web-0")
 		l.wait(2 * time.Minute)

@@ -1,6 +1,9 @@
 package rota
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +31,9 @@ type Status struct {
 	Coming, Going slot.Set
 	// Unowned slots belong to nobody.
 	Unowned slot.Set
-	// InFlight is how many reconciles, and writes of unknown outcome, are in flight.
+	// Duties are the duties of the rota by the last table, and those that this member has declared, by name.
+	Duties []DutyStatus
+	// InFlight is how many reconciles, duties, and writes of unknown outcome, are in flight.
 	InFlight int
 	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
 	Traffic map[schema.GroupKind]delivery.Traffic
@@ -41,9 +46,10 @@ type Status struct {
 	// it has. Only the member with the scrub duty does (rule R14).
 	Findings []coverage.Finding
 	Scrubs   uint64
-	// Stuck are the reconciles that have been in flight for more than 10 s, longest first.
+	// Stuck are the reconciles that have been in flight for more than 10 s, and the duties that have not returned for that
+	// long after their context ended, longest first.
 	Stuck []gate.Flight
-	// Failing are the controllers whose reconciles all fail on this member.
+	// Failing are the controllers whose reconciles all fail on this member, and the duties that keep failing.
 	Failing []Failing
 }
 
@@ -53,8 +59,9 @@ const stuckAfter = 10 * time.Second
 func (r *Rota) Status() Status {
 	t, id := r.tableOf(), r.ID()
 	s := Status{
-		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.gate.Working(),
-		Owned: t.Owned(id), Coming: t.Coming(id), InFlight: r.gate.InFlight(), Stuck: r.gate.Stuck(stuckAfter),
+		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.hashes(r.gate.Working()),
+		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
+		InFlight: r.gate.InFlight(), Stuck: r.stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()
@@ -68,6 +75,7 @@ func (r *Rota) Status() Status {
 	}
 	for _, run := range t.Runs {
 		switch {
+		case t.IsDuty(run.Slots.First):
 		case run.Owner == "":
 			s.Unowned.AddRange(run.Slots)
 		case run.Owner == id && run.Next != "":
@@ -91,4 +99,36 @@ func (r *Rota) tableIsGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tableGone
+}
+
+// DutyStatus is what a member knows of a duty.
+type DutyStatus struct {
+	Name string
+	// Owner is the member that has it by the table, and Next the one that it moves to; "": nobody.
+	Owner, Next string
+	// Declared says that this member can do it.
+	Declared bool
+	// Running says that its function runs here now. It may be about to end.
+	Running bool
+	// Restarts is how often it was started again on this member after it had failed.
+	Restarts int
+}
+
+// dutyStatus returns the duties by name.
+func (r *Rota) dutyStatus(t *table.Table) []DutyStatus {
+	by := map[string]DutyStatus{}
+	for _, run := range t.Runs {
+		if name := t.Duty(run.Slots.First); name != "" && !r.tableIsGone() {
+			by[name] = DutyStatus{Name: name, Owner: run.Owner, Next: run.Next}
+		}
+	}
+	for _, d := range r.duties.sorted() {
+		s := by[d.name]
+		s.Name, s.Declared = d.name, true
+		d.mu.Lock()
+		s.Running, s.Restarts = d.ctx != nil, d.restarts
+		d.mu.Unlock()
+		by[d.name] = s
+	}
+	return slices.SortedFunc(maps.Values(by), func(a, b DutyStatus) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -101,13 +101,15 @@ func (w *Write) Lost() {
 }
 
 // anywhere returns the places where the object counts, or else those for which the write was made, as far as this
-// member holds their slots.
+// member holds their slots. Whoever writes on behalf of a duty has it.
 func (w *Write) anywhere() []place {
 	places := w.places
 	if len(places) == 0 {
 		places = w.by
 	}
-	return slices.DeleteFunc(slices.Clone(places), func(p place) bool { return !w.share.Holds(p.slot) })
+	return slices.DeleteFunc(slices.Clone(places), func(p place) bool {
+		return !w.share.Holds(p.slot) && int(p.slot) < int(w.share.slots)
+	})
 }
 
 // owes returns the entry of a place, a new one if needed. s.mu is held.

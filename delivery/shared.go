@@ -43,6 +43,12 @@ func (s *Share) reachShared(ctx context.Context, versions table.Versions) {
 		}
 		break
 	}
+	s.compareShared(ctx, versions)
+}
+
+// compareShared lists the whole kinds that do not show the versions, and waits until their stores show these lists. A
+// kind that still lags is logged once.
+func (s *Share) compareShared(ctx context.Context, versions table.Versions) {
 	limited, cancel := context.WithTimeoutCause(ctx, sharedLimit, errWholeLags)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -31,9 +31,9 @@ func (i *informer) versionKey() string {
 // without one. If it could not, the version is table.List. Kinds without a version are left out. A kind that is primary
 // and owned has two keys.
 func (s *Share) Versions(set slot.Set) table.Versions {
-	out := s.written(set)
+	out, hashes := s.written(set), s.hashes(set)
 	for _, inf := range s.active() {
-		all := inf.withOrphans(set)
+		all := inf.withOrphans(hashes)
 		raise(out, inf.versionKey(), inf.source.highest(all.Slots()))
 	}
 	return out
@@ -47,7 +47,9 @@ func (s *Share) written(set slot.Set) table.Versions {
 	defer s.mu.Unlock()
 	for key, versions := range s.wrote {
 		for _, n := range slots {
-			raise(out, key, versions[n])
+			if int(n) < len(versions) {
+				raise(out, key, versions[n])
+			}
 		}
 	}
 	for p, o := range s.owed {

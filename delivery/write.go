@@ -223,8 +223,8 @@ func (w *Write) Version(version string) {
 
 // note notes that a version was written at a place. s.mu is held.
 func (s *Share) note(key string, n slot.Slot, version string) {
-	if s.wrote[key] == nil {
-		s.wrote[key] = make([]string, s.slots)
+	if more := max(int(s.slots), int(n)+1) - len(s.wrote[key]); more > 0 {
+		s.wrote[key] = append(s.wrote[key], make([]string, more)...)
 	}
 	if resourceversion.Compare(s.wrote[key][n], version) < 0 {
 		s.wrote[key][n] = version

@@ -129,6 +129,33 @@ moving:
 	}
 }
 
+// `rota status` says who has which duty.
+func TestPrintDuties(t *testing.T) {
+	tab := table.New(256, slot.KeyName, 43)
+	for _, id := range []string{"web-0-a", "web-1-b"} {
+		tab.Put(table.Member{ID: id, Pod: id[:5], Weight: 1, MinFormat: 1, MaxFormat: 3, Duties: "audit,backup,janitor"})
+	}
+	give := func(name, owner, next string) {
+		s, _ := tab.DutySlot(name)
+		tab.Update(slot.SetOf(slot.Range{First: s, Last: s}), func(r *table.Run) { r.Owner, r.Epoch, r.Next = owner, 43, next })
+	}
+	give("audit", "web-0-a", "")
+	give("backup", "web-1-b", "web-0-a")
+	var out bytes.Buffer
+	if err := printStatus(&out, tab, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+DUTY     MEMBER   STATE
+audit    web-0-a  working
+backup   web-1-b  moving to web-0-a
+janitor  -        nobody does it
+`
+	if got := out.String(); !strings.HasSuffix(got, want) || strings.Contains(got, "moving:") || strings.Contains(got, "257") {
+		t.Errorf("got:\n%s\nwant at the end:\n%s", got, want)
+	}
+}
+
 // What members differ in is a row of `rota status`, and one of `rota verify`.
 func TestPrintDifferences(t *testing.T) {
 	reports := []*coverage.Report{

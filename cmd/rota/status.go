@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -162,6 +165,9 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 	for _, m := range t.Members {
 		going, unsettled := 0, 0
 		for _, r := range t.Runs {
+			if t.IsDuty(r.Slots.First) {
+				continue
+			}
 			if r.Owner == m.ID && r.Next != "" {
 				going += r.Slots.Len()
 			}
@@ -169,7 +175,7 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 				unsettled += r.Slots.Len()
 			}
 		}
-		coming := t.Coming(m.ID)
+		coming := t.Coming(m.ID).Intersect(slot.SetOf(slot.Range{Last: slot.Slot(t.Slots - 1)}))
 		renewed, gate, over := "missing", "-", false
 		if l, ok := leases[m.ID]; ok {
 			renewed, over = lease(l, now)
@@ -206,7 +212,7 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 	}
 	moving := false
 	for _, r := range t.Runs {
-		if r.Next == "" {
+		if r.Next == "" || t.IsDuty(r.Slots.First) {
 			continue
 		}
 		if !moving {
@@ -219,6 +225,34 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 		}
 		fmt.Fprintf(w, "  %s  %s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
 	}
+	if err := printDuties(w, t); err != nil {
+		return err
+	}
 	_, err := io.WriteString(to, w.String())
 	return err
+}
+
+// printDuties prints who has which duty.
+func printDuties(w io.Writer, t *table.Table) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	title := "\nDUTY\tMEMBER\tSTATE\n"
+	for _, name := range slices.Sorted(slices.Values(t.Duties)) {
+		s, ok := t.DutySlot(name)
+		if !ok {
+			continue
+		}
+		_, _ = io.WriteString(out, title)
+		title = ""
+		state := "working"
+		switch r := t.At(s); {
+		case r.Next != "":
+			state = "moving to " + r.Next
+		case r.Owner == "":
+			state = "nobody does it"
+		case r.Unsettled:
+			state = "activating"
+		}
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\n", name, cmp.Or(t.At(s).Owner, "-"), state)
+	}
+	return out.Flush()
 }

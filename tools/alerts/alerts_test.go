@@ -38,6 +38,7 @@ var firing = map[string][]string{
 	"not-opened":         {"RotaCoverage", "RotaSlotsNotOpen", "RotaSlotsNotWorkedOn"},
 	"watch-refused":      {"RotaDeliveryFailing"},
 	"failing":            {"RotaControllerFailing"},
+	"duty-failing":       {"RotaDutyFailing"},
 
 	"kind-refused":        {"RotaCoverage", "RotaDeliveryFailing", "RotaKindLacking"},
 	"deletions-abandoned": {"RotaDeletionAbandoned"},

@@ -1,0 +1,42 @@
+package delivery
+
+import (
+	"context"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Duties have slots beyond those of hashes. They have no objects, so a Share does not hold them. It only knows what was
+// written in them: Write, Versions, Unsettled and Settle take slots of duties, too.
+
+// hashes returns those of the slots that have objects.
+func (s *Share) hashes(set slot.Set) slot.Set {
+	return set.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(s.slots - 1)}))
+}
+
+// LoadDuties returns when the stores of whole kinds show what a duty may have to see before it begins (rule R8). With
+// CauseHanded that is what its former owner wrote: the versions. With other causes it is all that was written before
+// the call. A kind that lags by more than half a minute is logged and not waited for. It returns early if ctx ends.
+func (s *Share) LoadDuties(ctx context.Context, cause table.Cause, versions table.Versions) {
+	if cause == table.CauseHanded {
+		s.reachShared(ctx, versions)
+		return
+	}
+	present := table.Versions{}
+	s.mu.Lock()
+	for _, inf := range s.informers {
+		if inf.running && !inf.sharded {
+			present[inf.kind.String()] = table.List
+		}
+	}
+	s.mu.Unlock()
+	s.compareShared(ctx, present)
+}
+
+// ReleaseDuties forgets the writes in slots of duties whose versions are not known: others have the duties now.
+func (s *Share) ReleaseDuties(set slot.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetOwed(set)
+}
