@@ -99,18 +99,19 @@ func (m *Member) noteOlder(t *table.Table, id string) {
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 
-// olderJoiner returns a process that wants to join and does not read of duties. Such a process sees no table that it
-// could go by, so its Lease tells of none.
+// olderLease says that a Lease is that of a process which does not read of duties, and sees no table that it could go
+// by.
+func olderLease(l Lease) bool { return l.Format < table.DutyFormat && l.Epoch == 0 && l.TableUID == "" }
+
+// olderJoiner returns a process that wants to join and does not read of duties.
 func (m *Member) olderJoiner(t *table.Table) (id string, ok bool) {
 	if !m.watch.all || !m.watch.complete || len(t.Duties) == 0 && !m.suspended(t) {
 		return "", false
 	}
 	for other, o := range m.watch.others {
-		if _, member := t.Member(other); member || o.missing || o.lease.Format >= table.DutyFormat {
-			continue
-		}
-		unaware := o.lease.Epoch == 0 && o.lease.TableUID == ""
-		if unaware && m.silence(other) < m.cfg.LeaseDuration && (id == "" || other < id) {
+		_, member := t.Member(other)
+		late := o.missing || m.silence(other) >= m.cfg.LeaseDuration
+		if o.older && !member && !late && (id == "" || other < id) {
 			id = other
 		}
 	}

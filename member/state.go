@@ -184,7 +184,7 @@ func (w *watch) visit(c *Config, v inspect.Visitor) {
 		v.Texts(id, o.lease.UID, o.lease.TableUID)
 		v.LeaseVersion(id, &o.lease.Version)
 		v.Ints(int(o.lease.Epoch), o.lease.Format, o.renewals)
-		v.Flags(o.lease.Open, o.missing, o.pending, o.shutting)
+		v.Flags(o.lease.Open, o.missing, o.pending, o.shutting, o.older)
 		v.Past(&o.seen, c.LeaseDuration/4+1)
 		if !o.pending {
 			v.Heard(&o.since, c.LeaseDuration*5/2)

@@ -48,6 +48,8 @@ type other struct {
 	// next echo it is shutting.
 	shut     time.Duration
 	shutting bool
+	// older: it was seen to renew or create its Lease, and cannot read of duties (rule R18).
+	older bool
 }
 
 func newWatch() watch { return watch{others: map[string]*other{}} }
@@ -119,6 +121,8 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
 			was := *o
 			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
+			// What a list shows may be left of a process that has ended.
+			o.older = olderLease(l) && (was.lease.UID == l.UID || m.watch.complete && !e.Complete)
 			if was.lease.UID == l.UID {
 				o.renewals = min(was.renewals+1, aliveAfter)
 			}

@@ -72,9 +72,13 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 
 // Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
 // drops notes and names of deleted objects that nobody waits for, and duties that nobody announces.
+// It forgets Older once a member is in the table that does not read DutyFormat.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	t.dropDuties()
+	if !t.Reads(DutyFormat) {
+		t.Older = 0 // it has joined
+	}
 	merged := t.Runs[:0:0]
 	for _, r := range t.Runs {
 		n := len(merged)

@@ -76,6 +76,8 @@ anything was lost, done twice, or done by the wrong replica.`,
 	f.DurationVar(&o.WriteTimeout, "write-timeout", 0,
 		"longest time that a write may take (default 2s, or less with a short lease)")
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
+	f.StringVar(&o.Release, "release", "",
+		"the program rota of another release: after the rolling restart, update to its replicas, and back")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
 	f.StringVarP(&output, "output", "o", output, "text or json")
 	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and print where they are")

@@ -92,6 +92,12 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	}
 	if t, _ := e.follow.Latest(); t != nil {
 		r.UnownedAtEnd = t.Counts()[""]
+		r.DutiesUndone = len(dutyNames)
+		for _, name := range dutyNames {
+			if s, ok := t.DutySlot(name); ok && t.At(s).Owner != "" {
+				r.DutiesUndone--
+			}
+		}
 	}
 	if c := e.load.Counts(); c.Failures > 0 {
 		e.view.log("%s of the load failed, the last one: %v", count(c.Failures, "request", "requests"), c.Err)
@@ -105,6 +111,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, duties := splitDuties(all)
+	e.judgeDuties(r, duties, ended)
 	overlaps := check.Overlaps(all, ended, e.o.key() == slot.KeyUID)
 	r.Overlaps = len(overlaps)
 	for _, o := range overlaps[:min(5, len(overlaps))] {

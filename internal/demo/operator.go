@@ -22,6 +22,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// operatorArgument makes the program a replica.
+const operatorArgument = "demo-operator"
+
 // EnvOperator is the environment variable that carries a replica's configuration.
 const EnvOperator = "ROTA_DEMO_OPERATOR"
 
@@ -63,6 +66,9 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return &journaled{client: mgr.GetClient(), journal: w, inner: inner}
 	})
 	if err != nil {
+		return err
+	}
+	if err := c.declareDuties(r, mgr.GetClient(), mgr.GetAPIReader(), w); err != nil {
 		return err
 	}
 	var recording sync.WaitGroup

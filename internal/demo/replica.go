@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
@@ -13,6 +14,8 @@ import (
 type replica struct {
 	*process.Process
 	pod, build string
+	// mayEnd says that it may end by itself: see engine.comes.
+	mayEnd atomic.Bool
 	// trafficPath is where recordTraffic writes.
 	trafficPath string
 

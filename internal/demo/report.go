@@ -37,6 +37,19 @@ type Report struct {
 	// it; TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
 	TakenOverSeconds     float64 `json:"taken_over_seconds"`
 	TakeOverBoundSeconds float64 `json:"take_over_bound_seconds"`
+	// Duties is how many duties the operator has, DutyRuns how often one was begun. DutyOverlaps are pairs of runs of one
+	// duty by two members at the same time. DutiesUndone are those that nobody has after the load has ended.
+	Duties       int `json:"duties"`
+	DutyRuns     int `json:"duty_runs"`
+	DutyOverlaps int `json:"duty_overlaps"`
+	DutiesUndone int `json:"duties_undone"`
+	// DutyMoves is how often a duty was handed over while members joined, left or were replaced. DutyGap is for how long
+	// nobody did it then.
+	DutyMoves int   `json:"duty_moves"`
+	DutyGap   Stall `json:"duty_gap_ms"`
+	// DutyTakenOverSeconds is how long after the kill the last of the killed replica's duties was done again; 0: it had
+	// none.
+	DutyTakenOverSeconds float64 `json:"duty_taken_over_seconds"`
 	Phases               []Phase `json:"phases"`
 }
 
@@ -99,6 +112,7 @@ func (r *Report) verdicts() []verdict {
 	all = append(all, verdict{
 		r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have") + " no owner",
 	})
+	all = append(all, r.dutyVerdicts()...)
 	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; bound > 0 {
 		all = append(all, verdict{
 			took <= bound,

@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if o.Command, err = process.Command(o.Command, "demo-operator"); err != nil {
+	if o.Command, err = process.Command(o.Command, operatorArgument); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "rota-demo-")
@@ -179,7 +179,10 @@ func (e *engine) aim(t *table.Table) {
 }
 
 // start starts a replica, the next one by number.
-func (e *engine) start(build string) (*replica, error) {
+func (e *engine) start(build string) (*replica, error) { return e.startAs(build, e.o.Command) }
+
+// startAs is start with another program.
+func (e *engine) startAs(build string, command []string) (*replica, error) {
 	e.mu.Lock()
 	e.pods++
 	pod := fmt.Sprintf("web-%d", e.pods)
@@ -188,7 +191,7 @@ func (e *engine) start(build string) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startReplica(e.o.Command, e.dir, pod, operatorConfig{
+	p, err := startReplica(command, e.dir, pod, operatorConfig{
 		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})
@@ -230,7 +233,7 @@ func (e *engine) watchProcesses(ctx context.Context, cancel context.CancelCauseF
 		case <-tick.C:
 		}
 		for _, p := range e.all() {
-			if err := p.Failure(); err != nil {
+			if err := p.Failure(); err != nil && !p.mayEnd.Load() {
 				cancel(err)
 				return
 			}

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/slot"
 )
 
 // story is what happens, in order. The load runs until loading ends.
@@ -52,10 +54,18 @@ func (e *engine) story(ctx, loading context.Context) error {
 	}
 	e.pace = int(float64(after-before) * quietFor.Seconds() / e.o.Baseline.Seconds())
 
-	for _, p := range []struct {
+	type step struct {
 		name string
 		do   func(context.Context, *phaseRun) error
-	}{{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout}} {
+	}
+	steps := []step{
+		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout("v2", e.o.Command)},
+	}
+	if e.o.Release != "" {
+		steps = append(steps, step{"release", e.rollout("other", []string{e.o.Release, operatorArgument})},
+			step{"return", e.rollout("v3", e.o.Command)})
+	}
+	for _, p := range steps {
 		if err := e.phase(ctx, p.name, p.do); err != nil {
 			return err
 		}
@@ -144,7 +154,8 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	t, _ := e.follow.Latest()
 	for _, m := range t.Members {
 		if m.Pod == p.pod {
-			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID))
+			hashes := slot.SetOf(slot.Range{First: 0, Last: slot.Slot(t.Slots - 1)})
+			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID).Intersect(hashes))
 		}
 	}
 	run.victim, run.killed = p.pod, journal.Now()
@@ -171,29 +182,65 @@ const readyAfter = 2 * time.Second
 
 // rollout replaces the replicas one by one, with one more than usual meanwhile, as a Deployment with maxSurge 1 and
 // maxUnavailable 0 does.
-func (e *engine) rollout(ctx context.Context, _ *phaseRun) error {
-	old := e.live()
-	for i, p := range old {
-		fresh, err := e.start("v2")
+func (e *engine) rollout(build string, command []string) func(context.Context, *phaseRun) error {
+	return func(ctx context.Context, _ *phaseRun) error {
+		old := e.live()
+		for i, p := range old {
+			e.view.title(fmt.Sprintf("rolling update to %s, %d of %d: %s goes", build, i+1, len(old), p.pod))
+			if err := e.comes(ctx, build, command); err != nil {
+				return err
+			}
+			if err := await.Sleep(ctx, readyAfter); err != nil {
+				return err
+			}
+			if err := p.End(syscall.SIGTERM); err != nil {
+				return err
+			}
+			// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
+			if err := until(ctx, stepLimit, p.Lingers); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// A replica of another release may end at its start, if it cannot read the table. Then it is started again, as the
+// kubelet does.
+const (
+	restarts     = 5
+	restartAfter = 5 * time.Second
+)
+
+// comes starts a replica and waits until it has joined.
+func (e *engine) comes(ctx context.Context, build string, command []string) error {
+	for n := 0; ; n++ {
+		fresh, err := e.startAs(build, command)
 		if err != nil {
 			return err
 		}
-		e.view.title(fmt.Sprintf("rolling restart, %d of %d: %s comes, %s goes", i+1, len(old), fresh.pod, p.pod))
-		if err := until(ctx, stepLimit, func() string { return e.absent(fresh.pod) }); err != nil {
+		other := command[0] == e.o.Release
+		fresh.mayEnd.Store(other && n < restarts)
+		err = until(ctx, stepLimit, func() string {
+			if !fresh.Running() {
+				return ""
+			}
+			return e.absent(fresh.pod)
+		})
+		if err != nil || fresh.Running() {
+			fresh.mayEnd.Store(false)
 			return err
 		}
-		if err := await.Sleep(ctx, readyAfter); err != nil {
-			return err
-		}
-		if err := p.End(syscall.SIGTERM); err != nil {
-			return err
-		}
-		// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
-		if err := until(ctx, stepLimit, p.Lingers); err != nil {
+		e.view.log("%s ended at its start, and is started again in %v: %s", fresh.pod, restartAfter, lastLine(fresh.Tail()))
+		if err := await.Sleep(ctx, restartAfter); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+func lastLine(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 func (e *engine) absent(pod string) string {

@@ -25,7 +25,7 @@ func orUnknown(n *int) string {
 
 var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
-	"rollout": "rolling restart of all",
+	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
 }
 
 // WriteText writes the report for people.
@@ -51,6 +51,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	if n := r.LabelWritesBefore; n != nil && *n > 0 {
 		fmt.Fprintf(&b, "labels: %d writes before anything moved, and one for each object created since then: "+
 			"in an object's life, not for a move.\n\n", *n)
+	}
+	if r.DutyMoves > 0 {
+		fmt.Fprintf(&b, "duties: handed over %d times; nobody did the duty for %s (p50), %s at most.\n\n",
+			r.DutyMoves, ms(r.DutyGap.P50), ms(r.DutyGap.Max))
 	}
 	if r.ForeignWrites == nil {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")

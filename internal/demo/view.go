@@ -236,6 +236,9 @@ func (s *scene) add(t *table.Table, rows map[string]*row) {
 		of(m.ID)
 	}
 	for _, r := range t.Runs {
+		if t.IsDuty(r.Slots.First) {
+			continue
+		}
 		of(r.Owner).owned += r.Slots.Len()
 		if r.Next != "" {
 			of(r.Owner).going += r.Slots.Len()
