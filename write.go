@@ -101,7 +101,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	timeout := min(left, w.rota.writeTimeout())
 	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
 	parent := req.Context()
-	ctx, cancel := context.WithTimeout(parent, timeout)
+	ctx, cancel := writeContext(parent, timeout)
 	req = req.Clone(ctx)
 	query := req.URL.Query()
 	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old <= 0 || old > timeout {
@@ -137,6 +137,19 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return explained(resp, req, timeout), nil
 	}
 	return resp, nil
+}
+
+// writeContext returns the context of a write that is about to be sent. It ends with its parent, but not because of a
+// handover: the slot waits for the write, and the answer comes much sooner than the time has passed after which a write
+// of unknown outcome can no longer take effect.
+func writeContext(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), timeout)
+	stop := context.AfterFunc(parent, func() {
+		if !errors.Is(context.Cause(parent), gate.ErrHandover) {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
 }
 
 // join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is

@@ -212,3 +212,34 @@ func TestR06WritesEndWithTheirReconcile(t *testing.T) {
 		})
 	}
 }
+
+// R6: a write that is on its way when its reconcile is cut short, or its duty has to end, gets its answer. Its outcome is
+// known then, and the slot moves at once.
+func TestR06HandoversWaitForAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, cause := range []error{gate.ErrHandover, gate.ErrLost} {
+			r := testRota(t)
+			r.gate.SetDeadline(r.now() + time.Minute)
+			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
+			r.deadline = r.now() + 10*time.Second
+			parent, end := context.WithCancelCause(t.Context())
+			ctx := withSlot(parent, 3)
+			start := time.Now()
+			err := send(ctx, t, r, http.MethodPut, func(req *http.Request) (*http.Response, error) {
+				end(cause)
+				select {
+				case <-req.Context().Done():
+					return nil, req.Context().Err()
+				case <-time.After(100 * time.Millisecond):
+					return status(http.StatusOK), nil
+				}
+			})
+			synctest.Wait()
+			known := r.gate.InFlight() == 0
+			if want := errors.Is(cause, gate.ErrHandover); (err == nil) != want || known != want {
+				t.Errorf("%v: after %v the error is %v, and the outcome known: %v", cause, time.Since(start), err, known)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
