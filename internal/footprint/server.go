@@ -1,16 +1,14 @@
 package footprint
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
+
+	"github.com/rota-dev/rota/internal/stage"
 )
 
 // get fetches a page of a server.
@@ -32,9 +30,9 @@ func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
 }
 
 // metrics fetches a server's metrics.
-func (c *cluster) metrics(ctx context.Context, server string) (metricsText, error) {
+func (c *cluster) metrics(ctx context.Context, server string) (stage.Metrics, error) {
 	body, err := c.get(ctx, server+"/metrics")
-	return metricsText(body), err
+	return stage.Metrics(body), err
 }
 
 // serverCPU returns the processor seconds of the API server and etcd since their start.
@@ -42,7 +40,7 @@ func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) 
 	const seconds = "process_cpu_seconds_total"
 	a, errA := c.metrics(ctx, c.Config.Host)
 	e, errE := c.metrics(ctx, c.Plane.Etcd()[0])
-	return a.sum(seconds), e.sum(seconds), errors.Join(errA, errE)
+	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
 }
 
 // serverHeap makes the API server collect garbage, and returns the remaining heap.
@@ -55,46 +53,21 @@ func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
 	}
 	m, err := c.metrics(ctx, c.Config.Host)
 	return ServerHeap{
-		Heap:     uint64(m.sum("go_memstats_heap_alloc_bytes")),
-		Resident: uint64(m.sum("process_resident_memory_bytes")),
-		Watches:  m.watches(),
+		Heap:     uint64(m.Sum("go_memstats_heap_alloc_bytes")),
+		Resident: uint64(m.Sum("process_resident_memory_bytes")),
+		Watches:  watching(m),
 	}, err
 }
 
 // watches returns how many watches the API server serves.
 func (c *cluster) watches(ctx context.Context) (int, error) {
 	m, err := c.metrics(ctx, c.Config.Host)
-	return m.watches(), err
+	return watching(m), err
 }
 
-// metricsText is what a server answers at /metrics.
-type metricsText []byte
-
-// sum adds up a metric's values over the lines that have all of the labels.
-func (m metricsText) sum(name string, labels ...string) float64 {
-	var total float64
-lines:
-	for scan := bufio.NewScanner(bytes.NewReader(m)); scan.Scan(); {
-		line := scan.Text()
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
-			continue
-		}
-		for _, l := range labels {
-			if !strings.Contains(rest, l) {
-				continue lines
-			}
-		}
-		value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-		if err == nil {
-			total += value
-		}
-	}
-	return total
-}
-
-func (m metricsText) watches() int {
-	return int(m.sum("apiserver_longrunning_requests", `verb="WATCH"`))
+// watching returns how many watches an API server serves.
+func watching(m stage.Metrics) int {
+	return int(m.Sum("apiserver_longrunning_requests", `verb="WATCH"`))
 }
 
 // gitVersion reads the answer at /version.

@@ -32,19 +32,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func TestMetricsText(t *testing.T) {
-	m := metricsText("# HELP a b\na 1\na_total 5\nb{verb=\"WATCH\",x=\"{ \"} 2\nb{verb=\"LIST\"} 4e1\n")
-	for _, c := range []struct {
-		name   string
-		labels []string
-		want   float64
-	}{{"a", nil, 1}, {"b", nil, 42}, {"b", []string{`verb="WATCH"`}, 2}, {"c", nil, 0}} {
-		if got := m.sum(c.name, c.labels...); got != c.want {
-			t.Errorf("%s %q: %v, want %v", c.name, c.labels, got, c.want)
-		}
-	}
-}
-
 func TestPercentile(t *testing.T) {
 	var values []time.Duration
 	for i := 100; i > 0; i-- {
