@@ -30,7 +30,7 @@ RACE := . ./delivery ./gate ./internal/store ./labeller
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate)$$|/internal/(sim|explore|mutant|stream)(/|$$)
-TOOLS := /internal/(chaos|check|controlplane|demo|footprint|journal|process|stage)(/|$$)
+TOOLS := /internal/(chaos|check|controlplane|demo|footprint|journal|process|splitbench|stage)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -58,6 +58,11 @@ kube: ## Build the control plane that demo and tests run against (about 5 minute
 footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
 	@$(GO) build -o bin/footprint ./internal/footprint/cmd
 	@bin/footprint $(ARGS)
+
+.PHONY: bench-split
+bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
+	@$(GO) build -o bin/bench-split ./internal/splitbench/cmd
+	@bin/bench-split $(ARGS)
 
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
@@ -115,7 +120,8 @@ check-fuzz:
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
-	SLOW=1 $(GO) test -count=1 -timeout 30m ./delivery ./internal/demo ./internal/chaos ./internal/controlplane ./internal/footprint
+	SLOW=1 $(GO) test -count=1 -timeout 30m ./delivery ./internal/demo ./internal/chaos ./internal/controlplane \
+		./internal/footprint ./internal/splitbench
 
 # Run the Go benchmarks.
 check-bench:

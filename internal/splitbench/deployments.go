@@ -1,0 +1,124 @@
+package splitbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/internal/journal"
+)
+
+// appLabel is on the Pods of a Deployment, with its name.
+const appLabel = "app"
+
+// deployments are created and scaled, and their Pods are counted.
+type deployments struct {
+	client   client.Client
+	replicas int32
+
+	mu      sync.Mutex
+	changes int            // so far
+	pods    map[string]int // by Deployment
+	open    map[string][]change
+	done    []change
+}
+
+// change is the creation of a Deployment or its scaling.
+type change struct {
+	want     int // Pods of the Deployment
+	sent, at time.Duration
+}
+
+// watchDeployments counts Pods until stop is called.
+func watchDeployments(ctx context.Context, c client.WithWatch, replicas int) (d *deployments, stop func(), err error) {
+	d = &deployments{
+		client: c, replicas: int32(replicas), pods: map[string]int{}, open: map[string][]change{}, //nolint:gosec // small
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	w, err := c.Watch(ctx, list, client.InNamespace(workNamespace))
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		for e := range w.ResultChan() {
+			if pod, ok := e.Object.(*metav1.PartialObjectMetadata); ok && e.Type == watch.Added {
+				d.saw(pod.Labels[appLabel], journal.Now())
+			}
+		}
+	}()
+	return d, w.Stop, nil
+}
+
+// saw counts a Pod.
+func (d *deployments) saw(name string, now time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods[name]++
+	var still []change
+	for _, c := range d.open[name] {
+		if d.pods[name] < c.want {
+			still = append(still, c)
+			continue
+		}
+		c.at = now
+		d.done = append(d.done, c)
+	}
+	d.open[name] = still
+}
+
+// change creates a Deployment, or scales the one that was created before.
+func (d *deployments) change(ctx context.Context) error {
+	d.mu.Lock()
+	i := d.changes
+	d.changes++
+	name, n := fmt.Sprintf("web-%05d", i/2), d.replicas*int32(1+i%2) //nolint:gosec // small
+	d.open[name] = append(d.open[name], change{want: int(n), sent: journal.Now()})
+	d.mu.Unlock()
+	if i%2 == 0 {
+		return d.client.Create(ctx, deployment(workNamespace, name, n))
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+	return d.client.Patch(ctx, deployment(workNamespace, name, n), patch)
+}
+
+// take returns how long the changes took whose Pods all exist, and how long the others have waited, and forgets both.
+func (d *deployments) take(now time.Duration) (took, waiting []time.Duration, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.done {
+		took = append(took, c.at-c.sent)
+	}
+	for _, list := range d.open {
+		for _, c := range list {
+			waiting = append(waiting, now-c.sent)
+		}
+	}
+	if len(took) == 0 && len(waiting) == 0 {
+		err = errors.New("no Deployment was changed")
+	}
+	d.done, d.open = nil, map[string][]change{}
+	return took, waiting, err
+}
+
+// settled says that Pods are missing, "" if none are.
+func (d *deployments) settled() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, list := range d.open {
+		n += len(list)
+	}
+	if n > 0 {
+		return fmt.Sprintf("%d Deployments have too few Pods", n)
+	}
+	return ""
+}
