@@ -26,6 +26,7 @@ type deployments struct {
 
 	mu      sync.Mutex
 	changes int            // so far
+	created []string       // Deployments that exist and have not been scaled
 	pods    map[string]int // by Deployment
 	open    map[string][]change
 	done    []change
@@ -75,19 +76,34 @@ func (d *deployments) saw(name string, now time.Duration) {
 	d.open[name] = still
 }
 
-// change creates a Deployment, or scales the one that was created before.
+// change creates a Deployment, or doubles the oldest one that was not scaled yet, by turns.
 func (d *deployments) change(ctx context.Context) error {
-	d.mu.Lock()
-	i := d.changes
-	d.changes++
-	name, n := fmt.Sprintf("web-%05d", i/2), d.replicas*int32(1+i%2) //nolint:gosec // small
-	d.open[name] = append(d.open[name], change{want: int(n), sent: journal.Now()})
-	d.mu.Unlock()
-	if i%2 == 0 {
-		return d.client.Create(ctx, deployment(workNamespace, name, n))
+	name, n, scale := d.next(journal.Now())
+	if scale {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+		return d.client.Patch(ctx, deployment(workNamespace, name, n), patch)
 	}
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
-	return d.client.Patch(ctx, deployment(workNamespace, name, n), patch)
+	if err := d.client.Create(ctx, deployment(workNamespace, name, n)); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.created = append(d.created, name)
+	return nil
+}
+
+// next decides what to change. It creates one more where none can be scaled yet.
+func (d *deployments) next(now time.Duration) (name string, replicas int32, scale bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changes++
+	name, replicas = fmt.Sprintf("web-%05d", d.changes), d.replicas
+	if scale = d.changes%2 == 0 && len(d.created) > 0; scale {
+		name, replicas = d.created[0], 2*d.replicas
+		d.created = d.created[1:]
+	}
+	d.open[name] = append(d.open[name], change{want: int(replicas), sent: now})
+	return name, replicas, scale
 }
 
 // take returns how long the changes took whose Pods all exist, and how long the others have waited, and forgets both.

@@ -46,7 +46,7 @@ type Window struct {
 	Seconds float64 `json:"seconds"`
 	// Changes is the time from the request that creates or scales a Deployment until all of its Pods exist.
 	Changes Latencies `json:"changes"`
-	// Unfinished are changes whose Pods were missing 30 s after the window. Changes has the time until then.
+	// Unfinished are changes whose Pods were missing 10 s after the window. Changes has the time until then.
 	Unfinished int `json:"unfinished"`
 	// Calls by name: get, list, create.
 	Calls map[string]Latencies `json:"calls"`

@@ -18,7 +18,7 @@ const (
 	// countEvery is how often what is left of the garbage is counted.
 	countEvery = 500 * time.Millisecond
 	// grace is how long Deployments may take to get their Pods after a window.
-	grace = 30 * time.Second
+	grace = 10 * time.Second
 	// profiled is how long a CPU profile lasts.
 	profiled = 10 * time.Second
 )

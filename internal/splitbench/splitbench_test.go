@@ -1,6 +1,7 @@
 package splitbench
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -126,6 +127,25 @@ func TestDeployments(t *testing.T) {
 	}
 	if _, _, err := d.take(40 * second); err == nil {
 		t.Error("no error although nothing was changed")
+	}
+}
+
+// TestNext: creations and scalings take turns, and only what exists is scaled.
+func TestNext(t *testing.T) {
+	d := &deployments{replicas: 2, pods: map[string]int{}, open: map[string][]change{}}
+	var got []string
+	for i := range 6 {
+		name, n, scale := d.next(0)
+		got = append(got, fmt.Sprintf("%s %d %t", name, n, scale))
+		if i == 1 {
+			d.created = []string{"web-00001", "web-00002"}
+		}
+	}
+	want := []string{
+		"web-00001 2 false", "web-00002 2 false", "web-00003 2 false", "web-00001 4 true", "web-00005 2 false", "web-00002 4 true",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
