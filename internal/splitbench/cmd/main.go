@@ -26,7 +26,7 @@ func run() error {
 	flag.IntVar(&o.ConfigMaps, "configmaps", 18_000, "ConfigMaps that become garbage")
 	flag.IntVar(&o.Pods, "pods", 2_000, "Pods that become garbage")
 	flag.IntVar(&o.Rounds, "rounds", 3, "how often each case is measured")
-	flag.DurationVar(&o.Quiet, "quiet", 20*time.Second, "length of the load without a flood")
+	flag.DurationVar(&o.Quiet, "quiet", 15*time.Second, "length of the load without a flood")
 	flag.DurationVar(&o.Flood, "flood", 40*time.Second,
 		"length of the load with the flood, unless the scenario waits until all is collected")
 	flag.Float64Var(&o.Rate, "rate", 2, "Deployments created or scaled per second")
