@@ -30,7 +30,8 @@ type manager struct {
 	http    *http.Client
 }
 
-// command is the command line of the single process, with the flags that kubeadm has.
+// command is the command line of the single process, with the flags that kubeadm has. Leases last longer, because a
+// leader on a busy core would end the measurement.
 func command(kubeconfig, pki string, s Scenario) []string {
 	return []string{
 		undivided,
@@ -45,6 +46,8 @@ func command(kubeconfig, pki string, s Scenario) []string {
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=true",
+		"--leader-elect-lease-duration=60s",
+		"--leader-elect-renew-deadline=50s",
 		"--root-ca-file=" + filepath.Join(pki, "ca.crt"),
 		"--service-account-private-key-file=" + filepath.Join(pki, "service-account.key"),
 		"--service-cluster-ip-range=10.96.0.0/12",
