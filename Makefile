@@ -120,7 +120,7 @@ check-fuzz:
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
-	SLOW=1 $(GO) test -count=1 -timeout 30m ./delivery ./internal/demo ./internal/chaos ./internal/controlplane \
+	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./internal/demo ./internal/chaos ./internal/controlplane \
 		./internal/footprint ./internal/splitbench
 
 # Run the Go benchmarks.

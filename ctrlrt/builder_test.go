@@ -25,6 +25,7 @@ import (
 
 // TestBuilderCalls: metadata only, an event filter, mapped events of another kind, and a raw source in one controller.
 func TestBuilderCalls(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	if err := c.Create(t.Context(), configMap(namespace, "there", "1")); err != nil {
 		t.Fatal(err)
@@ -32,8 +33,8 @@ func TestBuilderCalls(t *testing.T) {
 	o := managerOptions()
 	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second,
-		RetryPeriod: 300 * time.Millisecond})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: leaseDuration,
+		RetryPeriod: leaseDuration / 10})
 	if err != nil {
 		t.Fatal(err)
 	}

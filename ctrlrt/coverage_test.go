@@ -112,7 +112,7 @@ func TestR14Coverage(t *testing.T) {
 			}
 			return ""
 		})
-		t.Logf("found after %v, lease 3 s", time.Since(begun))
+		t.Logf("found after %v, lease %v", time.Since(begun), leaseDuration)
 		if err := objects.Add(lost); err != nil {
 			t.Fatal(err)
 		}

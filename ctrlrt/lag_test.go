@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -421,20 +422,31 @@ func work(ctx context.Context, factory informers.SharedInformerFactory, queue *r
 }
 
 // Children are made and deleted by number while slots move, and watches lag by more than that takes: nobody deletes a
-// child that another has deleted, and nobody makes one that is there.
+// child that another has deleted, and nobody makes one that is there. With SLOW=1 (make check WHAT=slow) watches of
+// controller-runtime lag more, too, and those of whole kinds less.
 func TestR8ChildrenUnderLaggingWatches(t *testing.T) {
-	for name, start := range map[string]laggard{"controller-runtime": withManager, "client-go": withClientGo(true),
-		"client-go, whole": withClientGo(false)} {
-		for _, lag := range []time.Duration{300 * time.Millisecond, 2 * time.Second} {
-			if lag > time.Second && name == "client-go" {
-				continue // it takes long, and differs from the first in nothing that this is about
+	const little, much = 300 * time.Millisecond, 2 * time.Second
+	for _, c := range []struct {
+		name  string
+		start laggard
+		lag   time.Duration
+		slow  bool
+	}{
+		{"controller-runtime", withManager, little, false},
+		{"controller-runtime", withManager, much, true},
+		// More takes long, and differs from the first in nothing that this is about.
+		{"client-go", withClientGo(true), little, false},
+		{"client-go, whole", withClientGo(false), little, true},
+		{"client-go, whole", withClientGo(false), much, false},
+	} {
+		t.Run(fmt.Sprintf("%s, %v", c.name, c.lag), func(t *testing.T) {
+			if c.slow && os.Getenv("SLOW") == "" {
+				t.Skip("only with SLOW=1: make check WHAT=slow")
 			}
-			t.Run(fmt.Sprintf("%s, %v", name, lag), func(t *testing.T) {
-				controlplane.For(t)
-				t.Parallel()
-				testLag(t, start, lag)
-			})
-		}
+			controlplane.For(t)
+			t.Parallel()
+			testLag(t, c.start, c.lag)
+		})
 	}
 }
 

@@ -35,6 +35,7 @@ func adminClient(t *testing.T) client.Client {
 // R7, R13: a member whose Lease somebody deletes is out; it joins again as a new incarnation, and all the while no
 // object is reconciled twice at once.
 func TestExpelledMemberJoinsAgain(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
 	var keys []types.NamespacedName
@@ -84,6 +85,7 @@ func TestExpelledMemberJoinsAgain(t *testing.T) {
 
 // R6, R9: one stuck reconcile holds back its own slot only, even from a member that leaves.
 func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -151,6 +153,7 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 // Errors back off as long as controller-runtime's rate limiter says, 5 ms and twice as much each time; RequeueAfter
 // comes back when it is due; neither goes on when nothing asks for it any more.
 func TestQueuesKeepTheirPromises(t *testing.T) {
+	t.Parallel()
 	const tries, after, backOff = 9, 300 * time.Millisecond, 5 * time.Millisecond
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()
@@ -211,6 +214,7 @@ func TestQueuesKeepTheirPromises(t *testing.T) {
 }
 
 func TestLosingASlotEndsTheContext(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	cause := make(chan error, 1)
 	a := startReplica(t, namespace, "a", newJournal(), replicaOptions{
@@ -253,6 +257,7 @@ func TestLosingASlotEndsTheContext(t *testing.T) {
 
 // Unsharded controllers of the same manager keep stock leader election: one member runs them.
 func TestUnshardedControllersKeepTheirLeader(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	var mu sync.Mutex
 	by := map[string]int{}

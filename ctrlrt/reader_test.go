@@ -17,6 +17,7 @@ import (
 )
 
 func TestReadersSeeTheTruth(t *testing.T) {
+	t.Parallel()
 	plane := controlplane.For(t)
 	namespace := controlplane.Namespace(t)
 	c, err := client.New(plane.Config(), client.Options{})

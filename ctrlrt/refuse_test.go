@@ -143,6 +143,7 @@ func TestNewManagerRefuses(t *testing.T) {
 }
 
 func TestMissingPermission(t *testing.T) {
+	t.Parallel()
 	plane := controlplane.For(t)
 	cfg, err := plane.UserConfig("nobody")
 	if err != nil {
@@ -170,7 +171,7 @@ func TestMissingPermission(t *testing.T) {
 		}
 	}
 	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace,
-		LeaseDuration: 3 * time.Second}); err != nil {
+		LeaseDuration: leaseDuration}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,6 +190,7 @@ func TestMissingPermission(t *testing.T) {
 
 // Under SlotLabel a member that may not patch labels ends at the start, and says which rule to add.
 func TestMissingPermissionToLabel(t *testing.T) {
+	t.Parallel()
 	plane, admin, namespace := controlplane.For(t), adminClient(t), controlplane.Namespace(t)
 	cfg, err := plane.UserConfig("reader-of-" + namespace)
 	if err != nil {
@@ -227,6 +229,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 
 // R9: a second process with a pod name in use ends with an error, and the first goes on.
 func TestIdentityInUse(t *testing.T) {
+	t.Parallel()
 	namespace := controlplane.Namespace(t)
 	first := startReplica(t, namespace, "a", newJournal(), replicaOptions{})
 	eventually(t, 30*time.Second, settled(first))
@@ -234,7 +237,7 @@ func TestIdentityInUse(t *testing.T) {
 	cfg := controlplane.For(t).Config()
 	second, err := rota.New(cfg, rota.Options{
 		Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: "a"},
-		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
+		LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -254,10 +257,11 @@ func TestIdentityInUse(t *testing.T) {
 
 // A kind that does not exist does not keep those that do from being worked on; the error names it.
 func TestMissingKind(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: 3 * time.Second,
-		RetryPeriod: 300 * time.Millisecond})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: leaseDuration,
+		RetryPeriod: leaseDuration / 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 var (
 	timerObjects  = fromEnv("TIMER_OBJECTS", 120, strconv.Atoi)
 	timerInterval = fromEnv("TIMER_INTERVAL", 6*time.Second, time.ParseDuration)
-	longReconcile = fromEnv("LONG_RECONCILE", 8*time.Second, time.ParseDuration)
+	longReconcile = fromEnv("LONG_RECONCILE", 4*time.Second, time.ParseDuration)
 )
 
 func fromEnv[T any](name string, otherwise T, parse func(string) (T, error)) T {

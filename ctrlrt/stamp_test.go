@@ -292,6 +292,7 @@ func TestLabelsAreApplied(t *testing.T) {
 
 // A controller that is not sharded, of a kind that is, in one manager.
 func TestWholeCache(t *testing.T) {
+	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		if err := c.Create(t.Context(), configMap(namespace, name, "1")); err != nil {
