@@ -20,12 +20,14 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 .PHONY: test
 test: kube ## Run every test, including those on the real API server
 	$(GO) vet ./...
-	$(GO) test -race -short $(RACE)
-	$(GO) test -p 3 -timeout 30m ./...
+	$(GO) test -race -short -p 3 $(RACE)
+	$(GO) test -p 3 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(GO) list $(ONCE)))
 	cd tools/alerts && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -count=1 ./...
 
 # What has goroutines; ctrlrt's tests all need a control plane, and run with -race in test-latest.
 RACE := . ./delivery ./gate ./internal/store ./labeller
+# Of those, the ones that have no tests that -short leaves out: once is enough.
+ONCE := . ./gate
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.

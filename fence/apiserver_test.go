@@ -120,6 +120,7 @@ func TestR07ExpelledMembersWritesAreRefused(t *testing.T) {
 
 // R7: the change of the table goes through one API server, the write through another.
 func TestR07AnotherAPIServer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, controlplane.New(t, controlplane.Options{APIServers: 2}))
 	a, b := s.pod("web-0"), s.pod("web-1")
 	s.members(a, b)

@@ -169,6 +169,7 @@ func TestCheck(t *testing.T) {
 // Verify tells a fence that works from one that is not there, and from one whose API server does not follow ConfigMaps any
 // more.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, controlplane.New(t, controlplane.Options{}))
 	s.members(s.pod("web-0"))
 	verify := func(limit time.Duration) error {

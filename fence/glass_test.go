@@ -45,6 +45,7 @@ func TestR16TableMissing(t *testing.T) {
 func TestFencePutBack(t *testing.T) {
 	for _, keeper := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keeper=%t", keeper), func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, controlplane.New(t, controlplane.Options{}))
 			a, b := s.pod("web-0"), s.pod("web-1")
 			s.members(a)

@@ -194,7 +194,7 @@ func checkFields(t *testing.T, c cluster, ns string) {
 
 // TestLatency: a label comes within a second of its object, at 50 objects per second.
 func TestLatency(t *testing.T) {
-	const n, every = 400, 20 * time.Millisecond
+	const n, every = 200, 20 * time.Millisecond
 	ns, c := controlplane.Namespace(t), newCluster(t)
 	l := start(t, controlplane.For(t).Config(), labeller.Options{Namespaces: []string{ns}})
 	eventually(t, "watches", func() bool { return l.Stats().Watches > 0 })

@@ -49,6 +49,7 @@ const (
 // work, takes away a group and a leader, and goes back. All processes are the real ones, with the user and the
 // permissions that kube-controller-manager has.
 func TestSplitForReal(t *testing.T) {
+	t.Parallel() // it waits for leases most of the time
 	plane := controlplane.New(t, controlplane.Options{})
 	s := newSplitStage(t, plane)
 	begun := time.Now()

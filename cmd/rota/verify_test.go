@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
 
 // R14: `rota verify` is content with a rota in which all is well, and names what is wrong with one in which it is not.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	plane, namespace := controlplane.For(t), controlplane.Namespace(t)
 	ctrl.SetLogger(logr.Discard())
 	admin, err := client.New(plane.Config(), client.Options{})

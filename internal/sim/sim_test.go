@@ -23,7 +23,7 @@ func TestChaos(t *testing.T) {
 		repeat(t, seed)
 		return
 	}
-	seeds := 200
+	seeds := 120
 	if testing.Short() {
 		seeds = 40
 	}
