@@ -32,17 +32,23 @@ ONCE := . ./gate
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate)$$|/internal/(sim|explore|mutant|stream)(/|$$)
-TOOLS := /internal/(chaos|check|controlplane|demo|footprint|journal|process|splitbench|stage)(/|$$)
+TOOLS := /cmd/rota$$|/internal/(chaos|check|controlplane|demo|footprint|journal|process|splitbench|splitkcm|stage)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
 .PHONY: test-latest
-test-latest: export GOWORK := off
+test-latest test-latest-race test-latest-plain: export GOWORK := off
 test-latest: kube ## Run the tests with the newest controller-runtime and client-go (go.latest.mod)
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -diff $(LATEST)
 	$(GO) vet $(LATEST) ./...
+	@$(MAKE) --no-print-directory -j 2 test-latest-race test-latest-plain
+
+# Either waits half of the time.
+.PHONY: test-latest-race test-latest-plain
+test-latest-race:
 	$(GO) test $(LATEST) -race -timeout 30m ./ctrlrt
+test-latest-plain:
 	$(GO) test $(LATEST) -timeout 30m $$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)|/ctrlrt$$')
 
 .PHONY: tidy
@@ -122,8 +128,8 @@ check-fuzz:
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
-	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./internal/demo ./internal/chaos ./internal/controlplane \
-		./internal/footprint ./internal/splitbench
+	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
+		./internal/controlplane ./internal/demo ./internal/footprint ./internal/splitbench
 
 # Run the Go benchmarks.
 check-bench:
