@@ -38,6 +38,7 @@ type reports interface {
 	Publish(ctx context.Context, report *coverage.Report, lease types.UID) error
 	Withdraw(ctx context.Context, member string) error
 	Read(ctx context.Context) ([]*coverage.Report, error)
+	ReadAll(ctx context.Context) (map[string][]*coverage.Report, error)
 }
 
 // scrubbed are the results of the last scrub of this member.
@@ -110,6 +111,7 @@ func (r *Rota) setup() map[string]string {
 	if workload := r.opts.Identity.Workload; workload != "" {
 		out[coverage.SettingWorkload] = workload
 	}
+	r.announceGroup(out)
 	return out
 }
 
@@ -210,13 +212,16 @@ func (i *incarnation) scrub() {
 		case <-tick.C:
 		case <-i.ctx.Done():
 			i.rota.scrubbed.end()
+			i.rota.gaps.end()
 			return
 		}
 		if !i.rota.gate.Owns(duty) {
 			i.rota.scrubbed.end()
+			i.rota.gaps.end()
 			s = first()
 			continue
 		}
+		i.compareGroups()
 		findings, err := i.compare(&s)
 		if err != nil {
 			if i.ctx.Err() == nil && !s.failing {

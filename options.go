@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -81,6 +82,11 @@ type Options struct {
 	// without an owner and slots with several are looked for every 7/20 of LeaseDuration, and lists are not made more
 	// often than that.
 	ScrubPeriod time.Duration
+
+	// Group says which of the program's controllers this member runs, if the program is divided into groups; nil: it is
+	// not. Each group is a rota of its own, all in one namespace. The member with the scrub duty in each reports
+	// controllers that are in no group that runs, or in several (event GroupsDiffer, Status.Gaps).
+	Group *group.Group
 
 	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
@@ -174,6 +180,9 @@ func (o Options) withDefaults() (Options, error) {
 				"POD_NAMESPACE", o.Name, file)
 		}
 		o.Namespace = strings.TrimSpace(string(ns))
+	}
+	if o.Group != nil && o.Group.Program() == "" {
+		return o, fmt.Errorf("rota %s: Group: make it with group.Parse", o.Name)
 	}
 	if o.LeaveTimeout == 0 {
 		o.LeaveTimeout = 25 * time.Second

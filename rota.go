@@ -33,6 +33,7 @@ type Rota struct {
 	reports   reports
 	scrubbed  scrubbed
 	published published
+	gaps      gaps
 	gate      *gate.Gate
 	share     *delivery.Share
 	clock     *clock

@@ -17,6 +17,8 @@ type sharedReports struct {
 	mu      sync.Mutex
 	reports map[string]map[string]string
 	refusal error
+	// others are the reports of other rotas in the namespace, by name.
+	others map[string][]*coverage.Report
 }
 
 func newSharedReports() *sharedReports {
@@ -66,4 +68,27 @@ func (m *sharedReports) Read(context.Context) ([]*coverage.Report, error) {
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// ReadAll returns these reports as those of the rota "website", and the others.
+func (m *sharedReports) ReadAll(ctx context.Context) (map[string][]*coverage.Report, error) {
+	ours, err := m.Read(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(m.others)
+	if all == nil {
+		all = map[string][]*coverage.Report{}
+	}
+	all["website"] = ours
+	return all, err
+}
+
+// Other replaces the reports of another rota by one.
+func (m *sharedReports) Other(rota string, report *coverage.Report) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.others == nil {
+		m.others = map[string][]*coverage.Report{}
+	}
+	m.others[rota] = []*coverage.Report{report}
 }

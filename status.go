@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -45,7 +46,10 @@ type Status struct {
 	// Findings are what was wrong when this member last compared what members hold with what there is; Scrubs is how often
 	// it has. Only the member with the scrub duty does (rule R14).
 	Findings []coverage.Finding
-	Scrubs   uint64
+	// Gaps are controllers of Options.Group's program that are in no group or in several. Only the member with the scrub
+	// duty knows.
+	Gaps   []group.Gap
+	Scrubs uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, and the duties that have not returned for that
 	// long after their context ended, longest first.
 	Stuck []gate.Flight
@@ -65,6 +69,7 @@ func (r *Rota) Status() Status {
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()
+	s.Gaps = r.gaps.get()
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}
 	}

@@ -115,11 +115,21 @@ func (r *Reports) Withdraw(ctx context.Context, member string) error {
 
 // Read returns all reports. Those that cannot be read are left out, and are in the error.
 func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
-	list, err := r.client.List(ctx, metav1.ListOptions{LabelSelector: names.LabelCoverage + "=" + r.rota})
+	all, err := r.read(ctx, names.LabelCoverage+"="+r.rota)
+	return all[r.rota], err
+}
+
+// ReadAll returns the reports of all rotas in the namespace, by the rotas' names. The error is as that of Read.
+func (r *Reports) ReadAll(ctx context.Context) (map[string][]*Report, error) {
+	return r.read(ctx, names.LabelCoverage)
+}
+
+func (r *Reports) read(ctx context.Context, selector string) (map[string][]*Report, error) {
+	list, err := r.client.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, r.wrap("read", "list", "", err)
 	}
-	var out []*Report
+	out := map[string][]*Report{}
 	var errs []error
 	for i := range list.Items {
 		data := map[string]string{}
@@ -133,7 +143,8 @@ func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
 			errs = append(errs, fmt.Errorf("lease %s/%s: %w", r.ns, list.Items[i].Name, err))
 			continue
 		}
-		out = append(out, report)
+		rota := list.Items[i].Labels[names.LabelCoverage]
+		out[rota] = append(out[rota], report)
 	}
 	return out, errors.Join(errs...)
 }

@@ -24,11 +24,16 @@ const (
 	// SettingWorkload is the member's Deployment or StatefulSet, if known. Members may differ in it. It tells a rollout
 	// from two Deployments that have one rota name.
 	SettingWorkload = "Workload"
+	// SettingProgram is the name of the program, if it is divided into groups. SettingExpected are the controllers that
+	// some group has to run, SettingControllers those that this member runs, separated by commas.
+	SettingProgram     = "Program"
+	SettingExpected    = "Expected"
+	SettingControllers = "Controllers"
 )
 
 // alike are the settings that all members should share while no rollout is going on.
 var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
-	SettingLabel}
+	SettingLabel, SettingProgram, SettingControllers}
 
 // pairs are durations of one member that must be shorter than another duration of every member, with the reason.
 var pairs = []struct{ short, long, why string }{

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/nearest"
 )
 
 // A Catalog is the controllers of one version of kube-controller-manager.
@@ -102,31 +104,10 @@ func (c Catalog) nearest(name string) string {
 	best, least := "", -1
 	for _, candidate := range c.names {
 		for _, s := range spellings(candidate) {
-			if d := distance(name, s); least < 0 || d < least {
+			if d := nearest.Distance(name, s); least < 0 || d < least {
 				best, least = candidate, d
 			}
 		}
 	}
 	return best
-}
-
-// distance is the Levenshtein distance of two strings.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -115,12 +115,4 @@ func TestNearest(t *testing.T) {
 			t.Errorf("nearest to %s: %s, want %s", name, got, want)
 		}
 	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
-		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
-			t.Errorf("%s, %s: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
 }

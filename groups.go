@@ -1,0 +1,128 @@
+package rota
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/member"
+)
+
+// nothing stands for an empty list of controllers in a report.
+const nothing = "-"
+
+// announceGroup adds to the settings in this member's report which of its program's controllers it runs.
+func (r *Rota) announceGroup(out map[string]string) {
+	g := r.opts.Group
+	if g == nil {
+		return
+	}
+	list := func(names []string) string {
+		if len(names) == 0 {
+			return nothing
+		}
+		return strings.Join(names, ",")
+	}
+	out[coverage.SettingProgram] = g.Program()
+	out[coverage.SettingExpected] = list(g.Expected())
+	out[coverage.SettingControllers] = list(g.Controllers())
+}
+
+// gaps are controllers of this member's program that are in no group or in several.
+type gaps struct {
+	mu    sync.Mutex
+	seen  map[string]renewal          // by rota and member
+	since map[group.Gap]time.Duration // when each was first seen
+	told  map[group.Gap]bool
+	found []group.Gap
+}
+
+func (g *gaps) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen, g.since, g.told, g.found = nil, nil, nil, nil
+}
+
+func (g *gaps) get() []group.Gap {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.found)
+}
+
+// compareGroups looks at what the rotas of this member's program run. It reports controllers that are in no group or in
+// several, once that has lasted for as long as a crashed member is taken over, and for two looks: groups start and roll
+// out one after the other.
+func (i *incarnation) compareGroups() {
+	r := i.rota
+	if r.opts.Group == nil {
+		return
+	}
+	all, err := r.reports.ReadAll(i.ctx)
+	if len(all) == 0 || err != nil && i.ctx.Err() != nil {
+		return // compare says so
+	}
+	bounds := coverage.BoundsOf(r.cfg.LeaseDuration, r.cfg.FenceDelay)
+	for _, gap := range r.gaps.look(r.now(), r.opts.Group.Program(), all, bounds) {
+		i.notify(member.Notify{Reason: "GroupsDiffer", Warning: true, Message: gap.String()})
+	}
+}
+
+// look returns what is to be reported anew.
+func (g *gaps) look(now time.Duration, program string, all map[string][]*coverage.Report, bounds coverage.Bounds,
+) (fresh []group.Gap) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen == nil {
+		g.seen, g.since, g.told = map[string]renewal{}, map[group.Gap]time.Duration{}, map[group.Gap]bool{}
+	}
+	var running []group.Running
+	seen := map[string]renewal{}
+	for _, rota := range slices.Sorted(maps.Keys(all)) {
+		for _, report := range all[rota] {
+			key := rota + " " + report.Member
+			last, known := g.seen[key]
+			if !known || last.serial != report.Serial {
+				last = renewal{serial: report.Serial, at: now}
+			}
+			seen[key] = last
+			if report.Setup[coverage.SettingProgram] != program || now-last.at > bounds.Stale {
+				continue
+			}
+			running = append(running, group.Running{
+				Rota: rota, Expected: splitNames(report.Setup[coverage.SettingExpected]),
+				Controllers: splitNames(report.Setup[coverage.SettingControllers]),
+			})
+		}
+	}
+	since := map[group.Gap]time.Duration{}
+	told := map[group.Gap]bool{}
+	g.found = nil
+	for _, gap := range group.Gaps(running) {
+		at, known := g.since[gap]
+		if !known {
+			at = now
+		}
+		since[gap] = at
+		if !known || now-at < bounds.Recovery {
+			continue
+		}
+		g.found = append(g.found, gap)
+		if told[gap] = true; !g.told[gap] {
+			fresh = append(fresh, gap)
+		}
+	}
+	g.seen, g.since, g.told = seen, since, told
+	return fresh
+}
+
+// splitNames splits a list in a report.
+func splitNames(list string) []string {
+	if list == "" || list == nothing {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
