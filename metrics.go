@@ -123,8 +123,8 @@ func newMetrics(r *Rota) *metrics {
 // reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
 func reasons() []string {
 	return []string{
-		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks", "GroupsDiffer",
-		"Expelled", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
+		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
+		"Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
 		"NotJoining", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
 		"TableLost",
