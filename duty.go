@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -279,7 +280,7 @@ func (d *duty) once(t *term) (again, long bool) {
 	if verdict != gate.Admitted {
 		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
 	}
-	ctx, cancel := context.WithCancelCause(withSlot(entered, t.slot))
+	ctx, cancel := context.WithCancelCause(adapter.WithHeld(withSlot(entered, t.slot), entered))
 	defer cancel(context.Canceled)
 	context.AfterFunc(ctx, func() { d.ends(ctx) })
 	if !d.begin(ctx, t, cancel) {

@@ -47,7 +47,7 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object,
 	if err != nil {
 		return nil, err
 	}
-	return from.GetInformer(ctx, obj, opts...)
+	return recordingCache{from}.GetInformer(ctx, obj, opts...)
 }
 
 // GetInformerForKind implements cache.Informers.

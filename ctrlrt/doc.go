@@ -21,6 +21,9 @@
 // where another sharded controller is For that kind. Events that map to objects of other members are dropped, since
 // those members get them, too.
 //
+// What cannot be sharded can be a duty, which one member at a time does: NewDutyControllerManagedBy builds such a
+// controller, and Manager.AddDuty adds such a runnable. The duties of a rota are spread over its members.
+//
 // Manager.KeepWhole has every member cache all objects of a kind. A kind that is only owned is not split then. One that
 // a controller is For stays split, and the cache of Manager.Whole holds all of it besides.
 package ctrlrt

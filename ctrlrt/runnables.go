@@ -118,8 +118,9 @@ func (m *Manager) judgeLeaderOnly(names ...string) error {
 	default:
 		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
 			"that they would run on every replica at "+
-			"once: %s. Set LeaderElection: true and LeaderElectionID in the manager's options; or shard a controller with "+
-			"ctrlrt.NewControllerManagedBy; "+
+			"once: %s. Make each a duty, which one member at a time does: build a controller with "+
+			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; or set LeaderElection: "+
+			"true and LeaderElectionID in the manager's options; or shard a controller with ctrlrt.NewControllerManagedBy; "+
 			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
 			"the runnable a method "+
 			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))

@@ -111,8 +111,8 @@ type slotState struct {
 	changes uint64
 }
 
-// New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is monotonic. It is
-// called under the gate's lock.
+// New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is monotonic. It
+// is called under the gate's lock.
 func New(slots slot.Count, now func() time.Duration) *Gate {
 	return &Gate{now: now, slots: make([]slotState, slots)}
 }

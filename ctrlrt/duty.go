@@ -1,0 +1,344 @@
+package ctrlrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
+)
+
+// AddDuty adds a runnable that one member at a time runs: the duty of that name (see rota.Rota.Duty). Its Start is
+// called each time the duty comes to this member, so it must be able to run more than once. Call AddDuty before the
+// manager starts, instead of Add of a runnable that needs a leader.
+//
+// The context of Start ends when the duty is handed over or lost. If Start returns nil before, the runnable has
+// finished until another member gets the duty, or this one gets it again. If it returns an error, it is started again
+// after a back-off; the manager does not end.
+func (m *Manager) AddDuty(name string, r manager.Runnable) error {
+	switch r.(type) {
+	case hasCache, cache.Cache, webhook.Server:
+		return fmt.Errorf("duty %s: a %T has to run on every member: use Add", name, r)
+	}
+	if isController(r) {
+		return fmt.Errorf("duty %s: %s can be started once only: build it with ctrlrt.NewDutyControllerManagedBy", name,
+			describe(r))
+	}
+	return m.rota.Duty(name, r.Start)
+}
+
+// DutyBuilder builds a controller that is not sharded: one member at a time runs it. It has the methods of
+// controller-runtime's builder.Builder, except Build, and they mean the same.
+type DutyBuilder struct {
+	mgr *Manager
+	// outer is the manager that was given: mgr, or its Whole.
+	outer   manager.Manager
+	steps   []func(*builder.Builder)
+	raw     []*restartable
+	warm    []client.Object
+	forObj  client.Object
+	options controller.Options
+	name    string
+	err     error
+}
+
+// NewDutyControllerManagedBy returns a builder of a controller that is not sharded. It is a duty of the controller's
+// name: one member of the rota at a time runs it, and the rota spreads its duties over the members (see
+// rota.Rota.Duty). It takes the place of leader election, which it does not need. The manager must come from
+// NewManager, or be its Whole.
+//
+// When the duty comes to a member, a new controller starts there, with a new queue. As after a start under leader
+// election, its handlers hear of every object as added, so that each is reconciled. The informers run on every member
+// all the time, so this takes no lists. The former owner's reconciles have ended by then, and the caches show what they
+// wrote.
+//
+// When the duty is handed over, the controller stops: reconciles in flight end by themselves, and their contexts do not
+// end. A leaving member ends them after half of rota.Options.LeaveTimeout. What waits in the queue is dropped: the next
+// owner reconciles every object.
+//
+// All kinds that the controller is For, Owns or Watches are cached whole by every member: a kind that is sharded in
+// this manager in the cache of Manager.Whole, others in the manager's own.
+func NewDutyControllerManagedBy(m manager.Manager) *DutyBuilder {
+	switch outer := m.(type) {
+	case *Manager:
+		return &DutyBuilder{mgr: outer, outer: outer}
+	case *whole:
+		return &DutyBuilder{mgr: outer.Manager, outer: outer}
+	default:
+		return &DutyBuilder{err: fmt.Errorf("duty controller: the manager is a %T; make it with ctrlrt.NewManager", m)}
+	}
+}
+
+func (b *DutyBuilder) add(step func(*builder.Builder)) *DutyBuilder {
+	b.steps = append(b.steps, step)
+	return b
+}
+
+// keepWarm notes an object whose informer runs on every member.
+func (b *DutyBuilder) keepWarm(object client.Object, metadata bool) {
+	if metadata {
+		if gvk, err := apiutil.GVKForObject(object, b.outer.GetScheme()); err == nil {
+			about := &metav1.PartialObjectMetadata{}
+			about.SetGroupVersionKind(gvk)
+			object = about
+		}
+	}
+	b.warm = append(b.warm, object)
+}
+
+// For defines the kind that is reconciled; see builder.Builder.
+func (b *DutyBuilder) For(object client.Object, opts ...builder.ForOption) *DutyBuilder {
+	if b.err != nil {
+		return b
+	}
+	b.forObj = object
+	b.keepWarm(object, slices.Contains(opts, builder.ForOption(builder.OnlyMetadata)))
+	return b.add(func(inner *builder.Builder) { inner.For(object, opts...) })
+}
+
+// Owns defines a kind whose objects enqueue their owner; see builder.Builder.
+func (b *DutyBuilder) Owns(object client.Object, opts ...builder.OwnsOption) *DutyBuilder {
+	if b.err != nil {
+		return b
+	}
+	b.keepWarm(object, slices.Contains(opts, builder.OwnsOption(builder.OnlyMetadata)))
+	return b.add(func(inner *builder.Builder) { inner.Owns(object, opts...) })
+}
+
+// Watches defines a kind whose objects are mapped to requests; see builder.Builder.
+func (b *DutyBuilder) Watches(object client.Object, h handler.EventHandler,
+	opts ...builder.WatchesOption,
+) *DutyBuilder {
+	if b.err != nil {
+		return b
+	}
+	b.keepWarm(object, slices.Contains(opts, builder.WatchesOption(builder.OnlyMetadata)))
+	return b.add(func(inner *builder.Builder) { inner.Watches(object, h, opts...) })
+}
+
+// WatchesMetadata is Watches with metadata only; see builder.Builder.
+func (b *DutyBuilder) WatchesMetadata(object client.Object, h handler.EventHandler,
+	opts ...builder.WatchesOption,
+) *DutyBuilder {
+	if b.err != nil {
+		return b
+	}
+	b.keepWarm(object, true)
+	return b.add(func(inner *builder.Builder) { inner.WatchesMetadata(object, h, opts...) })
+}
+
+// WatchesRawSource adds a source; see builder.Builder. It is started each time the duty comes to this member. A
+// source.Channel can be started once only: it is started when the duty comes for the first time. From then on its
+// events wait while the duty is elsewhere, and the channel's sender waits once its buffer is full, as on a replica that
+// is not the leader.
+func (b *DutyBuilder) WatchesRawSource(src source.Source) *DutyBuilder {
+	s := newRestartable(src)
+	b.raw = append(b.raw, s)
+	return b.add(func(inner *builder.Builder) { inner.WatchesRawSource(s) })
+}
+
+// WithEventFilter adds a predicate for all events; see builder.Builder.
+func (b *DutyBuilder) WithEventFilter(p predicate.Predicate) *DutyBuilder {
+	return b.add(func(inner *builder.Builder) { inner.WithEventFilter(p) })
+}
+
+// WithOptions sets the controller's options; see builder.Builder. Complete returns an error if NeedLeaderElection is
+// false: the controller does not run on every member.
+func (b *DutyBuilder) WithOptions(options controller.Options) *DutyBuilder {
+	b.options = options
+	return b
+}
+
+// WithLogConstructor sets the logger of a request; see builder.Builder.
+func (b *DutyBuilder) WithLogConstructor(f func(*reconcile.Request) logr.Logger) *DutyBuilder {
+	b.options.LogConstructor = f
+	return b
+}
+
+// Named names the controller and the duty; see builder.Builder.
+func (b *DutyBuilder) Named(name string) *DutyBuilder {
+	b.name = name
+	return b
+}
+
+// Complete declares the duty. It returns an error where builder.Builder would, and for names that no duty can have.
+// Call it before the manager starts.
+func (b *DutyBuilder) Complete(r reconcile.Reconciler) error {
+	if b.err != nil {
+		return b.err
+	}
+	if b.name == "" && b.forObj != nil {
+		gvk, err := apiutil.GVKForObject(b.forObj, b.outer.GetScheme())
+		if err != nil {
+			return err
+		}
+		b.name = strings.ToLower(gvk.Kind)
+	}
+	if !ptr.Deref(b.options.NeedLeaderElection, true) {
+		return fmt.Errorf("duty controller %s: NeedLeaderElection is false, but one member at a time runs it; use "+
+			"ctrl.NewControllerManagedBy for one that runs on every replica", b.name)
+	}
+	if b.options.Reconciler != nil && r != nil {
+		return fmt.Errorf("duty controller %s: reconciler was set via WithOptions() and via Complete()", b.name)
+	}
+	if r == nil {
+		r = b.options.Reconciler
+	}
+	if r == nil {
+		return fmt.Errorf("duty controller %s: must provide a non-nil Reconciler", b.name)
+	}
+	if err := b.watchKinds(); err != nil {
+		return fmt.Errorf("duty controller %s: %w", b.name, err)
+	}
+	b.options.Reconciler = nil
+	d := &dutyController{DutyBuilder: b, reconciler: dutyReconciler{r}}
+	if _, err := d.build(b.options); err != nil { // what it is refused for shows now
+		return err
+	}
+	if err := b.mgr.rota.Duty(b.name, d.run); err != nil {
+		return err
+	}
+	return b.mgr.inner.Add(warmer{d.warmUp})
+}
+
+// watchKinds has every member cache all objects of the controller's kinds.
+func (b *DutyBuilder) watchKinds() error {
+	if b.outer != manager.Manager(b.mgr) {
+		return nil // Whole's cache has all objects of every kind
+	}
+	for _, object := range b.warm {
+		gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
+		if err != nil {
+			return err
+		}
+		disown, err := b.mgr.kinds.watch(gvk.GroupKind(), b.name)
+		if err != nil {
+			return err
+		}
+		if disown {
+			if err := shareOf(b.mgr.rota).Disown(gvk.GroupKind()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dutyController runs a new controller each time the duty comes here.
+type dutyController struct {
+	*DutyBuilder
+	reconciler reconcile.Reconciler
+}
+
+// build makes a controller.
+func (d *dutyController) build(o controller.Options) (manager.Runnable, error) {
+	v := &dutyView{Manager: d.outer}
+	b := builder.ControllerManagedBy(v)
+	for _, step := range d.steps {
+		step(b)
+	}
+	if err := b.Named(d.name).WithOptions(o).Complete(d.reconciler); err != nil {
+		return nil, err
+	}
+	return v.built, nil
+}
+
+// run implements the duty.
+func (d *dutyController) run(ctx context.Context) error {
+	o := d.options
+	o.SkipNameValidation = ptr.To(true) // the first one has the name
+	c, err := d.build(o)
+	if err != nil {
+		return err
+	}
+	registered := &registrations{}
+	defer registered.end()
+	for _, s := range d.raw {
+		defer s.pause()
+	}
+	return c.Start(withRegistrations(ctx, registered))
+}
+
+// warmUp starts the informers, on every member.
+func (d *dutyController) warmUp(ctx context.Context) error {
+	informers := (&dutyView{Manager: d.outer}).GetCache()
+	for _, object := range d.warm {
+		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil && ctx.Err() == nil {
+			// The controller's start says what is wrong, each time that it is tried.
+			d.mgr.GetLogger().Error(err, "An informer of a duty's controller is not kept warm on this member", "controller",
+				d.name)
+		}
+	}
+	for _, s := range d.raw {
+		s.live(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// dutyView is the manager as the builder of a duty's controller sees it.
+type dutyView struct {
+	manager.Manager
+	built manager.Runnable
+}
+
+// Add keeps the controller: the duty starts it.
+func (v *dutyView) Add(r manager.Runnable) error {
+	v.built = r
+	return nil
+}
+
+// GetCache returns a cache whose event handlers end with the controller.
+func (v *dutyView) GetCache() cache.Cache { return recordingCache{v.Manager.GetCache()} }
+
+// warmer runs on every member.
+type warmer struct {
+	start func(context.Context) error
+}
+
+// Start implements manager.Runnable.
+func (w warmer) Start(ctx context.Context) error { return w.start(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (warmer) NeedLeaderElection() bool { return false }
+
+// dutyReconciler lets a reconcile go on when a planned handover begins: the duty waits for it.
+type dutyReconciler struct{ reconcile.Reconciler }
+
+// Reconcile implements reconcile.Reconciler.
+func (d dutyReconciler) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	held := adapter.Held(ctx)
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(context.Canceled)
+	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	defer context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !errors.Is(cause, gate.ErrHandover) {
+			cancel(cause)
+		}
+	})()
+	result, err := d.Reconciler.Reconcile(inner, r)
+	if err != nil && gate.CutShort(inner) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Reconcile was cut short", "cause", context.Cause(inner).Error(), "error",
+			err.Error())
+		return reconcile.Result{}, nil // its next owner repeats it
+	}
+	return result, err
+}
