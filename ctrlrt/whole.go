@@ -70,7 +70,7 @@ func (m *Manager) newWhole() (*whole, error) {
 	c, err := cluster.New(m.inner.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.Logger, o.HTTPClient = m.inner.GetScheme(), m.inner.GetLogger(), m.inner.GetHTTPClient()
 		o.NewCache, o.Cache = m.options.NewCache, m.options.Cache
-		o.Cache.NewInformer = nil
+		o.Cache.NewInformer = m.newInformer(shareOf(m.rota).NewWholeInformer)
 		o.Client, o.NewClient = m.options.Client, m.options.NewClient
 		o.Client.Cache = ownOptions(m.options.Client.Cache)
 		o.MapperProvider = m.options.MapperProvider

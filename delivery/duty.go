@@ -2,6 +2,9 @@ package delivery
 
 import (
 	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -25,13 +28,18 @@ func (s *Share) LoadDuties(ctx context.Context, cause table.Cause, versions tabl
 	}
 	present := table.Versions{}
 	s.mu.Lock()
-	for _, inf := range s.informers {
+	for _, inf := range slices.Concat(s.informers, s.besides) {
 		if inf.running && !inf.sharded {
-			present[inf.kind.String()] = table.List
+			present[inf.wholeKey()] = table.List
 		}
 	}
 	s.mu.Unlock()
 	s.compareShared(ctx, present)
+}
+
+// runsBeside reports whether an informer of NewWholeInformer of the kind runs. s.mu is held.
+func (s *Share) runsBeside(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(s.besides, func(i *informer) bool { return i.kind == kind && i.running })
 }
 
 // ReleaseDuties forgets the writes in slots of duties whose versions are not known: others have the duties now.

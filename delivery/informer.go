@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type informer struct {
 	source *source
 	// asOwned: the informer holds objects by their owners, even if the kind is primary as well.
 	asOwned bool
+	// apart: the informer holds all objects, whatever is sharded. See NewWholeInformer.
+	apart bool
 
 	// running and sharded are guarded by share.mu until running is true. Then sharded does not change.
 	running, sharded bool
@@ -98,6 +101,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	again := i.running
 	i.running = true
 	i.role = i.share.roles[i.kind].of(i)
+	if i.apart {
+		i.role = role{}
+	}
 	i.sharded = i.role.primary || i.owned()
 	i.source.deliver(i.share.scopeOf(i.kind, i.role))
 	i.once.Do(func() { close(i.started) })
@@ -138,14 +144,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 
 // forget removes the informer from the share. It never runs again.
 func (i *informer) forget() {
+	is := func(other *informer) bool { return other == i }
 	i.share.mu.Lock()
 	i.running = false
-	for n, other := range i.share.informers {
-		if other == i {
-			i.share.informers = append(i.share.informers[:n:n], i.share.informers[n+1:]...)
-			break
-		}
-	}
+	i.share.informers = slices.DeleteFunc(slices.Clone(i.share.informers), is)
+	i.share.besides = slices.DeleteFunc(slices.Clone(i.share.besides), is)
 	i.share.mu.Unlock()
 }
 

@@ -27,7 +27,7 @@ func (s *Share) Known() []schema.GroupKind {
 	kinds := s.Kinds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, inf := range s.informers {
+	for _, inf := range slices.Concat(s.informers, s.besides) {
 		if inf.running && !slices.Contains(kinds, inf.kind) {
 			kinds = append(kinds, inf.kind)
 		}
@@ -40,7 +40,7 @@ func (s *Share) Knows(kind schema.GroupKind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, declared := s.roles[kind]
-	return declared || s.runs(kind, func(*informer) bool { return true })
+	return declared || s.runs(kind, func(*informer) bool { return true }) || s.runsBeside(kind)
 }
 
 // Delivery returns how objects of primary kinds are delivered.

@@ -125,6 +125,11 @@ func (s *Share) owes(p place) *owed {
 // views returns the running informers whose versions a place's key stands for. s.mu is held.
 func (s *Share) views(p place) []*informer {
 	var out []*informer
+	for _, inf := range s.besides {
+		if inf.running && inf.wholeKey() == p.key {
+			out = append(out, inf)
+		}
+	}
 	for _, inf := range s.informers {
 		if inf.running && s.versionKey(inf.kind, inf.role) == p.key {
 			out = append(out, inf)

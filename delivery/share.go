@@ -72,6 +72,7 @@ type Share struct {
 	mu         sync.Mutex
 	roles      map[schema.GroupKind]role
 	informers  []*informer
+	besides    []*informer         // see NewWholeInformer
 	wrote      map[string][]string // by the role's key in table.Versions and by slot
 	owed       map[place]*owed
 	own        own
@@ -136,6 +137,19 @@ func (s *Share) NewOwnedInformer(kind schema.GroupKind, lw cache.ListerWatcher, 
 	inf := newInformer(s, kind, lw, example, resync, indexers)
 	inf.asOwned = true
 	return s.add(inf)
+}
+
+// NewWholeInformer makes an informer of all objects of a kind, whatever is sharded. Nothing of the share depends on it,
+// except that duties begin when it shows what their former owners wrote in them (LoadDuties).
+func (s *Share) NewWholeInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
+	resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
+	inf := newInformer(s, kind, lw, example, resync, indexers)
+	inf.apart = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.besides = append(s.besides, inf)
+	return inf
 }
 
 func (s *Share) add(inf *informer) *informer {

@@ -54,7 +54,7 @@ func (s *Share) compareShared(ctx context.Context, versions table.Versions) {
 	var wg sync.WaitGroup
 	for _, inf := range s.behindShared(versions) {
 		wg.Go(func() {
-			version := versions[inf.kind.String()]
+			version := versions[inf.wholeKey()]
 			err := inf.reachList(limited, version)
 			if err == nil || ctx.Err() != nil {
 				return
@@ -76,14 +76,14 @@ var errWholeLags = errors.New("its watch lags behind a list by more than " + sha
 func (s *Share) behindShared(versions table.Versions) []*informer {
 	s.mu.Lock()
 	var whole []*informer
-	for _, inf := range s.informers {
-		if _, named := versions[inf.kind.String()]; named && inf.running && !inf.sharded {
+	for _, inf := range slices.Concat(s.informers, s.besides) {
+		if _, named := versions[inf.wholeKey()]; named && inf.running && !inf.sharded {
 			whole = append(whole, inf)
 		}
 	}
 	s.mu.Unlock()
 	return slices.DeleteFunc(whole, func(inf *informer) bool {
-		return resourceversion.Compare(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.kind.String()]) >= 0
+		return resourceversion.Compare(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.wholeKey()]) >= 0
 	})
 }
 

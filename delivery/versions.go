@@ -12,6 +12,17 @@ import (
 // separate streams, and neither may wait for a version that only the other one carries.
 const ownedSuffix = "/owned"
 
+// wholeSuffix ends the key in table.Versions of a kind's informers of NewWholeInformer.
+const wholeSuffix = "/whole"
+
+// wholeKey returns the key in table.Versions of an informer that holds all objects.
+func (i *informer) wholeKey() string {
+	if i.apart {
+		return i.kind.String() + wholeSuffix
+	}
+	return i.kind.String()
+}
+
 // versionKey returns the key in table.Versions of a part of a kind's role. s.mu is held.
 func (s *Share) versionKey(kind schema.GroupKind, part role) string {
 	if part.owners != nil && s.roles[kind].primary {

@@ -39,6 +39,7 @@ type place struct {
 // that the request carries, or nil; by are the slots on whose behalf it is sent, if any.
 //
 //   - Objects of sharded kinds count in their own slots.
+//   - If an informer of NewWholeInformer holds the kind, its objects count in the slots by that are of duties, too.
 //   - Objects of a kind that is cached whole count in the slots by, and in their controlling owner's slot if the
 //     owner's kind is primary.
 //
@@ -49,18 +50,21 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 	defer s.mu.Unlock()
 	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name)}
 	r := s.roles[kind]
-	if r.parts() == nil && !s.runs(kind, func(i *informer) bool { return !i.sharded }) {
+	beside := s.runsBeside(kind)
+	if r.parts() == nil && !beside && !s.runs(kind, func(i *informer) bool { return !i.sharded }) {
 		return nil
 	}
 	var known []metav1.Object
 	if body != nil {
 		known = append(known, body)
 	}
-	for _, inf := range s.informers {
+	for _, inf := range slices.Concat(s.informers, s.besides) {
 		if inf.kind != kind {
 			continue
 		}
-		if about := inf.stored(w.name); about != nil {
+		if about := inf.stored(w.name); about != nil && inf.apart {
+			w.uid = about.GetUID()
+		} else if about != nil {
 			known = append(known, about)
 			w.uid = about.GetUID()
 		}
@@ -87,6 +91,11 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 	}
 	if len(r.parts()) == 0 {
 		w.places = append(w.places, w.by...)
+	}
+	for _, n := range by {
+		if beside && int(n) >= int(s.slots) {
+			w.places = append(w.places, place{kind.String() + wholeSuffix, n})
+		}
 	}
 	w.places = distinct(w.places)
 	return w
