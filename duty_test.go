@@ -383,8 +383,8 @@ func TestR18DutiesStopAtTheDeadline(t *testing.T) {
 func TestR18WritesOfDuties(t *testing.T) {
 	inLab(t, func(l *lab) {
 		type result struct {
-			before, with, without error
-			cause                 error
+			before, after error
+			cause         error
 		}
 		results := make(chan result, 10)
 		var after context.Context
@@ -398,7 +398,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 				var got result
 				got.before = write(ctx)
 				<-ctx.Done()
-				got.with, got.without, got.cause = write(ctx), write(context.WithoutCancel(ctx)), context.Cause(ctx)
+				got.after, got.cause = write(context.WithoutCancel(ctx)), context.Cause(ctx)
 				after = context.WithoutCancel(ctx)
 				results <- got
 				return nil
@@ -413,7 +413,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 		l.wait(time.Minute)
 		a.stop()
 		got := <-results
-		if got.before != nil || got.with == nil || got.without != nil || !errors.Is(got.cause, gate.ErrHandover) {
+		if got.before != nil || got.after != nil || !errors.Is(got.cause, gate.ErrHandover) {
 			l.t.Errorf("handed over: %+v", got)
 		}
 		if err := send(after, l.t, a.Rota, http.MethodPut, nil); err == nil {
@@ -422,7 +422,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 		l.wait(time.Minute)
 		b.cutOff()
 		l.wait(time.Minute)
-		if got := <-results; got.before != nil || got.without == nil || !lapsed(got.cause) {
+		if got := <-results; got.before != nil || got.after == nil || !lapsed(got.cause) {
 			l.t.Errorf("lapsed: %+v", got)
 		}
 	})
