@@ -47,14 +47,16 @@ const (
 //     If run does not return within 5 s, that is logged and an event says so; nothing but this duty waits for it. When
 //     this member leaves, it waits for LeaveTimeout at most, and writes are refused after half of that.
 //   - the Lease was not renewed in time, or the duty was lost (gate.ErrExpired or gate.ErrLost). Others may be about to
-//     begin, and writes are refused.
+//     begin, and writes are refused. If this member was expelled, Run returns an error unless run returns within
+//     RenewDeadline: a process must not join again while something of its former life goes on.
 //
 // If run returns nil while it has the duty, the duty is finished until it comes to this member again or goes to another
 // one, which runs it anew. If run returns an error, it is logged, and run is called again after 1 s, then 2 s, and so
 // on up to 5 minutes. A run of 5 minutes or more sets that back. A panic in run ends the process.
 //
 // The name is one printable word without a comma, of at most 128 characters, and the same on all members. Names that
-// begin with "rota.dev/" are taken. A rota may have slot.MaxDuties duties.
+// begin with "rota.dev/" are taken. A rota may have slot.MaxDuties duties, those of all builds together. What has no
+// room is done by nobody, and the event TableCut tells of it.
 //
 // While members take part that are too old to know of duties, as in a rollout, nobody does them.
 func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
@@ -179,8 +181,8 @@ type duty struct {
 	term *term
 	// working says that a goroutine serves the terms, one after the other.
 	working bool
-	// finished is the epoch for which run has returned nil.
-	finished uint64
+	// epoch is that of the last term, finished the one for which run has returned nil.
+	epoch, finished uint64
 	// ctx is that of the present run, and cancel ends it; nil: there is none.
 	ctx    context.Context //nolint:containedctx // the duty is the context's life
 	cancel context.CancelCauseFunc
@@ -214,6 +216,9 @@ func (d *duty) open(t *term) {
 		close(d.term.over)
 	}
 	d.term = t
+	if d.epoch != t.epoch { // it was elsewhere: what failed here before says nothing now
+		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.told = t.epoch, 0, nil, false
+	}
 	if !d.working {
 		d.working = true
 		go d.work()
@@ -230,6 +235,7 @@ func (d *duty) stop(cause error) {
 	close(d.term.over)
 	d.term = nil
 	if d.cancel != nil {
+		d.stopped = d.rota.now()
 		d.cancel(cause)
 	}
 }
@@ -312,7 +318,7 @@ func (d *duty) begin(ctx context.Context, t *term, cancel context.CancelCauseFun
 func (d *duty) ends(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ctx == ctx && gate.CutShort(ctx) {
+	if d.ctx == ctx && d.stopped == 0 && gate.CutShort(ctx) {
 		d.stopped = d.rota.now()
 	}
 }

@@ -24,7 +24,7 @@ var layers = []struct {
 	{"internal/inspect", pure}, {"member", pure},
 	{"internal/names", pure}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
-	{"gate", noKubernetes},
+	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil},
 }

@@ -96,7 +96,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 		case <-giveUp:
 			i.giveUp()
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
-				i.rota.opts.LeaveTimeout, i.rota.gate.Stuck(0))}
+				i.rota.opts.LeaveTimeout, i.rota.stuck(0))}
 		case <-i.box.filled:
 			for _, e := range i.box.take(i.rota.share.Versions) {
 				i.step(e)

@@ -121,7 +121,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		note.lost()
 		time.AfterFunc(timeout+unknownMargin, release)
 	}
-	late := err != nil && ctx.Err() != nil && parent.Err() == nil
+	own, limited := parent.Deadline()
+	late := err != nil && ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
 	if late || err == nil && resp.StatusCode == http.StatusGatewayTimeout {
 		w.rota.timedOut(req, timeout)
 	}
@@ -143,13 +144,22 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 // handover: the slot waits for the write, and the answer comes much sooner than the time has passed after which a write
 // of unknown outcome can no longer take effect.
 func writeContext(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), timeout)
+	deadline := time.Now().Add(timeout)
+	if own, limited := parent.Deadline(); limited && own.Before(deadline) {
+		deadline = own
+	}
+	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
-		if !errors.Is(context.Cause(parent), gate.ErrHandover) {
-			cancel()
+		if cause := context.Cause(parent); !errors.Is(cause, gate.ErrHandover) {
+			end(cause)
 		}
 	})
-	return ctx, func() { stop(); cancel() }
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	return ctx, func() {
+		stop()
+		cancel()
+		end(context.Canceled)
+	}
 }
 
 // join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is

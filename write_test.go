@@ -213,6 +213,41 @@ func TestR06WritesEndWithTheirReconcile(t *testing.T) {
 	}
 }
 
+// What ends a write is told by its error, as without Rota.
+func TestWritesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("the caller has had enough")
+		for _, test := range []struct {
+			want error
+			ctx  func(context.Context) (context.Context, func())
+		}{
+			{context.DeadlineExceeded, func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				return ctx, cancel
+			}},
+			{cause, func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithCancelCause(ctx)
+				time.AfterFunc(200*time.Millisecond, func() { cancel(cause) })
+				return ctx, func() { cancel(nil) }
+			}},
+		} {
+			r := testRota(t)
+			r.deadline = r.now() + 10*time.Second
+			ctx, cancel := test.ctx(withSlot(t.Context(), 3))
+			start := time.Now()
+			err := send(ctx, t, r, http.MethodPost, func(req *http.Request) (*http.Response, error) {
+				<-req.Context().Done()
+				return nil, context.Cause(req.Context())
+			})
+			cancel()
+			if !errors.Is(err, test.want) || time.Since(start) != 200*time.Millisecond {
+				t.Errorf("after %v the error is %v, want %v", time.Since(start), err, test.want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // R6: a write that is on its way when its reconcile is cut short, or its duty has to end, gets its answer. Its outcome is
 // known then, and the slot moves at once.
 func TestR06HandoversWaitForAnswers(t *testing.T) {

@@ -325,9 +325,17 @@ type dutyReconciler struct{ reconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.
 func (d dutyReconciler) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	if gate.CutShort(ctx) {
+		return reconcile.Result{}, nil // a queue without priorities hands out all it has when it is shut down
+	}
 	held := adapter.Held(ctx)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(context.Canceled)
+	if deadline, limited := ctx.Deadline(); limited {
+		var end context.CancelFunc
+		inner, end = context.WithDeadline(inner, deadline)
+		defer end()
+	}
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	defer context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); !errors.Is(cause, gate.ErrHandover) {

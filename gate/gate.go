@@ -16,9 +16,9 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// ErrHandover is the cause of contexts that end because this member leaves and the slot cannot wait for a reconcile any
-// longer.
-var ErrHandover = errors.New("this member leaves, and hands over the slot of this key")
+// ErrHandover is the cause of contexts that end because the slot is handed over: that of a duty, or that of a reconcile
+// which takes so long that a member that leaves cannot wait for it.
+var ErrHandover = errors.New("the slot of this key is handed over to another member")
 
 // CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or because
 // the Lease was not renewed in time. The slot's next owner reconciles the key again, so the error need not be reported.

@@ -163,15 +163,20 @@ func (r *run) start(words []string) {
 	}
 }
 
-// manyDuties returns names separated by commas; 1-200 stands for 200 of them.
+// manyDuties returns names separated by commas; 1-200 stands for 200 of them, and 1-200e for others.
 func manyDuties(list string) string {
 	first, last, many := strings.Cut(list, "-")
 	if !many {
 		return table.JoinDuties(strings.Split(list, ",")...)
 	}
+	last, others := strings.CutSuffix(last, "e")
+	letter := "d"
+	if others {
+		letter = "e"
+	}
 	var names []string
 	for i := number(first); i <= number(last); i++ {
-		names = append(names, fmt.Sprintf("d%03d", i))
+		names = append(names, fmt.Sprintf("%s%03d", letter, i))
 	}
 	return table.JoinDuties(names...)
 }

@@ -29,12 +29,35 @@ func (m *Member) suspends(t *table.Table, r table.Run) bool {
 	return t.IsDuty(r.Slots.First) && m.suspended(t)
 }
 
-// announced are the duties that this member should announce in the table.
-func (m *Member) announced(t *table.Table) string {
+// announced are the duties that this member should announce in the table. With noDuties it leaves out those for which
+// there is no room.
+func (m *Member) announced(t *table.Table, out leftOut) string {
 	if !t.Reads(table.DutyFormat) || m.cfg.Self.MaxFormat < table.DutyFormat || m.suspended(t) {
 		return ""
 	}
-	return m.cfg.Self.Duties
+	if !out.noDuties {
+		return m.cfg.Self.Duties
+	}
+	room := slot.MaxDuties - len(t.Duties)
+	for _, name := range t.Duties {
+		if name == "" {
+			room++
+		}
+	}
+	if m.small(t, t) != nil || t.Size(m.cfg.MaxTable) > m.cfg.MaxTable/4*3 {
+		room = 0
+	}
+	var names []string
+	for name := range m.cfg.Self.DutyNames() {
+		if _, known := t.DutySlot(name); !known {
+			if room <= 0 {
+				continue
+			}
+			room--
+		}
+		names = append(names, name)
+	}
+	return table.JoinDuties(names...)
 }
 
 // able returns those of the slots that the member can have.
@@ -76,7 +99,7 @@ func (m *Member) draftDuties(t *table.Table, d *draft) {
 		}
 	}
 	self, _ := d.next.Member(m.cfg.Self.ID)
-	want := m.announced(d.next)
+	want := m.announced(d.next, d.leftOut)
 	change := self.Duties != want
 	if change && want == "" {
 		busy := func(r table.Run) bool { return t.IsDuty(r.Slots.First) && (r.Owner == self.ID || r.Next == self.ID) }
@@ -149,21 +172,26 @@ func (m *Member) assign(t *table.Table, in plan.Input) []string {
 // duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A
 // leaver asks for neither.
 func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Member, can func(member, duty int) bool) {
-	able := t.Can()
-	entries := make([]table.Member, len(given))
-	receives := make([]bool, len(given))
+	able := make([]slot.Set, len(given)) // what each member can do
+	of := t.DutiesOf()
 	takers = slices.Clone(given)
-	served := make([]bool, len(t.Duties))
+	var served slot.Set
 	for i, p := range given {
-		entries[i], _ = t.Member(p.ID)
-		receives[i] = p.Receives
-		onTime := p.ID == m.cfg.Self.ID || m.renewsOnTime(p.ID)
-		takers[i].Receives = p.Receives || m.phase == joined && onTime && !entries[i].Leaving && !m.dead(p.ID)
-		for duty := range served {
-			served[duty] = served[duty] || p.Receives && able(entries[i], slot.Slot(int(t.Slots)+duty))
+		entry, _ := t.Member(p.ID)
+		able[i] = of(entry)
+		if p.Receives {
+			served = served.Union(able[i])
 		}
+		takers[i].Receives = p.Receives || m.takesDuties(entry)
 	}
 	return takers, func(member, duty int) bool {
-		return able(entries[member], slot.Slot(int(t.Slots)+duty)) && (receives[member] || !served[duty])
+		s := slot.Slot(int(t.Slots) + duty)
+		return able[member].Has(s) && (given[member].Receives || !served.Has(s))
 	}
+}
+
+// takesDuties says that a member may get a duty that nobody else can do.
+func (m *Member) takesDuties(other table.Member) bool {
+	onTime := other.ID == m.cfg.Self.ID || m.renewsOnTime(other.ID)
+	return m.phase == joined && onTime && !other.Leaving && !m.dead(other.ID)
 }

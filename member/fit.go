@@ -9,6 +9,8 @@ import (
 // leftOut is what a draft leaves out because it would make the table invalid or too large. The rest is written (rule
 // R4).
 type leftOut struct {
+	// noDuties: only as many duties are announced as the table has room for.
+	noDuties bool
 	// noVersions: the next owners get no versions to reach, and list instead.
 	noVersions bool
 	// noGone: no deletions are left to next owners. Slots that have some stay, but for those of a leaver.
@@ -34,11 +36,12 @@ func (m *Member) fitting(t *table.Table) *draft {
 	var cause error
 	for _, out := range []leftOut{
 		{},
-		{noVersions: true},
-		{noVersions: true, noGone: true},
-		{noVersions: true, noGone: true, limited: true, moves: int(t.Slots) / 16},
-		{noVersions: true, noGone: true, limited: true},
-		{noVersions: true, noGone: true, limited: true, noTransfers: true},
+		{noDuties: true},
+		{noDuties: true, noVersions: true},
+		{noDuties: true, noVersions: true, noGone: true},
+		{noDuties: true, noVersions: true, noGone: true, limited: true, moves: int(t.Slots) / 16},
+		{noDuties: true, noVersions: true, noGone: true, limited: true},
+		{noDuties: true, noVersions: true, noGone: true, limited: true, noTransfers: true},
 	} {
 		d := m.draft(t, out)
 		if !d.due {

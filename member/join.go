@@ -24,7 +24,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	}
 	self := m.cfg.Self
 	self.Joined, self.Leaving = m.now.Wall, false
-	self.Duties = m.announced(t)
+	self.Duties = m.announced(t, d.leftOut)
 	d.edit().Put(self)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {

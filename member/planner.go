@@ -39,7 +39,7 @@ type planning struct {
 func (m *Member) draftPlan(t *table.Table, d *draft) {
 	rank := m.rank()
 	if rank < 0 || m.phase != joined {
-		m.plan.since = 0
+		m.plan.since, m.plan.duties = 0, 0
 		return
 	}
 	// With many members, Leases change all the time. Do not make a plan for each change.
@@ -70,6 +70,7 @@ func (m *Member) draftPlan(t *table.Table, d *draft) {
 // target is the assignment that a planner wants. It is cached.
 func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	eligible, tolerant := m.eligible(t, dead), m.rollout(t)
+	suspended := m.suspended(d.next)
 	var key strings.Builder
 	key.WriteString(m.snap.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
 	for _, other := range t.Members {
@@ -80,6 +81,12 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 		if slices.Contains(dead, other.ID) {
 			key.WriteByte('d')
 		}
+		if len(d.next.Duties) > 0 && m.takesDuties(other) {
+			key.WriteByte('t')
+		}
+	}
+	if suspended {
+		key.WriteString(" s")
 	}
 	if tolerant {
 		key.WriteString(" t")
@@ -119,8 +126,14 @@ func fingerprint(t *table.Table) uint64 {
 	for _, r := range t.Runs {
 		_, _ = h.WriteString(r.Owner + " " + r.Next + " " + r.Slots.String() + " " + t.Duty(r.Slots.First) + "\n")
 	}
-	for _, other := range t.Members {
-		_, _ = h.WriteString(other.Duties + "\n")
+	last := ""
+	for i := range t.Members {
+		if list := t.Members[i].Duties; i == 0 || list != last {
+			last = list
+			_, _ = h.WriteString(t.Members[i].ID + " ")
+			_, _ = h.WriteString(list)
+			_, _ = h.WriteString("\n")
+		}
 	}
 	return h.Sum64()
 }

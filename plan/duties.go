@@ -66,6 +66,7 @@ type duties struct {
 	own   []int  // per duty: a member, free or foreign
 	fixed []bool // per duty: never to be taken from its owner
 	load  []int  // per member
+	able  []bool // per member: it receives, and can do some duty
 	fair  int    // the average of members that receive, rounded up
 }
 
@@ -86,6 +87,12 @@ func newDuties(in DutyInput) *duties {
 		}
 	}
 	slices.SortFunc(d.order, func(x, y int) int { return cmp.Compare(in.Members[x].ID, in.Members[y].ID) })
+	d.able = make([]bool, len(in.Members))
+	for i, m := range in.Members {
+		for duty := 0; duty < len(in.Owners) && m.Receives && !m.Leaves && !d.able[i]; duty++ {
+			d.able[i] = in.Can(i, duty)
+		}
+	}
 	d.fair = (len(in.Owners) + receivers - 1) / max(receivers, 1)
 	for duty, id := range in.Owners {
 		o, stays := index[id]
@@ -136,7 +143,7 @@ func (d *duties) best(duty int) int {
 func (d *duties) even() bool {
 	least := math.MaxInt
 	for _, m := range d.order {
-		if d.in.Members[m].Receives {
+		if d.able[m] {
 			least = min(least, d.load[m])
 		}
 	}
@@ -164,12 +171,13 @@ type step struct{ duty, to int }
 
 // path searches breadth first.
 func (d *duties) path(source int) []step {
-	came := map[int]step{source: {duty: -1}}
+	came := make([]step, len(d.in.Members))
+	rest := slices.DeleteFunc(slices.Clone(d.order), func(m int) bool { return m == source || !d.able[m] })
 	queue := []int{source}
 	for len(queue) > 0 {
 		from := queue[0]
 		queue = queue[1:]
-		next := d.reach(from, came)
+		next := d.reach(from, came, &rest)
 		best := -1
 		for _, m := range next {
 			if d.load[m]+2 <= d.load[source] && (best < 0 || d.load[m] < d.load[best]) {
@@ -184,26 +192,29 @@ func (d *duties) path(source int) []step {
 	return nil
 }
 
-// reach returns the members that were not reached before and can take a duty of a member, by rising ID.
-func (d *duties) reach(from int, came map[int]step) []int {
+// reach returns the members among the rest that can take a duty of a member, by rising ID. They are not in the rest any
+// more.
+func (d *duties) reach(from int, came []step, rest *[]int) []int {
 	var found []int
 	for duty, o := range d.own {
-		if o != from || d.fixed[duty] {
+		if o != from || d.fixed[duty] || len(*rest) == 0 {
 			continue
 		}
-		for _, m := range d.order {
-			if _, reached := came[m]; !reached && d.takes(m, duty) {
-				came[m] = step{duty, m}
-				found = append(found, m)
+		*rest = slices.DeleteFunc(*rest, func(m int) bool {
+			if !d.in.Can(m, duty) {
+				return false
 			}
-		}
+			came[m] = step{duty, m}
+			found = append(found, m)
+			return true
+		})
 	}
 	slices.SortFunc(found, func(x, y int) int { return cmp.Compare(d.in.Members[x].ID, d.in.Members[y].ID) })
 	return found
 }
 
 // trace returns the steps of the path from the source, the last one first, so that no member has two too many.
-func (d *duties) trace(came map[int]step, source, to int) (path []step) {
+func (d *duties) trace(came []step, source, to int) (path []step) {
 	for to != source {
 		s := came[to]
 		path = append(path, s)

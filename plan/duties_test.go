@@ -202,6 +202,20 @@ func least(choices [][]int, load []int) int {
 	return best
 }
 
+// Of 1,000 members 128 can do duties, and have four each: there is nothing to do.
+func BenchmarkBalancedDuties(b *testing.B) {
+	in := plan.DutyInput{
+		Owners: make([]string, 512), Moving: make([]bool, 512), Members: members(1000),
+		Can: func(m, _ int) bool { return m < 128 },
+	}
+	for d := range in.Owners {
+		in.Owners[d] = fmt.Sprintf("m%d", d%128)
+	}
+	for b.Loop() {
+		plan.AssignDuties(in)
+	}
+}
+
 func BenchmarkDuties(b *testing.B) {
 	in := plan.DutyInput{Owners: make([]string, 200), Moving: make([]bool, 200), Members: members(1000), Can: everybody}
 	for d := range in.Owners {

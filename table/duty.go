@@ -65,23 +65,34 @@ func (t *Table) DutySlot(name string) (s slot.Slot, ok bool) {
 	return slot.Slot(int(t.Slots) + max(i, 0)), i >= 0 && name != ""
 }
 
-// Can returns a function that says whether a member can do the duty of a slot. Hash slots are everybody's. A table of
-// many members has few different lists of duties, so the function reads each list once.
+// Can returns a function that says whether a member can do the duty of a slot. Hash slots are everybody's.
 func (t *Table) Can() func(m Member, s slot.Slot) bool {
-	lists := map[string]slot.Set{}
+	of := t.DutiesOf()
 	return func(m Member, s slot.Slot) bool {
 		if !t.IsDuty(s) {
 			return true
 		}
-		if m.Duties == "" {
-			return false
-		}
-		set, read := lists[m.Duties]
-		if !read {
-			set = t.dutySet(m.Duties)
-			lists[m.Duties] = set
-		}
+		set := of(m)
 		return set.Has(s)
+	}
+}
+
+// DutiesOf returns a function that returns the slots of the duties that a member can do. Most members have the list of
+// the member before, and a table has few different lists, so it reads each list once.
+func (t *Table) DutiesOf() func(m Member) slot.Set {
+	lists := map[string]slot.Set{"": {}}
+	last, set := "", slot.Set{}
+	return func(m Member) slot.Set {
+		if m.Duties == last {
+			return set
+		}
+		read, known := lists[m.Duties]
+		if !known {
+			read = t.dutySet(m.Duties)
+			lists[m.Duties] = read
+		}
+		last, set = m.Duties, read
+		return set
 	}
 }
 

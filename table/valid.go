@@ -3,7 +3,6 @@ package table
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -62,10 +61,16 @@ func (t *Table) Valid() error {
 }
 
 func (t *Table) validMembers() error {
+	valid := map[string]bool{"": true} // lists of duties; most members have the same
 	for i, m := range t.Members {
+		list := m.Duties
+		if valid[list] {
+			m.Duties = ""
+		}
 		if err := ValidMember(m); err != nil {
 			return err
 		}
+		valid[list] = true
 		if i > 0 && t.Members[i-1].ID >= m.ID {
 			return fmt.Errorf("member %s: not in order after %s", m.ID, t.Members[i-1].ID)
 		}
@@ -91,13 +96,15 @@ func ValidMember(m Member) error {
 	if m.MinFormat < 1 || m.MaxFormat < m.MinFormat {
 		return fmt.Errorf("member %s: table formats %d to %d", m.ID, m.MinFormat, m.MaxFormat)
 	}
+	last := ""
 	for name := range m.DutyNames() {
 		if err := ValidDuty(name); err != nil {
 			return fmt.Errorf("member %s: %w", m.ID, err)
 		}
-	}
-	if m.Duties != JoinDuties(slices.Collect(m.DutyNames())...) {
-		return fmt.Errorf("member %s: its duties are not in order, or one is there twice", m.ID)
+		if name <= last {
+			return fmt.Errorf("member %s: its duties are not in order, or one is there twice", m.ID)
+		}
+		last = name
 	}
 	return nil
 }
