@@ -139,14 +139,17 @@ func mutate(scripts []*script, seed uint64) *script {
 
 // mutant runs a mutant: what cannot be done is left out.
 func (s *script) mutant(trace bool) *run {
-	r := &run{vars: map[string]string{"$S": "0"}}
-	o := sim.Options{Slots: 8}
+	r := &run{vars: map[string]string{"$S": "0"}, duties: map[string]slot.Slot{}}
+	o := sim.Options{Slots: 8, Duties: 16}
 	if trace {
 		o.Trace = func(line string) { r.trace = append(r.trace, line) }
 	}
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
 			o.Slots = slot.Count(number(n))
+		}
+		if strings.Contains(line, "duties=1-") {
+			o.Duties = slot.MaxDuties
 		}
 	}
 	r.w = sim.New(o)
@@ -176,6 +179,9 @@ func (s *script) mutant(trace bool) *run {
 		for at := range o.Slots {
 			n.Land(slot.Slot(at))
 			n.Reconcile(slot.Slot(at))
+		}
+		for at := range o.Duties {
+			n.Land(slot.Slot(int(o.Slots) + at))
 		}
 	}
 	for range 5 { // workers take deletions as soon as they may

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,7 +184,8 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 		if n == nil || suspended {
 			continue
 		}
-		if want := n.cfg.Self.Duties; t.Reads(table.DutyFormat) && m.Duties != want {
+		full := t.Total() == int(t.Slots)+slot.MaxDuties && !slices.Contains(t.Duties, "")
+		if want := n.cfg.Self.Duties; t.Reads(table.DutyFormat) && m.Duties != want && !full {
 			return fmt.Sprintf("%s announces duties %q, and can do %q", m.ID, m.Duties, want)
 		}
 	}

@@ -1,18 +1,24 @@
-// Command splitbench measures what `rota split kcm` is good for, and prints tables. `make bench-split` runs it.
+// Command splitbench measures what `rota split kcm` is good for, or with --operator what duties are, and prints tables.
+// `make bench-split` runs it.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 	"regexp"
 	"time"
 
+	"github.com/rota-dev/rota/internal/neighbor"
 	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/internal/splitbench"
 )
 
 func main() {
+	if os.Getenv(neighbor.EnvOperator) != "" {
+		os.Exit(neighbor.OperatorMain())
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "splitbench:", err)
 		os.Exit(1)
@@ -38,9 +44,15 @@ func run() error {
 	only := flag.String("run", "", "regular expression of the cases to measure, such as ^default/ (default all)")
 	flag.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the kube-controller-managers")
 	flag.StringVar(&o.Output, "output", "bin/bench-split", "files to write, without .json and .md")
+	operator := flag.Bool("operator", false,
+		"measure an operator's quiet controller beside a flooded one instead, with leader election and as duties; "+
+			"only --rounds, --quiet, --flood and --output apply")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
+	}
+	if *operator {
+		return runOperator(ctx, o)
 	}
 	if *only != "" {
 		var err error
@@ -49,6 +61,22 @@ func run() error {
 		}
 	}
 	report, err := splitbench.Run(ctx, o)
+	if err == nil {
+		fmt.Print(report.Markdown())
+	}
+	return err
+}
+
+// runOperator measures two controllers of an operator.
+func runOperator(ctx context.Context, o splitbench.Options) error {
+	command, err := process.Command(nil)
+	if err != nil {
+		return err
+	}
+	report, err := neighbor.Run(ctx, neighbor.Options{
+		Rounds: o.Rounds, Alone: o.Quiet, Flood: o.Flood, Changes: 4, FloodChanges: 100, Output: o.Output + "-operator",
+		Command: command, Progress: o.Progress,
+	})
 	if err == nil {
 		fmt.Print(report.Markdown())
 	}
