@@ -100,7 +100,9 @@ func (c *operatorConfig) add(mgr manager.Manager, name string, obj client.Object
 	return build(ctrl.NewControllerManagedBy(mgr), name, obj, namespace, r)
 }
 
-func build[B controllerBuilder[B]](b B, name string, obj client.Object, namespace string, r reconcile.Reconciler) error {
+func build[B controllerBuilder[B]](
+	b B, name string, obj client.Object, namespace string, r reconcile.Reconciler,
+) error {
 	mine := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == namespace })
 	return b.Named(name).For(obj, builder.WithPredicates(mine)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: stage.Concurrency}).Complete(r)
