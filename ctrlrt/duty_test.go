@@ -168,9 +168,10 @@ func TestR18DutiesOfAManager(t *testing.T) {
 		other = b
 	}
 	generic := func(pod, name string) {
+		events := o.events[pod]
 		go func() {
 			select {
-			case o.events[pod] <- event.GenericEvent{Object: secret(namespace, name, "")}:
+			case events <- event.GenericEvent{Object: secret(namespace, name, "")}:
 			case <-t.Context().Done():
 			}
 		}()
