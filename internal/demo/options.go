@@ -37,8 +37,8 @@ type Options struct {
 	Verbose bool
 	// Progress gets the live view, or plain lines where it is no terminal.
 	Progress io.Writer
-	// Release, unless empty, is the program rota of another release. After the rolling restart there is a rolling update to
-	// its replicas, and one back.
+	// Release, unless empty, is the program rota of another release. After the rolling restart there is a rolling update
+	// to its replicas, and one back.
 	Release string
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
