@@ -422,5 +422,5 @@ func (r *Rota) stuck(older time.Duration) []gate.Flight {
 
 // hashes returns those of the slots that have objects.
 func (r *Rota) hashes(set slot.Set) slot.Set {
-	return set.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(r.cfg.Slots - 1)}))
+	return set.Intersect(r.cfg.Slots.All())
 }

@@ -125,7 +125,7 @@ func (i *incarnation) end() {
 
 // all returns the slots that have objects.
 func (i *incarnation) all() slot.Set {
-	return slot.SetOf(slot.Range{First: 0, Last: slot.Slot(i.rota.cfg.Slots - 1)})
+	return i.rota.cfg.Slots.All()
 }
 
 // dutySlots returns the slots that duties may have.

@@ -75,7 +75,7 @@ func (r *Rota) Status() Status {
 	}
 	if s.TableGone = r.tableIsGone(); s.TableGone {
 		s.Members, s.Owned, s.Coming = 0, slot.Set{}, slot.Set{}
-		s.Unowned = slot.SetOf(slot.Range{Last: slot.Slot(r.cfg.Slots - 1)})
+		s.Unowned = r.cfg.Slots.All()
 		return s
 	}
 	for _, run := range t.Runs {

@@ -232,7 +232,7 @@ func (r *Report) compare(t *table.Table, census Digests) []Finding {
 
 // openOf are the slots that the member has open, of those that there are.
 func (r *Report) openOf(t *table.Table) *slot.Set {
-	open := r.Open.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(t.Slots - 1)}))
+	open := r.Open.Intersect(t.Slots.All())
 	return &open
 }
 

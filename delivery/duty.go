@@ -15,7 +15,7 @@ import (
 
 // hashes returns those of the slots that have objects.
 func (s *Share) hashes(set slot.Set) slot.Set {
-	return set.Intersect(slot.SetOf(slot.Range{Last: slot.Slot(s.slots - 1)}))
+	return set.Intersect(s.slots.All())
 }
 
 // LoadDuties returns when the stores of whole kinds show what a duty may have to see before it begins (rule R8). With

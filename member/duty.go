@@ -44,7 +44,7 @@ func (m *Member) announced(t *table.Table, out leftOut) string {
 			room++
 		}
 	}
-	if m.small(t, t) != nil || t.Size(m.cfg.MaxTable) > m.cfg.MaxTable/4*3 {
+	if t.Size(m.cfg.MaxTable) > m.cfg.MaxTable/4*3 {
 		room = 0
 	}
 	var names []string

@@ -65,6 +65,9 @@ func SetOf(ranges ...Range) Set {
 	return set
 }
 
+// All returns the slots of hashes: those of duties are not among them. c must be valid.
+func (c Count) All() Set { return SetOf(Range{First: 0, Last: Slot(c - 1)}) }
+
 // Add puts s into the set. s must be below MaxCount + MaxDuties.
 func (set *Set) Add(s Slot) { set.words[s/64] |= 1 << (s % 64) }
 

@@ -137,3 +137,12 @@ func TestNamesSpread(t *testing.T) {
 		t.Errorf("%d objects in %d slots: from %d to %d each, want about %d", objects, c, low, high, objects/c)
 	}
 }
+
+func TestAll(t *testing.T) {
+	for _, c := range []slot.Count{1, 256, slot.MaxCount} {
+		all := c.All()
+		if all.Len() != int(c) || !all.Has(slot.Slot(c-1)) || all.Has(slot.Slot(c)) {
+			t.Errorf("the slots of %d hashes are %v", c, all)
+		}
+	}
+}

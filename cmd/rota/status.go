@@ -23,7 +23,6 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -175,7 +174,7 @@ func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.
 				unsettled += r.Slots.Len()
 			}
 		}
-		coming := t.Coming(m.ID).Intersect(slot.SetOf(slot.Range{Last: slot.Slot(t.Slots - 1)}))
+		coming := t.Coming(m.ID).Intersect(t.Slots.All())
 		renewed, gate, over := "missing", "-", false
 		if l, ok := leases[m.ID]; ok {
 			renewed, over = lease(l, now)

@@ -12,7 +12,6 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
-	"github.com/rota-dev/rota/slot"
 )
 
 // story is what happens, in order. The load runs until loading ends.
@@ -154,8 +153,7 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	t, _ := e.follow.Latest()
 	for _, m := range t.Members {
 		if m.Pod == p.pod {
-			hashes := slot.SetOf(slot.Range{First: 0, Last: slot.Slot(t.Slots - 1)})
-			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID).Intersect(hashes))
+			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
 		}
 	}
 	run.victim, run.killed = p.pod, journal.Now()

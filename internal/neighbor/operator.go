@@ -116,8 +116,7 @@ func (c *copier) secret(ctx context.Context, req reconcile.Request) (reconcile.R
 }
 
 func (c *copier) configMap(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	sum := sha256.Sum256(make([]byte, effort))
-	if sum[0] == 0 && sum == [sha256.Size]byte{} {
+	if sha256.Sum256(make([]byte, effort)) == [sha256.Size]byte{} {
 		return reconcile.Result{}, errors.New("there is no such sum") // so that it is computed
 	}
 	return c.reconcile(ctx, req, &corev1.ConfigMap{})

@@ -25,7 +25,7 @@ func (w *World) isDuty(s slot.Slot) bool { return int(s) >= int(w.opts.Slots) }
 
 // split returns the hash slots and the duties of a set.
 func (w *World) split(set slot.Set) (hash, duties slot.Set) {
-	hash = set.Intersect(slot.SetOf(slot.Range{First: 0, Last: slot.Slot(w.opts.Slots - 1)}))
+	hash = set.Intersect(w.opts.Slots.All())
 	return hash, set.Minus(hash)
 }
 
