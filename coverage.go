@@ -15,12 +15,12 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
-	// scrubName names the scrub duty: comparing what members hold with what there is. The owner of the slot of this name
-	// has the duty.
-	scrubName = "rota.dev/scrub"
+	// scrubName is the name of the scrub duty: comparing what members hold with what there is.
+	scrubName = table.OwnDuties + "scrub"
 	// scrubShare limits the lists of all objects to 1/1000 of the time of the member with the duty. They cost the API
 	// server about the same. The longest time between two lists is scrubLatest.
 	scrubShare  = 1000
@@ -198,7 +198,6 @@ func (i *incarnation) publish() {
 // scrub compares what members hold with the table, and from time to time with what there is, while this member has the
 // duty. It reports what is wrong.
 func (i *incarnation) scrub() {
-	duty := i.rota.cfg.Slots.Of(slot.HashName("", scrubName))
 	// Not at once: members that come and go list enough.
 	first := func() scrubber {
 		bounds := coverage.BoundsOf(i.rota.cfg.LeaseDuration, i.rota.cfg.FenceDelay)
@@ -215,7 +214,7 @@ func (i *incarnation) scrub() {
 			i.rota.gaps.end()
 			return
 		}
-		if !i.rota.gate.Owns(duty) {
+		if !i.rota.doesOwn(scrubName) {
 			i.rota.scrubbed.end()
 			i.rota.gaps.end()
 			s = first()

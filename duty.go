@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +19,6 @@ import (
 const (
 	// dutyQueue is the queue name of duties in the gate's reports.
 	dutyQueue = "rota.dev/duty"
-	// ownNames begin the names of the rota's own duties.
-	ownNames = "rota.dev/"
 	// A duty that failed starts again after restartFirst, and after twice the time with each failure, up to restartMost. A
 	// run as long as restartMost counts as a success.
 	restartFirst = time.Second
@@ -59,9 +56,11 @@ const (
 // room is done by nobody, and the event TableCut tells of it.
 //
 // While members take part that are too old to know of duties, as in a rollout, nobody does them.
+//
+// The rota has duties of its own, which count apart: comparing what members hold with what there is, and labelling.
 func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
-	if strings.HasPrefix(name, ownNames) {
-		return fmt.Errorf("duty %s: names that begin with %q are the rota's own", name, ownNames)
+	if table.OwnDuty(name) {
+		return fmt.Errorf("duty %s: names that begin with %q are the rota's own", name, table.OwnDuties)
 	}
 	if run == nil {
 		return fmt.Errorf("duty %s: its function is nil", name)
@@ -85,10 +84,7 @@ func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) err
 	case len(r.duties.of) >= slot.MaxDuties:
 		return fmt.Errorf("duty %s: a rota may have %d duties", name, slot.MaxDuties)
 	}
-	if r.duties.of == nil {
-		r.duties.of, r.duties.at = map[string]*duty{}, map[slot.Slot]*duty{}
-	}
-	r.duties.of[name] = &duty{rota: r, name: name, run: run}
+	r.duties.add(&duty{rota: r, name: name, run: run})
 	return nil
 }
 
@@ -96,7 +92,59 @@ func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) err
 type duties struct {
 	mu sync.Mutex
 	of map[string]*duty
-	at map[slot.Slot]*duty // by slot, from Load to Shut
+	at map[slot.Slot]*duty // by slot, from Load to Shut or Release
+}
+
+// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. A process that
+// has as many duties as a table may have declares none of them, and its members go by hash slots (ownSlot).
+func (r *Rota) declareOwnDuties() {
+	var names []string
+	if r.reports != nil {
+		names = append(names, scrubName)
+	}
+	if r.rest != nil {
+		for _, kind := range r.share.Kinds() {
+			if len(r.share.Labels(kind)) > 0 {
+				names = append(names, labelDuty(kind))
+			}
+		}
+	}
+	r.duties.mu.Lock()
+	defer r.duties.mu.Unlock()
+	for _, name := range names {
+		if table.ValidDuty(name) == nil && len(r.duties.of) < slot.MaxDuties {
+			r.duties.add(&duty{rota: r, name: name})
+		}
+	}
+}
+
+// ownSlot returns the slot whose gate says whether this member does one of the rota's own duties: the duty's, or while
+// nobody has the duty the hash slot of its name. That is so while not every member reads of duties, while they are
+// suspended, and where the table has no room for them. For a moment two members may do it, by different versions of the
+// table. Neither labelling nor comparing is harmed by that.
+func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
+	if s, here := r.duties.slotOf(name); here {
+		return s, true
+	}
+	t := r.tableOf()
+	if s, known := t.DutySlot(name); known && t.At(s).Owner != "" {
+		return 0, false // it is another member's, or about to come
+	}
+	return r.cfg.Slots.Of(slot.HashName("", name)), true
+}
+
+// doesOwn says whether this member does one of the rota's own duties.
+func (r *Rota) doesOwn(name string) bool {
+	s, ok := r.ownSlot(name)
+	return ok && r.gate.Owns(s)
+}
+
+// add needs the lock.
+func (d *duties) add(one *duty) {
+	if d.of == nil {
+		d.of, d.at = map[string]*duty{}, map[slot.Slot]*duty{}
+	}
+	d.of[one.name] = one
 }
 
 // names returns the names in the form of table.Member.Duties.
@@ -141,10 +189,32 @@ func (d *duties) in(s slot.Slot) *duty {
 	return d.at[s]
 }
 
+// slotOf returns the slot of the duty of that name, if this member has it.
+func (d *duties) slotOf(name string) (slot.Slot, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s, one := range d.at {
+		if one.name == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// wait returns those of the slots whose duties work on caches. The rota's own do not.
+func (d *duties) wait(set slot.Set) slot.Set {
+	for _, s := range set.Slots() {
+		if one := d.in(s); one != nil && one.run == nil {
+			set.Remove(s)
+		}
+	}
+	return set
+}
+
 // open starts the duties of the slots, whose gate is open.
 func (d *duties) open(ctx context.Context, set slot.Set, epoch uint64) {
 	for _, s := range set.Slots() {
-		if one := d.in(s); one != nil {
+		if one := d.in(s); one != nil && one.run != nil {
 			one.open(&term{base: context.WithoutCancel(ctx), slot: s, epoch: epoch, over: make(chan struct{})})
 		}
 	}
@@ -163,9 +233,18 @@ func (d *duties) stop(set slot.Set, lost bool) {
 		}
 		one.stop(cause)
 		if lost {
-			d.mu.Lock()
+			d.forget(slot.SetOf(slot.Range{First: s, Last: s}))
+		}
+	}
+}
+
+// forget takes back load.
+func (d *duties) forget(set slot.Set) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s := range d.at {
+		if set.Has(s) {
 			delete(d.at, s)
-			d.mu.Unlock()
 		}
 	}
 }
@@ -174,7 +253,7 @@ func (d *duties) stop(set slot.Set, lost bool) {
 type duty struct {
 	rota *Rota
 	name string
-	run  func(context.Context) error
+	run  func(context.Context) error // nil: it is one of the rota's own, which ask the gate each time
 
 	mu sync.Mutex
 	// term is the present term; nil: this member does not have the duty, or gives it up.

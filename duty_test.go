@@ -22,8 +22,10 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // shift is a run of a duty.
@@ -213,13 +215,69 @@ func TestR18DutiesAreSpread(t *testing.T) {
 					l.t.Errorf("%s: %+v", m.pod, d)
 				}
 			}
-			if len(s.Duties) != 10 || len(owned) != 5 || s.Open.Len() != 128 || s.Owned.Len() != 128 || len(s.Stuck) > 0 {
+			owned = slices.DeleteFunc(owned, table.OwnDuty) // they are spread by themselves
+			if len(s.Duties) != 11 || len(owned) != 5 || s.Open.Len() != 128 || s.Owned.Len() != 128 || len(s.Stuck) > 0 {
 				l.t.Errorf("%s: status %+v", m.pod, s)
 			}
 			m.want("at last", "rota_duty_owned", fmt.Sprintf("duty=%q", owned[0]), 1)
 			m.want("at last", "rota_stuck_reconciles", "", 0)
 			m.want("at last", "rota_slots", `state="unowned"`, 0)
 		}
+	})
+}
+
+// R18: the rota's own duties are in the table as users' duties are. While they are suspended, hash slots say who does
+// them.
+func TestR18OwnDuties(t *testing.T) {
+	inLab(t, func(l *lab) {
+		one := func(when string) *labMember {
+			l.t.Helper()
+			var who []*labMember
+			for _, m := range l.members {
+				if m.doesOwn(scrubName) {
+					who = append(who, m)
+				}
+			}
+			if len(who) != 1 {
+				l.t.Fatalf("%s: %d members compare, want 1", when, len(who))
+			}
+			return who[0]
+		}
+		inTable := func(when string, want bool) {
+			l.t.Helper()
+			if _, there := l.members[len(l.members)-1].Table().DutySlot(scrubName); there != want {
+				l.t.Errorf("%s: the table has the duty: %v, want %v", when, there, want)
+			}
+		}
+		l.start("web-0")
+		l.start("web-1")
+		l.wait(time.Minute)
+		inTable("two members", true)
+		dead := one("two members")
+		dead.crash()
+		l.wait(2 * time.Minute)
+		if one("one died") == dead {
+			l.t.Error("the dead member still has the duty")
+		}
+		l.start("web-2")
+		l.wait(time.Minute)
+		one("another joined")
+		older := l.memory.Client(func(context.Context, store.Op, bool) error { return nil })
+		lease := member.Lease{ID: "old-0", Format: table.DutyFormat - 1}
+		if _, outcome, err := older.CreateLease(l.t.Context(), lease, time.Second); outcome != member.OutcomeDone {
+			l.t.Fatal(outcome, err)
+		}
+		l.wait(time.Minute)
+		inTable("an older process wants to join", false)
+		who := one("an older process wants to join")
+		before := who.Status().Scrubs
+		l.wait(time.Minute)
+		if now := who.Status().Scrubs; now < before+5 {
+			l.t.Errorf("%d comparisons in a minute, want some", now-before)
+		}
+		l.wait(12 * time.Minute)
+		inTable("it has gone", true)
+		one("it has gone")
 	})
 }
 

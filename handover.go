@@ -72,6 +72,7 @@ func (i *incarnation) doSlots(a member.Action) {
 		hashes := i.rota.hashes(a.Slots)
 		i.rota.share.Release(hashes)
 		i.rota.share.ReleaseDuties(a.Slots.Minus(hashes))
+		i.rota.duties.forget(a.Slots.Minus(hashes))
 		i.forget(hashes)
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
@@ -98,7 +99,7 @@ func (i *incarnation) load(a member.Load) {
 	if duties := a.Slots.Minus(hashes); !duties.Empty() {
 		i.rota.duties.load(a.Duties)
 		i.calls.Go(func() {
-			if !a.Held {
+			if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
 				i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
 			}
 			i.box.put(member.Loaded{Slots: duties, Round: a.Round})

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/labeller"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -28,10 +28,9 @@ const (
 	stampGrace = 500 * time.Millisecond
 )
 
-// labels are the labellers of this process, one for each kind and label. Labelling a kind is a duty: the owner of the
-// slot of its name does it. So the rules of slots apply: one member at a time, a handover, and an expel if the member
-// dies. Any member repairs the labels of objects that reach the wrong member. The rate is a default of
-// labeller.Options.
+// labels are the labellers of this process, one for each kind and label. Labelling a kind is a duty. So the rules of
+// slots apply: one member at a time, a handover, and an expel if the member dies. Any member repairs the labels of
+// objects that reach the wrong member. The rate is a default of labeller.Options.
 type labels struct {
 	mu sync.Mutex
 	of []*kindLabels
@@ -272,11 +271,17 @@ func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
 	return stampGrace
 }
 
-// permit lets the labeller of a kind work while the gate of the slot of the kind's name is open.
+// labelDuty is the name of the duty of labelling a kind.
+func labelDuty(kind schema.GroupKind) string { return table.OwnDuties + "label/" + kind.String() }
+
+// permit lets the labeller of a kind work while this member has the duty and its gate is open.
 func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
-	s := r.cfg.Slots.Of(slot.HashName(labelQueue, kind.String()))
-	key := gate.Key{Queue: labelQueue, Name: kind.String()}
+	name, key := labelDuty(kind), gate.Key{Queue: labelQueue, Name: kind.String()}
 	return func(ctx context.Context) (context.Context, func(), bool) {
+		s, ok := r.ownSlot(name)
+		if !ok {
+			return nil, nil, false
+		}
 		batch, leave, verdict := r.gate.Enter(ctx, s, key, false)
 		return batch, leave, verdict == gate.Admitted
 	}

@@ -102,7 +102,7 @@ func newMetrics(r *Rota) *metrics {
 			"How often this member has compared what members hold with what there is."),
 		failing: desc("rota_controller_failing",
 			"1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
-		duties: desc("rota_duties", "Duties that this member has."),
+		duties: desc("rota_duties", "Duties that this member has, without the rota's own."),
 		dutyOwned: desc("rota_duty_owned",
 			"1 where this member has the duty, else 0; members that can do it have the metric.", "duty"),
 		dutyRestarts: desc("rota_duty_restarts_total",
@@ -225,7 +225,7 @@ func (m *metrics) collectDuties(out chan<- prometheus.Metric, s Status) {
 			continue
 		}
 		own := s.ID != "" && d.Owner == s.ID
-		if own {
+		if own && !table.OwnDuty(d.Name) {
 			owned++
 		}
 		gauge(m.dutyOwned, own, d.Name)

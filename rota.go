@@ -202,6 +202,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
+	r.declareOwnDuties()
 	r.cfg.Self.Duties = r.duties.names()
 	defer r.closeStore()
 	endLabels, err := r.label(ctx)

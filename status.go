@@ -133,6 +133,9 @@ func (r *Rota) dutyStatus(t *table.Table) []DutyStatus {
 		d.mu.Lock()
 		s.Running, s.Restarts = d.ctx != nil, d.restarts
 		d.mu.Unlock()
+		if d.run == nil {
+			s.Running = r.doesOwn(d.name)
+		}
 		by[d.name] = s
 	}
 	return slices.SortedFunc(maps.Values(by), func(a, b DutyStatus) int { return strings.Compare(a.Name, b.Name) })

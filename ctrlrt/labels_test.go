@@ -2,7 +2,9 @@ package ctrlrt_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,8 +102,25 @@ func TestR11LabelsArePutRight(t *testing.T) {
 	d := startParent(t, namespace, "d", o)
 	disturb(200, "2")
 	eventually(t, 90*time.Second, right("2", a, b, d))
+	spread := func(want ...int) func() string {
+		return func() string {
+			owned := map[string]int{}
+			names := ""
+			for _, s := range d.Rota().Status().Duties {
+				names += s.Name + " "
+				owned[s.Owner]++
+			}
+			got := slices.Sorted(maps.Values(owned))
+			if names != "rota.dev/label/ConfigMap rota.dev/label/Secret rota.dev/scrub " || !slices.Equal(got, want) {
+				return fmt.Sprintf("duties %s, per member %v; want %v", names, got, want)
+			}
+			return ""
+		}
+	}
+	eventually(t, 30*time.Second, spread(1, 1, 1))
 	go a.stop()
 	disturb(100, "3")
 	a.leave(t)
 	eventually(t, 90*time.Second, right("3", b, d))
+	eventually(t, 30*time.Second, spread(1, 2))
 }

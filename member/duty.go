@@ -158,14 +158,34 @@ func (m *Member) assign(t *table.Table, in plan.Input) []string {
 	if m.suspended(t) {
 		return append(target, make([]string, len(t.Duties))...)
 	}
-	duties := plan.DutyInput{
-		Owners: owners[t.Slots:], Moving: make([]bool, len(t.Duties)), Tolerant: in.Tolerant, Only: in.Only,
+	takers, can := m.takers(t, in.Members)
+	out := make([]string, len(t.Duties))
+	for _, kind := range dutyKinds(t) {
+		duties := plan.DutyInput{Members: takers, Tolerant: in.Tolerant, Only: in.Only}
+		for _, i := range kind {
+			duties.Owners = append(duties.Owners, owners[int(t.Slots)+i])
+			duties.Moving = append(duties.Moving, in.Moving.Has(slot.Slot(int(t.Slots)+i)))
+		}
+		duties.Can = func(member, duty int) bool { return can(member, kind[duty]) }
+		for i, owner := range plan.AssignDuties(duties) {
+			out[kind[i]] = owner
+		}
 	}
-	duties.Members, duties.Can = m.takers(t, in.Members)
-	for i := range duties.Moving {
-		duties.Moving[i] = in.Moving.Has(slot.Slot(int(t.Slots) + i))
+	return append(target, out...)
+}
+
+// dutyKinds returns the duties, by index, in two parts: those that users declared and the rota's own. Each part is
+// spread evenly by itself: of two users' duties each of two members has one, whatever it has of the rota's own.
+func dutyKinds(t *table.Table) [2][]int {
+	var out [2][]int
+	for i, name := range t.Duties {
+		kind := 0
+		if table.OwnDuty(name) {
+			kind = 1
+		}
+		out[kind] = append(out[kind], i)
 	}
-	return append(target, plan.AssignDuties(duties)...)
+	return out
 }
 
 // takers returns who may get which duties: those of the members that receive slots, and where none of these can do a

@@ -16,6 +16,12 @@ import (
 // maxDutyName is how long a duty's name may be, in bytes.
 const maxDutyName = 128
 
+// OwnDuties begin the names of the rota's own duties, such as the comparisons of rule R14.
+const OwnDuties = "rota.dev/"
+
+// OwnDuty says whether a duty is one of the rota's own, by its name.
+func OwnDuty(name string) bool { return strings.HasPrefix(name, OwnDuties) }
+
 // ValidDuty returns an error that says why a table cannot have a duty of that name, or nil.
 func ValidDuty(name string) error {
 	if !isWord(name) || name == None || len(name) > maxDutyName || strings.Contains(name, ",") {
