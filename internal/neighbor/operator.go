@@ -45,6 +45,7 @@ const (
 type operatorConfig struct {
 	Kubeconfig string
 	Form       Form
+	Effort     int
 }
 
 // OperatorMain is a replica. It returns the exit status. It ends when its standard input does.
@@ -54,7 +55,7 @@ func OperatorMain() int {
 	return process.Main(EnvOperator, "the benchmark", &c, c.run, func(o *zap.Options) { o.Development = false })
 }
 
-// effort is how many bytes a reconcile of the flooded controller hashes: some 10 ms of a core.
+// effort is how many bytes a reconcile of the flooded controller hashes, times Options.Effort: some 10 ms of a core.
 const effort = 4 << 20
 
 func (c *operatorConfig) run(ctx context.Context) error {
@@ -72,7 +73,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	copies := &copier{mgr.GetClient()}
+	copies := &copier{mgr.GetClient(), c.Effort}
 	if err := c.add(mgr, "quiet", &corev1.Secret{}, quietNamespace, reconcile.Func(copies.secret)); err != nil {
 		return err
 	}
@@ -109,15 +110,20 @@ func build[B controllerBuilder[B]](
 }
 
 // copier writes to each object what is wanted of it.
-type copier struct{ client.Client }
+type copier struct {
+	client.Client
+	effort int
+}
 
 func (c *copier) secret(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return c.reconcile(ctx, req, &corev1.Secret{})
 }
 
 func (c *copier) configMap(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if sha256.Sum256(make([]byte, effort)) == [sha256.Size]byte{} {
-		return reconcile.Result{}, errors.New("there is no such sum") // so that it is computed
+	for range c.effort {
+		if sha256.Sum256(make([]byte, effort)) == [sha256.Size]byte{} {
+			return reconcile.Result{}, errors.New("there is no such sum") // so that it is computed
+		}
 	}
 	return c.reconcile(ctx, req, &corev1.ConfigMap{})
 }

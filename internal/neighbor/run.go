@@ -42,9 +42,10 @@ type Options struct {
 	Alone time.Duration `json:"alone"`
 	Flood time.Duration `json:"flood"`
 	// Changes and FloodChanges are how many changes per second there are to objects of the two controllers. A replica has
-	// one processor, and a change of the flood takes some 10 ms of it, twice: the answer is a change, too.
+	// one processor, and a change of the flood takes some 10 ms of it times Effort, twice: the answer is a change, too.
 	Changes      float64 `json:"changes"`
 	FloodChanges float64 `json:"flood_changes"`
+	Effort       int     `json:"effort"`
 	// Output is a path without extension: .json gets the results, .md the table.
 	Output string `json:"-"`
 	// Command starts a replica: a program that calls OperatorMain, and its arguments.
@@ -61,6 +62,8 @@ func (o *Options) validate() error {
 		return errors.New("alone and flood: must be above 0")
 	case o.Changes <= 0 || o.FloodChanges <= 0:
 		return errors.New("changes and flood-changes: must be above 0")
+	case o.Effort < 1:
+		return errors.New("flood-effort: must be at least 1")
 	case o.Output == "":
 		return errors.New("output: name the files to write")
 	case len(o.Command) == 0:
@@ -196,7 +199,7 @@ func measure(ctx context.Context, o *Options, form Form) (_ *Result, err error) 
 		pod := fmt.Sprintf("%s-%d", operatorName, i)
 		p, err := process.Start(process.Options{
 			Name: pod, Command: o.Command, Log: filepath.Join(dir, pod+".log"), Variable: EnvOperator,
-			Config: operatorConfig{Kubeconfig: kubeconfig, Form: form},
+			Config: operatorConfig{Kubeconfig: kubeconfig, Form: form, Effort: o.Effort},
 			Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace,
 				"GOMAXPROCS=1"},
 		})

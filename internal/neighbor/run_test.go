@@ -41,7 +41,7 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Rounds: 1, Alone: 1, Flood: 1, Changes: 1, FloodChanges: 1, Output: "x", Command: []string{"x"}}
+	good := Options{Rounds: 1, Alone: 1, Flood: 1, Changes: 1, FloodChanges: 1, Effort: 1, Output: "x", Command: []string{"x"}}
 	if err := good.validate(); err != nil {
 		t.Fatal(err)
 	}

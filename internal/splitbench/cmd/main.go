@@ -46,13 +46,15 @@ func run() error {
 	flag.StringVar(&o.Output, "output", "bin/bench-split", "files to write, without .json and .md")
 	operator := flag.Bool("operator", false,
 		"measure an operator's quiet controller beside a flooded one instead, with leader election and as duties; "+
-			"only --rounds, --quiet, --flood and --output apply")
+			"only --rounds, --quiet, --flood, --output and --operator-… apply")
+	changes := flag.Float64("operator-changes", 100, "changes per second of the flooded controller's objects")
+	effort := flag.Int("operator-effort", 1, "processor time of a reconcile of the flooded controller, times some 10 ms")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
 	if *operator {
-		return runOperator(ctx, o)
+		return runOperator(ctx, o, *changes, *effort)
 	}
 	if *only != "" {
 		var err error
@@ -68,14 +70,14 @@ func run() error {
 }
 
 // runOperator measures two controllers of an operator.
-func runOperator(ctx context.Context, o splitbench.Options) error {
+func runOperator(ctx context.Context, o splitbench.Options, changes float64, effort int) error {
 	command, err := process.Command(nil)
 	if err != nil {
 		return err
 	}
 	report, err := neighbor.Run(ctx, neighbor.Options{
-		Rounds: o.Rounds, Alone: o.Quiet, Flood: o.Flood, Changes: 4, FloodChanges: 100, Output: o.Output + "-operator",
-		Command: command, Progress: o.Progress,
+		Rounds: o.Rounds, Alone: o.Quiet, Flood: o.Flood, Changes: 4, FloodChanges: changes, Effort: effort,
+		Output: o.Output + "-operator", Command: command, Progress: o.Progress,
 	})
 	if err == nil {
 		fmt.Print(report.Markdown())
