@@ -27,6 +27,8 @@ type Config struct {
 	Source       string        `yaml:"source"`
 	Kinds        []Kind        `yaml:"kinds"`
 	Destinations []Destination `yaml:"destinations"`
+	// Digest is nil if there is none.
+	Digest *Digest `yaml:"digest"`
 }
 
 // Kind says what is told of a kind.
@@ -150,6 +152,9 @@ func (c *Config) complete() error {
 		}
 		names[d.Name] = true
 		errs = append(errs, d.complete())
+	}
+	if c.Digest != nil {
+		errs = append(errs, c.Digest.complete(c))
 	}
 	return errors.Join(errs...)
 }

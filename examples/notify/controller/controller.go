@@ -96,7 +96,7 @@ func (c *Controller) setKnown(key cache.ObjectName, s *stored) {
 }
 
 func (c *Controller) enqueue(obj any) {
-	if o, ok := obj.(*unstructured.Unstructured); ok && o.GetLabels()[recordsLabel] != "" {
+	if o, ok := obj.(*unstructured.Unstructured); ok && o.GetLabels()[RecordsLabel] != "" {
 		return // each notice would be one more thing to tell
 	}
 	if key, err := cache.DeletionHandlingObjectToName(obj); err == nil && c.kind.follows(key.Namespace) {
@@ -110,7 +110,7 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 		return nil // the queue may be filled by others than enqueue
 	}
 	obj, err := c.cached(key)
-	if err != nil || obj != nil && obj.GetLabels()[recordsLabel] != "" {
+	if err != nil || obj != nil && obj.GetLabels()[RecordsLabel] != "" {
 		return err
 	}
 	rec, err := c.recordOf(ctx, key)

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -18,6 +19,8 @@ import (
 type health struct {
 	// reason and message say why the object fails; empty: it does not, as far as one can see.
 	reason, message string
+	// failingSince is since when, as far as the status tells that.
+	failingSince time.Time
 	// healthySince is since when the object has been in order. Zero: it is not, or nobody can tell. A Pod that crashes
 	// again and again has moments in which it neither fails nor is in order.
 	healthySince time.Time
@@ -48,23 +51,32 @@ func judge[T any](obj *unstructured.Unstructured, of func(*T) health) (health, e
 }
 
 func podHealth(pod *corev1.Pod) health {
+	var ready, unready metav1.Time
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Type != corev1.PodReady:
+		case c.Status == corev1.ConditionTrue:
+			ready = c.LastTransitionTime
+		default:
+			unready = c.LastTransitionTime
+		}
+	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && (w.Reason == notice.CrashLoopBackOff || w.Reason == notice.ImagePullBackOff) {
-			return health{reason: w.Reason, message: fmt.Sprintf("container %s: %s", c.Name, w.Message)}
+			return health{
+				reason: w.Reason, message: fmt.Sprintf("container %s: %s", c.Name, w.Message), failingSince: unready.Time,
+			}
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return health{healthySince: c.LastTransitionTime.Time}
-		}
-	}
-	return health{}
+	return health{healthySince: ready.Time}
 }
 
 func jobHealth(job *batchv1.Job) health {
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
-			return health{reason: notice.JobFailed, message: c.Reason + ": " + c.Message}
+			return health{
+				reason: notice.JobFailed, message: c.Reason + ": " + c.Message, failingSince: c.LastTransitionTime.Time,
+			}
 		}
 	}
 	return health{}
@@ -92,5 +104,5 @@ func deploymentHealth(d *appsv1.Deployment) health {
 		progressing.Reason != "NewReplicaSetAvailable":
 		return health{}
 	}
-	return health{reason: notice.Unavailable, message: available.Message}
+	return health{reason: notice.Unavailable, message: available.Message, failingSince: available.LastTransitionTime.Time}
 }

@@ -31,6 +31,10 @@ func TestHealth(t *testing.T) {
 			{name: a, state: {running: {}}},
 			{name: b, state: {waiting: {reason: CrashLoopBackOff, message: back-off 5m0s}}}]}}`,
 			health{reason: notice.CrashLoopBackOff, message: "container b: back-off 5m0s"}},
+		{"not ready any more", `{apiVersion: v1, kind: Pod, status: {containerStatuses: [
+			{name: b, state: {waiting: {reason: CrashLoopBackOff, message: back-off 5m0s}}}],
+			conditions: [{type: Ready, status: "False", lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`,
+			health{reason: notice.CrashLoopBackOff, message: "container b: back-off 5m0s", failingSince: since}},
 		{"image of an init container", `{apiVersion: v1, kind: Pod, status: {initContainerStatuses: [
 			{name: a, state: {waiting: {reason: ImagePullBackOff, message: no such image}}}]}}`,
 			health{reason: notice.ImagePullBackOff, message: "container a: no such image"}},
@@ -43,15 +47,17 @@ func TestHealth(t *testing.T) {
 		{"ending", `{apiVersion: v1, kind: Pod, metadata: {deletionTimestamp: "2026-01-02T03:04:05Z"}, status: {
 			containerStatuses: [{name: b, state: {waiting: {reason: CrashLoopBackOff}}}]}}`, health{}},
 		{"failed Job", `{apiVersion: batch/v1, kind: Job, status: {conditions: [
-			{type: Failed, status: "True", reason: BackoffLimitExceeded, message: too often}]}}`,
-			health{reason: notice.JobFailed, message: "BackoffLimitExceeded: too often"}},
+			{type: Failed, status: "True", reason: BackoffLimitExceeded, message: too often,
+				lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`,
+			health{reason: notice.JobFailed, message: "BackoffLimitExceeded: too often", failingSince: since}},
 		{"Job that goes on", `{apiVersion: batch/v1, kind: Job, status: {conditions: [
 			{type: Failed, status: "False"}, {type: Complete, status: "True"}]}}`, health{}},
 		{"rollout", `{apiVersion: apps/v1, kind: Deployment, status: {conditions: [
 			{type: Progressing, status: "True", reason: ReplicaSetUpdated}, {type: Available, status: "False"}]}}`, health{}},
 		{"unavailable", `{apiVersion: apps/v1, kind: Deployment, status: {conditions: [
 			{type: Progressing, status: "True", reason: NewReplicaSetAvailable},
-			{type: Available, status: "False", message: too few}]}}`, health{reason: notice.Unavailable, message: "too few"}},
+			{type: Available, status: "False", message: too few, lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`,
+			health{reason: notice.Unavailable, message: "too few", failingSince: since}},
 		{"rollout that failed", `{apiVersion: apps/v1, kind: Deployment, status: {conditions: [
 			{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}, {type: Available, status: "False"}]}}`,
 			health{reason: notice.Unavailable}},
@@ -65,6 +71,7 @@ func TestHealth(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.healthySince = got.healthySince.UTC()
+			got.failingSince = got.failingSince.UTC()
 			c.want.healthySince = c.want.healthySince.UTC()
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(health{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

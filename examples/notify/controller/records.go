@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// recordsLabel on a ConfigMap names the notifier whose record it is.
-	recordsLabel = "notify.example.com/records-of"
+	// RecordsLabel on a ConfigMap names the notifier whose record it is. Nothing is told of such ConfigMaps.
+	RecordsLabel = "notify.example.com/records-of"
 	// objectAnnotation names the object: its kind, a space, and its key.
 	objectAnnotation = "notify.example.com/object"
 	// waitingAnnotation names the destinations that are still to be told of something.
@@ -57,7 +57,7 @@ func OpenRecords(cfg *rest.Config, client kubernetes.Interface, namespace, name 
 		return nil, err
 	}
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-	ours := func(o *metav1.ListOptions) { o.LabelSelector = recordsLabel + "=" + name }
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = RecordsLabel + "=" + name }
 	informer := metadatainformer.NewFilteredMetadataInformer(metadatas, resource, namespace, 0, cache.Indexers{}, ours)
 	return &Records{client: client, plain: plain, namespace: namespace, name: name, hints: informer.Informer()}, nil
 }
@@ -115,7 +115,7 @@ func (r *Records) put(ctx context.Context, kind Kind, key cache.ObjectName, old 
 	if old.in != nil {
 		cm = old.in.DeepCopy()
 	}
-	cm.Labels = map[string]string{recordsLabel: r.name}
+	cm.Labels = map[string]string{RecordsLabel: r.name}
 	cm.Annotations = map[string]string{objectAnnotation: kind.String() + " " + key.String()}
 	if waiting := rec.waiting(); len(waiting) > 0 {
 		cm.Annotations[waitingAnnotation] = strings.Join(waiting, ",")

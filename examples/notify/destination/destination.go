@@ -117,6 +117,17 @@ func (d *Destination) Settled(id string) {
 	delete(d.accepted, id)
 }
 
+// Message is what can be sent: a notice or a digest.
+type Message interface {
+	// Head returns an ID that is the same whenever the message is sent, and since when it waits.
+	Head() (id string, at time.Time)
+	// CloudEvent and Slack return the forms in which it is sent.
+	CloudEvent(source string) ([]byte, error)
+	Slack(source string) ([]byte, error)
+}
+
+var _, _ Message = notice.Notice{}, notice.Digest{}
+
 // A RefusedError says that the receiver will never take this notice.
 type RefusedError struct {
 	Status string
@@ -124,11 +135,12 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "the receiver refused the notice: " + e.Status }
 
-// Send sends a notice about an object once. The error is a RefusedError if sending it again is of no use. After other
+// Send sends a message about an object once. The error is a RefusedError if sending it again is of no use. After other
 // errors, Wait says when to try again.
-func (d *Destination) Send(ctx context.Context, object string, n notice.Notice) error {
+func (d *Destination) Send(ctx context.Context, object string, m Message) error {
 	started := d.now()
-	retryAfter, err := d.post(ctx, n)
+	id, waits := m.Head()
+	retryAfter, err := d.post(ctx, m)
 	var refused *RefusedError
 	code := "ok"
 	switch {
@@ -143,8 +155,8 @@ func (d *Destination) Send(ctx context.Context, object string, n notice.Notice) 
 	defer d.mu.Unlock()
 	if code != "failed" {
 		if err == nil {
-			d.accepted[n.ID] = struct{}{}
-			d.metrics.delay.WithLabelValues(d.Name()).Observe(d.now().Sub(n.Time).Seconds())
+			d.accepted[id] = struct{}{}
+			d.metrics.delay.WithLabelValues(d.Name()).Observe(d.now().Sub(waits).Seconds())
 		}
 		delete(d.turns, object)
 		if !started.Before(d.closedAt) {
@@ -183,10 +195,10 @@ func (d *Destination) backoff(failures int) time.Duration {
 }
 
 // post sends one request. It returns what the receiver asked for in Retry-After, or 0.
-func (d *Destination) post(ctx context.Context, n notice.Notice) (retryAfter time.Duration, err error) {
-	form, contentType := n.CloudEvent, notice.ContentType
+func (d *Destination) post(ctx context.Context, m Message) (retryAfter time.Duration, err error) {
+	form, contentType := m.CloudEvent, notice.ContentType
 	if d.config.Slack != nil {
-		form, contentType = n.Slack, "application/json"
+		form, contentType = m.Slack, "application/json"
 	}
 	body, err := form(d.source)
 	if err != nil {
@@ -200,10 +212,11 @@ func (d *Destination) post(ctx context.Context, n notice.Notice) (retryAfter tim
 	request.Header.Set("User-Agent", "rota-example-notify")
 	if d.config.Webhook != nil {
 		at := d.now()
-		request.Header.Set(notice.IDHeader, n.ID)
+		id, _ := m.Head()
+		request.Header.Set(notice.IDHeader, id)
 		request.Header.Set(notice.TimestampHeader, strconv.FormatInt(at.Unix(), 10))
 		if secret := d.config.Webhook.Secret; len(secret) > 0 {
-			request.Header.Set(notice.SignatureHeader, notice.Sign(secret, n.ID, at, body))
+			request.Header.Set(notice.SignatureHeader, notice.Sign(secret, id, at, body))
 		}
 	}
 	response, err := d.client.Do(request)

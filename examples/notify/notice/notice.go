@@ -76,7 +76,7 @@ type event struct {
 	Subject         string    `json:"subject"`
 	Time            time.Time `json:"time"`
 	DataContentType string    `json:"datacontenttype"`
-	Data            data      `json:"data"`
+	Data            any       `json:"data"`
 }
 
 type data struct {
@@ -84,6 +84,9 @@ type data struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
+
+// Head returns what distinguishes the notice from others, and since when it waits to be told.
+func (n Notice) Head() (id string, at time.Time) { return n.ID, n.Time }
 
 // CloudEvent returns the notice as a CloudEvent in structured mode.
 func (n Notice) CloudEvent(source string) ([]byte, error) {

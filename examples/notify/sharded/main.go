@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/dynamic"
@@ -20,7 +21,11 @@ import (
 	"github.com/rota-dev/rota/examples/notify/config"
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/examples/notify/destination"
+	"github.com/rota-dev/rota/examples/notify/digest"
 )
+
+// now is the clock of the digest. A test replaces it.
+var now = time.Now
 
 func main() {
 	klog.InitFlags(nil)
@@ -46,7 +51,8 @@ func main() {
 	records := must(controller.OpenRecords(cfg, client, os.Getenv("POD_NAMESPACE"), conf.Name))
 	registry.MustRegister(records, r.Collector())
 	var controllers []*controller.Controller
-	for _, kind := range must(controller.Kinds(conf, client.Discovery())) {
+	kinds := must(controller.Kinds(conf, client.Discovery()))
+	for _, kind := range kinds {
 		informer := r.NewInformer(kind.GroupKind(), kind.ListWatch(objects), kind.Example(), 0, cache.Indexers{})
 		limiter := workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()
 		queue := must(rota.NewQueue(r, kind.String(), informer, workqueue.NewTypedRateLimitingQueue(limiter)))
@@ -57,6 +63,10 @@ func main() {
 	}
 	check(controller.Serve(ctx, *listen, registry, r.Ready))
 	work := func(ctx context.Context) { controller.Run(ctx, controllers, records, *workers) }
+	if conf.Digest != nil {
+		daily := digest.New(conf, kinds, objects, client, os.Getenv("POD_NAMESPACE"), destinations, now)
+		check(r.Duty("digest", daily.Run))
+	}
 	check(r.Work(ctx, work))
 }
 

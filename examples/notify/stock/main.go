@@ -24,7 +24,11 @@ import (
 	"github.com/rota-dev/rota/examples/notify/config"
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/examples/notify/destination"
+	"github.com/rota-dev/rota/examples/notify/digest"
 )
+
+// now is the clock of the digest. A test replaces it.
+var now = time.Now
 
 func main() {
 	klog.InitFlags(nil)
@@ -46,7 +50,8 @@ func main() {
 	records := must(controller.OpenRecords(cfg, client, os.Getenv("POD_NAMESPACE"), conf.Name))
 	registry.MustRegister(records)
 	var controllers []*controller.Controller
-	for _, kind := range must(controller.Kinds(conf, client.Discovery())) {
+	kinds := must(controller.Kinds(conf, client.Discovery()))
+	for _, kind := range kinds {
 		informer := cache.NewSharedIndexInformer(kind.ListWatch(objects), kind.Example(), 0, cache.Indexers{})
 		limiter := workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()
 		queue := workqueue.NewTypedRateLimitingQueue(limiter)
@@ -56,6 +61,10 @@ func main() {
 	ready := func(*http.Request) error { return nil }
 	check(controller.Serve(ctx, *listen, registry, ready))
 	work := func(ctx context.Context) { controller.Run(ctx, controllers, records, *workers) }
+	if conf.Digest != nil {
+		daily := digest.New(conf, kinds, objects, client, os.Getenv("POD_NAMESPACE"), destinations, now)
+		work = daily.Beside(work)
+	}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: os.Getenv("POD_NAMESPACE"), Name: conf.Name},
