@@ -20,8 +20,12 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 )
 
-// asReplica makes the test binary run main: it is built with the same modfile as the tests.
-const asReplica = "NOTIFY_REPLICA"
+const (
+	// asReplica makes the test binary run main: it is built with the same modfile as the tests.
+	asReplica = "NOTIFY_REPLICA"
+	// clockFile names the file that sets the clock of the digest.
+	clockFile = "NOTIFY_CLOCK"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asReplica) == "" {
@@ -31,6 +35,9 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
+	if file := os.Getenv(clockFile); file != "" {
+		now = ahead(file).now
+	}
 	main()
 	os.Exit(0)
 }
@@ -62,12 +69,13 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-func startReplica(t *testing.T, file, namespace, pod string) *replica {
+func startReplica(t *testing.T, file, namespace, pod string, env ...string) *replica {
 	t.Helper()
 	p := &replica{cmd: exec.Command(os.Args[0], "-kubeconfig", controlplane.For(t).Kubeconfig(), "-config", file,
 		"-listen", "127.0.0.1:0", fmt.Sprintf("-workers=%d", workers), "-rota-lease-duration=4500ms")}
 	p.cmd.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=",
 		"POD_NAMESPACE="+namespace)
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if _, err := p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

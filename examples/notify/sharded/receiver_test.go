@@ -130,16 +130,22 @@ func readEvent(t *testing.T, h http.Header, body []byte) (string, told) {
 	var e struct {
 		ID, Type string
 		Data     struct {
-			Object notice.Object
-			Reason string
+			Object  notice.Object
+			Reason  string
+			Day     string // of a digest
+			Failing int
 		}
 	}
 	if err := json.Unmarshal(body, &e); err != nil || e.ID != h.Get(notice.IDHeader) {
 		t.Errorf("event %s with the ID %q: %v", body, h.Get(notice.IDHeader), err)
 	}
-	return "audit " + e.ID, told{
+	what := told{
 		destination: "audit", event: e.Type[strings.LastIndex(e.Type, ".")+1:], object: e.Data.Object.String(), reason: e.Data.Reason,
 	}
+	if what.event == string(notice.DigestType) {
+		what.object, what.reason = e.Data.Day, strconv.Itoa(e.Data.Failing)
+	}
+	return "audit " + e.ID, what
 }
 
 var slackText = regexp.MustCompile(`^\*(\w+)\*: (\w+ [^:\n]+)(?:: (\w+))?`)
