@@ -30,8 +30,9 @@ func options(t *testing.T) Options {
 	}
 }
 
-// TestFence: a write that the network delivers too late is refused. Nothing else goes wrong, and nothing is left
-// behind. With SLOW=1 (make check WHAT=slow) a member also stops in the middle of sending a write, past its lease.
+// TestFence: a write that the network delivers too late is refused. Nothing else goes wrong, duties are done, and nothing
+// is left behind. With SLOW=1 (make check WHAT=slow) a member also stops in the middle of sending a write, past its
+// lease, and another one in that of a duty.
 func TestFence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")
@@ -40,7 +41,7 @@ func TestFence(t *testing.T) {
 	o := options(t)
 	o.Fence, o.Faults = true, []string{"held-write"}
 	if os.Getenv("SLOW") != "" {
-		o.Faults = append(o.Faults, "pause-3")
+		o.Faults = append(o.Faults, "pause-3", "duty-pause")
 	}
 	o.Runs = len(o.Faults)
 	report, err := Run(t.Context(), o)
@@ -54,12 +55,19 @@ func TestFence(t *testing.T) {
 		t.Errorf("%+v", total)
 	}
 	for _, row := range report.Faults {
-		if row.FenceRejections == 0 {
+		refused := row.FenceRejections
+		if row.Fault == "duty-pause" {
+			refused = row.Duties.Refused
+		}
+		if refused == 0 {
 			t.Errorf("%s: the fence refused nothing", row.Fault)
 		}
+		if d := row.Duties; d.Runs == 0 || d.Writes == 0 || d.LongestGapMillis == 0 || d.LateWrites+d.Overlaps+d.Gaps+d.Stale != 0 {
+			t.Errorf("%s: duties: %+v", row.Fault, d)
+		}
 	}
-	if o.Runs > 1 && report.Faults[1].PausedOverlaps == 0 {
-		t.Error("the process that stopped in the middle of a reconcile did not overlap with its successor: was it stopped at all?")
+	if o.Runs > 1 && (report.Faults[1].PausedOverlaps == 0 || report.Faults[2].Duties.PausedOverlaps == 0) {
+		t.Error("a process that stopped in the middle of a reconcile or a duty did not overlap with its successor: was it stopped at all?")
 	}
 	if left, err := os.ReadDir(o.Dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -163,6 +171,8 @@ func TestReport(t *testing.T) {
 		Figures:  oracle.Figures{Operations: 7, LateWrites: 2, LatestMillis: 40, SlowestMillis: 500},
 		Examples: []string{"late write: x"},
 	}
+	good.Duties = oracle.DutyFigures{Runs: 4, Refused: 1, LongestGapMillis: 4400}
+	bad.Duties = oracle.DutyFigures{Runs: 5, LateWrites: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3}
 	all := []Result{
 		{planned: planned{1, "kill", 1}, Fence: true, Verdict: good}, {planned: planned{2, "pause-3", 2}, Fence: true, Verdict: bad},
 		{planned: planned{3, "kill", 3}, Error: "no rest"},
@@ -170,6 +180,7 @@ func TestReport(t *testing.T) {
 	r := newReport(&o, all)
 	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Figures: oracle.Figures{
 		Operations: 12, LateWrites: 2, LatestMillis: 40, FenceRejections: 1, AwakeMillis: 3, SlowestMillis: 1500,
+		Duties: oracle.DutyFigures{Runs: 9, LateWrites: 1, Refused: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
 	}}
 	if diff := cmp.Diff(want, r.Total); diff != "" {
 		t.Errorf("total (-want +got):\n%s", diff)
@@ -181,7 +192,10 @@ func TestReport(t *testing.T) {
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"with the fence", "1.5 s", "40 ms", "FAIL: 2 late writes", "late write: x", "not judged: no rest"} {
+	for _, want := range []string{
+		"with the fence", "1.5 s", "40 ms", "FAIL: 2 late writes", "late write: x", "not judged: no rest", "4.4 s", "9.1 s",
+		"1 late writes of duties; 2 overlaps of duties", "1 duties that nobody did for too long; 3 runs of duties",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, b.String())
 		}
@@ -190,13 +204,13 @@ func TestReport(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	// Without a fence a late write is what a pause shows.
-	all[1].Fence = false
+	all[1].Fence, bad.Duties.Overlaps, bad.Duties.Gaps, bad.Duties.Stale = false, 0, 0, 0
 	if bad := all[1].Failures(); len(bad) > 0 {
 		t.Errorf("without a fence: %q", bad)
 	}
 	// Of a member that is killed it is not.
 	all[1].Fault = "kill"
-	if bad := all[1].Failures(); len(bad) != 1 {
+	if bad := all[1].Failures(); len(bad) != 2 {
 		t.Errorf("of a member that is killed: %q", bad)
 	}
 }

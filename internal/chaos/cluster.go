@@ -45,7 +45,11 @@ const (
 	servers = 2
 )
 
-var websites = webv1.GroupVersion.WithResource("websites")
+var (
+	websites = webv1.GroupVersion.WithResource("websites")
+	// dutyMaps are what duties write to.
+	dutyMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
 
 // podOf returns the Pod that has a user.
 func podOf(user string) (string, bool) {
@@ -80,6 +84,11 @@ func openCluster(ctx context.Context, dir string) (*cluster, error) {
 	if c.client, err = client.NewWithWatch(cfg, client.Options{Scheme: s.Client.Scheme()}); err == nil {
 		err = s.Create(ctx, accounts()...)
 	}
+	for _, name := range dutyNames {
+		if err == nil {
+			err = s.Create(ctx, dutyObject(name))
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -91,6 +100,8 @@ func accounts() (out []client.Object) {
 	sites := []rbacv1.PolicyRule{{
 		APIGroups: []string{websites.Group}, Resources: []string{websites.Resource, websites.Resource + "/status"},
 		Verbs: []string{"get", "list", "watch", "patch"},
+	}, {
+		APIGroups: []string{""}, Resources: []string{dutyMaps.Resource}, Verbs: []string{"get", "list", "watch", "patch"},
 	}}
 	for _, f := range forms {
 		members := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: rotaNamespace, Name: f.rota}
@@ -133,7 +144,7 @@ func (c *cluster) fence(ctx context.Context, rota string) error {
 	o := fence.Options{
 		Rota:           types.NamespacedName{Namespace: rotaNamespace, Name: rota},
 		ServiceAccount: types.NamespacedName{Namespace: rotaNamespace, Name: rota},
-		Resources:      []schema.GroupResource{websites.GroupResource()},
+		Resources:      []schema.GroupResource{websites.GroupResource(), dutyMaps.GroupResource()},
 	}
 	if err := fence.Apply(ctx, c.Plane.Config(), o); err != nil {
 		return err

@@ -27,6 +27,9 @@ type fault struct {
 	// all, which is less than a crash takes.
 	leases  int
 	planned bool
+	// crash says that nothing happens but the end of a process: a duty has a new owner within a lease, FenceDelay and
+	// 0.5 s.
+	crash bool
 	// limit marks faults that show what is not promised. They run only if they are named.
 	limit bool
 	// delivery is the members'; default delivery.Filter.
@@ -37,7 +40,7 @@ type fault struct {
 // faults are all faults, in the order of a round. Those with one delivery are together, since a change of it takes new
 // members.
 var faults = slices.Concat(
-	crashes, pauses, networks, answers, heldWrites, controlPlanes, tableFaults, plannedMoves, labelFaults,
+	crashes, pauses, networks, answers, heldWrites, dutyFaults, controlPlanes, tableFaults, plannedMoves, labelFaults,
 )
 
 // Names returns the names of the default faults of a campaign, and of the others.
@@ -69,10 +72,9 @@ func find(name string) *fault {
 }
 
 var crashes = []fault{
-	{name: "kill", what: "a member is killed (SIGKILL), and its Pod is gone", do: func(_ context.Context, r *run) error {
-		return r.any().lose()
-	}},
-	{name: "restart", what: "a member's container is killed (SIGKILL) and starts again",
+	{name: "kill", crash: true, what: "a member is killed (SIGKILL), and its Pod is gone",
+		do: func(_ context.Context, r *run) error { return r.any().lose() }},
+	{name: "restart", crash: true, what: "a member's container is killed (SIGKILL) and starts again",
 		do: func(ctx context.Context, r *run) error {
 			m := r.any()
 			return r.restart(ctx, m)
@@ -208,7 +210,7 @@ var heldWrites = []fault{
 	{name: "held-write", late: true,
 		what: "the network keeps a write of a member that it cuts off, and delivers it when another one works on the object",
 		do: func(ctx context.Context, r *run) error {
-			return r.hold(ctx, func(m *member, id string) error {
+			return r.holdHot(ctx, func(m *member, id string) error {
 				m.proxy.Set(proxy.Faults{SwallowRequests: true, SwallowResponses: true})
 				return r.expelled(ctx, id)
 			})
@@ -216,37 +218,42 @@ var heldWrites = []fault{
 	{name: "held-write-leave", late: true,
 		what: "the network keeps a write of a member that leaves, and delivers it when it has left",
 		do: func(ctx context.Context, r *run) error {
-			return r.hold(ctx, func(m *member, id string) error { return errors.Join(m.leave(), r.expelled(ctx, id)) })
+			return r.holdHot(ctx, func(m *member, id string) error { return errors.Join(m.leave(), r.expelled(ctx, id)) })
 		}},
 	{name: "held-write-join", late: true, limit: true,
 		what: "the network keeps a write of a member until a new member has taken over the object; the writer stays a " +
 			"member, so no fence refuses it",
 		do: func(ctx context.Context, r *run) error {
-			return r.hold(ctx, func(m *member, _ string) error { return r.handAway(ctx, m) })
+			return r.holdHot(ctx, func(m *member, _ string) error { return r.handAway(ctx, m) })
 		}},
 }
 
-// hold delays a write by the member that works on the hot Website until that member has lost the object and another one
-// has written to it.
-func (r *run) hold(ctx context.Context, lose func(*member, string) error) error {
+// holdHot delays a write by the member that works on the hot Website until that member has lost the object and another
+// one has written to it.
+func (r *run) holdHot(ctx context.Context, lose func(m *member, id string) error) error {
 	m, err := r.victim(ctx)
 	if err != nil {
 		return err
 	}
+	hot := r.load.hot()
+	return r.hold(ctx, m, func(req *http.Request) bool {
+		return isStatus(req) && strings.Contains(req.URL.Path, "/"+hot.Name+"/")
+	}, func(id string) error { return errors.Join(lose(m, id), r.takenOver(ctx, hot.NamespacedName, m.pod)) })
+}
+
+// hold delays a write by a member until lose, which gets the member's ID, returns.
+func (r *run) hold(ctx context.Context, m *member, which func(*http.Request) bool, lose func(id string) error) error {
 	t, err := r.table(ctx)
 	if err != nil {
 		return err
 	}
-	hot := r.load.hot()
-	held := m.proxy.Hold(func(req *http.Request) bool {
-		return isStatus(req) && strings.Contains(req.URL.Path, "/"+hot.Name+"/")
-	})
+	held := m.proxy.Hold(which)
 	select {
 	case <-held.Arrived():
 	case <-time.After(stopLimit):
 		return fmt.Errorf("%s has not written for %v", m.pod, stopLimit)
 	}
-	if err := errors.Join(lose(m, idOf(t, m.pod)), r.takenOver(ctx, hot.NamespacedName, m.pod)); err != nil {
+	if err := lose(idOf(t, m.pod)); err != nil {
 		return err
 	}
 	_, err = held.Release(ctx) // the oracle sees what became of it

@@ -205,8 +205,8 @@ var labelFaults = []fault{
 			}
 			return nil
 		}},
-	{name: "kill-uid", delivery: delivery.ShardSelector, what: "a member is killed, with delivery ShardSelector",
-		do: doOf(crashes, "kill")},
+	{name: "kill-uid", crash: true, delivery: delivery.ShardSelector,
+		what: "a member is killed, with delivery ShardSelector", do: doOf(crashes, "kill")},
 	{name: "strip-selector", planned: true, delivery: delivery.ShardSelector,
 		what: "API servers ignore shard selectors for 2 leases, while a member joins and leaves",
 		do: func(ctx context.Context, r *run) error {

@@ -141,13 +141,24 @@ const stopLimit = 20 * time.Second
 
 // pause stops the process at a place, once it gets there with the Website of that name, and continues it after d.
 func (m *member) pause(ctx context.Context, place, name string, d time.Duration) error {
+	return m.stop(ctx, place, name, func(from time.Duration) error { return await.Sleep(ctx, from+d-journal.Now()) })
+}
+
+// pauseUntil stops the process at a place, once it gets there with the duty of that name, and continues it when wait
+// returns.
+func (m *member) pauseUntil(ctx context.Context, place, name string, wait func() error) error {
+	return m.stop(ctx, place, name, func(time.Duration) error { return wait() })
+}
+
+// stop has the process stop itself, and continues it when wait, which is told since when it has stopped, returns.
+func (m *member) stop(ctx context.Context, place, name string, wait func(time.Duration) error) error {
 	l := m.now()
 	at, err := l.number(ctx, "stop "+place+" "+name, "stopping")
 	if err != nil {
 		return err
 	}
 	from := time.Duration(at)
-	err = await.Sleep(ctx, from+d-journal.Now())
+	err = wait(from)
 	p := oracle.Pause{Process: l.name, From: from, To: journal.Now()}
 	err = errors.Join(err, l.Signal(syscall.SIGCONT))
 	m.mu.Lock()

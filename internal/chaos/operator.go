@@ -40,8 +40,8 @@ type operatorConfig struct {
 // workTime is how long a reconcile takes beyond its write.
 const workTime = 3 * time.Millisecond
 
-// OperatorMain is a member: a process that reconciles Websites with Rota and obeys its standard input. It returns the
-// exit status. It ends when its standard input does, so also when the campaign dies.
+// OperatorMain is a member: a process that reconciles Websites with Rota, has two duties, and obeys its standard input.
+// It returns the exit status. It ends when its standard input does, so also when the campaign dies.
 func OperatorMain() int {
 	var c operatorConfig
 	return process.Main(EnvOperator, "`make chaos`", &c, c.run, zap.UseDevMode(true))
@@ -58,7 +58,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		Host: c.Host, BearerToken: c.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}, UserAgent: c.Pod,
 	}
 	cfg.Wrap(stops.wrap) // below what Rota wraps around it: after the check of a write, before its sending
-	mgr, _, err := stage.NewManager(cfg, rota.Options{
+	mgr, r, err := stage.NewManager(cfg, rota.Options{
 		Name: c.Rota, Namespace: rotaNamespace, Slots: c.Slots, Delivery: c.Delivery, LeaseDuration: c.Lease,
 		Identity:        rota.Identity{Pod: c.Pod, PodUID: c.PodUID, Container: "manager", Build: c.Build},
 		LabelNamespaces: []string{sitesNamespace},
@@ -70,6 +70,10 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(&publisher{client: mgr.GetClient(), journal: w, stops: stops, process: processName(c.Journal)})
 	if err != nil {
+		return err
+	}
+	d := &duties{client: mgr.GetClient(), journal: w, stops: stops, process: processName(c.Journal)}
+	if err := d.declare(mgr, r); err != nil {
 		return err
 	}
 	process.Answer(3, stops.obey)

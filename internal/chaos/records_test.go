@@ -25,7 +25,7 @@ func TestPodOf(t *testing.T) {
 
 // Only a version with another status than the one before says who wrote it.
 func TestRecorderTellsWhoWroteAStatus(t *testing.T) {
-	r := newRecorder(nil)
+	r := newRecorder(nil).sites
 	add := func(uid, version, status string) {
 		r.add(&webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: types.UID(uid), ResourceVersion: version}, Status: webv1.WebsiteStatus{Checksum: status}})
 	}
@@ -44,5 +44,24 @@ func TestRecorderTellsWhoWroteAStatus(t *testing.T) {
 	}
 	if versions, _ := r.take(); len(versions) != 0 {
 		t.Errorf("taken twice: %v", versions)
+	}
+}
+
+// The same for what duties write to.
+func TestRecorderTellsWhoDidADuty(t *testing.T) {
+	r := newRecorder(nil)
+	for _, v := range [][2]string{{"1", ""}, {"2", "web-1.1 3.0"}, {"3", "web-2.1 1.0"}, {"4", "web-2.1 1.0"}} {
+		obj := dutyObject(functionDuty)
+		obj.ResourceVersion, obj.Data = v[0], map[string]string{dutyField: v[1]}
+		r.duties.add(obj)
+	}
+	sites, duties, gaps := r.take()
+	var got []string
+	for _, v := range duties {
+		got = append(got, v.Name+" "+v.Number+" "+v.Process)
+	}
+	want := []string{"duty-function 1 ", "duty-function 2 web-1.1", "duty-function 3 web-2.1", "duty-function 4 "}
+	if diff := cmp.Diff(want, got); diff != "" || len(sites) != 0 || gaps != 0 {
+		t.Errorf("%d Websites, %d gaps (-want +got):\n%s", len(sites), gaps, diff)
 	}
 }

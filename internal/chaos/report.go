@@ -85,6 +85,17 @@ func (r *Report) WriteText(w io.Writer) error {
 			duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Misuses, row.Leaks)
 	}
 	_ = t.Flush()
+	b.WriteString("\n")
+	t = tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "duties\truns\twrites\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest gap\t"+
+		"too long\tstale\t")
+	for _, row := range append(r.Faults[:len(r.Faults):len(r.Faults)], r.Total) {
+		d := row.Duties
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%d\t%d\t\n", row.Fault, d.Runs, d.Writes, d.LateWrites,
+			d.LateWritesBetween, duration(d.LatestMillis), d.Refused, d.Overlaps, d.PausedOverlaps,
+			duration(d.LongestGapMillis), d.Gaps, d.Stale)
+	}
+	_ = t.Flush()
 	for _, line := range legend {
 		b.WriteString(line + "\n")
 	}
@@ -105,6 +116,9 @@ var legend = []string{
 		"orphans waited longer than a lease, FenceDelay and 4 s, in planned moves than a lease.",
 	"lost: objects not up to date at the end. missed: deletions that no reconcile saw although their slots were only " +
 		"handed over. epochs: that do not rise, or belong to two owners.",
+	"duties, longest gap: the longest time from one write of a duty by its owner to the next while the API server could " +
+		"be reached; too long: gaps longer than a change may wait, or, after a crash, than a lease, FenceDelay and 0.5 s. " +
+		"stale: runs that did not see what was written in the duty before.",
 }
 
 func duration(millis float64) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -63,6 +64,9 @@ func (s *fleet) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 		bound = s.o.Lease
 	}
 	objects, err := s.settled(ctx, settling)
+	if err == nil {
+		err = s.done(ctx, settling)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +87,10 @@ func (s *fleet) do(ctx context.Context, f *fault, seed uint64) (*oracle.Verdict,
 	}
 	e.Objects, e.Begin, e.BeginWall, e.End = objects, begin, wall, journal.Now()
 	e.Reachable, e.Bound, e.Before, e.After = r.reachable, bound, first, census
+	e.Duties.Names, e.Duties.Bound = dutyNames, bound+dutyPeriod
+	if f.crash {
+		e.Duties.Bound = check.DutyBound(s.o.Lease, 0, 0) + dutyPeriod
+	}
 	if err := s.journals(e); err != nil {
 		return nil, err
 	}
@@ -118,7 +126,7 @@ func (s *fleet) take() (*oracle.Evidence, func(string) string, error) {
 		World: check.World{Pod: podOf, Slots: s.o.Slots, Key: s.key}, PodOf: podOfProcess, Audit: log, Seen: seen,
 	}
 	e.Updates, e.Deletions = s.load.Take()
-	e.Versions, e.Gaps = s.recorder.take()
+	e.Versions, e.Duties.Versions, e.Gaps = s.recorder.take()
 	return e, func(pod string) string { return userOf(s.rota, pod) }, nil
 }
 
@@ -143,7 +151,11 @@ func (s *fleet) journals(e *oracle.Evidence) error {
 			}
 			for _, r := range list {
 				e.Known[r.UID] = true
-				if r.End == 0 && !(over && at < e.Begin) || r.End >= e.Begin {
+				switch {
+				case r.End == 0 && over && at < e.Begin || r.End != 0 && r.End < e.Begin:
+				case r.Key.Namespace == dutyNamespace:
+					e.Duties.Runs = append(e.Duties.Runs, r)
+				default:
 					e.Reconciles = append(e.Reconciles, r)
 				}
 			}
@@ -163,13 +175,22 @@ func (r *run) victim(ctx context.Context) (*member, error) {
 		return nil, errors.New("there is no table")
 	}
 	world := check.World{Slots: r.o.Slots, Key: r.key}
-	owner, _ := t.Member(t.At(world.SlotOf(r.load.hot())).Owner)
+	m, err := r.owner(t, world.SlotOf(r.load.hot()))
+	if err != nil {
+		err = fmt.Errorf("the hot Website: %w", err)
+	}
+	return m, err
+}
+
+// owner returns the member that has a slot.
+func (r *run) owner(t *table.Table, s slot.Slot) (*member, error) {
+	owner, _ := t.Member(t.At(s).Owner)
 	for _, m := range r.live() {
 		if m.pod == owner.Pod {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("the hot Website belongs to %q, which does not run", owner.ID)
+	return nil, fmt.Errorf("it belongs to %q, which does not run", owner.ID)
 }
 
 // any returns a member, at random.

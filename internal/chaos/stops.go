@@ -32,7 +32,8 @@ type stops struct {
 
 // obey is for process.Answer. The commands are:
 //
-//	stop PLACE NAME   print "stopping NANOSECONDS" and stop, at that place, at the next work on the Website of that name
+//	stop PLACE NAME   print "stopping NANOSECONDS" and stop, at that place, at the next work on the Website, or for the
+//	                  duty, of that name
 //	status            print "status GOROUTINES"
 func (s *stops) obey(line string) string {
 	switch command, where, _ := strings.Cut(line, " "); command {
@@ -63,12 +64,20 @@ func (s *stops) at(place, name string) bool {
 	return true
 }
 
-// wrap makes each write of a Website a place to stop at. A write that was stopped is sent even if its context has ended
-// meanwhile, as if the thread had stopped between its last check and the system call.
+// stoppable are the resources that Websites and duties write to.
+var stoppable = []string{"/websites/", "/configmaps/"}
+
+// wrap makes each write of a Website, and of a duty, a place to stop at. A write that was stopped is sent even if its
+// context has ended meanwhile, as if the thread had stopped between its last check and the system call.
 func (s *stops) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		_, object, found := strings.Cut(req.URL.Path, "/websites/")
-		if s.armed.Load() == nil || !proxy.IsWrite(req) || !found {
+		var object string
+		for _, resource := range stoppable {
+			if _, rest, found := strings.Cut(req.URL.Path, resource); found {
+				object = rest
+			}
+		}
+		if s.armed.Load() == nil || !proxy.IsWrite(req) || object == "" {
 			return next.RoundTrip(req)
 		}
 		name, _, _ := strings.Cut(object, "/")

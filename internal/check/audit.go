@@ -30,9 +30,12 @@ type Log struct {
 	Tables History
 	// Lists are the lists of Websites and of their children's kinds, WatchLists included. A list in pages counts once.
 	Lists []List
-	// Refused are the writes of Websites and their children that a fence refused, in the order in which they were
+	// Refused are the writes of Websites and of the other kinds that a fence refused, in the order in which they were
 	// answered.
 	Refused []Write
+	// Others are the accepted writes of ConfigMaps, Deployments and Services that belong to no Website, but those of the
+	// table. They are not sorted.
+	Others []Write
 }
 
 // fenced is in the message of every refusal by a fence.
@@ -238,8 +241,12 @@ func (l *Log) add(e *auditEvent, rota types.NamespacedName) error {
 		if w.Object != nil {
 			w.Site.UID = w.Object.Metadata.UID
 		}
-	case w.Object == nil || w.Object.owner().UID == "":
-		return nil // it belongs to no Website, or the answer has no object
+	case w.Object == nil:
+		return nil // nothing tells whose it was
+	case w.Object.owner().UID == "":
+		w.Site = Site{}
+		l.Others = append(l.Others, w)
+		return nil
 	default:
 		w.Site.Name, w.Site.UID = w.Object.owner().Name, w.Object.owner().UID
 	}

@@ -19,6 +19,15 @@ func CrashBound(lease, renewDeadline, writeTimeout time.Duration) time.Duration 
 	return cfg.LeaseDuration + cfg.FenceDelay + crashSlack
 }
 
+// dutySlack is what a crash takes beyond the lease and the fence delay until another member does a duty: nothing has to
+// be listed.
+const dutySlack = 500 * time.Millisecond
+
+// DutyBound is CrashBound for a duty of a member whose process ends while the API server answers.
+func DutyBound(lease, renewDeadline, writeTimeout time.Duration) time.Duration {
+	return CrashBound(lease, renewDeadline, writeTimeout) - crashSlack + dutySlack
+}
+
 // TakenOver returns how long after a kill the last of the slots had a new owner that works. worked is when a new owner
 // was first seen to reconcile an object of a slot; slots that are not in it have nothing to be worked on, and are left
 // out. That a slot is active stands in the table up to SettleDelay later than it is so, and the first reconcile may

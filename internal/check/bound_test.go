@@ -16,6 +16,14 @@ func TestCrashBound(t *testing.T) {
 	}
 }
 
+func TestDutyBound(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{0: 18 * time.Second, 3 * time.Second: 4600 * time.Millisecond} {
+		if got := DutyBound(lease, 0, 0); got != want {
+			t.Errorf("lease %v: %v, want %v", lease, got, want)
+		}
+	}
+}
+
 func TestTakenOver(t *testing.T) {
 	var slots slot.Set
 	slots.Add(1)

@@ -28,6 +28,15 @@ func (v Version) Owner(s slot.Slot) string {
 	return m.Pod
 }
 
+// DutyOwner returns the process that owns the duty of that name in this version, or "".
+func (v Version) DutyOwner(name string) string {
+	s, ok := v.Table.DutySlot(name)
+	if !ok {
+		return ""
+	}
+	return v.Owner(s)
+}
+
 // History is the table's versions, in order.
 type History []Version
 

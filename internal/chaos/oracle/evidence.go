@@ -37,6 +37,9 @@ type Evidence struct {
 	// Objects are there at the end.
 	Objects []Object
 
+	// Duties are the records of the rota's duties.
+	Duties Duties
+
 	// Begin and End bound the run. Of its first moment both clocks are known.
 	Begin, End time.Duration
 	BeginWall  time.Time
@@ -58,6 +61,19 @@ func (e *Evidence) slotOf(r journal.Reconcile) (slot.Slot, bool) {
 		return 0, false
 	}
 	return e.World.SlotOf(check.Site{NamespacedName: r.Key, UID: r.UID}), true
+}
+
+// Duties is what is known of the duties in a run. A duty writes to a ConfigMap of its name, and to nothing else.
+type Duties struct {
+	Names []string
+	// Runs are in the journals: the runs of a duty's function, or the reconciles of its controller. Their key has the
+	// duty's name. Their generation is the resourceVersion of the ConfigMap that a controller found in its cache, and 0
+	// for a function.
+	Runs []journal.Reconcile
+	// Versions are all versions of the ConfigMaps.
+	Versions []Version
+	// Bound is the longest time from one write of a duty to its next one, while members can reach the API server.
+	Bound time.Duration
 }
 
 // Version is a version of an object, by its watch.

@@ -48,6 +48,8 @@ type Figures struct {
 	DeletionsMissed int `json:"deletions_missed"`
 	// Misuses are epochs in the table that do not rise, or that belong to two owners of a slot.
 	Misuses int `json:"epoch_misuses"`
+	// Duties are the figures of duties. The others are of Websites alone.
+	Duties DutyFigures `json:"duties"`
 }
 
 // Add adds the figures of another run: sums, and the largest of each duration.
@@ -68,6 +70,7 @@ func (f *Figures) Add(g Figures) {
 	f.Deletions += g.Deletions
 	f.DeletionsMissed += g.DeletionsMissed
 	f.Misuses += g.Misuses
+	f.Duties.add(g.Duties)
 }
 
 // mostExamples is how many of each kind are described.
@@ -77,8 +80,15 @@ const mostExamples = 3
 func Judge(e *Evidence, user func(pod string) string) Verdict {
 	log := e.writes(user)
 	v := Verdict{
-		Figures: Figures{FenceRejections: len(log.Refused), Updates: len(e.Updates), Deletions: len(e.Deletions)},
+		Figures: Figures{Updates: len(e.Updates), Deletions: len(e.Deletions)},
 		Gaps:    e.Gaps, Leaks: leaks(e.Before, e.After),
+	}
+	for _, w := range log.Refused {
+		if e.isDuty(w) {
+			v.Duties.Refused++
+		} else {
+			v.FenceRejections++
+		}
 	}
 	example := func(n int, format string, args ...any) {
 		if n <= mostExamples {
@@ -109,7 +119,7 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 		example(*n, "late write: %s %s %s by %s, %v after slot %d went to %q (%s; others worked there: %t)",
 			l.Verb, l.Name, l.Subresource, l.Pod, l.after, l.Slot, l.Owner, l.Versions(), l.active)
 	}
-	for _, o := range e.overlaps() {
+	for _, o := range e.overlaps(e.Reconciles) {
 		n := &v.Overlaps
 		if o.paused {
 			n = &v.PausedOverlaps
@@ -140,6 +150,7 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 		v.DeletionsMissed++
 		example(v.DeletionsMissed, "deletion missed: %s at %v (slot %d)", d.Name, d.Commit, e.World.SlotOf(d.Site))
 	}
+	e.judgeDuties(log, &v.Duties, example)
 	return v
 }
 
@@ -154,12 +165,16 @@ func (v *Verdict) Failures(mayBeLate bool) []string {
 	}
 	if !mayBeLate {
 		add(v.LateWrites, "late writes")
+		add(v.Duties.LateWrites, "late writes of duties")
 	}
 	add(v.Overlaps, "overlaps without a pause")
 	add(v.Orphans, "orphans")
 	add(v.LostUpdates, "lost updates")
 	add(v.DeletionsMissed, "deletions missed")
 	add(v.Misuses, "epochs misused")
+	add(v.Duties.Overlaps, "overlaps of duties without a pause")
+	add(v.Duties.Gaps, "duties that nobody did for too long")
+	add(v.Duties.Stale, "runs of duties that did not see what was written before")
 	add(len(v.Leaks), "leaks")
 	return out
 }

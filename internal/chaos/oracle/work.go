@@ -20,9 +20,10 @@ type overlap struct {
 	paused bool
 }
 
-func (e *Evidence) overlaps() []overlap {
+// overlaps returns the overlaps of reconciles, or of the runs of duties.
+func (e *Evidence) overlaps(all []journal.Reconcile) []overlap {
 	var out []overlap
-	for _, pair := range check.Overlaps(e.Reconciles, e.Ended, e.World.Key == slot.KeyUID) {
+	for _, pair := range check.Overlaps(all, e.Ended, e.World.Key == slot.KeyUID) {
 		from, to := max(pair.A.Start, pair.B.Start), min(pair.A.End, pair.B.End, e.End)
 		if to <= e.Begin || from >= e.End {
 			continue // another run's

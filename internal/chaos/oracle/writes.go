@@ -16,25 +16,41 @@ func (e *Evidence) writes(user func(pod string) string) *check.Log {
 	log.Writes = slices.Clip(log.Writes)
 	log.Tables = slices.Clone(log.Tables)
 	log.Saw(e.Seen)
+	log.Others = slices.Clip(log.Others)
+	for _, w := range e.unlogged(log.Writes, e.Versions, user) {
+		w.Resource, w.Subresource = "websites", "status"
+		log.Writes = append(log.Writes, w)
+	}
+	for _, w := range e.unlogged(log.Others, e.Duties.Versions, user) {
+		w.Resource, w.Site = dutyResource, check.Site{}
+		log.Others = append(log.Others, w)
+	}
+	return &log
+}
+
+// unlogged returns the writes by members that made a version and that are not among those of the log.
+func (e *Evidence) unlogged(
+	logged []check.Write, versions []Version, user func(pod string) string,
+) (out []check.Write) {
 	type made struct{ uid, version string }
 	known := map[made]bool{}
-	for _, w := range log.Writes {
+	for _, w := range logged {
 		if w.Object != nil {
 			known[made{w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion}] = true
 		}
 	}
-	for _, v := range e.Versions {
+	for _, v := range versions {
 		if v.Process == "" || known[made{v.UID, v.Number}] {
 			continue
 		}
 		w := check.Write{
-			User: user(e.PodOf(v.Process)), Verb: "patch", Resource: "websites", Subresource: "status",
-			Site: v.Site, Name: v.Name, Received: v.At, Done: v.At, Object: &check.Object{},
+			User: user(e.PodOf(v.Process)), Verb: "patch", Site: v.Site, Name: v.Name, Received: v.At, Done: v.At,
+			Object: &check.Object{},
 		}
 		w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion = v.UID, v.Number
-		log.Writes = append(log.Writes, w)
+		out = append(out, w)
 	}
-	return &log
+	return out
 }
 
 // lateWrite is an accepted write by a member that did not own the object's slot any more, or never had.
@@ -51,17 +67,21 @@ func (e *Evidence) late(log *check.Log) []lateWrite {
 	for _, f := range log.Foreign(e.World) {
 		l := lateWrite{ForeignWrite: f, active: true}
 		if taken, ok := takenFrom(log.Tables, f); ok {
-			done := taken.Done
-			if done.IsZero() { // the audit log has neither this version nor a later one
-				done = e.BeginWall.Add(taken.At - e.Begin)
-			}
-			l.after = f.Done.Sub(done)
+			l.after = f.Done.Sub(e.answered(taken))
 			began, works := e.activity(f.Slot, f.Pod, e.at(taken.Received))
 			l.active = works && began <= e.at(f.Done)
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+// answered is when the write of a version of the table was answered.
+func (e *Evidence) answered(v check.Version) time.Time {
+	if v.Done.IsZero() { // the audit log has neither this version nor a later one
+		return e.BeginWall.Add(v.At - e.Begin)
+	}
+	return v.Done
 }
 
 // takenFrom returns the version of the table that took the slot from the writer, the last one before the write.
