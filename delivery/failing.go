@@ -166,12 +166,21 @@ func ordinary(err error) bool {
 // unanswered reports whether an error says nothing about the position of a watch: nobody answered, or something in
 // front of the API server did.
 func unanswered(err error) bool {
-	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || broken(err) {
 		return true
 	}
 	var status apierrors.APIStatus
 	var odd *apierrors.UnexpectedObjectError
 	return !errors.As(err, &status) && !errors.As(err, &odd)
+}
+
+// broken reports whether a watch ended with its HTTP/2 stream or connection: a proxy reset it, or the server has gone.
+// client-go reports that as an event that cannot be decoded, unlike most ends of a connection.
+func broken(err error) bool {
+	cause, ok := apierrors.StatusCause(err, "ClientWatchDecoding")
+	return ok && slices.ContainsFunc([]string{"stream error: stream ID ", "http2: "}, func(text string) bool {
+		return strings.Contains(cause.Message, text)
+	})
 }
 
 // tell calls the informer's WatchErrorHandler.

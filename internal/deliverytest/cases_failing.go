@@ -128,3 +128,33 @@ func (s suite) eventCannotBeDecoded(t *testing.T) {
 	r.wantStore(only(1))
 	r.wantLevel(only(1))
 }
+
+// The connection breaks in the middle of an event, which client-go does not tell from one that cannot be decoded. The
+// watch continues at its position: a list of everything would come after a back-off of up to 30 s. If the connection
+// breaks at the same event again and again, the kind is listed.
+func (s suite) watchTorn(t *testing.T) {
+	const reset = "stream error: stream ID 57; INTERNAL_ERROR; received from peer"
+	r := s.rig(t)
+	mine := r.fill(2, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	before, _ := r.faults.Counts()
+	r.faults.Tear(reset, "http2: client connection lost", reset)
+	first := r.update(mine[0])
+	r.eventually(func() error { return r.levelIs(first.Key, first.Version) })
+	r.sync()
+	r.failing()
+	if after, _ := r.faults.Counts(); after != before {
+		t.Errorf("%d lists, although the position was never in doubt", after-before)
+	}
+	r.faults.Tear(reset, reset, reset, reset, reset)
+	next := r.update(mine[1])
+	r.eventually(func() error { return r.levelIs(next.Key, next.Version) })
+	r.sync()
+	r.failing()
+	if after, _ := r.faults.Counts(); after == before {
+		t.Error("no list, although five watches in a row broke at the same position")
+	}
+	r.wantStore(only(1))
+	r.wantLevel(only(1))
+}

@@ -25,6 +25,7 @@ type Faulty struct {
 	listErrs []error
 	refuse   error         // of all calls; nil: they go through
 	unwatch  error         // of watches; nil: they go through
+	tears    []string      // how the connection breaks in the middle of the next events
 	poison   string        // the version of the event that cannot be decoded; "next": that of the next one; "": none
 	held     chan struct{} // lists return when it is closed; nil: at once
 	inList   chan struct{} // gets a value when a list is held
@@ -121,12 +122,20 @@ func (f *Faulty) Poison() {
 	f.poison = "next"
 }
 
-// poisoned returns what comes in place of an event that cannot be decoded.
+// poisoned returns what comes in place of an event that cannot be decoded, or was not received whole.
 func (f *Faulty) poisoned(e watch.Event) (watch.Event, bool) {
 	about, err := meta.Accessor(e.Object)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.poison == "" || err != nil || e.Type == watch.Bookmark {
+	if err != nil || e.Type == watch.Bookmark {
+		return e, false
+	}
+	if len(f.tears) > 0 {
+		why := f.tears[0]
+		f.tears = f.tears[1:]
+		return undecodable(why), true
+	}
+	if f.poison == "" {
 		return e, false
 	}
 	if f.poison == "next" {
@@ -135,9 +144,21 @@ func (f *Faulty) poisoned(e watch.Event) (watch.Event, bool) {
 	if f.poison != about.GetResourceVersion() {
 		return e, false
 	}
+	return undecodable("injected"), true
+}
+
+// undecodable is how client-go reports an event that it cannot decode.
+func undecodable(why string) watch.Event {
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "get", "ClientWatchDecoding")
-	return watch.Event{Type: watch.Error,
-		Object: reporter.AsObject(errors.New("unable to decode an event from the watch stream: injected"))}, true
+	err := errors.New("unable to decode an event from the watch stream: " + why)
+	return watch.Event{Type: watch.Error, Object: reporter.AsObject(err)}
+}
+
+// Tear has the next events break the connection, each in another watch, as client-go tells of it: with these words.
+func (f *Faulty) Tear(why ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tears = why
 }
 
 // Counts returns how many lists have begun, and how many of them by WatchList.

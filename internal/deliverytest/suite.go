@@ -83,6 +83,7 @@ func Run(t *testing.T, o Options) {
 				{"WatchRefused", suite.watchRefused},
 				{"WatchUnanswered", suite.watchUnanswered},
 				{"EventCannotBeDecoded", suite.eventCannotBeDecoded},
+				{"WatchTorn", suite.watchTorn},
 				{"ListErrorsAreRetried", suite.listErrors},
 				{"KindNotServedForAWhile", suite.notServedForAWhile},
 				{"KindNotServedAtFirst", suite.notServedAtFirst},
