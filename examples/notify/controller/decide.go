@@ -101,7 +101,8 @@ func (r rules) keeps(rec *record) bool {
 
 // begin makes a record be about an object that it was not about.
 func (r rules) begin(obj *seen, rec *record, now time.Time) *record {
-	rec.Object, rec.Gone, rec.Failing, rec.Fingerprint = obj.object, false, nil, obj.fingerprint
+	rec.Object, rec.Gone, rec.Fingerprint = obj.object, false, obj.fingerprint
+	rec.Failing, rec.FailingSince = nil, time.Time{}
 	if !obj.created.Before(r.since) {
 		r.tell(rec, notice.Created, "", "", now)
 	}
@@ -119,10 +120,13 @@ func (r rules) compare(obj *seen, rec *record, now time.Time) (again time.Durati
 	h := obj.health
 	if len(rec.Failing) > 0 && !h.healthySince.IsZero() {
 		if again = h.healthySince.Add(settle).Sub(now); again <= 0 {
-			again, rec.Failing = 0, nil
+			again, rec.Failing, rec.FailingSince = 0, nil, time.Time{}
 		}
 	}
 	if h.reason != "" && r.kind.WantsReason(h.reason) && !slices.Contains(rec.Failing, h.reason) {
+		if len(rec.Failing) == 0 {
+			rec.FailingSince = now.UTC().Truncate(time.Second)
+		}
 		rec.Failing = append(rec.Failing, h.reason)
 		r.tell(rec, notice.Failing, h.reason, h.message, now)
 	}

@@ -125,14 +125,21 @@ func TestRecovery(t *testing.T) {
 	s := newStory(t)
 	s.see(obj("1", "a", notice.CrashLoopBackOff), "1 created", "1 failing CrashLoopBackOff")
 	s.tell()
+	since := s.now
+	if !s.rec.FailingSince.Equal(since) {
+		t.Errorf("it fails since %s, want %s", s.rec.FailingSince, since)
+	}
 	healthy := obj("1", "a", "")
 	healthy.health.healthySince = s.now
 	if d := s.see(healthy); d.again != settle-time.Second {
 		t.Errorf("it is looked at again after %s, want %s", d.again, settle-time.Second)
 	}
 	s.see(obj("1", "a", notice.CrashLoopBackOff))
+	if !s.rec.FailingSince.Equal(since) {
+		t.Errorf("after a moment in order it fails since %s, want %s", s.rec.FailingSince, since)
+	}
 	s.now = s.now.Add(settle)
-	if d := s.see(healthy); d.again != 0 || d.record == nil {
+	if d := s.see(healthy); d.again != 0 || d.record == nil || !d.record.FailingSince.IsZero() {
 		t.Errorf("got %+v", d)
 	}
 	first := "1-2-failing"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/examples/notify/notice"
 )
@@ -18,6 +19,8 @@ type record struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Failing are the reasons that were told since the object was last in order.
 	Failing []string `json:"failing,omitempty"`
+	// FailingSince is when the first of them was seen.
+	FailingSince time.Time `json:"failingSince,omitzero"`
 	// Gone says that the object's deletion was told.
 	Gone bool `json:"gone,omitempty"`
 	// Count of all notices so far. It is part of their IDs.

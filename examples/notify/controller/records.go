@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,8 @@ const (
 	objectAnnotation = "notify.example.com/object"
 	// waitingAnnotation names the destinations that are still to be told of something.
 	waitingAnnotation = "notify.example.com/waiting"
+	// failingAnnotation says since when the object has not been in order. It is there if it fails.
+	failingAnnotation = "notify.example.com/failing-since"
 	// dataKey of a record's ConfigMap has the record.
 	dataKey = "record"
 )
@@ -60,6 +63,14 @@ func OpenRecords(cfg *rest.Config, client kubernetes.Interface, namespace, name 
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = RecordsLabel + "=" + name }
 	informer := metadatainformer.NewFilteredMetadataInformer(metadatas, resource, namespace, 0, cache.Indexers{}, ours)
 	return &Records{client: client, plain: plain, namespace: namespace, name: name, hints: informer.Informer()}, nil
+}
+
+// Namespace is the notifier's own.
+func (r *Records) Namespace() string { return r.namespace }
+
+// ConfigMaps is the client of that namespace with which workers write.
+func (r *Records) ConfigMaps() corev1client.ConfigMapInterface {
+	return r.client.CoreV1().ConfigMaps(r.namespace)
 }
 
 // stored is a record and the ConfigMap that it is in; both are nil if there is none.
@@ -120,6 +131,9 @@ func (r *Records) put(ctx context.Context, kind Kind, key cache.ObjectName, old 
 	if waiting := rec.waiting(); len(waiting) > 0 {
 		cm.Annotations[waitingAnnotation] = strings.Join(waiting, ",")
 	}
+	if !rec.FailingSince.IsZero() {
+		cm.Annotations[failingAnnotation] = rec.FailingSince.Format(time.RFC3339)
+	}
 	cm.Data = map[string]string{dataKey: text}
 	if old.in == nil {
 		cm, err = api.Create(ctx, cm, metav1.CreateOptions{})
@@ -156,6 +170,21 @@ func (r *Records) all() []hint {
 		out = append(out, h)
 	}
 	return out
+}
+
+// failingSince returns since when an object that fails has not been in order. It is zero if no notice told that it
+// fails.
+func (r *Records) failingSince(kind Kind, key cache.ObjectName) time.Time {
+	name := cache.NewObjectName(r.namespace, r.nameOf(kind, key)).String()
+	obj, exists, err := r.hints.GetStore().GetByKey(name)
+	if err != nil || !exists {
+		return time.Time{}
+	}
+	since, err := time.Parse(time.RFC3339, obj.(*metav1.PartialObjectMetadata).Annotations[failingAnnotation])
+	if err != nil {
+		return time.Time{} // it has none
+	}
+	return since
 }
 
 // since returns when the kind was first followed: when a marker of it was made. The clock is the API server's, as with

@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/examples/notify/config"
 	"github.com/rota-dev/rota/examples/notify/notice"
@@ -21,7 +23,8 @@ import (
 // podServer serves lists of Pods of a namespace, of which every tenth fails, and notes the requests.
 type podServer struct {
 	pods    int
-	expires int // the request that is answered so
+	unready string // since when they are, if the status says so
+	expires int    // the request that is answered so
 	asked   []string
 }
 
@@ -40,6 +43,10 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if to < s.pods {
 		rest = strconv.Itoa(to)
 	}
+	conditions := `"conditions":[]`
+	if s.unready != "" {
+		conditions = fmt.Sprintf(`"conditions":[{"type":"Ready","status":"False","lastTransitionTime":%q}]`, s.unready)
+	}
 	var items []string
 	for i := from; i < to; i++ {
 		reason := "ContainerCreating"
@@ -49,7 +56,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			reason = notice.ImagePullBackOff
 		}
 		items = append(items, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"pod-%d","creationTimestamp":"2026-01-01T00:00:00Z"},
-			"status":{"containerStatuses":[{"name":"main","state":{"waiting":{"reason":%q}}}]}}`, i, reason))
+			"status":{"containerStatuses":[{"name":"main","state":{"waiting":{"reason":%q}}}],%s}}`, i, reason, conditions))
 	}
 	_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":%q},"items":[%s]}`,
 		rest, strings.Join(items, ","))
@@ -66,9 +73,13 @@ func TestSurvey(t *testing.T) {
 	conf := &config.Kind{APIVersion: "v1", Kind: "Pod", Events: []notice.Type{notice.Failing}, Reasons: []string{notice.CrashLoopBackOff}}
 	kind := Kind{config: conf, gvk: gvk, resource: corev1.SchemeGroupVersion.WithResource("pods"), namespaced: true}
 	var got []notice.Failure
+	records, err := OpenRecords(&rest.Config{Host: server.URL}, nil, "home", "notify")
+	if err != nil {
+		t.Fatal(err)
+	}
 	survey := func() error {
 		got, s.asked = nil, nil
-		return kind.Survey(t.Context(), client, func(f notice.Failure) { got = append(got, f) })
+		return kind.Survey(t.Context(), client, records, func(f notice.Failure) { got = append(got, f) })
 	}
 	if err := survey(); err != nil {
 		t.Fatal(err)
@@ -86,6 +97,26 @@ func TestSurvey(t *testing.T) {
 	asked := []string{"/api/v1/pods limit=200 continue=", "/api/v1/pods limit=200 continue=200", "/api/v1/pods limit=200 continue=400"}
 	if diff := cmp.Diff(asked, s.asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+
+	// Records know better, unless they are of an older object of that name.
+	for i, since := range []string{"2026-01-01T02:00:00Z", "2025-12-31T00:00:00Z", "soon"} {
+		record := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "home", Name: records.nameOf(kind, cache.NewObjectName("shop", fmt.Sprintf("pod-%d", 10*i))),
+			Annotations: map[string]string{failingAnnotation: since},
+		}}
+		if err := records.hints.GetStore().Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.unready = "2026-01-01T03:00:00Z"
+	if err := survey(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"2026-01-01T02:00:00Z", s.unready, s.unready, s.unready} {
+		if since := got[i].Since.Format(time.RFC3339); since != want {
+			t.Errorf("%s fails since %s, want %s", got[i].Object, since, want)
+		}
 	}
 
 	// A list that cannot be finished is no list: a part must not be taken for the whole.

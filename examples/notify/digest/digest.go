@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/rota-dev/rota/examples/notify/config"
@@ -59,18 +58,20 @@ type Daily struct {
 	poll      time.Duration
 }
 
-// New returns the digest of a configuration that has one. It is remembered in the namespace.
-func New(c *config.Config, kinds []controller.Kind, objects dynamic.Interface, client kubernetes.Interface,
-	namespace string, destinations []*destination.Destination, now func() time.Time,
+// New returns the digest of a configuration that has one. It is remembered beside the records.
+func New(c *config.Config, kinds []controller.Kind, objects dynamic.Interface, records *controller.Records,
+	destinations []*destination.Destination, now func() time.Time,
 ) *Daily {
 	d := &Daily{
 		schedule: schedule{after: c.Digest.After, in: c.Digest.Location}, zone: c.Digest.Timezone,
 		now: now, poll: poll,
-		store: store{client: client, namespace: namespace, name: c.Name + "-digest", notifier: c.Name},
+		store: store{
+			api: records.ConfigMaps(), namespace: records.Namespace(), name: c.Name + "-digest", notifier: c.Name,
+		},
 		look: func(ctx context.Context) (notice.Summary, error) {
 			s := &survey{}
 			for _, k := range kinds {
-				if err := k.Survey(ctx, objects, s.add); err != nil {
+				if err := k.Survey(ctx, objects, records, s.add); err != nil {
 					return notice.Summary{}, err
 				}
 			}

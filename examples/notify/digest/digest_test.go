@@ -142,7 +142,7 @@ func (w *town) member() {
 	d := &Daily{
 		schedule: scheduleOf(w.t, "08:00", "Europe/Berlin"), zone: "Europe/Berlin", now: time.Now, poll: time.Minute,
 		receivers: []receiver{w.audit, w.ops},
-		store:     store{client: w.client, namespace: "ops", name: "notify-digest", notifier: "notify"},
+		store:     store{api: w.client.CoreV1().ConfigMaps("ops"), namespace: "ops", name: "notify-digest", notifier: "notify"},
 		look: func(context.Context) (notice.Summary, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -376,7 +376,7 @@ func optimistic(client *fake.Clientset) core.ReactionFunc {
 
 // TestForeign: a record that is none is not overwritten.
 func TestForeign(t *testing.T) {
-	s := store{client: fake.NewClientset(), namespace: "ops", name: "notify-digest", notifier: "notify"}
+	s := store{api: fake.NewClientset().CoreV1().ConfigMaps("ops"), namespace: "ops", name: "notify-digest", notifier: "notify"}
 	if _, err := s.write(t.Context(), stored{}, state{Day: "today"}); err != nil {
 		t.Fatal(err)
 	}

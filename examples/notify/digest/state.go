@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/examples/notify/notice"
@@ -32,7 +32,7 @@ func (s state) day() (time.Time, error) { return time.Parse(time.DateOnly, s.Day
 
 // store is the ConfigMap that holds the state.
 type store struct {
-	client                    kubernetes.Interface
+	api                       corev1client.ConfigMapInterface
 	namespace, name, notifier string
 }
 
@@ -48,7 +48,7 @@ func (s store) failed(what string, err error) error {
 }
 
 func (s store) read(ctx context.Context) (stored, error) {
-	cm, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
+	cm, err := s.api.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return stored{}, nil
 	}
@@ -79,11 +79,10 @@ func (s store) write(ctx context.Context, old stored, now state) (stored, error)
 	}
 	cm.Labels = map[string]string{controller.RecordsLabel: s.notifier}
 	cm.Data = map[string]string{stateKey: string(text)}
-	api := s.client.CoreV1().ConfigMaps(s.namespace)
 	if old.in == nil {
-		cm, err = api.Create(ctx, cm, metav1.CreateOptions{})
+		cm, err = s.api.Create(ctx, cm, metav1.CreateOptions{})
 	} else {
-		cm, err = api.Update(ctx, cm, metav1.UpdateOptions{})
+		cm, err = s.api.Update(ctx, cm, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return stored{}, s.failed("write", err)

@@ -64,7 +64,7 @@ func main() {
 	check(controller.Serve(ctx, *listen, registry, r.Ready))
 	work := func(ctx context.Context) { controller.Run(ctx, controllers, records, *workers) }
 	if conf.Digest != nil {
-		daily := digest.New(conf, kinds, objects, client, os.Getenv("POD_NAMESPACE"), destinations, now)
+		daily := digest.New(conf, kinds, objects, records, destinations, now)
 		check(r.Duty("digest", daily.Run))
 	}
 	check(r.Work(ctx, work))

@@ -62,7 +62,7 @@ func main() {
 	check(controller.Serve(ctx, *listen, registry, ready))
 	work := func(ctx context.Context) { controller.Run(ctx, controllers, records, *workers) }
 	if conf.Digest != nil {
-		daily := digest.New(conf, kinds, objects, client, os.Getenv("POD_NAMESPACE"), destinations, now)
+		daily := digest.New(conf, kinds, objects, records, destinations, now)
 		work = daily.Beside(work)
 	}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
+	first := sync.OnceValue(time.Now) // a second after it, the digest is due
+	now = func() time.Time { return time.Date(2026, 1, 2, 7, 59, 59, 0, time.UTC).Add(time.Since(first())) }
 	main()
 }
 
@@ -44,8 +47,9 @@ func TestLeaderTells(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	file := filepath.Join(t.TempDir(), "notify.yaml")
-	text := fmt.Sprintf(`{source: /test, destinations: [{name: ops, slack: {url: "%s"}}],
-		kinds: [{apiVersion: v1, kind: ConfigMap, namespaces: [%s], events: [created, changed, deleted]}]}`, receiver.URL, away)
+	text := fmt.Sprintf(`{source: /test, destinations: [{name: ops, slack: {url: "%[1]s"}}],
+		kinds: [{apiVersion: v1, kind: ConfigMap, namespaces: [%[2]s], events: [created, changed, deleted]},
+		{apiVersion: v1, kind: Pod, namespaces: [%[2]s], events: [failing]}], digest: {at: "08:00"}}`, receiver.URL, away)
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "\t", "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -81,16 +85,28 @@ func TestLeaderTells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	digests := 0
+	next := func() (body string) {
+		select {
+		case body = <-bodies:
+		case <-time.After(time.Minute):
+			t.Fatal("nothing came for a minute")
+		}
+		if strings.Contains(body, "*digest*") {
+			if digests++; !strings.Contains(body, "Friday 2 January 2026: nothing fails") {
+				t.Errorf("got %s, want the digest of the day", body)
+			}
+		}
+		return body
+	}
 	expect := func(event string) {
 		t.Helper()
-		want := fmt.Sprintf("*%s*: ConfigMap %s/a", event, away)
-		select {
-		case body := <-bodies:
-			if !strings.Contains(body, want) {
-				t.Fatalf("got %s, want %s", body, want)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("nothing came, want %s", want)
+		body, want := next(), fmt.Sprintf("*%s*: ConfigMap %s/a", event, away)
+		for strings.Contains(body, "*digest*") {
+			body = next()
+		}
+		if !strings.Contains(body, want) {
+			t.Fatalf("got %s, want %s", body, want)
 		}
 	}
 	expect("created")
@@ -103,4 +119,7 @@ func TestLeaderTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("deleted")
+	for digests == 0 {
+		next()
+	}
 }
