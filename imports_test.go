@@ -21,7 +21,7 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
-	{"internal/inspect", pure}, {"member", pure},
+	{"internal/inspect", pure}, {"member", pure}, {"dispatch", pure},
 	{"internal/names", pure}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
