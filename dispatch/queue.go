@@ -116,7 +116,8 @@ type kind struct {
 
 // slotState is what the queue knows of a slot.
 type slotState struct {
-	open     bool
+	held     bool // changes count
+	open     bool // keys are handed out
 	draining bool
 	epoch    uint64
 	since    time.Duration // of the drain
@@ -174,8 +175,8 @@ func (q *Queue) SetDeadline(now, at time.Duration) {
 	}
 }
 
-// Change notes that an object has to be worked on. A change of a slot that is neither open nor draining is dropped:
-// list the slot's objects when it opens. The error is ErrKind, or about the slot.
+// Change notes that an object has to be worked on. A change of a slot that is not held is dropped: see
+// Hold. The error is ErrKind, or about the slot.
 func (q *Queue) Change(now time.Duration, c Change) error {
 	k := q.byName[c.Key.Kind]
 	if k == nil {
@@ -193,7 +194,7 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 		e = nil
 	}
 	s := &q.slots[c.Slot]
-	if !s.open && !s.draining {
+	if !s.held {
 		return nil
 	}
 	if e == nil {
@@ -279,13 +280,30 @@ func (q *Queue) lose(e *entry) {
 	q.forget(e)
 }
 
-// Open has keys of the slots handed out from now on. The caller then tells of all their objects by Change. It also
-// calls off a drain.
+// Hold has changes of the slots count from now on. Tell of all their objects by Change after that, and then call Open.
+func (q *Queue) Hold(now time.Duration, set slot.Set) {
+	q.tick(now)
+	for s := range q.each(set) {
+		q.slots[s].held = true
+	}
+}
+
+// Held returns the slots of which changes count.
+func (q *Queue) Held() (set slot.Set) {
+	for s := range q.slots {
+		if q.slots[s].held {
+			set.Add(slot.Slot(s)) //nolint:gosec // there are no more than slot.MaxCount
+		}
+	}
+	return set
+}
+
+// Open has keys of the slots handed out from now on, and holds the slots. It also calls off a drain.
 func (q *Queue) Open(now time.Duration, set slot.Set, epoch uint64) {
 	q.tick(now)
 	for s := range q.each(set) {
 		st := &q.slots[s]
-		st.open, st.draining, st.epoch = true, false, epoch
+		st.held, st.open, st.draining, st.epoch = true, true, false, epoch
 		q.drained.Remove(s)
 		for e := st.first; e != nil; e = e.nextIn {
 			if e.line == nil && e.place < 0 {
@@ -304,7 +322,7 @@ func (q *Queue) Drain(now time.Duration, set slot.Set) {
 		if st.draining {
 			continue
 		}
-		st.open, st.draining, st.since = false, true, now
+		st.held, st.open, st.draining, st.since = true, false, true, now
 		for e := st.first; e != nil; e = e.nextIn {
 			q.displace(e)
 		}

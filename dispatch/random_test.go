@@ -20,7 +20,7 @@ type model struct {
 	cfg      dispatch.Config
 	now      time.Duration
 	deadline time.Duration
-	slots    [8]struct{ open, draining, told bool }
+	slots    [8]struct{ held, open, draining, told bool }
 	keys     map[dispatch.Key]*modelKey
 	takes    map[uint64]*modelTake
 	asks     map[uint64]dispatch.Ask
@@ -60,7 +60,7 @@ func TestRandomly(t *testing.T) {
 		m.open(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"change": m.change, "again": m.change, "ask": m.ask, "poll": m.ask, "done": m.done, "end": m.done,
-			"extend": m.extend, "open": m.open, "drain": m.drain, "shut": m.shut, "time": m.time, "later": m.time,
+			"extend": m.extend, "hold": m.hold, "open": m.open, "drain": m.drain, "shut": m.shut, "time": m.time, "later": m.time,
 			"deadline": m.renew, "cancel": m.cancel, "call off": m.callOff, "": m.check,
 		})
 		m.finish(t)
@@ -86,7 +86,7 @@ func (m *model) change(t *rapid.T) {
 	if err := m.q.Change(m.now, c); err != nil {
 		t.Fatal(err)
 	}
-	if st := m.slots[s]; !st.open && !st.draining {
+	if !m.slots[s].held {
 		return
 	}
 	k := m.keys[key]
@@ -226,7 +226,21 @@ func (m *model) open(t *rapid.T) {
 	m.epoch++
 	m.q.Open(m.now, set, m.epoch)
 	for _, s := range set.Slots() {
-		m.slots[s].open, m.slots[s].draining = true, false
+		m.slots[s].held, m.slots[s].open, m.slots[s].draining = true, true, false
+	}
+}
+
+func (m *model) hold(t *rapid.T) {
+	set := m.slotsOf(t)
+	m.q.Hold(m.now, set)
+	for _, s := range set.Slots() {
+		m.slots[s].held = true
+	}
+	held := m.q.Held()
+	for s, st := range m.slots {
+		if held.Has(slot.Slot(s)) != st.held { //nolint:gosec // small
+			t.Fatalf("held %v, but slot %d %v", held, s, st.held)
+		}
 	}
 }
 
@@ -235,7 +249,7 @@ func (m *model) drain(t *rapid.T) {
 	m.q.Drain(m.now, set)
 	for _, s := range set.Slots() {
 		if st := &m.slots[s]; !st.draining {
-			st.open, st.draining, st.told = false, true, false
+			st.held, st.open, st.draining, st.told = true, false, true, false
 		}
 	}
 }
@@ -251,7 +265,7 @@ func (m *model) shut(t *rapid.T) {
 	set := m.slotsOf(t)
 	m.q.Shut(m.now, set)
 	for _, s := range set.Slots() {
-		m.slots[s].open, m.slots[s].draining = false, false
+		m.slots[s].held, m.slots[s].open, m.slots[s].draining = false, false, false
 	}
 	for key, k := range m.keys {
 		if set.Has(k.slot) {

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the scripts print into them"
 //
 //	at TIME                                  time passes; the queue is asked whenever it wants to wake
 //	deadline TIME                            the member's
-//	open SLOTS EPOCH, drain SLOTS, shut SLOTS, gone SLOTS
+//	hold SLOTS, open SLOTS EPOCH, drain SLOTS, shut SLOTS, gone SLOTS
 //	change KIND NAMESPACE/NAME [slot=N] [recent|opened] [gone] [v=VERSION]
 //	poll WORKER MAX [kinds=A,B] [wait=TIME] [length=TIME] [affine]
 //	stream WORKER CREDIT [kinds=A,B] [length=TIME] [affine], more ASK N, cancel ASK
@@ -177,6 +177,9 @@ func (s *script) do(w []string) {
 		s.q.SetDeadline(s.now, s.duration(w[1]))
 	case "open":
 		s.q.Open(s.now, s.slots(w[1]), uint64(s.number(w[2]))) //nolint:gosec // scripts have no negative epochs
+	case "hold":
+		s.q.Hold(s.now, s.slots(w[1]))
+		s.say("held %v", s.q.Held())
 	case "drain":
 		s.q.Drain(s.now, s.slots(w[1]))
 	case "shut":
