@@ -36,9 +36,9 @@
 // # Slots
 //
 // A slot is held, then open, and may drain. [Queue.Hold] has changes of its objects count, and its owner tells of all
-// of them. Keys are handed out while their slot is open. [Queue.Drain] stops that, and [Drained] says that nothing in the slot
-// is taken any more. [Queue.Shut] forgets the slot's keys: its next owner lists its objects. A take of a slot that was
-// shut is no longer known.
+// of them. Keys are handed out while their slot is open. [Queue.Drain] stops that, and [Drained] says that nothing in
+// the slot is taken any more. [Queue.Shut] forgets the slot's keys: its next owner lists its objects. A take of a slot
+// that was shut is no longer known.
 //
 // A Queue is not safe for concurrent use.
 package dispatch

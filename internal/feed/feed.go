@@ -1,0 +1,202 @@
+// Package feed follows the objects of one kind and keeps none: it passes events on, and lists page by page. A
+// dispatcher makes keys of them.
+package feed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+	toolswatch "k8s.io/client-go/tools/watch"
+)
+
+const (
+	defaultPage     = 500
+	defaultUnserved = 10 * time.Second
+)
+
+// Options say what to follow.
+type Options struct {
+	// Name is that of the kind, for logs and errors.
+	Name string
+	// Source lists and watches; of metadata alone, to save memory and network.
+	Source cache.ListerWatcherWithContext
+	// Event is called for each event, in order, from one goroutine. The object is the receiver's.
+	Event func(obj metav1.Object, deleted bool)
+	// Missed is called when events have been missed: everything that matters has to be listed again. Deletions that were
+	// missed will never be known. It must not block.
+	Missed func()
+	// Page is how many objects a list has in memory at a time, besides the page that it is about to get; 0: 500.
+	Page   int64
+	Logger logr.Logger
+	// Unserved is the time between two looks whether a kind is served that was not; 0: 10 s.
+	Unserved time.Duration
+}
+
+// Feed follows one kind. Create it with New. Its methods may be called concurrently.
+type Feed struct {
+	o Options
+
+	mu sync.Mutex
+	// from is closed once there is a position that events follow from, or the kind is known not to be served.
+	from   chan struct{}
+	begun  bool
+	absent bool
+	err    error // of the last request, if it failed
+}
+
+// New returns a feed that does nothing yet.
+func New(o Options) *Feed {
+	o.Page, o.Unserved = cmp.Or(o.Page, defaultPage), cmp.Or(o.Unserved, defaultUnserved)
+	return &Feed{o: o, from: make(chan struct{})}
+}
+
+// Run follows the kind until ctx ends.
+func (f *Feed) Run(ctx context.Context) {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 30 * time.Second}
+	delay := backoff
+	for ctx.Err() == nil {
+		version, err := f.position(ctx)
+		if err == nil {
+			delay = backoff
+			err = f.follow(ctx, version)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		period := delay.Step()
+		switch {
+		case f.note(err):
+			period = f.o.Unserved
+		case err != nil:
+			f.o.Logger.Error(err, "Cannot follow a kind; trying again", "kind", f.o.Name, "after", period.String())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(period):
+		}
+	}
+}
+
+// note remembers how a request ended. It returns whether the kind is not served.
+func (f *Feed) note(err error) (absent bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err, f.absent = err, notServed(err); f.absent {
+		f.ready()
+	}
+	return f.absent
+}
+
+// ready lets lists begin. f.mu is held.
+func (f *Feed) ready() {
+	if !f.begun {
+		f.begun = true
+		close(f.from)
+	}
+}
+
+func notServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// position returns a version that is no older than the call.
+func (f *Feed) position(ctx context.Context) (string, error) {
+	list, err := f.o.Source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", f.o.Name, err)
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", f.o.Name, err)
+	}
+	return about.GetResourceVersion(), nil
+}
+
+// follow passes on the events after a version, until ctx ends or some have been missed.
+func (f *Feed) follow(ctx context.Context, version string) error {
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, version, f.o.Source)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", f.o.Name, err)
+	}
+	defer w.Stop()
+	f.mu.Lock()
+	again := f.begun
+	f.err, f.absent = nil, false
+	f.ready()
+	f.mu.Unlock()
+	if again {
+		f.o.Missed() // whoever lists from now on sees what happened before the version
+	}
+	for e := range w.ResultChan() {
+		switch e.Type {
+		case watch.Added, watch.Modified, watch.Deleted:
+			obj, err := meta.Accessor(e.Object)
+			if err != nil {
+				return fmt.Errorf("watch %s: %w", f.o.Name, err)
+			}
+			f.o.Event(obj, e.Type == watch.Deleted)
+		case watch.Error:
+			err := apierrors.FromObject(e.Object)
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				f.o.Logger.Info("Events of a kind were missed, since the watch was interrupted for too long; listing again",
+					"kind", f.o.Name)
+				return nil
+			}
+			return fmt.Errorf("watch %s: %w", f.o.Name, err)
+		case watch.Bookmark:
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("watch %s: it ended", f.o.Name)
+}
+
+// List calls do for each object, a page at a time. What changes after the call began comes as an event, if not in the
+// list. It waits until Run has found its position. A kind that is not served is empty. The error is that of a request,
+// or of do.
+func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) error {
+	select {
+	case <-f.from:
+	case <-ctx.Done():
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return fmt.Errorf("list %s: %w", f.o.Name, errors.Join(context.Cause(ctx), f.err))
+	}
+	for {
+		p := pager.New(f.o.Source.ListWithContext)
+		p.PageSize, p.PageBufferSize, p.FullListIfExpired = f.o.Page, 0, false
+		err := p.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+			about, err := meta.Accessor(obj)
+			if err != nil {
+				return err
+			}
+			return do(about)
+		})
+		switch {
+		case err == nil, notServed(err):
+			return nil
+		case apierrors.IsResourceExpired(err) && ctx.Err() == nil:
+			continue // it took longer than etcd keeps the version; what comes twice does no harm
+		}
+		return fmt.Errorf("list %s: %w", f.o.Name, err)
+	}
+}
+
+// Err is the error of the last request, if Run is waiting to try again.
+func (f *Feed) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
