@@ -16,7 +16,7 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 		}, []string{"destination", "outcome"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "notify_dropped_total",
-			Help: "Notices that a destination was never told, by cause: refused by it, or too many of one object waiting.",
+			Help: "Notices and digests that a destination was never told, by cause: refused by it, or too many waiting.",
 		}, []string{"destination", "cause"}),
 		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "notify_delay_seconds", Help: "Time from the moment something was seen until a destination took it.",

@@ -224,6 +224,21 @@ func TestMoves(t *testing.T) {
 	})
 }
 
+// TestClocks: a digest that somebody whose clock is ahead has told is not told again.
+func TestClocks(t *testing.T) {
+	inTown(t, func(w *town) {
+		ahead := store{api: w.client.CoreV1().ConfigMaps("ops"), namespace: "ops", name: "notify-digest", notifier: "notify"}
+		if _, err := ahead.write(t.Context(), stored{}, state{Day: "2026-01-03"}); err != nil {
+			t.Fatal(err)
+		}
+		w.member()
+		w.until("2026-01-04 07:59")
+		w.told()
+		w.until("2026-01-04 08:01")
+		w.told("2026-01-04 1")
+	})
+}
+
 // TestMissed: a digest is told late, but not too late.
 func TestMissed(t *testing.T) {
 	inTown(t, func(w *town) {
