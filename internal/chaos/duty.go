@@ -46,7 +46,7 @@ func dutyObject(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: name}}
 }
 
-// isDutyWrite returns a function that matches the writes of a duty.
+// isDutyWrite returns a function that matches the writes for a duty.
 func isDutyWrite(name string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/configmaps/"+name)

@@ -206,6 +206,11 @@ func isStatus(r *http.Request) bool {
 	return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/status")
 }
 
+// isWork matches the writes of members to Websites, and for duties.
+func isWork(r *http.Request) bool {
+	return isStatus(r) || slices.ContainsFunc(dutyNames, func(name string) bool { return isDutyWrite(name)(r) })
+}
+
 var heldWrites = []fault{
 	{name: "held-write", late: true,
 		what: "the network keeps a write of a member that it cuts off, and delivers it when another one works on the object",
@@ -292,9 +297,10 @@ var plannedMoves = []fault{
 		}},
 	{name: "rollout", planned: true, what: "all members are replaced one by one by those of another build", do: rollout},
 	{name: "rollout-slow", planned: true,
-		what: "a rollout, in which each write of those that leave to a Website takes 0.5 s, longer than a move",
+		what: "a rollout, in which each write of those that leave to a Website, or for a duty, takes 0.5 s, longer than a " +
+			"move",
 		do: func(ctx context.Context, r *run) error {
-			r.each(proxy.Faults{Delay: 500 * time.Millisecond, Delayed: isStatus})
+			r.each(proxy.Faults{Delay: 500 * time.Millisecond, Delayed: isWork})
 			return rollout(ctx, r)
 		}},
 }

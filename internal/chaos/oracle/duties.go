@@ -87,7 +87,7 @@ func (e *Evidence) judgeDuties(log *check.Log, f *DutyFigures, example func(n in
 		}
 		f.Overlaps++
 		example(f.Overlaps, "overlap: duty %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
-			o.A.Pod, o.A.Start, o.A.End, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
+			o.A.Pod, o.A.Start, min(o.A.End, e.End), o.A.Epoch, o.B.Pod, o.B.Start, min(o.B.End, e.End), o.B.Epoch)
 	}
 	for _, g := range e.gaps(writes) {
 		f.LongestGapMillis = max(f.LongestGapMillis, millis(g.long))
