@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,6 +114,9 @@ func (r *Rota) setup() map[string]string {
 		out[coverage.SettingWorkload] = workload
 	}
 	r.announceGroup(out)
+	if r.keeper != nil {
+		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(r.keeper.Kinds())), ",")
+	}
 	return out
 }
 

@@ -109,23 +109,30 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 	var out []table.Gone
 	for _, c := range i.rota.registered() {
 		gone := c.undone(s)
-		abandoned := slices.DeleteFunc(slices.Clone(gone), func(g table.Gone) bool {
-			size := table.GoneSize([]table.Gone{g})
-			fits := g.Fits() && size <= room
-			if fits {
-				room -= size
-				out = append(out, g)
-			}
-			return fits
-		})
-		if n := len(abandoned); n > 0 {
-			i.rota.metrics.abandoned.Inc()
-			i.rota.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
-				"controller", c.name, "deletions", n,
-				"first", nameOf(abandoned[0]).String())
-		}
+		fits := i.fitting(s, c.name, gone, room)
+		room -= table.GoneSize(fits)
+		out = append(out, fits...)
 	}
 	return out
+}
+
+// fitting returns those of the deletions in a slot for which there is room in the table, and tells of the others.
+func (i *incarnation) fitting(s slot.Slot, controller string, gone []table.Gone, room int) (fits []table.Gone) {
+	var abandoned []table.Gone
+	for _, g := range gone {
+		if size := table.GoneSize([]table.Gone{g}); g.Fits() && size <= room {
+			room -= size
+			fits = append(fits, g)
+		} else {
+			abandoned = append(abandoned, g)
+		}
+	}
+	if n := len(abandoned); n > 0 {
+		i.rota.metrics.abandoned.Inc()
+		i.rota.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
+			"controller", controller, "deletions", n, "first", nameOf(abandoned[0]).String())
+	}
+	return fits
 }
 
 // giveUp logs the deletions in the slots that a leaving member could not hand over in time.
@@ -139,7 +146,7 @@ func (i *incarnation) giveUp() {
 // inherit enqueues deletions that the former owners of slots left, once the slots are open here.
 func (i *incarnation) inherit(a member.Load) {
 	for _, g := range a.Gone {
-		known := false
+		known := i.rota.keeps(g.Kind)
 		for _, c := range i.rota.registered() {
 			if c.kind.String() == g.Kind {
 				known = true

@@ -495,6 +495,9 @@ func (r *Rota) stuck(older time.Duration) []gate.Flight {
 		}
 		out = append(out, f)
 	}
+	if r.keeper != nil {
+		out = append(out, r.keeper.Flights(older)...)
+	}
 	slices.SortStableFunc(out, func(a, b gate.Flight) int { return cmp.Compare(b.For, a.For) })
 	return out
 }

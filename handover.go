@@ -59,6 +59,9 @@ func (i *incarnation) doSlots(a member.Action) {
 		hashes := i.rota.hashes(a.Slots)
 		i.opened(hashes.Minus(i.handed), parked, false)
 		i.opened(hashes.Intersect(i.handed), nil, true)
+		if i.rota.keeper != nil && !hashes.Empty() {
+			i.rota.keeper.Open(hashes, a.Epoch)
+		}
 		i.rota.duties.open(i.ctx, a.Slots.Minus(hashes), a.Epoch)
 	case member.Drain:
 		i.drain(a)
@@ -66,10 +69,12 @@ func (i *incarnation) doSlots(a member.Action) {
 		i.callOff(a.Slots)
 		i.rota.gate.Shut(a.Slots)
 		hashes := i.rota.hashes(a.Slots)
+		i.rota.shutKeeper(hashes)
 		i.silence(hashes)
 		i.rota.duties.stop(a.Slots.Minus(hashes), true)
 	case member.Release:
 		hashes := i.rota.hashes(a.Slots)
+		i.rota.shutKeeper(hashes)
 		i.rota.share.Release(hashes)
 		i.rota.share.ReleaseDuties(a.Slots.Minus(hashes))
 		i.rota.duties.forget(a.Slots.Minus(hashes))
@@ -121,7 +126,10 @@ func (i *incarnation) load(a member.Load) {
 	i.inherit(a)
 	i.calls.Go(func() {
 		held := i.retry("load", hashes, func(set slot.Set) error {
-			return i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held)
+			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
+				return err
+			}
+			return i.rota.keeper.Load(i.ctx, set, a.Gone)
 		})
 		i.box.put(member.Loaded{Slots: held, Round: a.Round})
 	})
@@ -248,7 +256,7 @@ func (i *incarnation) beginDrain(a member.Drain) {
 	pending := func(s slot.Slot) bool {
 		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
 	}
-	i.rota.gate.Drain(set, pending, func(s slot.Slot) { i.drained(a.Round, s, i.undone(s, a.Room)) })
+	i.rota.gate.Drain(set, pending, func(s slot.Slot) { i.drainKeeper(a, s, i.undone(s, a.Room)) })
 	for _, c := range controllers {
 		c.hurry(set)
 	}

@@ -115,6 +115,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 func (i *incarnation) end() {
 	i.rota.gate.Shut(i.all().Union(dutySlots(i.rota.cfg.Slots)))
 	i.rota.duties.stop(dutySlots(i.rota.cfg.Slots), true)
+	i.rota.shutKeeper(i.all())
 	i.cancel()
 	i.calls.Wait()
 	i.silence(i.all())
@@ -225,6 +226,9 @@ func (i *incarnation) do(a member.Action) {
 		i.rota.deadline, i.rota.renewed = a.At, true
 		i.rota.mu.Unlock()
 		i.rota.gate.SetDeadline(a.At)
+		if i.rota.keeper != nil {
+			i.rota.keeper.SetDeadline(a.At)
+		}
 	case member.Notify:
 		i.notify(a)
 	case member.Stop:

@@ -174,7 +174,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.epoch, float64(s.Epoch))
 	gauge(m.tableBytes, float64(m.rota.tableOf().Size(1)))
 	gauge(m.members, float64(s.Members))
-	gauge(m.inFlight, float64(m.rota.gate.InFlight()))
+	gauge(m.inFlight, float64(m.rota.inFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
 	longest := time.Duration(0)

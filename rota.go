@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -51,6 +52,7 @@ type Rota struct {
 
 	resources resources
 	duties    duties
+	keeper    adapter.Keeper // nil: there is none
 	strays    strays
 
 	mu          sync.Mutex
@@ -279,7 +281,7 @@ func (r *Rota) idle(ctx context.Context) bool {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for r.gate.InFlight() > 0 {
+	for r.inFlight() > 0 {
 		select {
 		case <-ctx.Done():
 			return false

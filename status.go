@@ -65,7 +65,7 @@ func (r *Rota) Status() Status {
 	s := Status{
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.hashes(r.gate.Working()),
 		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
-		InFlight: r.gate.InFlight(), Stuck: r.stuck(stuckAfter),
+		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()

@@ -29,11 +29,13 @@ const (
 	SettingProgram     = "Program"
 	SettingExpected    = "Expected"
 	SettingControllers = "Controllers"
+	// SettingDispatched are the kinds whose keys the member hands out to workers, separated by commas.
+	SettingDispatched = "Dispatched"
 )
 
 // alike are the settings that all members should share while no rollout is going on.
 var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
-	SettingLabel, SettingProgram, SettingControllers}
+	SettingLabel, SettingProgram, SettingControllers, SettingDispatched}
 
 // pairs are durations of one member that must be shorter than another duration of every member, with the reason.
 var pairs = []struct{ short, long, why string }{

@@ -3,6 +3,8 @@
 package adapter
 
 import (
+	"time"
+
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 )
@@ -11,6 +13,8 @@ import (
 type Parts struct {
 	Share *delivery.Share
 	Gate  *gate.Gate
+	// Late is the clock of deadlines: how late it can be since New, the time that the machine slept included.
+	Late func() time.Duration
 }
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.

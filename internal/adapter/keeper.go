@@ -1,0 +1,36 @@
+package adapter
+
+import (
+	"context"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Keeper has something of the hash slots besides a Share: the keys of a dispatcher. A rota with a Keeper tells it of
+// every slot. Load runs in a goroutine of its own; the other methods must not block. For one slot the calls are in
+// order: Load until it succeeds, Open, perhaps Drain, perhaps Open again, and Shut.
+type Keeper interface {
+	// Kinds are the kinds that it has, in the form of schema.GroupKind. All members should have the same.
+	Kinds() []string
+	// Load makes it complete for the slots. gone are deletions that their former owner left. It is called again if it
+	// fails, and may be for slots that were loaded before. The context ends with the member.
+	Load(ctx context.Context, set slot.Set, gone []table.Gone) error
+	// Open says that work on the slots may begin. It calls off a Drain.
+	Open(set slot.Set, epoch uint64)
+	// Drain ends work on the slots: nothing new is begun. It calls idle once for each slot in which nothing is in flight
+	// any more, unless Open or Shut comes before. gone are deletions that are left to the slot's next owner.
+	Drain(set slot.Set, idle func(s slot.Slot, gone []table.Gone))
+	// Shut says that others may work on the slots from now on, and drops everything about them. It may come for slots
+	// that were never loaded.
+	Shut(set slot.Set)
+	// SetDeadline tells until when the member may work, by the clock Parts.Late. It may fall.
+	SetDeadline(at time.Duration)
+	// Flights is what has been in flight for longer than a time.
+	Flights(older time.Duration) []gate.Flight
+}
+
+// Keep gives a *rota.Rota a Keeper, before Run. Package rota sets it when it is initialized.
+var Keep func(rota any, k Keeper)
