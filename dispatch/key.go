@@ -65,9 +65,9 @@ type Take struct {
 	// Class is that of the change, and Since is when the key became ready.
 	Class Class
 	Since time.Duration
-	// Worker is that of the Ask. Deadline is when the take ends by itself.
-	Worker   string
-	Deadline time.Duration
+	// Worker is that of the Ask. Begun is when the take began, and Deadline when it ends by itself.
+	Worker          string
+	Begun, Deadline time.Duration
 }
 
 // entry is a key that waits, is ready, or is taken.

@@ -320,6 +320,9 @@ func (q *Queue) Drain(now time.Duration, set slot.Set) {
 	for s := range q.each(set) {
 		st := &q.slots[s]
 		if st.draining {
+			if st.taken == 0 {
+				q.drained.Add(s) // whoever asks again has to know
+			}
 			continue
 		}
 		st.held, st.open, st.draining, st.since = true, false, true, now

@@ -248,8 +248,9 @@ func (m *model) drain(t *rapid.T) {
 	set := m.slotsOf(t)
 	m.q.Drain(m.now, set)
 	for _, s := range set.Slots() {
-		if st := &m.slots[s]; !st.draining {
-			st.held, st.open, st.draining, st.told = true, false, true, false
+		st := &m.slots[s]
+		if st.told = false; !st.draining {
+			st.held, st.open, st.draining = true, false, true
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Counts are what has happened since New.
 type Counts struct {
@@ -21,6 +25,17 @@ type Stats struct {
 
 // Counts returns what has happened since New.
 func (q *Queue) Counts() Counts { return q.stats }
+
+// Takes returns the takes under way, in the order of their IDs.
+func (q *Queue) Takes(now time.Duration) []Take {
+	q.tick(now)
+	out := make([]Take, 0, len(q.byID))
+	for _, t := range q.byID {
+		out = append(out, t.Take)
+	}
+	slices.SortFunc(out, func(a, b Take) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
 
 // Stats returns the state of each kind, in the order of Config.Kinds.
 func (q *Queue) Stats() []Stats {

@@ -194,7 +194,7 @@ func (q *Queue) hand(now time.Duration, a *ask, e *entry) Take {
 	t := &taken{entry: e, place: -1, Take: Take{
 		ID: q.lastTake, Key: e.key(), UID: e.uid, Version: e.version, Gone: e.gone, Slot: e.slot, Epoch: s.epoch,
 		Attempt: int(e.attempts) + 1, Class: e.class, Since: e.since, Worker: a.Worker,
-		Deadline: min(now+a.Length, q.deadline),
+		Begun: now, Deadline: min(now+a.Length, q.deadline),
 	}}
 	e.pending, e.take = false, t
 	s.taken++

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/slot"
 )
 
 // Parts are those of one rota.
@@ -15,6 +16,9 @@ type Parts struct {
 	Gate  *gate.Gate
 	// Late is the clock of deadlines: how late it can be since New, the time that the machine slept included.
 	Late func() time.Duration
+	// Slots and Key are as in rota.Options, with defaults.
+	Slots slot.Count
+	Key   slot.Key
 }
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.

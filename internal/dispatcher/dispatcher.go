@@ -1,0 +1,364 @@
+// Package dispatcher is a dispatcher: a member of a rota that watches metadata, keeps keys only, and hands those of its
+// slots to workers.
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/feed"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// Kind says whose keys are handed out.
+type Kind struct {
+	Kind schema.GroupKind
+	// Namespaces are those of the objects; empty: all.
+	Namespaces []string
+	// Selector is a label selector; empty: all objects.
+	Selector string
+}
+
+// Options say what a dispatcher does.
+type Options struct {
+	Kinds []Kind
+	// Queue has the limits of the queue. Its Slots and Kinds are set by New.
+	Queue  dispatch.Config
+	Logger logr.Logger
+}
+
+// Dispatcher hands out keys. Its methods may be called concurrently.
+type Dispatcher struct {
+	o     Options
+	parts adapter.Parts
+	feeds []*feed.Feed
+	// lists are the feeds by kind.
+	lists map[string][]*feed.Feed
+	kick  chan struct{}
+	over  chan struct{} // closed when Run returns
+
+	mu    sync.Mutex
+	queue *dispatch.Queue
+	armed time.Duration // when the loop looks next
+	asks  map[uint64]func(dispatch.Given)
+	last  uint64 // the last ask
+	idle  map[slot.Slot]func(slot.Slot, []table.Gone)
+	life  context.Context //nolint:containedctx // of Run; lists that are made again end with it
+	again sync.WaitGroup
+}
+
+var _ adapter.Keeper = (*Dispatcher)(nil)
+
+// New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
+func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
+	d := &Dispatcher{
+		o: o, parts: adapter.Of(r), lists: map[string][]*feed.Feed{}, kick: make(chan struct{}, 1),
+		over: make(chan struct{}),
+		asks: map[uint64]func(dispatch.Given){}, idle: map[slot.Slot]func(slot.Slot, []table.Gone){},
+	}
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("metadata client: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	o.Queue.Slots, o.Queue.Kinds = d.parts.Slots, nil
+	for _, k := range o.Kinds {
+		name := k.Kind.String()
+		o.Queue.Kinds = append(o.Queue.Kinds, name)
+		if _, err := labels.Parse(k.Selector); err != nil {
+			return nil, fmt.Errorf("kind %s: selector %q: %w", name, k.Selector, err)
+		}
+		namespaces := k.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{metav1.NamespaceAll}
+		}
+		for _, namespace := range namespaces {
+			f := feed.New(feed.Options{
+				Name:   name,
+				Source: &source{client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector},
+				Event: func(obj metav1.Object, deleted bool) {
+					d.change(name, obj, dispatch.Changed, deleted)
+					d.step()
+				},
+				Missed: func() { d.listAgain(name) },
+				Logger: o.Logger,
+			})
+			d.feeds = append(d.feeds, f)
+			d.lists[name] = append(d.lists[name], f)
+		}
+	}
+	if d.queue, err = dispatch.New(o.Queue); err != nil {
+		return nil, err
+	}
+	adapter.Keep(r, d)
+	return d, nil
+}
+
+// Run watches until ctx ends. It must go on until Rota.Run has returned. It may be called once.
+func (d *Dispatcher) Run(ctx context.Context) {
+	defer close(d.over)
+	d.mu.Lock()
+	d.life = ctx
+	d.mu.Unlock()
+	var group sync.WaitGroup
+	for _, f := range d.feeds {
+		group.Go(func() { f.Run(ctx) })
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-d.kick:
+		case <-ctx.Done():
+			group.Wait()
+			d.again.Wait()
+			return
+		}
+		timer.Reset(max(d.act(true)-d.parts.Late(), 0))
+	}
+}
+
+// step carries out what the queue wants.
+func (d *Dispatcher) step() { d.act(false) }
+
+// lookLate bounds how long the loop sleeps: the clock of deadlines may jump.
+const lookLate = 250 * time.Millisecond
+
+// act is step, and returns when the queue wants to be asked again. loop says that the caller waits until then.
+func (d *Dispatcher) act(loop bool) time.Duration {
+	d.mu.Lock()
+	now := d.parts.Late()
+	actions := d.queue.Actions(now)
+	wake := min(d.queue.Wake(), now+lookLate)
+	earlier := wake < d.armed && !loop
+	if earlier || loop {
+		d.armed = wake
+	}
+	var calls []func()
+	for _, a := range actions {
+		switch a := a.(type) {
+		case dispatch.Given:
+			if answer := d.asks[a.Ask]; answer != nil {
+				calls = append(calls, func() { answer(a) })
+			}
+			if a.Over {
+				delete(d.asks, a.Ask)
+			}
+		case dispatch.Drained:
+			for _, s := range a.Slots.Slots() {
+				if idle := d.idle[s]; idle != nil {
+					delete(d.idle, s)
+					left := d.left(s)
+					calls = append(calls, func() { idle(s, left) })
+				}
+			}
+		}
+	}
+	d.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+	if earlier {
+		select {
+		case d.kick <- struct{}{}:
+		default:
+		}
+	}
+	return wake
+}
+
+// left returns the deletions in a slot that nobody has worked on. d.mu is held.
+func (d *Dispatcher) left(s slot.Slot) []table.Gone {
+	var out []table.Gone
+	for _, key := range d.queue.Gone(slot.SetOf(slot.Range{First: s, Last: s})) {
+		out = append(out, table.Gone{Slot: s, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+	}
+	return out
+}
+
+// change tells the queue of an object.
+func (d *Dispatcher) change(kind string, obj metav1.Object, class dispatch.Class, deleted bool) {
+	key := dispatch.Key{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	s := d.parts.Slots.Of(d.parts.Key.Hash(key.Namespace, key.Name, string(obj.GetUID())))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.queue.Change(d.parts.Late(), dispatch.Change{
+		Key: key, Slot: s, UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class, Gone: deleted,
+	})
+	if err != nil {
+		d.o.Logger.Error(err, "Cannot note a change", "object", key.String())
+	}
+}
+
+// recently is how long a change counts as recent.
+const recently = time.Minute
+
+// list tells the queue of all objects of a feed that are in the slots.
+func (d *Dispatcher) list(ctx context.Context, kind string, f *feed.Feed, set slot.Set) error {
+	return f.List(ctx, func(obj metav1.Object) error {
+		if !set.Has(d.parts.Slots.Of(d.parts.Key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID())))) {
+			return nil
+		}
+		class := dispatch.Opened
+		if time.Since(changed(obj)) < recently {
+			class = dispatch.Recent
+		}
+		d.change(kind, obj, class, false)
+		return nil
+	})
+}
+
+// changed is when the object was last changed, as far as its metadata tell.
+func changed(obj metav1.Object) time.Time {
+	at := obj.GetCreationTimestamp().Time
+	if deleted := obj.GetDeletionTimestamp(); deleted != nil && deleted.After(at) {
+		at = deleted.Time
+	}
+	for _, field := range obj.GetManagedFields() {
+		if field.Time != nil && field.Time.After(at) {
+			at = field.Time.Time
+		}
+	}
+	return at
+}
+
+// listAgain lists what is held of a kind, of which events were missed.
+func (d *Dispatcher) listAgain(kind string) {
+	d.mu.Lock()
+	ctx := d.life
+	d.mu.Unlock()
+	d.again.Go(func() {
+		for delay := 200 * time.Millisecond; ; delay = min(2*delay, 30*time.Second) {
+			d.mu.Lock()
+			held := d.queue.Held()
+			d.mu.Unlock()
+			var errs []error
+			for _, f := range d.lists[kind] {
+				errs = append(errs, d.list(ctx, kind, f, held))
+			}
+			d.step()
+			err := errors.Join(errs...)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			d.o.Logger.Error(err, "Cannot list what was missed; trying again", "kind", kind, "after", delay.String())
+			select {
+			case <-ctx.Done():
+			case <-time.After(delay):
+			}
+		}
+	})
+}
+
+// Kinds implements adapter.Keeper.
+func (d *Dispatcher) Kinds() []string {
+	var out []string
+	for _, k := range d.o.Kinds {
+		out = append(out, k.Kind.String())
+	}
+	return out
+}
+
+// Load implements adapter.Keeper: it lists the slots' objects.
+func (d *Dispatcher) Load(ctx context.Context, set slot.Set, gone []table.Gone) error {
+	d.mu.Lock()
+	now := d.parts.Late()
+	d.queue.Hold(now, set)
+	for _, g := range gone {
+		if !set.Has(g.Slot) {
+			continue
+		}
+		key := dispatch.Key{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name}
+		if err := d.queue.Change(now, dispatch.Change{Key: key, Slot: g.Slot, Gone: true}); err != nil {
+			d.o.Logger.Error(err, "A deletion that a former owner left is not handed out", "object", key.String())
+		}
+	}
+	d.mu.Unlock()
+	for kind, feeds := range d.lists {
+		for _, f := range feeds {
+			if err := d.list(ctx, kind, f, set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Open implements adapter.Keeper.
+func (d *Dispatcher) Open(set slot.Set, epoch uint64) {
+	d.mu.Lock()
+	for _, s := range set.Slots() {
+		delete(d.idle, s)
+	}
+	d.queue.Open(d.parts.Late(), set, epoch)
+	d.mu.Unlock()
+	d.step()
+}
+
+// Drain implements adapter.Keeper.
+func (d *Dispatcher) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
+	d.mu.Lock()
+	for _, s := range set.Slots() {
+		d.idle[s] = idle
+	}
+	d.queue.Drain(d.parts.Late(), set)
+	d.mu.Unlock()
+	d.step()
+}
+
+// Shut implements adapter.Keeper.
+func (d *Dispatcher) Shut(set slot.Set) {
+	d.mu.Lock()
+	for _, s := range set.Slots() {
+		delete(d.idle, s)
+	}
+	d.queue.Shut(d.parts.Late(), set)
+	d.mu.Unlock()
+	d.step()
+}
+
+// SetDeadline implements adapter.Keeper.
+func (d *Dispatcher) SetDeadline(at time.Duration) {
+	d.mu.Lock()
+	d.queue.SetDeadline(d.parts.Late(), at)
+	d.mu.Unlock()
+	d.step()
+}
+
+// Flights implements adapter.Keeper.
+func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.parts.Late()
+	var out []gate.Flight
+	for _, t := range d.queue.Takes(now) {
+		if age := now - t.Begun; age >= older {
+			key := gate.Key{Queue: "dispatcher/" + t.Key.Kind, Namespace: t.Key.Namespace, Name: t.Key.Name}
+			out = append(out, gate.Flight{Slot: t.Slot, Key: key, For: age})
+		}
+	}
+	return out
+}
