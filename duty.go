@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,8 +96,8 @@ type duties struct {
 	at map[slot.Slot]*duty // by slot, from Load to Shut or Release
 }
 
-// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. A process that
-// has as many duties as a table may have declares none of them, and its members go by hash slots (ownSlot).
+// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which
+// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot).
 func (r *Rota) declareOwnDuties() {
 	var names []string
 	if r.reports != nil {
@@ -119,9 +120,10 @@ func (r *Rota) declareOwnDuties() {
 }
 
 // ownSlot returns the slot whose gate says whether this member does one of the rota's own duties: the duty's, or while
-// nobody has the duty the hash slot of its name. That is so while not every member reads of duties, while they are
-// suspended, and where the table has no room for them. For a moment two members may do it, by different versions of the
-// table. Neither labelling nor comparing is harmed by that.
+// nobody has the duty a hash slot. That is so while not every member reads of duties, while they are suspended, and
+// where the table has no room for them. The hash slot is the one by which releases without duties go, so that the duty
+// is done in a rollout from one of these, too. For a moment two members may do it, by different versions of the table.
+// Neither labelling nor comparing is harmed by that.
 func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
 	if s, here := r.duties.slotOf(name); here {
 		return s, true
@@ -130,7 +132,11 @@ func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
 	if s, known := t.DutySlot(name); known && t.At(s).Owner != "" {
 		return 0, false // it is another member's, or about to come
 	}
-	return r.cfg.Slots.Of(slot.HashName("", name)), true
+	namespace := ""
+	if kind, labels := strings.CutPrefix(name, labelDuties); labels {
+		namespace, name = labelQueue, kind
+	}
+	return r.cfg.Slots.Of(slot.HashName(namespace, name)), true
 }
 
 // doesOwn says whether this member does one of the rota's own duties.

@@ -17,7 +17,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
@@ -224,6 +226,23 @@ func TestR18DutiesAreSpread(t *testing.T) {
 			m.want("at last", "rota_slots", `state="unowned"`, 0)
 		}
 	})
+}
+
+// R18: while nobody has a duty of the rota's own, those members do it that do it in a release without duties.
+func TestR18OwnDutiesInARollout(t *testing.T) {
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators",
+		Identity: Identity{Pod: "web-0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]slot.Slot{
+		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(schema.GroupKind{Kind: "Secret"}): 126,
+		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, scrubName: 91,
+	} {
+		if got, ok := r.ownSlot(name); got != want || !ok {
+			t.Errorf("%s: slot %v, want %v", name, got, want)
+		}
+	}
 }
 
 // R18: the rota's own duties are in the table as users' duties are. While they are suspended, hash slots say who does

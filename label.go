@@ -271,8 +271,10 @@ func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
 	return stampGrace
 }
 
-// labelDuty is the name of the duty of labelling a kind.
-func labelDuty(kind schema.GroupKind) string { return table.OwnDuties + "label/" + kind.String() }
+// labelDuties begin the names of the duties of labelling a kind.
+const labelDuties = table.OwnDuties + "label/"
+
+func labelDuty(kind schema.GroupKind) string { return labelDuties + kind.String() }
 
 // permit lets the labeller of a kind work while this member has the duty and its gate is open.
 func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -163,20 +164,19 @@ func (r *run) start(words []string) {
 	}
 }
 
-// manyDuties returns names separated by commas; 1-200 stands for 200 of them, and 1-200e for others.
+// manyDuties returns names separated by commas; 1-200 stands for 200 of them, and 1-200e for those with that letter.
 func manyDuties(list string) string {
-	first, last, many := strings.Cut(list, "-")
-	if !many {
-		return table.JoinDuties(strings.Split(list, ",")...)
-	}
-	last, others := strings.CutSuffix(last, "e")
-	letter := "d"
-	if others {
-		letter = "e"
-	}
 	var names []string
-	for i := number(first); i <= number(last); i++ {
-		names = append(names, fmt.Sprintf("%s%03d", letter, i))
+	for _, name := range strings.Split(list, ",") {
+		first, last, many := strings.Cut(name, "-")
+		if !many {
+			names = append(names, name)
+			continue
+		}
+		letter := strings.TrimLeft(last, "0123456789")
+		for i := number(first); i <= number(strings.TrimSuffix(last, letter)); i++ {
+			names = append(names, fmt.Sprintf("%s%03d", cmp.Or(letter, "d"), i))
+		}
 	}
 	return table.JoinDuties(names...)
 }

@@ -48,14 +48,19 @@ func (m *Member) announced(t *table.Table, out leftOut) string {
 		room = 0
 	}
 	var names []string
-	for name := range m.cfg.Self.DutyNames() {
-		if _, known := t.DutySlot(name); !known {
-			if room <= 0 {
+	for _, own := range []bool{false, true} { // the rota's own are also done without
+		for name := range m.cfg.Self.DutyNames() {
+			if table.OwnDuty(name) != own {
 				continue
 			}
-			room--
+			if _, known := t.DutySlot(name); !known {
+				if room <= 0 {
+					continue
+				}
+				room--
+			}
+			names = append(names, name)
 		}
-		names = append(names, name)
 	}
 	return table.JoinDuties(names...)
 }

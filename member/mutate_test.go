@@ -148,7 +148,7 @@ func (s *script) mutant(trace bool) *run {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
 			o.Slots = slot.Count(number(n))
 		}
-		if strings.Contains(line, "duties=1-") {
+		if strings.Contains(line, "1-300") || strings.Contains(line, "1-200") {
 			o.Duties = slot.MaxDuties
 		}
 	}

@@ -51,7 +51,7 @@ type operatorConfig struct {
 // OperatorMain is a replica. It returns the exit status. It ends when its standard input does.
 func OperatorMain() int {
 	var c operatorConfig
-	process.EndWithInput(3)
+	process.Answer(3, answer)
 	return process.Main(EnvOperator, "the benchmark", &c, c.run, func(o *zap.Options) { o.Development = false })
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,9 @@ type Options struct {
 	Changes      float64 `json:"changes"`
 	FloodChanges float64 `json:"flood_changes"`
 	Effort       int     `json:"effort"`
+	// Apart gives the replica whose controller is flooded a processor of its own, as on a machine of its own. It needs two
+	// processors, and taskset of Linux.
+	Apart bool `json:"apart"`
 	// Output is a path without extension: .json gets the results, .md the table.
 	Output string `json:"-"`
 	// Command starts a replica: a program that calls OperatorMain, and its arguments.
@@ -199,7 +203,7 @@ func measure(ctx context.Context, o *Options, form Form) (_ *Result, err error) 
 		pod := fmt.Sprintf("%s-%d", operatorName, i)
 		p, err := process.Start(process.Options{
 			Name: pod, Command: o.Command, Log: filepath.Join(dir, pod+".log"), Variable: EnvOperator,
-			Config: operatorConfig{Kubeconfig: kubeconfig, Form: form, Effort: o.Effort},
+			Answers: true, Config: operatorConfig{Kubeconfig: kubeconfig, Form: form, Effort: o.Effort},
 			Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace,
 				"GOMAXPROCS=1"},
 		})
@@ -221,6 +225,15 @@ func measure(ctx context.Context, o *Options, form Form) (_ *Result, err error) 
 	}
 	if err := await.Sleep(ctx, settleTime); err != nil {
 		return nil, err
+	}
+	if o.Apart {
+		servers := slices.Collect(maps.Values(c.Plane.PIDs()))
+		if err := apart(ctx, running, servers, func(ctx context.Context) { desk.flood(ctx, o.FloodChanges) }); err != nil {
+			return nil, err
+		}
+		if err := await.Sleep(ctx, settleTime); err != nil {
+			return nil, err
+		}
 	}
 	result := &Result{Form: form}
 	if result.Alone, err = desk.measure(ctx, o.Changes, o.Alone); err != nil {

@@ -86,6 +86,9 @@ func New(c *config.Config, kinds []controller.Kind, objects dynamic.Interface, r
 	return d
 }
 
+// clockDays is how many days ahead of the clock the last digest's day may be.
+const clockDays = 2
+
 // Run tells a digest each day until ctx ends. Only one process may run it at a time. It returns an error if it cannot
 // go on, and then has to be run again.
 func (d *Daily) Run(ctx context.Context) error {
@@ -147,6 +150,14 @@ func (d *Daily) make(ctx context.Context, old stored) (stored, error) {
 	}
 	now := d.now()
 	day, due := d.schedule.newest(now)
+	if last.After(d.schedule.dayOf(now).AddDate(0, 0, clockDays)) {
+		// Whoever wrote that had a clock that was ahead, or this one is behind. Without this there would be no digest until
+		// then.
+		klog.FromContext(ctx).Error(nil, "The last digest was made for a day that has not come: the clock of a replica is "+
+			"wrong; going on from today", "made", old.Day, "today", day.Format(time.DateOnly))
+		old.Day = day.Format(time.DateOnly)
+		return d.store.write(ctx, old, old.state)
+	}
 	if !day.After(last) {
 		return old, nil
 	}
@@ -180,10 +191,10 @@ func (d *Daily) make(ctx context.Context, old stored) (stored, error) {
 		}
 	}
 	if first := d.schedule.next(last); first.Before(due) {
-		log.Error(nil, "Digests were missed: nobody was there to tell them", "first", first)
+		log.Error(nil, "Digests were missed: nobody could make them in time", "first", first)
 	}
 	if next.Digest == nil {
-		log.Error(nil, "A digest is left out: nobody was there to tell it, and now it is too late", "late", late.String())
+		log.Error(nil, "A digest is left out: nobody could make it in time", "late", late.String())
 		return made, nil
 	}
 	log.Info("A digest is made", "id", next.Digest.ID, "failing", next.Digest.Failing, "late", late.String())

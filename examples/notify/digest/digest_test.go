@@ -239,6 +239,21 @@ func TestClocks(t *testing.T) {
 	})
 }
 
+// TestClockFarAhead: a clock that was far ahead once does not end the digests.
+func TestClockFarAhead(t *testing.T) {
+	inTown(t, func(w *town) {
+		ahead := store{api: w.client.CoreV1().ConfigMaps("ops"), namespace: "ops", name: "notify-digest", notifier: "notify"}
+		if _, err := ahead.write(t.Context(), stored{}, state{Day: "2027-01-03"}); err != nil {
+			t.Fatal(err)
+		}
+		w.member()
+		w.until("2026-01-02 08:01")
+		w.told("2026-01-02 1")
+		w.until("2026-01-03 08:01")
+		w.told("2026-01-02 1", "2026-01-03 1")
+	})
+}
+
 // TestMissed: a digest is told late, but not too late.
 func TestMissed(t *testing.T) {
 	inTown(t, func(w *town) {

@@ -49,12 +49,13 @@ func run() error {
 			"only --rounds, --quiet, --flood, --output and --operator-… apply")
 	changes := flag.Float64("operator-changes", 100, "changes per second of the flooded controller's objects")
 	effort := flag.Int("operator-effort", 1, "processor time of a reconcile of the flooded controller, times some 10 ms")
+	apart := flag.Bool("operator-apart", false, "give the replica that is flooded a processor of its own, with taskset")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
 	if *operator {
-		return runOperator(ctx, o, *changes, *effort)
+		return runOperator(ctx, o, *changes, *effort, *apart)
 	}
 	if *only != "" {
 		var err error
@@ -70,13 +71,13 @@ func run() error {
 }
 
 // runOperator measures two controllers of an operator.
-func runOperator(ctx context.Context, o splitbench.Options, changes float64, effort int) error {
+func runOperator(ctx context.Context, o splitbench.Options, changes float64, effort int, apart bool) error {
 	command, err := process.Command(nil)
 	if err != nil {
 		return err
 	}
 	report, err := neighbor.Run(ctx, neighbor.Options{
-		Rounds: o.Rounds, Alone: o.Quiet, Flood: o.Flood, Changes: 4, FloodChanges: changes, Effort: effort,
+		Rounds: o.Rounds, Alone: o.Quiet, Flood: o.Flood, Changes: 4, FloodChanges: changes, Effort: effort, Apart: apart,
 		Output: o.Output + "-operator", Command: command, Progress: o.Progress,
 	})
 	if err == nil {
