@@ -129,7 +129,7 @@ func (i *incarnation) load(a member.Load) {
 			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
 				return err
 			}
-			return i.rota.keeper.Load(i.ctx, set, a.Gone)
+			return i.loadKeeper(set, a.Gone)
 		})
 		i.box.put(member.Loaded{Slots: held, Round: a.Round})
 	})

@@ -118,6 +118,7 @@ func (i *incarnation) end() {
 	i.rota.shutKeeper(i.all())
 	i.cancel()
 	i.calls.Wait()
+	i.rota.shutKeeper(i.all()) // a Load may have gone on until now
 	i.silence(i.all())
 	i.rota.share.ReleaseDuties(dutySlots(i.rota.cfg.Slots))
 	i.rota.share.Release(i.all())

@@ -43,3 +43,10 @@ func (i *incarnation) drainKeeper(a member.Drain, s slot.Slot, gone []table.Gone
 		i.drained(a.Round, s, append(gone, left...))
 	})
 }
+
+// loadKeeper has the keeper load those of the slots that are still held, and drops those that are released meanwhile.
+func (i *incarnation) loadKeeper(set slot.Set, gone []table.Gone) error {
+	err := i.rota.keeper.Load(i.ctx, set.Intersect(i.rota.share.Held()), gone)
+	i.rota.shutKeeper(set.Minus(i.rota.share.Held()))
+	return err
+}

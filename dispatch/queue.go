@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -165,14 +166,22 @@ func New(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// SetDeadline tells until when this member may work (rule R2). Nothing is handed out once it is near, and no take lasts
-// longer.
+// SetDeadline tells until when this member may work (rule R2). Nothing is handed out once it is near, and no take that
+// begins or is extended from now on lasts longer.
 func (q *Queue) SetDeadline(now, at time.Duration) {
 	q.tick(now)
 	q.deadline = at
 	for _, k := range q.kinds {
 		k.stirred = true
 	}
+}
+
+// later is a time after now.
+func later(now, d time.Duration) time.Duration {
+	if d > never-now {
+		return never
+	}
+	return now + d
 }
 
 // Change notes that an object has to be worked on. A change of a slot that is not held is dropped: see
@@ -189,9 +198,7 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 	name := objectName{c.Key.Namespace, c.Key.Name}
 	e := k.entries[name]
 	if e != nil && e.slot != c.Slot {
-		// With keys by UID a namesake may be in another slot.
-		q.lose(e)
-		e = nil
+		return fmt.Errorf("%s is in slot %v, and now in %v: slots must go by names", c.Key, e.slot, c.Slot)
 	}
 	s := &q.slots[c.Slot]
 	if !s.held {
@@ -205,7 +212,9 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 		}
 		s.first = e
 	}
-	e.uid, e.version, e.gone = c.UID, c.Version, c.Gone
+	if c.Class == Changed || e.uid != c.UID || resourceversion.Compare(e.version, c.Version) <= 0 {
+		e.uid, e.version, e.gone = c.UID, c.Version, c.Gone
+	} // else a list tells what was before the last event
 	q.stats.Changes++
 	if e.pending && e.due <= now && e.class <= c.Class {
 		q.stats.Collapsed++

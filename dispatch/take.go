@@ -246,6 +246,7 @@ type Result struct {
 	// Retry says that it failed: the key is handed out again after a delay that grows with each failure.
 	Retry bool
 	// After is when the key should be handed out again in any case; 0: when it changes. With Retry it is the least delay.
+	// An object that has changed since it was handed out is handed out again at once, as in client-go's queues.
 	After time.Duration
 }
 
@@ -271,7 +272,7 @@ func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) erro
 	case e.pending: // it changed meanwhile
 		q.place(now, e)
 	case r.After > 0:
-		e.pending, e.class, e.due = true, Opened, now+r.After
+		e.pending, e.class, e.due = true, Opened, later(now, r.After)
 		q.place(now, e)
 	default:
 		q.forget(e)
@@ -306,7 +307,7 @@ func (q *Queue) failed(now time.Duration, t *taken, least time.Duration) {
 	}
 	e.attempts++
 	if !e.pending {
-		e.pending, e.due, e.class = true, now+max(delay, least), t.Class
+		e.pending, e.due, e.class = true, later(now, max(delay, least)), t.Class
 	}
 	q.place(now, e)
 }

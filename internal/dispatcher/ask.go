@@ -13,11 +13,14 @@ type Ask struct {
 	Worker string
 	Kinds  []string
 	Max    int
-	// Wait is how long to wait for the first key.
+	// Wait is how long to wait for the first key, an hour at most.
 	Wait   time.Duration
 	Length time.Duration
 	Affine bool
 }
+
+// longestWait bounds Ask.Wait.
+const longestWait = time.Hour
 
 // ErrOver is the error of asks once the dispatcher has ended.
 var ErrOver = errors.New("this dispatcher has ended")
@@ -50,8 +53,8 @@ func (d *Dispatcher) ask(a Ask, stream bool, answer func(dispatch.Given)) (id ui
 	id = d.last
 	now := d.parts.Late()
 	err = d.queue.Ask(now, dispatch.Ask{
-		ID: id, Worker: a.Worker, Kinds: a.Kinds, Max: a.Max, Until: now + a.Wait, Length: a.Length, Affine: a.Affine,
-		Stream: stream,
+		ID: id, Worker: a.Worker, Kinds: a.Kinds, Max: a.Max, Until: now + min(a.Wait, longestWait), Length: a.Length,
+		Affine: a.Affine, Stream: stream,
 	})
 	if err == nil {
 		d.asks[id] = answer

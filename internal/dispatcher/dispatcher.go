@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch"
@@ -63,16 +64,17 @@ type Dispatcher struct {
 	idle  map[slot.Slot]func(slot.Slot, []table.Gone)
 	life  context.Context //nolint:containedctx // of Run; lists that are made again end with it
 	again sync.WaitGroup
+	// relists has the kinds that are listed again; true: once more after that.
+	relists map[string]bool
 }
 
 var _ adapter.Keeper = (*Dispatcher)(nil)
 
 // New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
 func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
-	d := &Dispatcher{
-		o: o, parts: adapter.Of(r), lists: map[string][]*feed.Feed{}, kick: make(chan struct{}, 1),
-		over: make(chan struct{}),
-		asks: map[uint64]func(dispatch.Given){}, idle: map[slot.Slot]func(slot.Slot, []table.Gone){},
+	d, err := newDispatcher(adapter.Of(r), o)
+	if err != nil {
+		return nil, fmt.Errorf("dispatcher %s: %w", r.Name(), err)
 	}
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
@@ -83,37 +85,58 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
-	o.Queue.Slots, o.Queue.Kinds = d.parts.Slots, nil
 	for _, k := range o.Kinds {
-		name := k.Kind.String()
-		o.Queue.Kinds = append(o.Queue.Kinds, name)
-		if _, err := labels.Parse(k.Selector); err != nil {
-			return nil, fmt.Errorf("kind %s: selector %q: %w", name, k.Selector, err)
-		}
 		namespaces := k.Namespaces
 		if len(namespaces) == 0 {
 			namespaces = []string{metav1.NamespaceAll}
 		}
 		for _, namespace := range namespaces {
-			f := feed.New(feed.Options{
-				Name:   name,
-				Source: &source{client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector},
-				Event: func(obj metav1.Object, deleted bool) {
-					d.change(name, obj, dispatch.Changed, deleted)
-					d.step()
-				},
-				Missed: func() { d.listAgain(name) },
-				Logger: o.Logger,
+			d.follow(k.Kind.String(), &source{
+				client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector,
 			})
-			d.feeds = append(d.feeds, f)
-			d.lists[name] = append(d.lists[name], f)
 		}
-	}
-	if d.queue, err = dispatch.New(o.Queue); err != nil {
-		return nil, err
 	}
 	adapter.Keep(r, d)
 	return d, nil
+}
+
+// newDispatcher makes a dispatcher that follows nothing yet.
+func newDispatcher(parts adapter.Parts, o Options) (*Dispatcher, error) {
+	if parts.Key == slot.KeyUID {
+		return nil, fmt.Errorf("key %s: a name may be in two slots then; use key %s or %s", slot.KeyUID, slot.KeyName,
+			slot.KeyNamespace)
+	}
+	o.Queue.Slots, o.Queue.Kinds = parts.Slots, nil
+	for _, k := range o.Kinds {
+		o.Queue.Kinds = append(o.Queue.Kinds, k.Kind.String())
+		if _, err := labels.Parse(k.Selector); err != nil {
+			return nil, fmt.Errorf("kind %s: selector %q: %w", k.Kind, k.Selector, err)
+		}
+	}
+	queue, err := dispatch.New(o.Queue)
+	if err != nil {
+		return nil, err
+	}
+	return &Dispatcher{
+		o: o, parts: parts, queue: queue, lists: map[string][]*feed.Feed{}, kick: make(chan struct{}, 1),
+		over: make(chan struct{}), asks: map[uint64]func(dispatch.Given){},
+		idle: map[slot.Slot]func(slot.Slot, []table.Gone){}, relists: map[string]bool{},
+	}, nil
+}
+
+// follow adds objects of a kind.
+func (d *Dispatcher) follow(kind string, source cache.ListerWatcherWithContext) {
+	f := feed.New(feed.Options{
+		Name: kind, Source: source,
+		Event: func(obj metav1.Object, deleted bool) {
+			d.change(kind, obj, dispatch.Changed, deleted)
+			d.step()
+		},
+		Missed: func() { d.listAgain(kind) },
+		Logger: d.o.Logger,
+	})
+	d.feeds = append(d.feeds, f)
+	d.lists[kind] = append(d.lists[kind], f)
 }
 
 // Run watches until ctx ends. It must go on until Rota.Run has returned. It may be called once.
@@ -245,32 +268,51 @@ func changed(obj metav1.Object) time.Time {
 	return at
 }
 
-// listAgain lists what is held of a kind, of which events were missed.
+// listAgain lists what is held of a kind, of which events were missed. One list of a kind is under way at a time.
 func (d *Dispatcher) listAgain(kind string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, running := d.relists[kind]; running {
+		d.relists[kind] = true
+		return
+	}
+	d.relists[kind] = false
 	ctx := d.life
-	d.mu.Unlock()
 	d.again.Go(func() {
-		for delay := 200 * time.Millisecond; ; delay = min(2*delay, 30*time.Second) {
-			d.mu.Lock()
-			held := d.queue.Held()
-			d.mu.Unlock()
-			var errs []error
-			for _, f := range d.lists[kind] {
-				errs = append(errs, d.list(ctx, kind, f, held))
-			}
-			d.step()
-			err := errors.Join(errs...)
-			if err == nil || ctx.Err() != nil {
-				return
-			}
-			d.o.Logger.Error(err, "Cannot list what was missed; trying again", "kind", kind, "after", delay.String())
-			select {
-			case <-ctx.Done():
-			case <-time.After(delay):
-			}
+		for again := true; again; {
+			again = d.relist(ctx, kind)
 		}
 	})
+}
+
+// relist lists a kind until that succeeds, and says whether it has to be listed once more.
+func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
+	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 30*time.Second) {
+		d.mu.Lock()
+		held := d.queue.Held()
+		d.relists[kind] = false
+		d.mu.Unlock()
+		var errs []error
+		for _, f := range d.lists[kind] {
+			errs = append(errs, d.list(ctx, kind, f, held))
+		}
+		d.step()
+		err := errors.Join(errs...)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		d.o.Logger.Error(err, "Cannot list what was missed; trying again", "kind", kind, "after", delay.String())
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if again = d.relists[kind] && ctx.Err() == nil; !again {
+		delete(d.relists, kind)
+	}
+	return again
 }
 
 // Kinds implements adapter.Keeper.
@@ -297,14 +339,41 @@ func (d *Dispatcher) Load(ctx context.Context, set slot.Set, gone []table.Gone) 
 		}
 	}
 	d.mu.Unlock()
+	var group sync.WaitGroup
 	for kind, feeds := range d.lists {
 		for _, f := range feeds {
-			if err := d.list(ctx, kind, f, set); err != nil {
-				return err
-			}
+			group.Go(func() { d.load(ctx, kind, f, set) })
 		}
 	}
-	return nil
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// excuse is how long a kind may fail before slots open without it.
+const excuse = 5 * time.Second
+
+// load lists the slots' objects of a feed. If that keeps failing, it goes on in the background: one kind must not hold
+// up the others.
+func (d *Dispatcher) load(ctx context.Context, kind string, f *feed.Feed, set slot.Set) {
+	soon, cancel := context.WithTimeout(ctx, excuse)
+	defer cancel()
+	for delay := 100 * time.Millisecond; ; delay *= 2 {
+		err := f.Follows(soon)
+		if err == nil {
+			err = d.list(ctx, kind, f, set)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-soon.Done():
+			d.o.Logger.Error(err, "Slots open although a kind cannot be listed: its keys are handed out when it can",
+				"kind", kind, "slots", set.Len())
+			d.listAgain(kind)
+			return
+		case <-time.After(delay):
+		}
+	}
 }
 
 // Open implements adapter.Keeper.

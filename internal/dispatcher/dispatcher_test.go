@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/dispatcher"
+	"github.com/rota-dev/rota/slot"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -253,4 +255,19 @@ func TestTier(t *testing.T) {
 	load(4 * time.Second)
 	settled("one joined and one left")
 	t.Logf("%d takes", x.works)
+}
+
+// With keys by UID two objects of one name may be in two slots, and a worker would have both under one key.
+func TestKeyUID(t *testing.T) {
+	config := controlplane.For(t).Config()
+	r, err := rota.New(config, rota.Options{
+		Name: "tier", Namespace: "operators", Key: slot.KeyUID, Identity: rota.Identity{Pod: "tier-0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = dispatcher.New(config, r, dispatcher.Options{Kinds: []dispatcher.Kind{{Kind: configMap}}})
+	if err == nil || !strings.Contains(err.Error(), "operators/tier: key UID") {
+		t.Errorf("error %v", err)
+	}
 }

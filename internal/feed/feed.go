@@ -50,7 +50,7 @@ type Feed struct {
 	o Options
 
 	mu sync.Mutex
-	// from is closed once there is a position that events follow from, or the kind is known not to be served.
+	// from is closed once events follow, or the kind is known not to be served.
 	from   chan struct{}
 	begun  bool
 	absent bool
@@ -69,12 +69,15 @@ func (f *Feed) Run(ctx context.Context) {
 	delay := backoff
 	for ctx.Err() == nil {
 		version, err := f.position(ctx)
+		worked := false
 		if err == nil {
-			delay = backoff
-			err = f.follow(ctx, version)
+			worked, err = f.follow(ctx, version)
 		}
 		if ctx.Err() != nil {
 			return
+		}
+		if worked {
+			delay = backoff
 		}
 		period := delay.Step()
 		switch {
@@ -100,12 +103,14 @@ func (f *Feed) note(err error) (absent bool) {
 	return f.absent
 }
 
-// ready lets lists begin. f.mu is held.
-func (f *Feed) ready() {
-	if !f.begun {
-		f.begun = true
-		close(f.from)
+// ready lets lists begin. It says whether they could before. f.mu is held.
+func (f *Feed) ready() (again bool) {
+	if f.begun {
+		return true
 	}
+	f.begun = true
+	close(f.from)
+	return false
 }
 
 func notServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
@@ -123,27 +128,27 @@ func (f *Feed) position(ctx context.Context) (string, error) {
 	return about.GetResourceVersion(), nil
 }
 
-// follow passes on the events after a version, until ctx ends or some have been missed.
-func (f *Feed) follow(ctx context.Context, version string) error {
-	w, err := toolswatch.NewRetryWatcherWithContext(ctx, version, f.o.Source)
+// follow passes on the events after a version, until ctx ends or some have been missed. worked says that a watch was
+// opened.
+func (f *Feed) follow(ctx context.Context, version string) (worked bool, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	opener := &opener{WatcherWithContext: f.o.Source, feed: f, end: end}
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, version, opener)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", f.o.Name, err)
+		return false, fmt.Errorf("watch %s: %w", f.o.Name, err)
 	}
-	defer w.Stop()
-	f.mu.Lock()
-	again := f.begun
-	f.err, f.absent = nil, false
-	f.ready()
-	f.mu.Unlock()
-	if again {
-		f.o.Missed() // whoever lists from now on sees what happened before the version
-	}
+	defer func() {
+		w.Stop()
+		<-w.Done()
+		worked = opener.opened
+	}()
 	for e := range w.ResultChan() {
 		switch e.Type {
 		case watch.Added, watch.Modified, watch.Deleted:
 			obj, err := meta.Accessor(e.Object)
 			if err != nil {
-				return fmt.Errorf("watch %s: %w", f.o.Name, err)
+				return false, fmt.Errorf("watch %s: %w", f.o.Name, err)
 			}
 			f.o.Event(obj, e.Type == watch.Deleted)
 		case watch.Error:
@@ -151,28 +156,70 @@ func (f *Feed) follow(ctx context.Context, version string) error {
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 				f.o.Logger.Info("Events of a kind were missed, since the watch was interrupted for too long; listing again",
 					"kind", f.o.Name)
-				return nil
+				return false, nil
 			}
-			return fmt.Errorf("watch %s: %w", f.o.Name, err)
+			return false, fmt.Errorf("watch %s: %w", f.o.Name, err)
 		case watch.Bookmark:
 		}
 	}
-	if ctx.Err() != nil {
-		return nil
+	return false, fmt.Errorf("watch %s: it ended: %w", f.o.Name, errors.Join(context.Cause(ctx), f.Err()))
+}
+
+// tooLargeMax is how often the API server may say that a position is in its future before another one is taken: that of
+// a watch cache that lags comes, and that of an etcd that was restored from a copy may not come for days.
+const tooLargeMax = 6
+
+// opener opens the watches of a RetryWatcher, which does not tell how that goes.
+type opener struct {
+	cache.WatcherWithContext
+	feed     *Feed
+	end      context.CancelCauseFunc
+	opened   bool
+	tooLarge int
+}
+
+// WatchWithContext implements cache.WatcherWithContext. The RetryWatcher calls it from one goroutine.
+func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := o.WatcherWithContext.WatchWithContext(ctx, opts)
+	if err != nil {
+		if !notServed(err) {
+			o.feed.note(err)
+		}
+		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+			return nil, err
+		}
+		if o.tooLarge++; o.tooLarge >= tooLargeMax {
+			o.end(err)
+		}
+		return nil, err
 	}
-	return fmt.Errorf("watch %s: it ended", f.o.Name)
+	o.tooLarge = 0
+	f := o.feed
+	f.mu.Lock()
+	f.err, f.absent = nil, false
+	missed := !o.opened && f.ready()
+	f.mu.Unlock()
+	if o.opened = true; missed {
+		f.o.Missed() // whoever lists from now on sees what happened before the version
+	}
+	return w, nil
+}
+
+// Follows waits until Run has opened a watch, or the kind is known not to be served.
+func (f *Feed) Follows(ctx context.Context) error {
+	select {
+	case <-f.from:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("follow %s: %w", f.o.Name, errors.Join(context.Cause(ctx), f.Err()))
+	}
 }
 
 // List calls do for each object, a page at a time. What changes after the call began comes as an event, if not in the
-// list. It waits until Run has found its position. A kind that is not served is empty. The error is that of a request,
-// or of do.
+// list. It waits for Follows. A kind that is not served is empty. The error is that of a request, or of do.
 func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) error {
-	select {
-	case <-f.from:
-	case <-ctx.Done():
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return fmt.Errorf("list %s: %w", f.o.Name, errors.Join(context.Cause(ctx), f.err))
+	if err := f.Follows(ctx); err != nil {
+		return err
 	}
 	for {
 		p := pager.New(f.o.Source.ListWithContext)
@@ -185,13 +232,19 @@ func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) error {
 			return do(about)
 		})
 		switch {
-		case err == nil, notServed(err):
-			return nil
+		case err == nil, notServed(err) && f.isAbsent():
+			return nil // if it is served from now on, Missed is called
 		case apierrors.IsResourceExpired(err) && ctx.Err() == nil:
 			continue // it took longer than etcd keeps the version; what comes twice does no harm
 		}
 		return fmt.Errorf("list %s: %w", f.o.Name, err)
 	}
+}
+
+func (f *Feed) isAbsent() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.absent
 }
 
 // Err is the error of the last request, if Run is waiting to try again.
