@@ -241,7 +241,11 @@ func (i *incarnation) drainDuties(a member.Drain) {
 func (i *incarnation) catchUp(set slot.Set) {
 	ctx, cancel := context.WithTimeout(i.ctx, catchUpPatience)
 	defer cancel()
-	if err := i.rota.share.CatchUp(ctx, set); err != nil && i.ctx.Err() == nil {
+	err := i.rota.share.CatchUp(ctx, set)
+	if i.rota.keeper != nil {
+		err = errors.Join(err, i.rota.keeper.CatchUp(ctx, set))
+	}
+	if err != nil && i.ctx.Err() == nil {
 		i.rota.log.V(1).Info("Handing over without proof that the watches have caught up", "cause", err.Error())
 	}
 }

@@ -63,6 +63,11 @@ func (k *testKeeper) Open(set slot.Set, epoch uint64) {
 	k.opened = k.opened.Union(set)
 }
 
+func (k *testKeeper) CatchUp(context.Context, slot.Set) error {
+	time.Sleep(100 * time.Millisecond)
+	return nil
+}
+
 func (k *testKeeper) callOff(s slot.Slot) {
 	if timer := k.draining[s]; timer != nil {
 		timer.Stop()

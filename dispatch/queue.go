@@ -212,9 +212,9 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 		}
 		s.first = e
 	}
-	if c.Class == Changed || e.uid != c.UID || resourceversion.Compare(e.version, c.Version) <= 0 {
+	if c.Version == "" || resourceversion.Compare(e.version, c.Version) <= 0 {
 		e.uid, e.version, e.gone = c.UID, c.Version, c.Gone
-	} // else a list tells what was before the last event
+	} // else a list, or another watch, tells what was before the last event
 	q.stats.Changes++
 	if e.pending && e.due <= now && e.class <= c.Class {
 		q.stats.Collapsed++

@@ -10,8 +10,8 @@ import (
 )
 
 // Keeper has something of the hash slots besides a Share: the keys of a dispatcher. A rota with a Keeper tells it of
-// every slot. Load runs in a goroutine of its own; the other methods must not block. For one slot the calls are in
-// order: Load until it succeeds, Open, perhaps Drain, perhaps Open again, and Shut.
+// every slot. Load and CatchUp run in goroutines of their own; the other methods must not block. For one slot the calls
+// are in order: Load until it succeeds, Open, perhaps Drain, perhaps Open again, and Shut.
 type Keeper interface {
 	// Kinds are the kinds that it has, in the form of schema.GroupKind. All members should have the same.
 	Kinds() []string
@@ -20,6 +20,9 @@ type Keeper interface {
 	Load(ctx context.Context, set slot.Set, gone []table.Gone) error
 	// Open says that work on the slots may begin. It calls off a Drain.
 	Open(set slot.Set, epoch uint64)
+	// CatchUp returns when it has heard of everything that happened to the slots' objects before the call. It comes
+	// before Drain. If it fails, the slots are drained all the same.
+	CatchUp(ctx context.Context, set slot.Set) error
 	// Drain ends work on the slots: nothing new is begun. It calls idle once for each slot in which nothing is in flight
 	// any more, unless Open or Shut comes before. gone are deletions that are left to the slot's next owner.
 	Drain(set slot.Set, idle func(s slot.Slot, gone []table.Gone))

@@ -376,6 +376,17 @@ func (d *Dispatcher) load(ctx context.Context, kind string, f *feed.Feed, set sl
 	}
 }
 
+// CatchUp implements adapter.Keeper.
+func (d *Dispatcher) CatchUp(ctx context.Context, _ slot.Set) error {
+	errs := make([]error, len(d.feeds))
+	var group sync.WaitGroup
+	for i, f := range d.feeds {
+		group.Go(func() { errs[i] = f.CatchUp(ctx) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
 // Open implements adapter.Keeper.
 func (d *Dispatcher) Open(set slot.Set, epoch uint64) {
 	d.mu.Lock()

@@ -17,12 +17,22 @@ import (
 	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // server has one object of a kind, and answers lists as the function says.
 type server struct {
 	list    func(ctx context.Context) error
 	watches chan *watch.RaceFreeFakeWatcher
+	lists   atomic.Int32
+}
+
+// version is 5 at first.
+func (s *server) version() string {
+	if s.lists.Add(1) == 1 {
+		return "5"
+	}
+	return "7"
 }
 
 func object(version string) *metav1.PartialObjectMetadata {
@@ -39,11 +49,18 @@ func (s *server) source() cache.ListerWatcherWithContext {
 					return nil, err
 				}
 			}
-			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: s.version()},
 				Items: []metav1.PartialObjectMetadata{*object("5")}}, nil
 		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewRaceFreeFake()
+			if o.TimeoutSeconds != nil && *o.TimeoutSeconds < 10 {
+				w.Delete(object("6"))
+				bookmark := object("7")
+				bookmark.Name = ""
+				w.Action(watch.Bookmark, bookmark)
+				return w, nil
+			}
 			select {
 			case s.watches <- w:
 			default:
@@ -109,6 +126,33 @@ func TestDeletionInList(t *testing.T) {
 		d.Open(all, 1)
 		if got := take(t, d, time.Second); len(got) != 1 || !got[0].Gone || got[0].Version != "8" {
 			t.Errorf("takes %+v, want one of a deleted object", got)
+		}
+	})
+}
+
+// An object is deleted while its slot is about to move, and the watch lags: the deletion is known before the slot drains.
+func TestDeletionInAHandover(t *testing.T) {
+	inTime(t, map[string]*server{"Pod": {list: fine}}, func(t *testing.T, d *Dispatcher) {
+		all := slot.Count(16).All()
+		if err := d.Load(t.Context(), all, nil); err != nil {
+			t.Fatal(err)
+		}
+		d.Open(all, 1)
+		for _, one := range take(t, d, time.Second) {
+			if err := d.Done(one.ID, "w", dispatch.Result{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.CatchUp(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		var left []table.Gone
+		d.Drain(all, func(_ slot.Slot, gone []table.Gone) { left = append(left, gone...) })
+		if len(left) != 1 || left[0].Name != "b" {
+			t.Errorf("deletions %v are left to the next owner, want one", left)
+		}
+		if err := d.CatchUp(t.Context(), all); err != nil { // it has caught up, and asks nothing
+			t.Error(err)
 		}
 	})
 }

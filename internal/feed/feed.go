@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 	toolswatch "k8s.io/client-go/tools/watch"
+
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 const (
@@ -33,7 +35,7 @@ type Options struct {
 	Name string
 	// Source lists and watches; of metadata alone, to save memory and network.
 	Source cache.ListerWatcherWithContext
-	// Event is called for each event, in order, from one goroutine. The object is the receiver's.
+	// Event is called for each event, in order, from one goroutine; but see CatchUp. The object is the receiver's.
 	Event func(obj metav1.Object, deleted bool)
 	// Missed is called when events have been missed: everything that matters has to be listed again. Deletions that were
 	// missed will never be known. It must not block.
@@ -55,6 +57,8 @@ type Feed struct {
 	begun  bool
 	absent bool
 	err    error // of the last request, if it failed
+	// seen is the version up to which events have been passed on.
+	seen string
 }
 
 // New returns a feed that does nothing yet.
@@ -151,6 +155,7 @@ func (f *Feed) follow(ctx context.Context, version string) (worked bool, err err
 				return false, fmt.Errorf("watch %s: %w", f.o.Name, err)
 			}
 			f.o.Event(obj, e.Type == watch.Deleted)
+			f.reached(obj.GetResourceVersion())
 		case watch.Error:
 			err := apierrors.FromObject(e.Object)
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -198,6 +203,9 @@ func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	f.mu.Lock()
 	f.err, f.absent = nil, false
 	missed := !o.opened && f.ready()
+	if !o.opened {
+		f.seen = opts.ResourceVersion
+	}
 	f.mu.Unlock()
 	if o.opened = true; missed {
 		f.o.Missed() // whoever lists from now on sees what happened before the version
@@ -212,6 +220,81 @@ func (f *Feed) Follows(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("follow %s: %w", f.o.Name, errors.Join(context.Cause(ctx), f.Err()))
+	}
+}
+
+// reached notes up to where events have been passed on.
+func (f *Feed) reached(version string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if resourceversion.Compare(f.seen, version) < 0 {
+		f.seen = version
+	}
+}
+
+// catchUpSeconds is the timeout of the watch of CatchUp: the API server sends a bookmark two seconds before its end.
+const catchUpSeconds = 3
+
+// CatchUp returns when all has been passed on that happened before the call. It takes about a second, in which it has a
+// watch of its own: that of Run may lag, and where nothing happens only a bookmark shows it. So events may be passed on
+// twice, from two goroutines, and an older one after a newer one.
+func (f *Feed) CatchUp(ctx context.Context) error {
+	goal, err := f.position(ctx)
+	if notServed(err) && f.isAbsent() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		f.mu.Lock()
+		from := f.seen
+		f.mu.Unlock()
+		if from == "" {
+			return fmt.Errorf("catch up with %s: it is not followed yet: %w", f.o.Name, f.Err())
+		}
+		if resourceversion.Compare(from, goal) >= 0 {
+			return nil
+		}
+		if err := f.catchUp(ctx, from, goal); err != nil {
+			return fmt.Errorf("catch up with %s: %w", f.o.Name, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// catchUp passes on the events from one version to another, as far as they come before the watch ends.
+func (f *Feed) catchUp(ctx context.Context, from, goal string) error {
+	seconds := int64(catchUpSeconds)
+	w, err := f.o.Source.WatchWithContext(ctx, metav1.ListOptions{
+		ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return nil
+			}
+			if e.Type == watch.Error {
+				return apierrors.FromObject(e.Object)
+			}
+			obj, err := meta.Accessor(e.Object)
+			if err != nil {
+				return err
+			}
+			if e.Type != watch.Bookmark {
+				f.o.Event(obj, e.Type == watch.Deleted)
+			}
+			f.reached(obj.GetResourceVersion())
+			if resourceversion.Compare(obj.GetResourceVersion(), goal) >= 0 {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -167,6 +167,15 @@ func TestFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, s.has("-b"))
+	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := client.CoreV1().Secrets(namespace).Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err) // so that the server's version is ahead of the kind's
+	}
+	if err := f.CatchUp(soon); err != nil {
+		t.Error(err)
+	}
 	if s.missed != 0 || len(s.events) > 3 { // kube-root-ca.crt may be among them
 		t.Errorf("missed %d, events %v", s.missed, s.events)
 	}
