@@ -37,12 +37,18 @@ func TestMutants(t *testing.T) {
 		r := m.mutant(true)
 		t.Fatalf("%v\n%s", r.w.Violations(), strings.Join(r.trace, "\n"))
 	}
-	count := uint64(500)
-	if testing.Short() {
-		count = 100
-	}
-	if n, err := strconv.ParseUint(os.Getenv("MUTANTS"), 10, 64); err == nil {
-		count = n
+	count, err := strconv.ParseUint(os.Getenv("MUTANTS"), 10, 64)
+	if err != nil {
+		// With hundreds of duties, few mutants take as long as all others together.
+		few := strings.NewReplacer("1-300", "1-12", "1-200", "1-12")
+		for _, s := range scripts {
+			for i, line := range s.lines {
+				s.lines[i] = few.Replace(line)
+			}
+		}
+		if count = 500; testing.Short() {
+			count = 100
+		}
 	}
 	var next atomic.Uint64
 	var mu sync.Mutex
@@ -146,9 +152,9 @@ func (s *script) mutant(trace bool) *run {
 	}
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
-			o.Slots = slot.Count(number(n))
+			o.Slots = min(slot.Count(number(n)), 256) // one with 4,096, that moves them one by one, takes minutes
 		}
-		if strings.Contains(line, "1-300") || strings.Contains(line, "1-200") {
+		if strings.Contains(line, "duties=1-") || strings.Contains(line, ",1-") {
 			o.Duties = slot.MaxDuties
 		}
 	}

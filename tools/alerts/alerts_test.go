@@ -46,7 +46,8 @@ var firing = map[string][]string{
 	"table-large":         {"RotaTableLarge"},
 
 	"rollout-adds-kind":       nil,
-	"half-a-rollout":          {"RotaCoverage", "RotaMembersDiffer"},
+	"half-a-rollback":         {"RotaCoverage", "RotaMembersDiffer"},
+	"half-a-rollout":          {"RotaMembersDiffer"},
 	"two-deployments":         {"RotaMembersDiffer"},
 	"two-deployments-at-once": {"RotaMembersDiffer"},
 	"lease-differs":           {"RotaMembersDiffer"},
