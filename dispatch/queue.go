@@ -102,7 +102,6 @@ type objectName struct{ namespace, name string }
 // kind has the keys of one kind.
 type kind struct {
 	name    string
-	index   int
 	entries map[objectName]*entry
 	// lanes have the keys that are ready: those for any worker, and by the worker that they prefer.
 	all     lane
@@ -159,8 +158,8 @@ func New(cfg Config) (*Queue, error) {
 		cfg: cfg, byName: map[string]*kind{}, slots: make([]slotState, cfg.Slots), byID: map[uint64]*taken{},
 		asks: map[uint64]*ask{}, workers: map[string]*worker{},
 	}
-	for i, name := range cfg.Kinds {
-		k := &kind{name: name, index: i, entries: map[objectName]*entry{}, workers: map[string]*share{}}
+	for _, name := range cfg.Kinds {
+		k := &kind{name: name, entries: map[objectName]*entry{}, workers: map[string]*share{}}
 		q.kinds, q.byName[name] = append(q.kinds, k), k
 	}
 	return q, nil
@@ -227,17 +226,9 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 	if !e.pending || e.due > now {
 		e.since = now
 	}
-	e.pending, e.due = true, min(now, e.dueOr(now))
+	e.pending, e.due = true, now
 	q.place(now, e)
 	return nil
-}
-
-// dueOr is when a pending key is due, and now for others.
-func (e *entry) dueOr(now time.Duration) time.Duration {
-	if !e.pending {
-		return now
-	}
-	return e.due
 }
 
 // place puts a pending key where it belongs.

@@ -222,14 +222,18 @@ func (d *Dispatcher) left(s slot.Slot) []table.Gone {
 	return out
 }
 
+func (d *Dispatcher) slotOf(obj metav1.Object) slot.Slot {
+	return d.parts.Slots.Of(d.parts.Key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID())))
+}
+
 // change tells the queue of an object.
 func (d *Dispatcher) change(kind string, obj metav1.Object, class dispatch.Class, deleted bool) {
 	key := dispatch.Key{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	s := d.parts.Slots.Of(d.parts.Key.Hash(key.Namespace, key.Name, string(obj.GetUID())))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.queue.Change(d.parts.Late(), dispatch.Change{
-		Key: key, Slot: s, UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class, Gone: deleted,
+		Key: key, Slot: d.slotOf(obj), UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class,
+		Gone: deleted,
 	})
 	if err != nil {
 		d.o.Logger.Error(err, "Cannot note a change", "object", key.String())
@@ -242,7 +246,7 @@ const recently = time.Minute
 // list tells the queue of all objects of a feed that are in the slots.
 func (d *Dispatcher) list(ctx context.Context, kind string, f *feed.Feed, set slot.Set) error {
 	return f.List(ctx, func(obj metav1.Object) error {
-		if !set.Has(d.parts.Slots.Of(d.parts.Key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID())))) {
+		if !set.Has(d.slotOf(obj)) {
 			return nil
 		}
 		class := dispatch.Opened

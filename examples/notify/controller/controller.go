@@ -257,8 +257,7 @@ func (c *Controller) send(ctx context.Context, key cache.ObjectName, rec stored)
 	return rec, first, nil
 }
 
-// sendOne sends a notice to a destination, unless it has to wait. It returns 0 if the destination need not be told any
-// more. Failures of the destination are no errors: they are logged, and waited for. The error is that of the context.
+// sendOne is destination.Tell, if the configuration still has the destination.
 func (c *Controller) sendOne(ctx context.Context, key cache.ObjectName, n notice.Notice, name string,
 ) (time.Duration, error) {
 	log := klog.FromContext(ctx).WithValues("destination", name, "event", n.Type, "object", n.Object.String(),
@@ -268,28 +267,7 @@ func (c *Controller) sendOne(ctx context.Context, key cache.ObjectName, n notice
 		log.Info("The configuration has no such destination any more: the notice is dropped")
 		return 0, nil
 	}
-	if d.Accepted(n.ID) {
-		return 0, nil // and the record could not be written
-	}
-	if wait := d.Wait(c.turn(key)); wait > 0 {
-		return wait, nil
-	}
-	err := d.Send(ctx, c.turn(key), n)
-	var refused *destination.RefusedError
-	switch {
-	case err == nil:
-		log.Info("Told")
-		return 0, nil
-	case errors.As(err, &refused):
-		log.Error(err, "A notice is dropped")
-		d.Dropped(destination.Refused)
-		return 0, nil
-	case ctx.Err() != nil:
-		return 0, fmt.Errorf("tell %s: %w", name, err)
-	}
-	wait := max(time.Millisecond, d.Wait(c.turn(key)))
-	log.Error(err, "Cannot tell; trying again", "after", wait.Round(time.Millisecond).String())
-	return wait, nil
+	return destination.Tell(ctx, log, d, c.turn(key), "A notice", n)
 }
 
 // turn is under which name the object waits for its turn at a destination.

@@ -6,7 +6,6 @@ package digest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,12 +36,9 @@ const (
 
 // receiver is a destination.
 type receiver interface {
-	Name() string
-	Wait(object string) time.Duration
-	Send(ctx context.Context, object string, m destination.Message) error
-	Accepted(id string) bool
+	destination.Receiver
+
 	Settled(id string)
-	Dropped(cause string)
 }
 
 var _ receiver = (*destination.Destination)(nil)
@@ -246,9 +242,7 @@ func (d *Daily) told(ctx context.Context, s stored, name string) (stored, error)
 	return s, err
 }
 
-// sendOne sends a digest to a destination, unless that has to wait. It returns 0 if the destination need not be told
-// any more. Failures of the destination are no errors: they are logged, and waited for. The error is that of the
-// context.
+// sendOne is destination.Tell, if the configuration still has the destination.
 func (d *Daily) sendOne(ctx context.Context, n notice.Digest, name string) (time.Duration, error) {
 	log := klog.FromContext(ctx).WithValues("destination", name, "event", notice.DigestType, "id", n.ID)
 	r := d.receiver(name)
@@ -256,28 +250,7 @@ func (d *Daily) sendOne(ctx context.Context, n notice.Digest, name string) (time
 		log.Info("The configuration has no such destination any more: the digest is dropped")
 		return 0, nil
 	}
-	if r.Accepted(n.ID) {
-		return 0, nil // and the state could not be written
-	}
-	if wait := r.Wait(turn); wait > 0 {
-		return wait, nil
-	}
-	err := r.Send(ctx, turn, n)
-	var refused *destination.RefusedError
-	switch {
-	case err == nil:
-		log.Info("Told")
-		return 0, nil
-	case errors.As(err, &refused):
-		log.Error(err, "A digest is dropped")
-		r.Dropped(destination.Refused)
-		return 0, nil
-	case ctx.Err() != nil:
-		return 0, fmt.Errorf("tell %s: %w", name, err)
-	}
-	wait := max(time.Millisecond, r.Wait(turn))
-	log.Error(err, "Cannot tell; trying again", "after", wait.Round(time.Millisecond).String())
-	return wait, nil
+	return destination.Tell(ctx, log, r, turn, "A digest", n)
 }
 
 // receiver returns nil if the configuration has none of that name any more.
