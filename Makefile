@@ -31,14 +31,14 @@ test-plain:
 	$(GO) test -p 3 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(GO) list $(ONCE)))
 
 # What has goroutines; ctrlrt's tests all need a control plane, and run with -race in test-latest.
-RACE := . ./delivery ./gate ./internal/store ./labeller
+RACE := . ./dispatch/client ./delivery ./gate ./internal/access ./internal/server ./internal/store ./labeller
 # Of those, the ones that have no tests that -short leaves out: once is enough.
-ONCE := . ./gate
+ONCE := . ./dispatch/client ./gate ./internal/server
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
-PURE := /(slot|table|plan|member|gate)$$|/internal/(sim|explore|mutant|stream)(/|$$)
-TOOLS := /cmd/rota$$|/internal/(chaos|check|controlplane|demo|footprint|journal|process|splitbench|splitkcm|stage)(/|$$)
+PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance)(/|$$)
+TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -77,6 +77,11 @@ footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--
 bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
 	@$(GO) build -o bin/bench-split ./internal/splitbench/cmd
 	@bin/bench-split $(ARGS)
+
+.PHONY: bench-dispatch
+bench-dispatch: kube ## Measure dispatchers: memory, latency, cost (ARGS="--objects 1000,10000")
+	@$(GO) build -o bin/bench-dispatch ./internal/dispatchbench/cmd
+	@bin/bench-dispatch $(ARGS)
 
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")

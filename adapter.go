@@ -7,7 +7,12 @@ func init() {
 		rota := r.(*Rota)
 		return adapter.Parts{
 			Share: rota.share, Gate: rota.gate, Late: rota.clock.late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
+			Reported: func() bool { _, bytes, _ := rota.published.get(); return bytes > 0 },
 		}
 	}
-	adapter.Keep = func(r any, k adapter.Keeper) { r.(*Rota).keeper = k }
+	adapter.Keep = func(r any, k adapter.Keeper) {
+		rota := r.(*Rota)
+		rota.keeper = k
+		rota.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher
+	}
 }

@@ -106,7 +106,8 @@ func api(t *testing.T) (lines []string) {
 		}
 		exports[p.ImportPath] = p.Export
 		rel, ours := strings.CutPrefix(p.ImportPath+"/", module+"/")
-		if ours && p.Name != "main" && !strings.Contains("/"+rel, "/internal/") && !strings.HasPrefix(rel, "examples/") {
+		if ours && p.Name != "main" && !strings.Contains("/"+rel, "/internal/") && !strings.HasPrefix(rel, "examples/") &&
+			!strings.HasPrefix(rel, "clients/") {
 			public = append(public, p.ImportPath)
 		}
 	}

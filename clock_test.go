@@ -8,85 +8,28 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 )
 
-// fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not, set
-// what somebody set the wall clock forward by.
+// fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not.
 type fakeClock struct {
 	*clock
-	slept, set atomic.Int64
-	blind      bool // there is no counting clock
+	slept atomic.Int64
 	// jumpAt is how many readings from now the machine has slept for a moment; 0: it does not.
 	jumpAt atomic.Int64
 }
 
 func newFakeClock() *fakeClock {
 	f := &fakeClock{}
-	f.clock = newClock(func() (time.Duration, bool) {
+	f.clock = newClock(elapsed.NewFrom(func() (time.Duration, bool) {
 		if f.jumpAt.Load() > 0 && f.jumpAt.Add(-1) == 0 {
-			f.slept.Add(int64(2 * jump))
+			f.slept.Add(int64(20 * time.Millisecond))
 		}
-		return time.Duration(time.Now().UnixNano() + f.slept.Load()), !f.blind
-	})
-	f.wall = func(t time.Time) time.Duration { return time.Duration(t.UnixNano() + f.set.Load()) }
+		return time.Duration(time.Now().UnixNano() + f.slept.Load()), true
+	}, nil))
 	return f
-}
-
-func TestClockCountsSleep(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
-	for _, c := range []struct {
-		name  string
-		blind bool
-		// slept and set are how much the machine slept, and by how much its wall clock was set, at each step.
-		slept, set []time.Duration
-		ahead      time.Duration
-	}{
-		{"awake", false, []time.Duration{0, 0}, []time.Duration{0, 0}, 0},
-		{"sleeps", false, []time.Duration{20 * s, 0}, []time.Duration{20 * s, 0}, 20 * s},
-		{"sleeps twice", false, []time.Duration{20 * s, 5 * s}, []time.Duration{20 * s, 5 * s}, 25 * s},
-		{"sleeps where only the wall clock tells", true, []time.Duration{20 * s}, []time.Duration{20 * s}, 20 * s},
-		{"is paused, and its wall clock set later", false, []time.Duration{0, 0}, []time.Duration{0, 20 * s}, 20 * s},
-		{"wall clock is set back", false, []time.Duration{0}, []time.Duration{-20 * s}, 0},
-		{"wall clock is set back, then it sleeps", true, []time.Duration{0, 5 * s}, []time.Duration{-20 * s, 5 * s}, 5 * s},
-		{"sleeps while the wall clock is set back", false, []time.Duration{5 * s}, []time.Duration{-20 * s}, 5 * s},
-		{"readings at different moments", false, []time.Duration{2 * ms, -2 * ms, 2 * ms, -2 * ms},
-			[]time.Duration{0, 0, 0, 0}, 0},
-		{"many short ones", false, []time.Duration{6 * ms, 6 * ms, 6 * ms}, []time.Duration{6 * ms, 6 * ms, 6 * ms}, 12 * ms},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeClock()
-				f.blind = c.blind
-				f.base = f.offsets(f.start)
-				begun := time.Now()
-				for i := range c.slept {
-					time.Sleep(time.Second)
-					f.slept.Add(int64(c.slept[i]))
-					f.set.Add(int64(c.set[i]))
-					now := f.now()
-					if now.Mono != time.Since(begun) {
-						t.Errorf("monotonic time %v, want %v", now.Mono, time.Since(begun))
-					}
-				}
-				if got := f.now().Ahead; got != c.ahead {
-					t.Errorf("ahead by %v, want %v", got, c.ahead)
-				}
-			})
-		})
-	}
-}
-
-// What the machine's own clock says is not ahead, or next to nothing, where nothing slept.
-func TestCountingClock(t *testing.T) {
-	c := newClock(counting)
-	for range 1000 {
-		c.now()
-	}
-	if got := c.now().Ahead; got > time.Minute {
-		t.Errorf("ahead by %v", got)
-	}
 }
 
 // A machine sleeps past the deadline: what is in flight is cut short soon after it wakes, though timers wait on, and no

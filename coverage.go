@@ -116,6 +116,9 @@ func (r *Rota) setup() map[string]string {
 	r.announceGroup(out)
 	if r.keeper != nil {
 		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(r.keeper.Kinds())), ",")
+		if address := r.keeper.Address(); address != "" {
+			out[coverage.SettingDispatcher] = address
+		}
 	}
 	return out
 }
@@ -146,10 +149,14 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 	return p.since, p.bytes, p.fold
 }
 
+// firstReport is how often a member tries to publish its first report. Dispatchers hand out nothing before.
+const firstReport = 250 * time.Millisecond
+
 // publish publishes the report until the incarnation ends, and then withdraws it. A changed report is published every
 // reportPeriod at most, an unchanged one every renewalPeriod.
 func (i *incarnation) publish() {
-	tick := time.NewTicker(reportPeriod(i.rota.cfg.LeaseDuration))
+	period := reportPeriod(i.rota.cfg.LeaseDuration)
+	tick := time.NewTicker(min(firstReport, period))
 	defer tick.Stop()
 	i.rota.published.set(i.rota.now(), 0, 1)
 	var last map[string]string // but for its serial
@@ -196,6 +203,9 @@ func (i *incarnation) publish() {
 				"slots", fold, "kinds", len(report.Digests), "bytes", coverage.Size(text))
 		}
 		i.rota.published.set(i.rota.now(), coverage.Size(text), fold)
+		if last == nil {
+			tick.Reset(period)
+		}
 		last, denied, at = text, false, i.rota.now()
 	}
 }

@@ -94,7 +94,12 @@ func (i *incarnation) warm(a member.Warm) {
 	}
 	i.rota.share.Hold(hashes)
 	i.calls.Go(func() {
-		held := i.retry("warm", hashes, func(set slot.Set) error { return i.rota.share.Warm(i.ctx, set) })
+		held := i.retry("warm", hashes, func(set slot.Set) error {
+			if err := i.rota.share.Warm(i.ctx, set); err != nil || i.rota.keeper == nil {
+				return err
+			}
+			return i.warmKeeper(set)
+		})
 		i.box.put(member.Warmed{Slots: held, Round: a.Round})
 	})
 }
@@ -129,7 +134,7 @@ func (i *incarnation) load(a member.Load) {
 			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
 				return err
 			}
-			return i.loadKeeper(set, a.Gone)
+			return i.loadKeeper(set, a.Cause == table.CauseHanded && !a.Held, a.Gone)
 		})
 		i.box.put(member.Loaded{Slots: held, Round: a.Round})
 	})

@@ -21,12 +21,12 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
-	{"internal/inspect", pure}, {"member", pure}, {"dispatch", pure},
-	{"internal/names", pure}, {"permission", noControllerRuntime},
+	{"internal/inspect", pure}, {"member", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
+	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
-	{"", noControllerRuntime}, {"ctrlrt", nil},
+	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 
 var (
@@ -36,7 +36,10 @@ var (
 		"net/":         "decisions do no I/O", "os": "decisions do no I/O", "context": "decisions do not wait",
 		"sync": "decisions have no goroutines",
 	}
-	noKubernetes        = map[string]string{"k8s.io/": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it"}
+	noKubernetes = map[string]string{"k8s.io/": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it"}
+	workers      = map[string]string{
+		"k8s.io/": "workers choose their client", "sigs.k8s.io/": "workers choose their client",
+	}
 	noControllerRuntime = map[string]string{
 		"sigs.k8s.io/controller-runtime": "plain client-go programs must not pull it in",
 	}

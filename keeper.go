@@ -44,9 +44,16 @@ func (i *incarnation) drainKeeper(a member.Drain, s slot.Slot, gone []table.Gone
 	})
 }
 
+// warmKeeper has the keeper follow those of the slots that are still held, and drops those that are released meanwhile.
+func (i *incarnation) warmKeeper(set slot.Set) error {
+	err := i.rota.keeper.Warm(i.ctx, set.Intersect(i.rota.share.Held()))
+	i.rota.shutKeeper(set.Minus(i.rota.share.Held()))
+	return err
+}
+
 // loadKeeper has the keeper load those of the slots that are still held, and drops those that are released meanwhile.
-func (i *incarnation) loadKeeper(set slot.Set, gone []table.Gone) error {
-	err := i.rota.keeper.Load(i.ctx, set.Intersect(i.rota.share.Held()), gone)
+func (i *incarnation) loadKeeper(set slot.Set, handed bool, gone []table.Gone) error {
+	err := i.rota.keeper.Load(i.ctx, set.Intersect(i.rota.share.Held()), handed, gone)
 	i.rota.shutKeeper(set.Minus(i.rota.share.Held()))
 	return err
 }

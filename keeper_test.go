@@ -17,10 +17,12 @@ import (
 
 // testKeeper checks the order of calls, and says of each slot whether it may be worked on.
 type testKeeper struct {
-	m *labMember
+	m      *labMember
+	others func() []*testKeeper
 
 	mu             sync.Mutex
 	loaded, opened slot.Set
+	warmed         slot.Set
 	epochs         map[slot.Slot]uint64
 	loads          int
 	gone           []table.Gone // that came with loads
@@ -34,9 +36,23 @@ type testKeeper struct {
 
 var _ adapter.Keeper = (*testKeeper)(nil)
 
+func (k *testKeeper) Address() string { return "" }
+
 func (k *testKeeper) Kinds() []string { return []string{"Pod"} }
 
-func (k *testKeeper) Load(_ context.Context, set slot.Set, gone []table.Gone) error {
+func (k *testKeeper) Warm(_ context.Context, set slot.Set) error {
+	time.Sleep(100 * time.Millisecond)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fails > 0 {
+		k.fails--
+		return errors.New("injected")
+	}
+	k.warmed = k.warmed.Union(set)
+	return nil
+}
+
+func (k *testKeeper) Load(_ context.Context, set slot.Set, _ bool, gone []table.Gone) error {
 	time.Sleep(100 * time.Millisecond)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,6 +92,18 @@ func (k *testKeeper) callOff(s slot.Slot) {
 }
 
 func (k *testKeeper) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
+	var warm slot.Set
+	others := k.others()
+	for _, o := range others {
+		if o != k {
+			o.mu.Lock()
+			warm = warm.Union(o.warmed)
+			o.mu.Unlock()
+		}
+	}
+	if cold := set.Minus(warm); len(others) > 0 && !cold.Empty() {
+		k.m.lab.t.Errorf("%s drains slots %v that nobody follows", k.m.pod, cold)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range set.Slots() {
@@ -97,7 +125,7 @@ func (k *testKeeper) Shut(set slot.Set) {
 			k.ends[s] = time.Now().Add(k.flying)
 		}
 	}
-	k.loaded, k.opened = k.loaded.Minus(set), k.opened.Minus(set)
+	k.loaded, k.opened, k.warmed = k.loaded.Minus(set), k.opened.Minus(set), k.warmed.Minus(set)
 }
 
 func (k *testKeeper) SetDeadline(at time.Duration) {
@@ -139,7 +167,7 @@ func TestKeeper(t *testing.T) {
 		var keepers []*testKeeper
 		l.setup = func(m *labMember) {
 			k := &testKeeper{m: m, epochs: map[slot.Slot]uint64{}, draining: map[slot.Slot]*time.Timer{},
-				ends: map[slot.Slot]time.Time{}, fails: 1}
+				ends: map[slot.Slot]time.Time{}, fails: 1, others: func() []*testKeeper { return keepers }}
 			adapter.Keep(m.Rota, k)
 			keepers = append(keepers, k)
 		}
@@ -217,5 +245,6 @@ func TestKeeper(t *testing.T) {
 		if epoch := keepers[2].epochs[moved]; epoch <= leaver.epochs[moved] {
 			l.t.Errorf("epoch %d follows %d", epoch, leaver.epochs[moved])
 		}
+		keepers = nil // the last one leaves its slots to nobody
 	})
 }

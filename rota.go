@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -101,7 +102,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 func newRota(opts Options, config member.Config) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
-		opts: opts, cfg: config, log: log, clock: newClock(counting), joined: make(chan struct{}),
+		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), joined: make(chan struct{}),
 		denied:   make(chan error, 1),
 		bypassed: make(chan error, 1), inner: map[any]string{},
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -29,7 +30,7 @@ func testRota(t *testing.T) *Rota {
 		t.Fatal(err)
 	}
 	// In a synctest bubble the machine's own clock is another one than that of the tests.
-	r.clock = newClock(func() (time.Duration, bool) { return 0, false })
+	r.clock = newClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
 	return r
 }
 

@@ -31,6 +31,8 @@ const (
 	SettingControllers = "Controllers"
 	// SettingDispatched are the kinds whose keys the member hands out to workers, separated by commas.
 	SettingDispatched = "Dispatched"
+	// SettingDispatcher is where a dispatcher answers. Each has another.
+	SettingDispatcher = "Dispatcher"
 )
 
 // alike are the settings that all members should share while no rollout is going on.

@@ -77,3 +77,33 @@ func live() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc) //nolint:gosec // bytes of this process
 }
+
+// BenchmarkAffine has a key change while many workers ask with Affine, and as many keep theirs without asking.
+func BenchmarkAffine(b *testing.B) {
+	for _, workers := range []int{100, 1000, 3000} {
+		b.Run(strconv.Itoa(workers)+"-workers", func(b *testing.B) {
+			q, err := dispatch.New(dispatch.Config{Slots: 256, Kinds: []string{"Pod"}, MaxAffine: workers})
+			if err != nil {
+				b.Fatal(err)
+			}
+			q.SetDeadline(0, time.Hour)
+			q.Open(0, slot.Count(256).All(), 1)
+			for i := range workers {
+				id := uint64(i) + 1 //nolint:gosec // from 0
+				err := q.Ask(0, dispatch.Ask{ID: id, Worker: "w" + strconv.Itoa(i), Affine: true, Stream: true})
+				if err == nil && i%2 == 0 {
+					err = q.More(0, id, 1<<40)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				tell(b, q, i)
+				q.Actions(0)
+				q.Wake()
+			}
+		})
+	}
+}

@@ -48,6 +48,9 @@ type Change struct {
 	Class        Class
 	// Gone says that the object was deleted.
 	Gone bool
+	// Related says that something else has changed that concerns the object, such as a child. What is known of the object
+	// itself stays: Version and Gone do not count, and UID only if nothing is known.
+	Related bool
 }
 
 // Take is a key that a worker has.

@@ -7,6 +7,8 @@ const relief = 7
 
 // lane has the keys of one kind that are ready, for one worker or for all.
 type lane struct {
+	kind  *kind
+	share *share // nil: these are for any worker
 	rings [classes]ring
 	ready int
 	// urgent counts keys handed out of the most urgent class while others had keys.
@@ -44,6 +46,8 @@ func (l *lane) add(e *entry) {
 	}
 	at.last = e
 	l.ready++
+	l.kind.ready++
+	l.changed()
 }
 
 // leave takes an entry off its line.
@@ -64,8 +68,29 @@ func (e *entry) leave() {
 	}
 	e.line, e.next, e.prev = nil, nil, nil
 	at.lane.ready--
+	at.lane.kind.ready--
 	if at.first == nil {
 		at.ring.remove(at)
+	}
+	at.lane.changed()
+}
+
+// changed puts the share of a lane where it belongs among the others, by its head.
+func (l *lane) changed() {
+	s := l.share
+	if s == nil {
+		return
+	}
+	head := l.head()
+	switch {
+	case head == nil:
+		l.kind.heads.remove(s)
+	case s.place < 0:
+		s.since = head.since
+		l.kind.heads.add(s)
+	case s.since != head.since:
+		s.since = head.since
+		l.kind.heads.moved(s)
 	}
 }
 

@@ -30,6 +30,9 @@ type Config struct {
 	// Idle is how long a worker that asked with Affine keeps its keys without asking, having a take, or ending one;
 	// default 5 s.
 	Idle time.Duration
+	// MaxAffine is how many workers of a kind may ask with Affine; default 1,000. Each costs time at each change of a key.
+	// An Ask of one more is treated as if it were not affine.
+	MaxAffine int
 	// DrainLimit is how long takes may be extended once their slot drains; default 1 min.
 	DrainLimit time.Duration
 }
@@ -47,6 +50,9 @@ func (c *Config) SetDefaults() {
 		if *d.of == 0 {
 			*d.of = d.value
 		}
+	}
+	if c.MaxAffine == 0 {
+		c.MaxAffine = 1000
 	}
 }
 
@@ -71,6 +77,8 @@ func (c *Config) Validate() error {
 			c.MaxLength)
 	case c.BaseDelay <= 0 || c.BaseDelay > c.MaxDelay:
 		return fmt.Errorf("dispatch: BaseDelay %v, MaxDelay %v: must be above 0 and rise", c.BaseDelay, c.MaxDelay)
+	case c.MaxAffine < 0:
+		return fmt.Errorf("dispatch: MaxAffine %d: must not be negative", c.MaxAffine)
 	case c.Patience < 0 || c.Idle <= 0 || c.DrainLimit <= 0:
 		return fmt.Errorf("dispatch: Patience %v, Idle %v, DrainLimit %v: must not be negative, the last two above 0",
 			c.Patience, c.Idle, c.DrainLimit)
@@ -106,12 +114,18 @@ type kind struct {
 	// lanes have the keys that are ready: those for any worker, and by the worker that they prefer.
 	all     lane
 	workers map[string]*share
+	shares  []hashed // of workers, in no order
+	ready   int      // keys in all lanes
+	// heads are the shares that have keys, by since when their heads are ready.
+	heads timers[*share]
 	// waiting are the asks for the kind that wait, in their order. Those that have ended are still in it for a while.
-	waiting []*ask
+	waiting []waiter
 	over    int  // how many of those have ended
+	hungry  int  // how many of the others want keys
 	stirred bool // keys have become ready since the last match
 	delayed int
 	taken   int
+	counts  Counts
 }
 
 // slotState is what the queue knows of a slot.
@@ -145,7 +159,6 @@ type Queue struct {
 	turn     int
 	drained  slot.Set
 	given    []Given
-	stats    Counts
 }
 
 // New returns a queue of which no slot is open.
@@ -160,6 +173,7 @@ func New(cfg Config) (*Queue, error) {
 	}
 	for _, name := range cfg.Kinds {
 		k := &kind{name: name, entries: map[objectName]*entry{}, workers: map[string]*share{}}
+		k.all.kind = k
 		q.kinds, q.byName[name] = append(q.kinds, k), k
 	}
 	return q, nil
@@ -204,19 +218,19 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 		return nil
 	}
 	if e == nil {
-		e = &entry{kind: k, namespace: name.namespace, name: name.name, slot: c.Slot, class: c.Class, place: -1}
+		e = &entry{kind: k, namespace: name.namespace, name: name.name, uid: c.UID, slot: c.Slot, class: c.Class, place: -1}
 		k.entries[name] = e
 		if e.nextIn = s.first; s.first != nil {
 			s.first.prevIn = e
 		}
 		s.first = e
 	}
-	if c.Version == "" || resourceversion.Compare(e.version, c.Version) <= 0 {
+	if !c.Related && (c.Version == "" || resourceversion.Compare(e.version, c.Version) <= 0) {
 		e.uid, e.version, e.gone = c.UID, c.Version, c.Gone
 	} // else a list, or another watch, tells what was before the last event
-	q.stats.Changes++
+	k.counts.Changes++
 	if e.pending && e.due <= now && e.class <= c.Class {
-		q.stats.Collapsed++
+		k.counts.Collapsed++
 		return nil // it is ready already, or will be when its take has ended
 	}
 	q.displace(e)
@@ -357,14 +371,14 @@ func (q *Queue) each(set slot.Set) func(func(slot.Slot) bool) {
 	}
 }
 
-// Gone returns the keys of deleted objects that wait in the slots: the slots' next owner does not see them in a list
-// (rule R15).
-func (q *Queue) Gone(set slot.Set) []Key {
-	var out []Key
+// Gone returns the deletions in the slots that nobody has finished work on. The next owner of the slots does not see
+// them in a list (rule R15).
+func (q *Queue) Gone(set slot.Set) []Change {
+	var out []Change
 	for s := range q.each(set) {
 		for e := q.slots[s].first; e != nil; e = e.nextIn {
 			if e.gone && (e.pending || e.take != nil) {
-				out = append(out, e.key())
+				out = append(out, Change{Key: e.key(), Slot: e.slot, UID: e.uid, Version: e.version, Gone: true})
 			}
 		}
 	}
@@ -387,7 +401,7 @@ func (q *Queue) tick(now time.Duration) {
 		if !ok {
 			break
 		}
-		q.stats.Expired++
+		t.entry.kind.counts.Expired++
 		q.failed(now, t, 0)
 	}
 	for {

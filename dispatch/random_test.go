@@ -49,7 +49,7 @@ type modelTake struct {
 // TestRandomly does anything in any order, against the model.
 func TestRandomly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}}
+		cfg := dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}, MaxAffine: rapid.IntRange(0, 3).Draw(t, "affine")}
 		q, err := dispatch.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestRandomly(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"change": m.change, "again": m.change, "ask": m.ask, "poll": m.ask, "done": m.done, "end": m.done,
 			"extend": m.extend, "hold": m.hold, "open": m.open, "drain": m.drain, "shut": m.shut, "time": m.time, "later": m.time,
-			"deadline": m.renew, "cancel": m.cancel, "call off": m.callOff, "": m.check,
+			"deadline": m.renew, "cancel": m.cancel, "claim": m.claim, "call off": m.callOff, "": m.check,
 		})
 		m.finish(t)
 	})
@@ -81,7 +81,8 @@ func (m *model) change(t *rapid.T) {
 	m.version++
 	c := dispatch.Change{
 		Key: key, Slot: s, Version: strconv.Itoa(m.version), Gone: rapid.Bool().Draw(t, "gone"),
-		Class: dispatch.Class(rapid.IntRange(0, 2).Draw(t, "class")), //nolint:gosec // small
+		Class:   dispatch.Class(rapid.IntRange(0, 2).Draw(t, "class")), //nolint:gosec // small
+		Related: rapid.IntRange(0, 3).Draw(t, "related") == 0,
 	}
 	if err := m.q.Change(m.now, c); err != nil {
 		t.Fatal(err)
@@ -94,7 +95,10 @@ func (m *model) change(t *rapid.T) {
 		k = &modelKey{slot: s}
 		m.keys[key] = k
 	}
-	k.pending, k.due, k.gone, k.version = true, m.now, c.Gone, c.Version
+	k.pending, k.due = true, m.now
+	if !c.Related {
+		k.gone, k.version = c.Gone, c.Version
+	}
 }
 
 func (m *model) worker(t *rapid.T) string {
@@ -125,6 +129,23 @@ func (m *model) cancel(t *rapid.T) {
 	m.seesAffine()
 	m.q.Cancel(m.now, id)
 	delete(m.asks, id)
+}
+
+// claim has an Ask get keys from elsewhere.
+func (m *model) claim(t *rapid.T) {
+	id := uint64(rapid.IntRange(1, int(m.lastAsk)+1).Draw(t, "ask")) //nolint:gosec // small
+	n := rapid.IntRange(0, 4).Draw(t, "keys")
+	m.seesAffine()
+	a, known := m.asks[id]
+	if got := m.q.Claim(m.now, id, n); got != min(n, a.Max) {
+		t.Fatalf("room for %d of %d keys in %+v", got, n, a)
+	} else if known && got > 0 {
+		a.Max -= got
+		m.asks[id] = a
+		if !a.Stream {
+			delete(m.asks, id)
+		}
+	}
 }
 
 func (m *model) anyTake(t *rapid.T) (id uint64, take *modelTake) {

@@ -24,9 +24,9 @@ var update = flag.Bool("update", false, "write what the scripts print into them"
 //	at TIME                                  time passes; the queue is asked whenever it wants to wake
 //	deadline TIME                            the member's
 //	hold SLOTS, open SLOTS EPOCH, drain SLOTS, shut SLOTS, gone SLOTS
-//	change KIND NAMESPACE/NAME [slot=N] [recent|opened] [gone] [v=VERSION]
+//	change KIND NAMESPACE/NAME [slot=N] [recent|opened] [gone] [v=VERSION] [related]
 //	poll WORKER MAX [kinds=A,B] [wait=TIME] [length=TIME] [affine]
-//	stream WORKER CREDIT [kinds=A,B] [length=TIME] [affine], more ASK N, cancel ASK
+//	stream WORKER CREDIT [kinds=A,B] [length=TIME] [affine], more ASK N, claim ASK N, cancel ASK
 //	done WORKER TAKE [retry] [after=TIME], release WORKER TAKE, extend WORKER TAKE [length=TIME]
 //	stats
 //
@@ -185,8 +185,8 @@ func (s *script) do(w []string) {
 	case "shut":
 		s.q.Shut(s.now, s.slots(w[1]))
 	case "gone":
-		for _, key := range s.q.Gone(s.slots(w[1])) {
-			s.say("%s", key)
+		for _, c := range s.q.Gone(s.slots(w[1])) {
+			s.say("%s", c.Key)
 		}
 	case "change":
 		s.change(w)
@@ -194,13 +194,15 @@ func (s *script) do(w []string) {
 		s.ask(w)
 	case "more":
 		s.must(s.q.More(s.now, uint64(s.number(w[1])), s.number(w[2]))) //nolint:gosec // as above
+	case "claim":
+		s.say("room for %d", s.q.Claim(s.now, uint64(s.number(w[1])), s.number(w[2]))) //nolint:gosec // as above
 	case "cancel":
 		s.q.Cancel(s.now, uint64(s.number(w[1]))) //nolint:gosec // as above
 	case "done", "release", "extend":
 		s.end(w)
 	case "stats":
 		for _, k := range s.q.Stats() {
-			s.say("%+v", k)
+			s.say("{Kind:%s Ready:%d Delayed:%d Taken:%d Oldest:%v}", k.Kind, k.Ready, k.Delayed, k.Taken, k.Oldest)
 		}
 		s.say("%+v", s.q.Counts())
 	default:
@@ -212,7 +214,7 @@ func (s *script) change(w []string) {
 	namespace, name, _ := strings.Cut(w[2], "/")
 	c := dispatch.Change{
 		Key: dispatch.Key{Kind: w[1], Namespace: namespace, Name: name}, Gone: option(w, "gone") != "",
-		Version: option(w, "v"),
+		Version: option(w, "v"), Related: option(w, "related") != "",
 	}
 	switch {
 	case option(w, "recent") != "":

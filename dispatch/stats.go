@@ -10,8 +10,19 @@ import (
 type Counts struct {
 	// Changes were told of, Collapsed of them for keys that were pending anyway.
 	Changes, Collapsed uint64
-	// Taken are takes. Of these, Done succeeded, Retried failed, and Expired ended by their deadline.
-	Taken, Done, Retried, Expired uint64
+	// Taken are takes. Of these, Done succeeded, Retried failed, Released were given back, and Expired ended by their
+	// deadline.
+	Taken, Done, Retried, Released, Expired uint64
+}
+
+func (c *Counts) add(other Counts) {
+	c.Changes += other.Changes
+	c.Collapsed += other.Collapsed
+	c.Taken += other.Taken
+	c.Done += other.Done
+	c.Retried += other.Retried
+	c.Released += other.Released
+	c.Expired += other.Expired
 }
 
 // Stats describe a kind.
@@ -21,10 +32,25 @@ type Stats struct {
 	Ready, Delayed, Taken int
 	// Oldest is since when the key that has been ready longest is; 0: none is ready.
 	Oldest time.Duration
+	Counts Counts
 }
 
-// Counts returns what has happened since New.
-func (q *Queue) Counts() Counts { return q.stats }
+// Counts returns what has happened since New, to all kinds.
+func (q *Queue) Counts() Counts {
+	var all Counts
+	for _, k := range q.kinds {
+		all.add(k.counts)
+	}
+	return all
+}
+
+// Take returns a take under way.
+func (q *Queue) Take(id uint64) (Take, bool) {
+	if t := q.byID[id]; t != nil {
+		return t.Take, true
+	}
+	return Take{}, false
+}
 
 // Takes returns the takes under way, in the order of their IDs.
 func (q *Queue) Takes(now time.Duration) []Take {
@@ -41,10 +67,9 @@ func (q *Queue) Takes(now time.Duration) []Take {
 func (q *Queue) Stats() []Stats {
 	out := make([]Stats, 0, len(q.kinds))
 	for _, k := range q.kinds {
-		s := Stats{Kind: k.name, Ready: k.all.ready, Delayed: k.delayed, Taken: k.taken}
+		s := Stats{Kind: k.name, Ready: k.ready, Delayed: k.delayed, Taken: k.taken, Counts: k.counts}
 		oldest := k.all.oldest()
-		for _, w := range k.workers {
-			s.Ready += w.ready
+		for _, w := range k.heads.h {
 			oldest = min(oldest, w.oldest())
 		}
 		if oldest != never {

@@ -40,9 +40,16 @@ type Ask struct {
 // ask is an Ask under way.
 type ask struct {
 	Ask
-	kinds []*kind
-	place int
-	over  bool
+	kinds  []*kind
+	shares []*share // of its worker, by kind; nil if it is not affine
+	place  int
+	over   bool
+}
+
+// waiter is an ask that waits for keys of a kind. own is its worker's share of them; nil if it is not affine.
+type waiter struct {
+	*ask
+	own *share
 }
 
 func (a *ask) when() time.Duration {
@@ -82,14 +89,28 @@ func (q *Queue) Ask(now time.Duration, in Ask) error {
 	q.tick(now)
 	q.asks[a.ID] = a
 	q.ends.add(a)
-	for _, k := range a.kinds {
-		k.waiting = append(k.waiting, a)
-		k.stirred = true
-	}
-	if a.Affine {
+	if a.Affine = a.Affine && q.mayJoin(a); a.Affine {
 		q.joins(now, a)
 	}
+	for i, k := range a.kinds {
+		w := waiter{ask: a}
+		if a.Affine {
+			w.own = a.shares[i]
+		}
+		k.waiting = append(k.waiting, w)
+		k.stirred = true
+	}
+	a.want(0, a.Max)
 	return nil
+}
+
+// want changes for how many keys an ask has room.
+func (a *ask) want(before, now int) {
+	a.Max = now
+	change := min(now, 1) - min(before, 1)
+	for _, k := range a.kinds {
+		k.hungry += change
+	}
 }
 
 // More gives a stream credit for n more keys.
@@ -99,11 +120,28 @@ func (q *Queue) More(now time.Duration, id uint64, n int) error {
 		return fmt.Errorf("stream %d, %d more keys: there is no such stream, or no such number", id, n)
 	}
 	q.tick(now)
-	a.Max += n
+	a.want(a.Max, a.Max+n)
 	for _, k := range a.kinds {
 		k.stirred = true
 	}
 	return nil
+}
+
+// Claim makes room for keys that an Ask gets from another queue: it returns how many of n it can have. A poll ends with
+// that, without an answer, and a stream has so much less credit. 0: the Ask has been answered, or has ended.
+func (q *Queue) Claim(now time.Duration, id uint64, n int) int {
+	q.tick(now)
+	a := q.asks[id]
+	if a == nil || n < 1 {
+		return 0
+	}
+	n = min(n, a.Max)
+	if a.Stream {
+		a.want(a.Max, a.Max-n)
+	} else {
+		q.finish(now, a)
+	}
+	return n
 }
 
 // Cancel ends an Ask, without an answer. Its takes go on.
@@ -117,6 +155,7 @@ func (q *Queue) Cancel(now time.Duration, id uint64) {
 // finish ends an Ask.
 func (q *Queue) finish(now time.Duration, a *ask) {
 	a.over = true
+	a.want(a.Max, 0)
 	delete(q.asks, a.ID)
 	q.ends.remove(a)
 	if a.Affine {
@@ -134,7 +173,7 @@ func (q *Queue) finish(now time.Duration, a *ask) {
 // tidy removes asks that have ended, once they are many.
 func (k *kind) tidy() {
 	if k.over > 8 && k.over > len(k.waiting)/2 {
-		k.waiting = slices.DeleteFunc(k.waiting, func(a *ask) bool { return a.over })
+		k.waiting = slices.DeleteFunc(k.waiting, func(w waiter) bool { return w.over })
 		k.over = 0
 	}
 }
@@ -151,12 +190,12 @@ func (q *Queue) match(now time.Duration) {
 			continue
 		}
 		k.stirred = false
-		for _, a := range k.waiting {
-			if !k.ready() {
+		for _, w := range k.waiting {
+			if k.ready == 0 {
 				break
 			}
-			if !a.over && a.Max > 0 {
-				q.serve(now, a)
+			if !w.over && w.Max > 0 && (k.forAny(now, q.cfg.Patience) || w.own != nil && w.own.ready > 0) {
+				q.serve(now, w.ask)
 			}
 		}
 		k.tidy()
@@ -168,15 +207,19 @@ func (q *Queue) serve(now time.Duration, a *ask) {
 	var takes []Take
 	for empty := 0; a.Max > 0 && empty < len(a.kinds); {
 		q.turn++
-		k := a.kinds[q.turn%len(a.kinds)]
-		e := k.next(now, a, q.cfg.Patience)
+		i := q.turn % len(a.kinds)
+		var own *share
+		if a.Affine {
+			own = a.shares[i]
+		}
+		e := a.kinds[i].next(now, own, q.cfg.Patience)
 		if e == nil {
 			empty++
 			continue
 		}
 		empty = 0
 		takes = append(takes, q.hand(now, a, e))
-		a.Max--
+		a.want(a.Max, a.Max-1)
 	}
 	if len(takes) == 0 {
 		return
@@ -205,7 +248,7 @@ func (q *Queue) hand(now time.Duration, a *ask, e *entry) Take {
 		t.holder = q.workers[a.Worker]
 		t.holder.takes++
 	}
-	q.stats.Taken++
+	e.kind.counts.Taken++
 	return t.Take
 }
 
@@ -260,12 +303,12 @@ func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) erro
 		return err
 	}
 	if r.Retry {
-		q.stats.Retried++
+		t.entry.kind.counts.Retried++
 		q.failed(now, t, r.After)
 		return nil
 	}
-	q.stats.Done++
 	e := t.entry
+	e.kind.counts.Done++
 	q.unhand(t)
 	e.attempts = 0
 	switch {
@@ -287,6 +330,7 @@ func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 		return err
 	}
 	e := t.entry
+	e.kind.counts.Released++
 	q.unhand(t)
 	if !e.pending {
 		e.pending, e.class, e.since, e.due = true, t.Class, t.Since, now

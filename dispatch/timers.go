@@ -36,6 +36,14 @@ func (t *timers[T]) due(now time.Duration) (x T, ok bool) {
 	return x, ok
 }
 
+// first is the first one.
+func (t *timers[T]) first() (x T, ok bool) {
+	if len(t.h) == 0 {
+		return x, false
+	}
+	return t.h[0], true
+}
+
 // next is the first time; never if there is none.
 func (t *timers[T]) next() time.Duration {
 	if len(t.h) == 0 {

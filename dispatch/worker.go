@@ -29,6 +29,26 @@ func (w *worker) at() int             { return w.place }
 type share struct {
 	lane
 	worker *worker
+	// since is when its head became ready; place is its place among the shares of the kind by that, -1: it has no keys.
+	since time.Duration
+	place int
+}
+
+// hashed is a share, and the hash of its worker.
+type hashed struct {
+	hash uint64
+	of   *share
+}
+
+func (s *share) when() time.Duration { return s.since }
+func (s *share) put(place int)       { s.place = place }
+func (s *share) at() int             { return s.place }
+
+// mayJoin says whether there is room for the worker of an ask among those of its kinds.
+func (q *Queue) mayJoin(a *ask) bool {
+	return !slices.ContainsFunc(a.kinds, func(k *kind) bool {
+		return k.workers[a.Worker] == nil && len(k.workers) >= q.cfg.MaxAffine
+	})
 }
 
 // joins notes that a worker asks with Affine.
@@ -44,11 +64,15 @@ func (q *Queue) joins(now time.Duration, a *ask) {
 	w.seen = now
 	w.asks++
 	for _, k := range a.kinds {
-		if k.workers[w.name] != nil {
-			continue
+		own := k.workers[w.name]
+		if own == nil {
+			own = &share{worker: w, place: -1}
+			own.kind, own.share = k, own
+			k.workers[w.name] = own
+			k.shares = append(k.shares, hashed{w.hash, own})
+			w.kinds = append(w.kinds, k)
 		}
-		k.workers[w.name] = &share{worker: w}
-		w.kinds = append(w.kinds, k)
+		a.shares = append(a.shares, own)
 	}
 }
 
@@ -65,6 +89,9 @@ func (q *Queue) looksIdle(now time.Duration, w *worker) {
 	for _, k := range w.kinds {
 		left := k.workers[w.name]
 		delete(k.workers, w.name)
+		k.shares = slices.DeleteFunc(k.shares, func(s hashed) bool { return s.of == left })
+		k.heads.remove(left)
+		left.share = nil
 		k.rehome(&left.lane)
 	}
 }
@@ -94,16 +121,16 @@ func turned(r *ring) *line {
 
 // laneFor returns where a key belongs.
 func (k *kind) laneFor(e *entry) *lane {
-	if len(k.workers) == 0 {
+	if len(k.shares) == 0 {
 		return &k.all
 	}
 	var best *share
 	var most uint64
 	key := slot.HashName(e.namespace, e.name)
-	for _, s := range k.workers {
-		score := mix(key ^ s.worker.hash)
-		if best == nil || score > most || score == most && s.worker.name < best.worker.name {
-			best, most = s, score
+	for _, s := range k.shares {
+		score := mix(key ^ s.hash)
+		if best == nil || score > most || score == most && s.of.worker.name < best.worker.name {
+			best, most = s.of, score
 		}
 	}
 	return &best.lane
@@ -117,57 +144,41 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ready says whether any key is.
-func (k *kind) ready() bool {
-	if k.all.ready > 0 {
-		return true
+// overdue returns the share whose head has been waiting for its worker for long; nil: there is none. Of several it is
+// that of the oldest.
+func (k *kind) overdue(now, patience time.Duration) *share {
+	if first, ok := k.heads.first(); ok && now-first.since >= patience {
+		return first
 	}
-	for _, s := range k.workers {
-		if s.ready > 0 {
-			return true
-		}
-	}
-	return false
+	return nil
 }
 
-// next takes the key that should go to an Ask off its line; nil: there is none for it.
-func (k *kind) next(now time.Duration, a *ask, patience time.Duration) *entry {
-	if a.Affine {
-		if e := k.workers[a.Worker].take(); e != nil {
+// forAny says whether there is a key for any ask.
+func (k *kind) forAny(now, patience time.Duration) bool {
+	return k.all.ready > 0 || k.overdue(now, patience) != nil
+}
+
+// next takes the key that should go to an ask off its line; nil: there is none for it. own is the share of the ask's
+// worker, if it is affine.
+func (k *kind) next(now time.Duration, own *share, patience time.Duration) *entry {
+	if own != nil {
+		if e := own.take(); e != nil {
 			return e
 		}
 	}
 	if e := k.all.take(); e != nil {
 		return e
 	}
-	// Keys that have been waiting for their worker for long.
-	var from *share
-	for _, s := range k.workers {
-		head := s.head()
-		if head == nil || now-head.since < patience {
-			continue
-		}
-		if from == nil || head.since < from.head().since ||
-			head.since == from.head().since && s.worker.name < from.worker.name {
-			from = s
-		}
+	if from := k.overdue(now, patience); from != nil {
+		return from.take()
 	}
-	if from == nil {
-		return nil
-	}
-	return from.take()
+	return nil
 }
 
 // patience is when a key will have been waiting for its worker for long, while somebody else waits for keys.
 func (k *kind) patience(patience time.Duration) time.Duration {
-	if len(k.workers) == 0 || !slices.ContainsFunc(k.waiting, func(a *ask) bool { return !a.over && a.Max > 0 }) {
-		return never
+	if first, ok := k.heads.first(); ok && k.hungry > 0 {
+		return first.since + patience
 	}
-	at := never
-	for _, s := range k.workers {
-		if head := s.head(); head != nil {
-			at = min(at, head.since+patience)
-		}
-	}
-	return at
+	return never
 }

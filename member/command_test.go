@@ -39,7 +39,7 @@ func (r *run) command(words []string) error {
 	}
 	rest := func(i int) string { return strings.Join(words[min(i, len(words)):], " ") }
 	switch words[0] {
-	case "slots", "many":
+	case "slots", "many", "outlives":
 	case "start":
 		r.start(words[1:])
 	case "twin":

@@ -45,6 +45,9 @@ type Config struct {
 	// MaxTable is how many bytes of text a table may have. A change that would make it larger is cut. Default 15/16 of
 	// table.MaxSize.
 	MaxTable int
+	// Outlives says that work in this rota's slots may go on until its member's deadline although the member has ended or
+	// has lost the slots: it is done by workers elsewhere (docs/dispatch.md). All members must agree on it.
+	Outlives bool
 	// Seed is for jitter.
 	Seed uint64
 }

@@ -36,9 +36,10 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 }
 
 // predecessor is the member that ran in this container before it was restarted. If the replica was expelled lately
-// there is none: it may be crashing in a loop, and the planners expel it in time.
+// there is none: it may be crashing in a loop, and the planners expel it in time. Where work outlives processes there
+// is none either: the planners expel it once its work has ended.
 func (m *Member) predecessor(t *table.Table) (table.Member, bool) {
-	if m.cfg.Self.PodUID == "" || m.phase != joining || m.expels(t, m.cfg.Self.Pod) > 0 {
+	if m.cfg.Outlives || m.cfg.Self.PodUID == "" || m.phase != joining || m.expels(t, m.cfg.Self.Pod) > 0 {
 		return table.Member{}, false
 	}
 	for _, p := range t.Members {

@@ -88,7 +88,15 @@ func (m *Member) safe() bool {
 
 // writesEnded says that no write that a member sent before it shut its gate can still be on its way.
 func (m *Member) writesEnded(o *other) bool {
-	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= m.cfg.FenceDelay
+	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= m.cfg.aftermath()
+}
+
+// aftermath is how long after a member has shut its gate there can be writes for it.
+func (c *Config) aftermath() time.Duration {
+	if c.Outlives {
+		return max(c.FenceDelay, c.RenewDeadline)
+	}
+	return c.FenceDelay
 }
 
 // repair creates or adopts the table once that is safe.
@@ -124,7 +132,7 @@ func (m *Member) repair() {
 		for len(t.Members) > 0 {
 			t.Remove(t.Members[0].ID)
 		}
-	case restored && !m.due(m.seenAt+m.cfg.FenceDelay):
+	case restored && !m.due(m.seenAt+m.cfg.aftermath()):
 		return
 	default:
 		t.UID = m.snap.UID

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/sim"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -23,6 +24,7 @@ import (
 //	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
 //	slots N
 //	many N                      duties at most
+//	outlives                    work goes on until its member's deadline, whatever happens to the member
 //	start POD... [build=B] [format=N] [duties=X,Y]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, sleep, resume POD...
 //	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
@@ -116,6 +118,7 @@ func readScript(t *testing.T, file string) *script {
 func (s *script) run() (*run, error) {
 	r := &run{vars: map[string]string{}, duties: map[string]slot.Slot{}}
 	slots, duties := slot.Count(8), 0
+	var tune func(*member.Config)
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
 			i, _ := strconv.Atoi(n)
@@ -124,9 +127,12 @@ func (s *script) run() (*run, error) {
 		if n, ok := strings.CutPrefix(line, "many "); ok {
 			duties, _ = strconv.Atoi(n)
 		}
+		if line == "outlives" {
+			tune = func(c *member.Config) { c.Outlives = true }
+		}
 	}
 	r.w = sim.New(sim.Options{
-		Slots: slots, Duties: duties,
+		Slots: slots, Duties: duties, Tune: tune,
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

@@ -190,7 +190,7 @@ func (w *watch) visit(c *Config, v inspect.Visitor) {
 			v.Heard(&o.since, c.LeaseDuration*5/2)
 		}
 		if !o.missing && !o.lease.Open && !o.shutting {
-			v.Heard(&o.shut, c.FenceDelay)
+			v.Heard(&o.shut, c.aftermath())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -14,12 +15,15 @@ import (
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/demo"
+	"github.com/rota-dev/rota/internal/dispatchdemo"
 	"github.com/rota-dev/rota/slot"
 )
 
 func newDemo() *cobra.Command {
 	var o demo.Options
+	var d dispatchdemo.Options
 	var slots int
+	var dispatch, remember bool
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -27,6 +31,9 @@ func newDemo() *cobra.Command {
 		Long: `Starts a Kubernetes control plane of its own, and three replicas of the example operator as processes. Then it
 changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
 rolling restart. It takes two to five minutes once the control plane has been built.
+
+With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
+join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
 
 A checker that trusts no replica judges the run by journals and the API server's audit log. The exit status is 1 if
 anything was lost, done twice, or done by the wrong replica.`,
@@ -40,21 +47,34 @@ anything was lost, done twice, or done by the wrong replica.`,
 			}
 			ctrl.SetLogger(logr.Discard()) // the replicas have their own
 			klog.SetLogger(logr.Discard())
-			o.Slots, o.Progress = slot.Count(slots), os.Stderr
-			report, err := demo.Run(cmd.Context(), o)
-			if report != nil {
-				if output == "json" {
-					encoder := json.NewEncoder(cmd.OutOrStdout())
-					encoder.SetIndent("", "  ")
-					err = errors.Join(err, encoder.Encode(report))
-				} else {
-					err = errors.Join(err, report.WriteText(cmd.OutOrStdout()))
+			if dispatch {
+				for _, name := range []string{
+					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release",
+				} {
+					if cmd.Flags().Changed(name) {
+						return fmt.Errorf("--%s: not with --dispatch", name)
+					}
 				}
-				if bad := report.Failures(); len(bad) > 0 {
-					err = errors.Join(err, errors.New(strings.Join(bad, "; ")))
+				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
+				d.Seed, d.Keep, d.Verbose, d.Forget = o.Seed, o.Keep, o.Verbose, !remember
+				d.Slots, d.Progress = slot.Count(slots), os.Stderr
+				report, err := dispatchdemo.Run(cmd.Context(), d)
+				if report == nil {
+					return err
+				}
+				return tell(cmd, output, report, err)
+			}
+			for _, name := range []string{"take-length", "remember-names", "python"} {
+				if cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s: only with --dispatch", name)
 				}
 			}
-			return err
+			o.Slots, o.Progress = slot.Count(slots), os.Stderr
+			report, err := demo.Run(cmd.Context(), o)
+			if report == nil {
+				return err
+			}
+			return tell(cmd, output, report, err)
 		},
 	}
 	f := cmd.Flags()
@@ -80,9 +100,45 @@ anything was lost, done twice, or done by the wrong replica.`,
 		"the program rota of another release: after the rolling restart, update to its replicas, and back")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
 	f.StringVarP(&output, "output", "o", output, "text or json")
+	f.BoolVar(&dispatch, "dispatch", false, "show dispatchers, and workers in Go and Python, instead of replicas")
+	f.DurationVar(&d.TakeLength, "take-length", 0, "with --dispatch: how long a take lasts (default 6s)")
+	f.BoolVar(&remember, "remember-names", true, "with --dispatch: have dispatchers remember names, for deletions")
+	f.StringVar(&d.Python, "python", "", "with --dispatch: the interpreter of workers in Python (default python3)")
 	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and print where they are")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "log more in the replicas; see --keep")
 	return cmd
+}
+
+// report is what a demo has shown.
+type report interface {
+	WriteText(w io.Writer) error
+	Failures() []string
+}
+
+// tell prints a report. It returns an error if there was one, or the report tells of failures.
+func tell(cmd *cobra.Command, output string, r report, err error) error {
+	if output == "json" {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		err = errors.Join(err, encoder.Encode(r))
+	} else {
+		err = errors.Join(err, r.WriteText(cmd.OutOrStdout()))
+	}
+	if bad := r.Failures(); len(bad) > 0 {
+		err = errors.Join(err, errors.New(strings.Join(bad, "; ")))
+	}
+	return err
+}
+
+// newDemoDispatch returns the command that the demo starts as a dispatcher or a worker.
+func newDemoDispatch() *cobra.Command {
+	return &cobra.Command{
+		Use:    dispatchdemo.Argument,
+		Short:  "Run a dispatcher or a worker of the demo; the demo starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run:    func(*cobra.Command, []string) { os.Exit(dispatchdemo.Main()) },
+	}
 }
 
 // newOperator returns the command that the demo starts as a replica.

@@ -38,8 +38,8 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newOperator(), newStatus(), newVerify(), newLabels(), newFence(), newSplit(),
-		newVersion())
+	root.AddCommand(newDemo(), newOperator(), newDemoDispatch(), newStatus(), newVerify(), newLabels(), newFence(),
+		newSplit(), newDispatch(), newVersion())
 	return root
 }
 

@@ -19,6 +19,8 @@ type Parts struct {
 	// Slots and Key are as in rota.Options, with defaults.
 	Slots slot.Count
 	Key   slot.Key
+	// Reported says whether others can read a report of this member.
+	Reported func() bool
 }
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.

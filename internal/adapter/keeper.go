@@ -10,14 +10,20 @@ import (
 )
 
 // Keeper has something of the hash slots besides a Share: the keys of a dispatcher. A rota with a Keeper tells it of
-// every slot. Load and CatchUp run in goroutines of their own; the other methods must not block. For one slot the calls
-// are in order: Load until it succeeds, Open, perhaps Drain, perhaps Open again, and Shut.
+// every slot. Warm, Load and CatchUp run in goroutines of their own; the other methods must not block. For one slot the
+// calls are in order: perhaps Warm, Load until it succeeds, Open, perhaps Drain, perhaps Open again, and Shut.
 type Keeper interface {
 	// Kinds are the kinds that it has, in the form of schema.GroupKind. All members should have the same.
 	Kinds() []string
-	// Load makes it complete for the slots. gone are deletions that their former owner left. It is called again if it
-	// fails, and may be for slots that were loaded before. The context ends with the member.
-	Load(ctx context.Context, set slot.Set, gone []table.Gone) error
+	// Address is what others have to know to reach it; empty: nothing.
+	Address() string
+	// Warm begins to follow the slots' objects. In a planned move, the slots' owner drains them only when Warm has
+	// returned: what happens after the owner has caught up, this member hears of. It is called again if it fails.
+	Warm(ctx context.Context, set slot.Set) error
+	// Load makes it complete for the slots. handed says that their former owner has drained them and handed them over;
+	// otherwise it died, there was none, or it was this member until its Lease lapsed. gone are deletions that it left. It
+	// is called again if it fails, and may be for slots that were loaded before. The context ends with the member.
+	Load(ctx context.Context, set slot.Set, handed bool, gone []table.Gone) error
 	// Open says that work on the slots may begin. It calls off a Drain.
 	Open(set slot.Set, epoch uint64)
 	// CatchUp returns when it has heard of everything that happened to the slots' objects before the call. It comes

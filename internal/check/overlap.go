@@ -39,20 +39,30 @@ func Overlaps(all []journal.Reconcile, ended map[string]time.Duration, byUID boo
 	}
 	var out []Overlap
 	for _, list := range byKey {
-		slices.SortFunc(list, func(a, b journal.Reconcile) int { return cmp.Compare(a.Start, b.Start) })
-		var open []journal.Reconcile // those that may overlap with what follows
-		for _, r := range list {
-			open = slices.DeleteFunc(open, func(o journal.Reconcile) bool { return o.End <= r.Start })
-			for _, o := range open {
-				if o.Pod != r.Pod {
-					out = append(out, Overlap{o, r})
-				}
-			}
-			open = append(open, r)
-		}
+		out = append(out, overlapping(list, func(a, b journal.Reconcile) bool { return a.Pod != b.Pod })...)
 	}
-	slices.SortFunc(out, func(a, b Overlap) int { return cmp.Compare(a.B.Start, b.B.Start) })
+	sortOverlaps(out)
 	return out
+}
+
+// overlapping returns the pairs of reconciles that overlap in time and match.
+func overlapping(list []journal.Reconcile, match func(a, b journal.Reconcile) bool) (out []Overlap) {
+	slices.SortFunc(list, func(a, b journal.Reconcile) int { return cmp.Compare(a.Start, b.Start) })
+	var open []journal.Reconcile // those that may overlap with what follows
+	for _, r := range list {
+		open = slices.DeleteFunc(open, func(o journal.Reconcile) bool { return o.End <= r.Start })
+		for _, o := range open {
+			if match(o, r) {
+				out = append(out, Overlap{o, r})
+			}
+		}
+		open = append(open, r)
+	}
+	return out
+}
+
+func sortOverlaps(all []Overlap) {
+	slices.SortFunc(all, func(a, b Overlap) int { return cmp.Compare(a.B.Start, b.B.Start) })
 }
 
 const never = time.Duration(1<<63 - 1)

@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/delivery"
@@ -111,27 +108,4 @@ func (c *cluster) kubeconfig(pod string) (string, error) {
 		return "", fmt.Errorf("write the kubeconfig of %s: %w", pod, err)
 	}
 	return path, nil
-}
-
-// close removes the Websites from somebody's own cluster, and all else that the demo made.
-func (c *cluster) close() error {
-	var err error
-	if c.Plane == nil {
-		err = c.release()
-	}
-	return errors.Join(err, c.Close())
-}
-
-// release deletes all Websites and removes their finalizers: no operator is left to do it.
-func (c *cluster) release() error {
-	// The context of the run may have ended.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	sites, err := c.Websites(ctx)
-	for i := range sites {
-		err = errors.Join(err, client.IgnoreNotFound(c.Client.Delete(ctx, &sites[i])))
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		err = errors.Join(err, client.IgnoreNotFound(c.Client.Patch(ctx, &sites[i], patch)))
-	}
-	return err
 }

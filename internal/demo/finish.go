@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -38,15 +39,15 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	updates = slices.DeleteFunc(updates, func(u check.Update) bool { return u.Generation == 1 }) // a new Website
 	// The waits may be in vain; the report tells.
 	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
-	if err := e.sweep(ctx); err != nil {
+	if err := e.cluster.Sweep(ctx, e.load.pages); err != nil {
 		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
 	}
 	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
-		c, err := e.surveyChildren(ctx)
+		c, err := e.cluster.SurveyChildren(ctx, e.load.pages)
 		if err != nil {
 			return err.Error()
 		}
-		return c.example
+		return c.Example
 	})
 	_ = until(ctx, settleLimit/3, func() string {
 		left, err := e.leftovers(deletions, moves)
@@ -67,13 +68,13 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if behind > 0 {
 		e.view.log("Not reconciled: %s and %d more", example, behind-1)
 	}
-	children, err := e.surveyChildren(ctx)
+	children, err := e.cluster.SurveyChildren(ctx, e.load.pages)
 	if err != nil {
 		return nil, err
 	}
-	r.Children, r.ChildrenRight, r.ChildrenStray = children.total, children.right, children.stray
-	if children.example != "" {
-		e.view.log("Wrong about children: %s", children.example)
+	r.Children, r.ChildrenRight, r.ChildrenStray = children.Total, children.Right, children.Stray
+	if children.Example != "" {
+		e.view.log("Wrong about children: %s", children.Example)
 	}
 	left, err := e.leftovers(deletions, moves)
 	if err != nil {
@@ -247,7 +248,7 @@ func (e *engine) measure(
 			}
 			windows[m.Slot] = append(windows[m.Slot], m)
 			p.transfers += m.Transfers
-			p.MovedObjects += perSlot[m.Slot] * (1 + len(childKinds)) * m.Transfers
+			p.MovedObjects += perSlot[m.Slot] * (1 + len(stage.ChildKinds)) * m.Transfers
 		}
 		p.MovedSlots = len(windows)
 		if p.MovedSlots > 0 {

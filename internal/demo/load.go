@@ -96,7 +96,7 @@ func (l *load) one(ctx context.Context) {
 	case choice < 90:
 		do = l.Replace
 	default:
-		child := l.random.IntN(2 * len(childKinds))
+		child := l.random.IntN(2 * len(stage.ChildKinds))
 		do = func(ctx context.Context, s *stage.Site) error { return l.tamper(ctx, s, child) }
 	}
 	l.Start(ctx, l.of(aim), do)

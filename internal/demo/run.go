@@ -128,14 +128,14 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 				err = errors.Join(err, os.Link(path, filepath.Join(e.dir, filepath.Base(path))))
 			}
 		}
-		err = errors.Join(err, e.cluster.close())
+		err = errors.Join(err, e.cluster.Clear())
 	}()
 	e.load = newLoad(e.cluster.Client, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
 	if e.follow, err = stage.NewFollower(e.cluster.Config, rotaNamespace, rotaName); err != nil {
 		return nil, err
 	}
 	background.Go(func() { e.follow.Run(ctx, e.aim) })
-	background.Go(func() { e.watchProcesses(ctx, cancel) })
+	background.Go(func() { e.cluster.Watch(ctx, cancel, e.failure) })
 	background.Go(func() { e.show(ctx) })
 
 	loading, endLoad := context.WithCancel(ctx)
@@ -215,34 +215,15 @@ func (e *engine) live() []*replica {
 	return slices.DeleteFunc(e.all(), func(p *replica) bool { return !p.Running() })
 }
 
-// watchProcesses ends the run when a replica or the control plane ends that should not.
-func (e *engine) watchProcesses(ctx context.Context, cancel context.CancelCauseFunc) {
-	var gone <-chan struct{}
-	if e.cluster.Plane != nil {
-		gone = e.cluster.Plane.Done()
-	}
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-gone:
-			cancel(errors.New("the control plane ended"))
-			return
-		case <-tick.C:
-		}
-		for _, p := range e.all() {
-			if err := p.Failure(); err != nil && !p.mayEnd.Load() {
-				cancel(err)
-				return
-			}
-		}
-		if _, err := e.follow.History(); err != nil {
-			cancel(err)
-			return
+// failure is an error if a replica ended that should not, or the history cannot be followed.
+func (e *engine) failure() error {
+	for _, p := range e.all() {
+		if err := p.Failure(); err != nil && !p.mayEnd.Load() {
+			return err
 		}
 	}
+	_, err := e.follow.History()
+	return err
 }
 
 // until waits until check returns "", and says what it waited for if that takes too long.

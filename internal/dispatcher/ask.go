@@ -17,6 +17,14 @@ type Ask struct {
 	Wait   time.Duration
 	Length time.Duration
 	Affine bool
+	// Stream has keys come until Cancel, and as many as there is credit for: Max, and what More adds.
+	Stream bool
+}
+
+// asked is an Ask under way.
+type asked struct {
+	answer func(dispatch.Given)
+	stream bool
 }
 
 // longestWait bounds Ask.Wait.
@@ -29,7 +37,7 @@ var ErrOver = errors.New("this dispatcher has ended")
 // deadline. The error is ErrOver, or about the ask.
 func (d *Dispatcher) Take(ctx context.Context, a Ask) ([]dispatch.Take, error) {
 	answers := make(chan dispatch.Given, 1)
-	id, err := d.ask(a, false, func(g dispatch.Given) { answers <- g })
+	id, err := d.Ask(a, func(g dispatch.Given) { answers <- g })
 	if err != nil {
 		return nil, err
 	}
@@ -40,39 +48,66 @@ func (d *Dispatcher) Take(ctx context.Context, a Ask) ([]dispatch.Take, error) {
 		err = ErrOver
 	case <-ctx.Done():
 	}
-	if d.cancel(id) {
+	if d.Cancel(id) {
 		return nil, err
 	}
 	g := <-answers // it is on its way
 	return g.Takes, nil
 }
 
-func (d *Dispatcher) ask(a Ask, stream bool, answer func(dispatch.Given)) (id uint64, err error) {
+// Ask asks for keys, and returns a number for Cancel, Claim and More. answer is called from any goroutine, perhaps
+// before Ask returns, and must not block: once for a poll, and whenever there are keys for a stream.
+func (d *Dispatcher) Ask(a Ask, answer func(dispatch.Given)) (id uint64, err error) {
 	d.mu.Lock()
 	d.last++
 	id = d.last
-	now := d.parts.Late()
+	now := d.now()
 	err = d.queue.Ask(now, dispatch.Ask{
 		ID: id, Worker: a.Worker, Kinds: a.Kinds, Max: a.Max, Until: now + min(a.Wait, longestWait), Length: a.Length,
-		Affine: a.Affine, Stream: stream,
+		Affine: a.Affine, Stream: a.Stream,
 	})
 	if err == nil {
-		d.asks[id] = answer
+		d.asks[id] = asked{answer, a.Stream}
 	}
 	d.mu.Unlock()
 	d.step()
 	return id, err
 }
 
-// cancel ends an ask. It returns false if the ask has been answered.
-func (d *Dispatcher) cancel(id uint64) bool {
+// Cancel ends an Ask. It returns false if it has ended already: a poll has been answered, or soon is.
+func (d *Dispatcher) Cancel(id uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, waits := d.asks[id]
-	d.queue.Cancel(d.parts.Late(), id)
+	d.queue.Cancel(d.now(), id)
 	delete(d.asks, id)
 	return waits
 }
+
+// Claim makes room for n keys that an Ask gets from another dispatcher, and returns for how many there is room. A poll
+// ends with that, without an answer.
+func (d *Dispatcher) Claim(id uint64, n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n = d.queue.Claim(d.now(), id, n); n > 0 && !d.asks[id].stream {
+		delete(d.asks, id)
+	}
+	return n
+}
+
+// More gives a stream credit for n more keys.
+func (d *Dispatcher) More(id uint64, n int) error {
+	defer d.step()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.queue.More(d.now(), id, n)
+}
+
+// Over is closed when Run has returned.
+func (d *Dispatcher) Over() <-chan struct{} { return d.over }
+
+// hands says whether keys may be handed out: other dispatchers know how to reach this one.
+func (d *Dispatcher) hands() bool { return d.o.Address == "" || d.parts.Reported() }
 
 // Now is the clock of deadlines.
 func (d *Dispatcher) Now() time.Duration { return d.parts.Late() }
@@ -82,7 +117,13 @@ func (d *Dispatcher) Done(id uint64, worker string, r dispatch.Result) error {
 	defer d.step()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.queue.Done(d.parts.Late(), id, worker, r)
+	now := d.now()
+	t, _ := d.queue.Take(id)
+	err := d.queue.Done(now, id, worker, r)
+	if err == nil && d.o.Done != nil {
+		d.o.Done(t.Key.Kind, now-t.Begun)
+	}
+	return err
 }
 
 // Release ends a take as if it had not been.
@@ -90,7 +131,7 @@ func (d *Dispatcher) Release(id uint64, worker string) error {
 	defer d.step()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.queue.Release(d.parts.Late(), id, worker)
+	return d.queue.Release(d.now(), id, worker)
 }
 
 // Extend moves the deadline of a take.
@@ -98,12 +139,22 @@ func (d *Dispatcher) Extend(id uint64, worker string, length time.Duration) (dis
 	defer d.step()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.queue.Extend(d.parts.Late(), id, worker, length)
+	e, err := d.queue.Extend(d.now(), id, worker, length)
+	d.toLate(&e.Deadline)
+	e.Deadline = min(e.Deadline, d.clock.deadline) // it may have jumped since the take began
+	return e, err
 }
 
 // Stats describe the queue.
 func (d *Dispatcher) Stats() ([]dispatch.Stats, dispatch.Counts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.queue.Stats(), d.queue.Counts()
+	d.now()
+	stats := d.queue.Stats()
+	for i := range stats {
+		if stats[i].Ready > 0 {
+			d.toLate(&stats[i].Oldest)
+		}
+	}
+	return stats, d.queue.Counts()
 }

@@ -36,13 +36,27 @@ type Kind struct {
 	Namespaces []string
 	// Selector is a label selector; empty: all objects.
 	Selector string
+	// Owns are kinds of children: when one changes, the key of the object that controls it is handed out. It cannot be
+	// used with Selector, since a child does not tell the labels of its owner.
+	Owns []schema.GroupKind
 }
 
 // Options say what a dispatcher does.
 type Options struct {
 	Kinds []Kind
 	// Queue has the limits of the queue. Its Slots and Kinds are set by New.
-	Queue  dispatch.Config
+	Queue dispatch.Config
+	// Address is what other dispatchers of the rota have to know to reach this one; empty: they need not.
+	Address string
+	// RememberNames has the dispatcher remember the names of the objects in its slots, and deletions of late in the slots
+	// of others. So it hands out deletions also when its watch was interrupted for too long, and those of a dispatcher
+	// that dies while others live. It takes memory: 12 bytes for each object of its slots beside its name.
+	RememberNames bool
+	// Taken and Done, if they are not nil, are told of takes: how long the key had been ready, and for how long a worker
+	// had it that says that it is done. They must not block, and not call the dispatcher.
+	Taken, Done func(kind string, d time.Duration)
+	// Resync is how often all objects are handed out although nothing is known to have changed; 0: never.
+	Resync time.Duration
 	Logger logr.Logger
 }
 
@@ -51,21 +65,27 @@ type Dispatcher struct {
 	o     Options
 	parts adapter.Parts
 	feeds []*feed.Feed
-	// lists are the feeds by kind.
-	lists map[string][]*feed.Feed
-	kick  chan struct{}
-	over  chan struct{} // closed when Run returns
+	// lists are the feeds by kind, and children those of the kinds that its objects own.
+	lists, children map[string][]*feed.Feed
+	ofChildren      map[*feed.Feed]bool
+	kick            chan struct{}
+	over            chan struct{} // closed when Run returns
 
 	mu    sync.Mutex
 	queue *dispatch.Queue
+	clock clock
 	armed time.Duration // when the loop looks next
-	asks  map[uint64]func(dispatch.Given)
+	asks  map[uint64]asked
 	last  uint64 // the last ask
 	idle  map[slot.Slot]func(slot.Slot, []table.Gone)
 	life  context.Context //nolint:containedctx // of Run; lists that are made again end with it
 	again sync.WaitGroup
 	// relists has the kinds that are listed again; true: once more after that.
 	relists map[string]bool
+	// memories are those of the feeds; nil without Options.RememberNames.
+	memories map[*feed.Feed]*remembered
+	// kept are the deletions in slots that were shut, as far as nobody had finished work on them.
+	kept recalled[dispatch.Key]
 }
 
 var _ adapter.Keeper = (*Dispatcher)(nil)
@@ -84,7 +104,7 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	mapper := &mapper{ResettableRESTMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}
 	for _, k := range o.Kinds {
 		namespaces := k.Namespaces
 		if len(namespaces) == 0 {
@@ -94,6 +114,9 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 			d.follow(k.Kind.String(), &source{
 				client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector,
 			})
+			for _, child := range k.Owns {
+				d.followChildren(k.Kind, &source{client: client, mapper: mapper, kind: child, namespace: namespace}, mapper)
+			}
 		}
 	}
 	adapter.Keep(r, d)
@@ -112,29 +135,40 @@ func newDispatcher(parts adapter.Parts, o Options) (*Dispatcher, error) {
 		if _, err := labels.Parse(k.Selector); err != nil {
 			return nil, fmt.Errorf("kind %s: selector %q: %w", k.Kind, k.Selector, err)
 		}
+		if k.Selector != "" && len(k.Owns) > 0 {
+			return nil, fmt.Errorf("kind %s: owns and selector: a child does not tell the labels of its owner; use one of them",
+				k.Kind)
+		}
 	}
 	queue, err := dispatch.New(o.Queue)
 	if err != nil {
 		return nil, err
 	}
 	return &Dispatcher{
-		o: o, parts: parts, queue: queue, lists: map[string][]*feed.Feed{}, kick: make(chan struct{}, 1),
-		over: make(chan struct{}), asks: map[uint64]func(dispatch.Given){},
+		o: o, parts: parts, queue: queue, lists: map[string][]*feed.Feed{}, children: map[string][]*feed.Feed{},
+		kick:  make(chan struct{}, 1),
+		clock: clock{start: time.Now()}, over: make(chan struct{}), asks: map[uint64]asked{},
 		idle: map[slot.Slot]func(slot.Slot, []table.Gone){}, relists: map[string]bool{},
+		memories: map[*feed.Feed]*remembered{}, ofChildren: map[*feed.Feed]bool{},
+		kept: newRecalled[dispatch.Key](keep, keepMax),
 	}, nil
 }
 
 // follow adds objects of a kind.
 func (d *Dispatcher) follow(kind string, source cache.ListerWatcherWithContext) {
-	f := feed.New(feed.Options{
+	var f *feed.Feed
+	f = feed.New(feed.Options{
 		Name: kind, Source: source,
 		Event: func(obj metav1.Object, deleted bool) {
-			d.change(kind, obj, dispatch.Changed, deleted)
+			d.event(kind, f, obj, deleted)
 			d.step()
 		},
 		Missed: func() { d.listAgain(kind) },
 		Logger: d.o.Logger,
 	})
+	if d.o.RememberNames {
+		d.memories[f] = newRemembered()
+	}
 	d.feeds = append(d.feeds, f)
 	d.lists[kind] = append(d.lists[kind], f)
 }
@@ -151,8 +185,18 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var resync <-chan time.Time
+	if d.o.Resync > 0 {
+		tick := time.NewTicker(d.o.Resync)
+		defer tick.Stop()
+		resync = tick.C
+	}
 	for {
 		select {
+		case <-resync:
+			for kind := range d.lists {
+				d.listAgain(kind)
+			}
 		case <-timer.C:
 		case <-d.kick:
 		case <-ctx.Done():
@@ -160,7 +204,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 			d.again.Wait()
 			return
 		}
-		timer.Reset(max(d.act(true)-d.parts.Late(), 0))
+		timer.Reset(max(d.act(true)-time.Since(d.clock.start), 0))
 	}
 }
 
@@ -173,19 +217,33 @@ const lookLate = 250 * time.Millisecond
 // act is step, and returns when the queue wants to be asked again. loop says that the caller waits until then.
 func (d *Dispatcher) act(loop bool) time.Duration {
 	d.mu.Lock()
-	now := d.parts.Late()
+	now := d.now()
 	actions := d.queue.Actions(now)
 	wake := min(d.queue.Wake(), now+lookLate)
 	earlier := wake < d.armed && !loop
 	if earlier || loop {
 		d.armed = wake
 	}
+	if loop {
+		d.kept.trim(now)
+		for _, m := range d.memories {
+			m.trim(now)
+		}
+	}
 	var calls []func()
 	for _, a := range actions {
 		switch a := a.(type) {
 		case dispatch.Given:
-			if answer := d.asks[a.Ask]; answer != nil {
-				calls = append(calls, func() { answer(a) })
+			if d.o.Taken != nil {
+				for _, t := range a.Takes {
+					d.o.Taken(t.Key.Kind, t.Begun-t.Since)
+				}
+			}
+			for i := range a.Takes {
+				d.toLate(&a.Takes[i].Begun, &a.Takes[i].Since, &a.Takes[i].Deadline)
+			}
+			if ask, waits := d.asks[a.Ask]; waits {
+				calls = append(calls, func() { ask.answer(a) })
 			}
 			if a.Over {
 				delete(d.asks, a.Ask)
@@ -216,8 +274,8 @@ func (d *Dispatcher) act(loop bool) time.Duration {
 // left returns the deletions in a slot that nobody has worked on. d.mu is held.
 func (d *Dispatcher) left(s slot.Slot) []table.Gone {
 	var out []table.Gone
-	for _, key := range d.queue.Gone(slot.SetOf(slot.Range{First: s, Last: s})) {
-		out = append(out, table.Gone{Slot: s, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+	for _, c := range d.queue.Gone(slot.SetOf(slot.Range{First: s, Last: s})) {
+		out = append(out, table.Gone{Slot: s, Kind: c.Key.Kind, Namespace: c.Key.Namespace, Name: c.Key.Name})
 	}
 	return out
 }
@@ -226,36 +284,73 @@ func (d *Dispatcher) slotOf(obj metav1.Object) slot.Slot {
 	return d.parts.Slots.Of(d.parts.Key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID())))
 }
 
-// change tells the queue of an object.
-func (d *Dispatcher) change(kind string, obj metav1.Object, class dispatch.Class, deleted bool) {
-	key := dispatch.Key{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+// event notes what a watch tells.
+func (d *Dispatcher) event(kind string, f *feed.Feed, obj metav1.Object, deleted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := d.queue.Change(d.parts.Late(), dispatch.Change{
-		Key: key, Slot: d.slotOf(obj), UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class,
-		Gone: deleted,
-	})
-	if err != nil {
-		d.o.Logger.Error(err, "Cannot note a change", "object", key.String())
+	c := d.changeOf(kind, obj, dispatch.Changed, deleted)
+	m, name := d.memories[f], objectName{c.Key.Namespace, c.Key.Name}
+	if deleted {
+		m.deleted(c.Slot, name, deletion{uid: c.UID, version: c.Version, at: d.parts.Late()})
+	} else {
+		m.exists(c.Slot, name, c.Version)
+		d.kept.exists(c.Key, c.Version)
+	}
+	d.change(c)
+}
+
+func (d *Dispatcher) changeOf(kind string, obj metav1.Object, class dispatch.Class, deleted bool) dispatch.Change {
+	return dispatch.Change{
+		Key:  dispatch.Key{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()},
+		Slot: d.slotOf(obj), UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class, Gone: deleted,
+	}
+}
+
+// change tells the queue of an object. d.mu is held.
+func (d *Dispatcher) change(c dispatch.Change) {
+	if err := d.queue.Change(d.now(), c); err != nil {
+		d.o.Logger.Error(err, "Cannot note a change", "object", c.Key.String())
 	}
 }
 
 // recently is how long a change counts as recent.
 const recently = time.Minute
 
-// list tells the queue of all objects of a feed that are in the slots.
+// list tells the queue of all objects of a feed that are in the slots, and of those that were there and are not any
+// more, as far as the dispatcher remembers.
 func (d *Dispatcher) list(ctx context.Context, kind string, f *feed.Feed, set slot.Set) error {
-	return f.List(ctx, func(obj metav1.Object) error {
-		if !set.Has(d.slotOf(obj)) {
-			return nil
-		}
+	m := d.memories[f]
+	d.mu.Lock()
+	pass := m.begin(set)
+	d.mu.Unlock()
+	served, err := f.List(ctx, func(obj metav1.Object) error {
 		class := dispatch.Opened
 		if time.Since(changed(obj)) < recently {
 			class = dispatch.Recent
 		}
-		d.change(kind, obj, class, false)
+		c := d.changeOf(kind, obj, class, false)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.kept.exists(c.Key, c.Version)
+		if !set.Has(c.Slot) {
+			return nil
+		}
+		m.listed(pass, c.Slot, objectName{c.Key.Namespace, c.Key.Name})
+		d.change(c)
 		return nil
 	})
+	if err != nil || !served {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s, gone := range m.end(pass, set) {
+		for _, o := range gone {
+			key := dispatch.Key{Kind: kind, Namespace: o.namespace, Name: o.name}
+			d.change(dispatch.Change{Key: key, Slot: s, Gone: true})
+		}
+	}
+	return nil
 }
 
 // changed is when the object was last changed, as far as its metadata tell.
@@ -297,6 +392,9 @@ func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
 		d.relists[kind] = false
 		d.mu.Unlock()
 		var errs []error
+		for _, f := range d.children[kind] {
+			errs = append(errs, f.Follows(ctx)) // what changes from now on is told
+		}
 		for _, f := range d.lists[kind] {
 			errs = append(errs, d.list(ctx, kind, f, held))
 		}
@@ -328,18 +426,56 @@ func (d *Dispatcher) Kinds() []string {
 	return out
 }
 
-// Load implements adapter.Keeper: it lists the slots' objects.
-func (d *Dispatcher) Load(ctx context.Context, set slot.Set, gone []table.Gone) error {
+// Address implements adapter.Keeper.
+func (d *Dispatcher) Address() string { return d.o.Address }
+
+// hold has changes of the slots count. d.mu is held.
+func (d *Dispatcher) hold(set slot.Set) {
+	d.queue.Hold(d.now(), set)
+	for _, m := range d.memories {
+		m.hold(set)
+	}
+}
+
+// Warm implements adapter.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the list
+// that follows the move does not show it. A kind that cannot be followed does not hold up the move.
+func (d *Dispatcher) Warm(ctx context.Context, set slot.Set) error {
 	d.mu.Lock()
-	now := d.parts.Late()
-	d.queue.Hold(now, set)
-	for _, g := range gone {
-		if !set.Has(g.Slot) {
-			continue
+	d.hold(set)
+	d.mu.Unlock()
+	soon, cancel := context.WithTimeout(ctx, excuse)
+	defer cancel()
+	for _, f := range d.feeds {
+		if err := f.Follows(soon); err != nil {
+			d.o.Logger.V(1).Info("Slots move although a kind cannot be followed", "cause", err.Error())
 		}
-		key := dispatch.Key{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name}
-		if err := d.queue.Change(now, dispatch.Change{Key: key, Slot: g.Slot, Gone: true}); err != nil {
-			d.o.Logger.Error(err, "A deletion that a former owner left is not handed out", "object", key.String())
+	}
+	return context.Cause(ctx)
+}
+
+// Load implements adapter.Keeper: it lists the slots' objects.
+func (d *Dispatcher) Load(ctx context.Context, set slot.Set, handed bool, gone []table.Gone) error {
+	d.mu.Lock()
+	d.hold(set)
+	for _, g := range gone {
+		if set.Has(g.Slot) {
+			key := dispatch.Key{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name}
+			d.change(dispatch.Change{Key: key, Slot: g.Slot, Gone: true})
+		}
+	}
+	// These are handed out even if the slots were handed over: their former owner may have had them from nobody.
+	for key, g := range d.kept.take(set, d.parts.Late()) {
+		d.change(dispatch.Change{Key: key, Slot: g.slot, UID: g.uid, Version: g.version, Gone: true})
+	}
+	for kind, feeds := range d.lists {
+		for _, f := range feeds {
+			for o, g := range d.memories[f].late(set, d.parts.Late()) {
+				if handed {
+					continue // its former owner has handed it out, or left it
+				}
+				key := dispatch.Key{Kind: kind, Namespace: o.namespace, Name: o.name}
+				d.change(dispatch.Change{Key: key, Slot: g.slot, UID: g.uid, Version: g.version, Gone: true})
+			}
 		}
 	}
 	d.mu.Unlock()
@@ -363,6 +499,9 @@ func (d *Dispatcher) load(ctx context.Context, kind string, f *feed.Feed, set sl
 	defer cancel()
 	for delay := 100 * time.Millisecond; ; delay *= 2 {
 		err := f.Follows(soon)
+		for _, child := range d.children[kind] {
+			err = errors.Join(err, child.Follows(soon))
+		}
 		if err == nil {
 			err = d.list(ctx, kind, f, set)
 		}
@@ -385,6 +524,9 @@ func (d *Dispatcher) CatchUp(ctx context.Context, _ slot.Set) error {
 	errs := make([]error, len(d.feeds))
 	var group sync.WaitGroup
 	for i, f := range d.feeds {
+		if d.ofChildren[f] {
+			continue // their owners are handed out by the next owner of the slots in any case
+		}
 		group.Go(func() { errs[i] = f.CatchUp(ctx) })
 	}
 	group.Wait()
@@ -397,7 +539,7 @@ func (d *Dispatcher) Open(set slot.Set, epoch uint64) {
 	for _, s := range set.Slots() {
 		delete(d.idle, s)
 	}
-	d.queue.Open(d.parts.Late(), set, epoch)
+	d.queue.Open(d.now(), set, epoch)
 	d.mu.Unlock()
 	d.step()
 }
@@ -408,18 +550,32 @@ func (d *Dispatcher) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
 	for _, s := range set.Slots() {
 		d.idle[s] = idle
 	}
-	d.queue.Drain(d.parts.Late(), set)
+	d.queue.Drain(d.now(), set)
 	d.mu.Unlock()
 	d.step()
 }
 
-// Shut implements adapter.Keeper.
+const (
+	// keep is how long a deletion in a slot that was shut is remembered, and keepMax how many are.
+	keep    = time.Hour
+	keepMax = 100_000
+)
+
+// Shut implements adapter.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows then
+// what was deleted, so the deletions that nobody has finished work on are kept for Load.
 func (d *Dispatcher) Shut(set slot.Set) {
 	d.mu.Lock()
+	now := d.parts.Late()
+	for _, c := range d.queue.Gone(set) {
+		d.kept.add(c.Key, deletion{slot: c.Slot, uid: c.UID, version: c.Version, at: now})
+	}
 	for _, s := range set.Slots() {
 		delete(d.idle, s)
 	}
-	d.queue.Shut(d.parts.Late(), set)
+	d.queue.Shut(d.now(), set)
+	for _, m := range d.memories {
+		m.shut(set)
+	}
 	d.mu.Unlock()
 	d.step()
 }
@@ -427,7 +583,8 @@ func (d *Dispatcher) Shut(set slot.Set) {
 // SetDeadline implements adapter.Keeper.
 func (d *Dispatcher) SetDeadline(at time.Duration) {
 	d.mu.Lock()
-	d.queue.SetDeadline(d.parts.Late(), at)
+	d.clock.deadline = at
+	d.now()
 	d.mu.Unlock()
 	d.step()
 }
@@ -436,7 +593,7 @@ func (d *Dispatcher) SetDeadline(at time.Duration) {
 func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.parts.Late()
+	now := d.now()
 	var out []gate.Flight
 	for _, t := range d.queue.Takes(now) {
 		if age := now - t.Begun; age >= older {
@@ -445,4 +602,15 @@ func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
 		}
 	}
 	return out
+}
+
+// Remembered is how many names of objects the dispatcher remembers, and how many bytes of memory they take.
+func (d *Dispatcher) Remembered() (names, bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.memories {
+		count, size := m.size()
+		names, bytes = names+count, bytes+size
+	}
+	return names, bytes
 }

@@ -36,6 +36,7 @@ type tier struct {
 	t         *testing.T
 	config    *rest.Config
 	namespace string
+	remember  bool
 	started   int
 
 	mu      sync.Mutex
@@ -51,12 +52,15 @@ type replica struct {
 	rota  *rota.Rota
 	leave context.CancelFunc
 	done  chan error
+	way   *way
 }
 
 func (x *tier) start() *replica {
 	x.t.Helper()
 	x.started++
-	r, err := rota.New(x.config, rota.Options{
+	config, way := rest.CopyConfig(x.config), &way{}
+	config.Wrap(way.wrap)
+	r, err := rota.New(config, rota.Options{
 		Name: "tier", Namespace: x.namespace, LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second,
 		RetryPeriod: 500 * time.Millisecond, WriteTimeout: time.Second, FenceDelay: 1500 * time.Millisecond,
 		Identity: rota.Identity{Pod: "tier-" + strconv.Itoa(x.started)},
@@ -64,15 +68,16 @@ func (x *tier) start() *replica {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	d, err := dispatcher.New(x.config, r, dispatcher.Options{
-		Kinds: []dispatcher.Kind{{Kind: configMap, Namespaces: []string{x.namespace}, Selector: "tier=yes"}},
+	d, err := dispatcher.New(config, r, dispatcher.Options{
+		Kinds:         []dispatcher.Kind{{Kind: configMap, Namespaces: []string{x.namespace}, Selector: "tier=yes"}},
+		RememberNames: x.remember,
 	})
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
-	m := &replica{Dispatcher: d, rota: r, leave: leave, done: make(chan error, 1)}
+	m := &replica{Dispatcher: d, rota: r, leave: leave, done: make(chan error, 1), way: way}
 	ran := make(chan struct{})
 	go func() { defer close(ran); d.Run(life) }()
 	go func() {
@@ -162,6 +167,7 @@ func (x *tier) end(take dispatch.Take, version string) dispatch.Result {
 
 // TestTier: workers have each object once at a time and see every change, while dispatchers come and go.
 func TestTier(t *testing.T) {
+	t.Parallel()
 	namespace := controlplane.Namespace(t)
 	config := controlplane.For(t).Config()
 	config.QPS = -1

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,9 +23,25 @@ import (
 
 // server has one object of a kind, and answers lists as the function says.
 type server struct {
+	mu      sync.Mutex
 	list    func(ctx context.Context) error
+	empty   bool  // its object was deleted
+	absent  error // of all requests, if the kind is not served
 	watches chan *watch.RaceFreeFakeWatcher
 	lists   atomic.Int32
+}
+
+// set changes how it answers.
+func (s *server) set(empty bool, list func(context.Context) error, absent error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty, s.list, s.absent = empty, list, absent
+}
+
+func (s *server) get() (empty bool, list func(context.Context) error, absent error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.empty, s.list, s.absent
 }
 
 // version is 5 at first.
@@ -44,15 +61,25 @@ func object(version string) *metav1.PartialObjectMetadata {
 func (s *server) source() cache.ListerWatcherWithContext {
 	return cache.ToListerWatcherWithContext(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			empty, listing, absent := s.get()
+			if absent != nil {
+				return nil, absent
+			}
 			if o.Limit != 1 {
-				if err := s.list(ctx); err != nil {
+				if err := listing(ctx); err != nil {
 					return nil, err
 				}
 			}
-			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: s.version()},
-				Items: []metav1.PartialObjectMetadata{*object("5")}}, nil
+			list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: s.version()}}
+			if !empty {
+				list.Items = []metav1.PartialObjectMetadata{*object("5")}
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if _, _, absent := s.get(); absent != nil {
+				return nil, absent
+			}
 			w := watch.NewRaceFreeFake()
 			if o.TimeoutSeconds != nil && *o.TimeoutSeconds < 10 {
 				w.Delete(object("6"))
@@ -73,8 +100,12 @@ func (s *server) source() cache.ListerWatcherWithContext {
 // inTime runs a dispatcher of these kinds in a bubble.
 func inTime(t *testing.T, servers map[string]*server, test func(*testing.T, *Dispatcher)) {
 	t.Helper()
+	inTimeWith(t, Options{}, servers, test)
+}
+
+func inTimeWith(t *testing.T, o Options, servers map[string]*server, test func(*testing.T, *Dispatcher)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var o Options
 		for name := range servers {
 			o.Kinds = append(o.Kinds, Kind{Kind: schema.GroupKind{Kind: name}})
 		}
@@ -120,7 +151,7 @@ func TestDeletionInList(t *testing.T) {
 	}
 	inTime(t, map[string]*server{"Pod": s}, func(t *testing.T, d *Dispatcher) {
 		all := slot.Count(16).All()
-		if err := d.Load(t.Context(), all, nil); err != nil {
+		if err := d.Load(t.Context(), all, true, nil); err != nil {
 			t.Fatal(err)
 		}
 		d.Open(all, 1)
@@ -134,7 +165,7 @@ func TestDeletionInList(t *testing.T) {
 func TestDeletionInAHandover(t *testing.T) {
 	inTime(t, map[string]*server{"Pod": {list: fine}}, func(t *testing.T, d *Dispatcher) {
 		all := slot.Count(16).All()
-		if err := d.Load(t.Context(), all, nil); err != nil {
+		if err := d.Load(t.Context(), all, true, nil); err != nil {
 			t.Fatal(err)
 		}
 		d.Open(all, 1)
@@ -157,6 +188,29 @@ func TestDeletionInAHandover(t *testing.T) {
 	})
 }
 
+// An object is deleted when its former owner has caught up, and before this dispatcher lists what it got.
+func TestDeletionAfterTheDrain(t *testing.T) {
+	s := &server{list: fine, empty: true}
+	inTime(t, map[string]*server{"Pod": s}, func(t *testing.T, d *Dispatcher) {
+		all := slot.Count(16).All()
+		if err := d.Warm(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		(<-s.watches).Delete(object("8"))
+		synctest.Wait()
+		if got := take(t, d, time.Second); len(got) != 0 {
+			t.Errorf("takes %+v of slots that are not open", got)
+		}
+		if err := d.Load(t.Context(), all, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		d.Open(all, 1)
+		if got := take(t, d, time.Second); len(got) != 1 || !got[0].Gone {
+			t.Errorf("takes %+v, want one of a deleted object", got)
+		}
+	})
+}
+
 // A kind that cannot be listed does not hold up the others, and its keys come once it can.
 func TestKindThatCannotBeListed(t *testing.T) {
 	var works atomic.Bool
@@ -168,7 +222,7 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	}}
 	inTime(t, map[string]*server{"Pod": {list: fine}, "Site": bad}, func(t *testing.T, d *Dispatcher) {
 		all, begun := slot.Count(16).All(), time.Now()
-		if err := d.Load(t.Context(), all, nil); err != nil || time.Since(begun) > 2*excuse {
+		if err := d.Load(t.Context(), all, true, nil); err != nil || time.Since(begun) > 2*excuse {
 			t.Fatalf("%v after %v", err, time.Since(begun))
 		}
 		d.Open(all, 1)

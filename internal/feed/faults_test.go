@@ -114,12 +114,84 @@ func TestNotFoundOnce(t *testing.T) {
 		inTime(t, src, &missed, time.Second, func(f *feed.Feed) {
 			got := 0
 			count := func(metav1.Object) error { got++; return nil }
-			if err := f.List(t.Context(), count); !apierrors.IsNotFound(err) {
+			if _, err := f.List(t.Context(), count); !apierrors.IsNotFound(err) {
 				t.Errorf("error %v", err)
 			}
-			if err := f.List(t.Context(), count); err != nil || got != 1 {
+			if _, err := f.List(t.Context(), count); err != nil || got != 1 {
 				t.Errorf("%d objects, %v", got, err)
 			}
 		})
 	})
+}
+
+// quiet is an API server that has forgotten what happened since version 7. Its kind is at version 9, and its long watch
+// is running.
+func quiet(short *atomic.Int32, running func(*watch.FakeWatcher)) cache.ListerWatcherWithContext {
+	var lists atomic.Int32
+	return cache.ToListerWatcherWithContext(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			version := "9"
+			if lists.Add(1) == 1 {
+				version = "7"
+			}
+			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.TimeoutSeconds != nil {
+				short.Add(1)
+				return nil, apierrors.NewResourceExpired("too old")
+			}
+			w := watch.NewFake()
+			go running(w)
+			return w, nil
+		},
+	})
+}
+
+func about(version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+}
+
+// On a quiet kind only bookmarks tell how far the watch is. Those before CatchUp make it need no watch of its own, and
+// if that comes too late, it waits for the next one.
+func TestCatchUpWithAQuietKind(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		at    time.Duration // of the bookmark
+		event bool          // instead of the bookmark
+		short int32
+		fails bool
+	}{
+		{"bookmark before", time.Second, false, 0, false},
+		{"bookmark after", 5 * time.Second, false, 1, false},
+		{"event after", 5 * time.Second, true, 1, false},
+		{"neither", 0, false, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var short, missed atomic.Int32
+				src := quiet(&short, func(w *watch.FakeWatcher) {
+					if c.fails {
+						return
+					}
+					time.Sleep(c.at)
+					if c.event {
+						w.Delete(about("9"))
+						return
+					}
+					w.Action(watch.Bookmark, about("9"))
+				})
+				inTime(t, src, &missed, 2*time.Second, func(f *feed.Feed) {
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					defer cancel()
+					if err := f.CatchUp(ctx); (err != nil) != c.fails {
+						t.Errorf("error %v", err)
+					}
+					if short.Load() != c.short || missed.Load() != 0 {
+						t.Errorf("%d watches of its own, want %d; missed %d times", short.Load(), c.short, missed.Load())
+					}
+				})
+			})
+		})
+	}
 }

@@ -57,14 +57,15 @@ type Feed struct {
 	begun  bool
 	absent bool
 	err    error // of the last request, if it failed
-	// seen is the version up to which events have been passed on.
-	seen string
+	// seen is the version up to which events have been passed on. moved is closed when it rises.
+	seen  string
+	moved chan struct{}
 }
 
 // New returns a feed that does nothing yet.
 func New(o Options) *Feed {
 	o.Page, o.Unserved = cmp.Or(o.Page, defaultPage), cmp.Or(o.Unserved, defaultUnserved)
-	return &Feed{o: o, from: make(chan struct{})}
+	return &Feed{o: o, from: make(chan struct{}), moved: make(chan struct{})}
 }
 
 // Run follows the kind until ctx ends.
@@ -117,6 +118,9 @@ func (f *Feed) ready() (again bool) {
 	return false
 }
 
+// expired says that the API server does not know any more what happened since a version.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
 func notServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 // position returns a version that is no older than the call.
@@ -150,6 +154,10 @@ func (f *Feed) follow(ctx context.Context, version string) (worked bool, err err
 	for e := range w.ResultChan() {
 		switch e.Type {
 		case watch.Added, watch.Modified, watch.Deleted:
+			if mark, ok := e.Object.(bookmark); ok {
+				f.reached(mark.version)
+				continue
+			}
 			obj, err := meta.Accessor(e.Object)
 			if err != nil {
 				return false, fmt.Errorf("watch %s: %w", f.o.Name, err)
@@ -158,7 +166,7 @@ func (f *Feed) follow(ctx context.Context, version string) (worked bool, err err
 			f.reached(obj.GetResourceVersion())
 		case watch.Error:
 			err := apierrors.FromObject(e.Object)
-			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			if expired(err) {
 				f.o.Logger.Info("Events of a kind were missed, since the watch was interrupted for too long; listing again",
 					"kind", f.o.Name)
 				return false, nil
@@ -205,12 +213,33 @@ func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	missed := !o.opened && f.ready()
 	if !o.opened {
 		f.seen = opts.ResourceVersion
+		f.wake()
 	}
 	f.mu.Unlock()
 	if o.opened = true; missed {
 		f.o.Missed() // whoever lists from now on sees what happened before the version
 	}
-	return w, nil
+	return watch.Filter(w, passBookmark), nil
+}
+
+// bookmark is the object of a bookmark.
+type bookmark struct {
+	runtime.Object
+	version string
+}
+
+// GetResourceVersion is what a RetryWatcher asks for.
+func (b bookmark) GetResourceVersion() string { return b.version }
+
+// passBookmark makes a bookmark look like an event, which a RetryWatcher passes on, in order. It keeps bookmarks to
+// itself, and on a quiet kind nothing else tells how far its watch is.
+func passBookmark(e watch.Event) (watch.Event, bool) {
+	if e.Type == watch.Bookmark {
+		if about, err := meta.Accessor(e.Object); err == nil {
+			return watch.Event{Type: watch.Modified, Object: bookmark{e.Object, about.GetResourceVersion()}}, true
+		}
+	}
+	return e, true
 }
 
 // Follows waits until Run has opened a watch, or the kind is known not to be served.
@@ -229,7 +258,14 @@ func (f *Feed) reached(version string) {
 	defer f.mu.Unlock()
 	if resourceversion.Compare(f.seen, version) < 0 {
 		f.seen = version
+		f.wake()
 	}
+}
+
+// wake tells whoever waits that seen has changed. f.mu is held.
+func (f *Feed) wake() {
+	close(f.moved)
+	f.moved = make(chan struct{})
 }
 
 // catchUpSeconds is the timeout of the watch of CatchUp: the API server sends a bookmark two seconds before its end.
@@ -237,7 +273,8 @@ const catchUpSeconds = 3
 
 // CatchUp returns when all has been passed on that happened before the call. It takes about a second, in which it has a
 // watch of its own: that of Run may lag, and where nothing happens only a bookmark shows it. So events may be passed on
-// twice, from two goroutines, and an older one after a newer one.
+// twice, from two goroutines, and an older one after a newer one. If the API server does not know any more what
+// happened since the last event or bookmark, CatchUp waits for the watch of Run. Bookmarks come once a minute.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	goal, err := f.position(ctx)
 	if notServed(err) && f.isAbsent() {
@@ -248,7 +285,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	}
 	for {
 		f.mu.Lock()
-		from := f.seen
+		from, moved := f.seen, f.moved
 		f.mu.Unlock()
 		if from == "" {
 			return fmt.Errorf("catch up with %s: it is not followed yet: %w", f.o.Name, f.Err())
@@ -256,7 +293,15 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 		if resourceversion.Compare(from, goal) >= 0 {
 			return nil
 		}
-		if err := f.catchUp(ctx, from, goal); err != nil {
+		err := f.catchUp(ctx, from, goal)
+		if expired(err) {
+			select {
+			case <-moved:
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("catch up with %s: %w", f.o.Name, errors.Join(context.Cause(ctx), err))
 		}
 	}
@@ -299,10 +344,11 @@ func (f *Feed) catchUp(ctx context.Context, from, goal string) error {
 }
 
 // List calls do for each object, a page at a time. What changes after the call began comes as an event, if not in the
-// list. It waits for Follows. A kind that is not served is empty. The error is that of a request, or of do.
-func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) error {
+// list. It waits for Follows. Of a kind that is not served it lists nothing, and served is false: that is no proof that
+// there are no objects. The error is that of a request, or of do.
+func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) (served bool, err error) {
 	if err := f.Follows(ctx); err != nil {
-		return err
+		return false, err
 	}
 	for {
 		p := pager.New(f.o.Source.ListWithContext)
@@ -315,12 +361,14 @@ func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) error {
 			return do(about)
 		})
 		switch {
-		case err == nil, notServed(err) && f.isAbsent():
-			return nil // if it is served from now on, Missed is called
+		case err == nil:
+			return true, nil
+		case notServed(err) && f.isAbsent():
+			return false, nil // if it is served from now on, Missed is called
 		case apierrors.IsResourceExpired(err) && ctx.Err() == nil:
 			continue // it took longer than etcd keeps the version; what comes twice does no harm
 		}
-		return fmt.Errorf("list %s: %w", f.o.Name, err)
+		return false, fmt.Errorf("list %s: %w", f.o.Name, err)
 	}
 }
 

@@ -116,7 +116,7 @@ func run(t *testing.T, f *feed.Feed) {
 func names(t *testing.T, f *feed.Feed) []string {
 	t.Helper()
 	var out []string
-	err := f.List(t.Context(), func(obj metav1.Object) error {
+	_, err := f.List(t.Context(), func(obj metav1.Object) error {
 		if !strings.HasPrefix(obj.GetName(), "kube-") { // kube-root-ca.crt
 			out = append(out, obj.GetName())
 		}
@@ -199,7 +199,7 @@ func TestFollows(t *testing.T) {
 		t.Error("c came as an event, so the test shows nothing")
 	}
 	stop := errors.New("enough")
-	if err := f.List(t.Context(), func(metav1.Object) error { return stop }); !errors.Is(err, stop) {
+	if _, err := f.List(t.Context(), func(metav1.Object) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("error %v, want that of the function", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestServedLater(t *testing.T) {
 		Missed: s.miss, Unserved: 50 * time.Millisecond})
 	waiting, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := f.List(waiting, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := f.List(waiting, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a list without a position: %v", err)
 	}
 	run(t, f)

@@ -1,5 +1,11 @@
 // Package journal records the start and end of every reconcile of a process in a file of its own, for a checker in
 // another process. A record is one write to a file opened for appending, so that SIGKILL loses none that was made.
+//
+// A record is a line. Numbers count from 1, times are nanoseconds by Now, and "-" stands for nothing:
+//
+//	S NUMBER TIME NAMESPACE/NAME UID GENERATION EPOCH    a reconcile starts
+//	T NUMBER DEADLINE RESOURCEVERSION ATTEMPT            it is about a take
+//	E NUMBER TIME                                        it has ended
 package journal
 
 import (
@@ -23,6 +29,11 @@ type Reconcile struct {
 	Epoch uint64
 	// Start and End are by Now. End is 0 while there is no end record.
 	Start, End time.Duration
+	// Deadline is when the take of a dispatcher's worker expires, by Now; 0: this is no take. Version is the
+	// resourceVersion that came with the take, and Attempt its number.
+	Deadline time.Duration
+	Version  string
+	Attempt  int
 }
 
 // A Writer appends to a journal. Its methods may be called concurrently.
@@ -54,6 +65,14 @@ func (w *Writer) Start(
 	n := w.last.Add(1)
 	w.write(fmt.Appendf(nil, "S %d %d %s/%s %s %d %d\n", n, at, key.Namespace, key.Name, uid, generation, epoch))
 	return n, func() { w.write(fmt.Appendf(nil, "E %d %d\n", n, Now())) }
+}
+
+// Take records that a reconcile is about a take, and when that expires; once more when it was extended.
+func (w *Writer) Take(number uint64, deadline time.Duration, version string, attempt int) {
+	if version == "" {
+		version = "-"
+	}
+	w.write(fmt.Appendf(nil, "T %d %d %s %d\n", number, deadline, version, attempt))
 }
 
 func (w *Writer) write(record []byte) {

@@ -24,7 +24,9 @@ func TestJournal(t *testing.T) {
 	defer w.Close()
 	before := journal.Now()
 	_, end := w.Start(journal.Now(), types.NamespacedName{Namespace: "sites", Name: "a"}, "uid-a", 7, 41)
-	w.Start(journal.Now(), types.NamespacedName{Namespace: "sites", Name: "b"}, "", 0, 42)
+	n, _ := w.Start(journal.Now(), types.NamespacedName{Namespace: "sites", Name: "b"}, "", 0, 42)
+	w.Take(n, 5, "4711", 1)
+	w.Take(n, 6, "", 2)
 	if all, err := reader.Read(); err != nil || len(all) != 2 || all[0].End != 0 {
 		t.Fatalf("two starts: %+v, %v", all, err)
 	}
@@ -45,7 +47,7 @@ func TestJournal(t *testing.T) {
 	all[0].End = 1
 	want := []journal.Reconcile{
 		{Pod: "web-1", Key: types.NamespacedName{Namespace: "sites", Name: "a"}, UID: "uid-a", Generation: 7, Epoch: 41, End: 1},
-		{Pod: "web-1", Key: types.NamespacedName{Namespace: "sites", Name: "b"}, Epoch: 42},
+		{Pod: "web-1", Key: types.NamespacedName{Namespace: "sites", Name: "b"}, Epoch: 42, Deadline: 6, Attempt: 2},
 	}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("journal (-want +got):\n%s", diff)
@@ -53,7 +55,9 @@ func TestJournal(t *testing.T) {
 }
 
 func TestBadJournal(t *testing.T) {
-	for _, text := range []string{"X\n", "S 1 2 noslash uid 1 1\n", "S x 2 a/b uid 1 1\n", "E 1 2\n"} {
+	for _, text := range []string{"X\n", "S 1 2 noslash uid 1 1\n", "S x 2 a/b uid 1 1\n", "E 1 2\n", "T 1 2 - 1\n",
+		"S 1 2 a/b uid 1 1\nT 1 x - 1\n", "S 1 2 a/b uid 1 1\nE 1 2\nT 1 2 - 1\n",
+	} {
 		path := filepath.Join(t.TempDir(), "web-1")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

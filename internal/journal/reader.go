@@ -73,6 +73,21 @@ func (r *Reader) parse(line string) error {
 		}
 		r.open[n] = len(r.all)
 		r.all = append(r.all, it)
+	case "T ":
+		var deadline time.Duration
+		var version string
+		var attempt int
+		if _, err := fmt.Sscanf(line, "T %d %d %s %d", &n, &deadline, &version, &attempt); err != nil {
+			return err
+		}
+		i, ok := r.open[n]
+		if !ok {
+			return errors.New("the take of a reconcile that is not under way")
+		}
+		if version == "-" {
+			version = ""
+		}
+		r.all[i].Deadline, r.all[i].Version, r.all[i].Attempt = deadline, version, attempt
 	case "E ":
 		var end time.Duration
 		if _, err := fmt.Sscanf(line, "E %d %d", &n, &end); err != nil {

@@ -127,6 +127,7 @@ func (n *Node) carryOut(action member.Action) {
 		}
 		n.open(a)
 	case member.Shut:
+		n.outlive(a.Slots)
 		n.gate.Shut(a.Slots)
 		n.duties.draining = n.duties.draining.Minus(a.Slots)
 		if !n.w.handsOver() {

@@ -97,6 +97,7 @@ func (c *Chaos) draw() int {
 		c.opts.Tune = func(cfg *member.Config) { cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3 }
 	}
 	c.drawDuties()
+	c.drawOutlives()
 	c.crashed = c.restart
 	c.ended = func(n *Node) {
 		switch {
@@ -145,6 +146,20 @@ func (c *Chaos) drawDuties() {
 	c.jobs = rand.New(rand.NewPCG(c.opts.Seed, 2)) //nolint:gosec // must be repeatable
 	if c.jobs.IntN(3) == 0 {
 		c.duties = 1 + c.jobs.IntN(8)
+	}
+}
+
+// drawOutlives decides whether work outlives members: in one of four lives.
+func (c *Chaos) drawOutlives() {
+	if rand.New(rand.NewPCG(c.opts.Seed, 3)).IntN(4) > 0 { //nolint:gosec // must be repeatable
+		return
+	}
+	tune := c.opts.Tune
+	c.opts.Tune = func(cfg *member.Config) {
+		cfg.Outlives = true
+		if tune != nil {
+			tune(cfg)
+		}
 	}
 }
 

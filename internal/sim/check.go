@@ -20,6 +20,7 @@ import (
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
+//   - where work outlives members (Config.Outlives), a slot opens once the deadline of whoever had it open has passed
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
@@ -184,6 +185,23 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 	}
 }
 
+// outlive notes that work goes on in slots that this member is about to lose, or dies with, until its deadline.
+func (n *Node) outlive(set slot.Set) {
+	if !n.cfg.Outlives {
+		return
+	}
+	busy := n.gate.OpenSet()
+	for k, f := range n.work.flights {
+		if n.valid(f) {
+			busy.Add(k.slot)
+		}
+	}
+	busy = busy.Intersect(set)
+	for _, s := range busy.Slots() {
+		n.w.outlives[s] = max(n.w.outlives[s], n.real(n.deadline))
+	}
+}
+
 // checkOpen looks at a gate that is about to be opened.
 func (n *Node) checkOpen(a member.Open) {
 	w := n.w
@@ -216,6 +234,10 @@ func (n *Node) checkOpen(a member.Open) {
 	}
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
+		if until := w.outlives[s]; w.now < until {
+			w.violateAtGate("outlived", "slot %v is opened by %s at epoch %d, and work that was begun before may go on for %v",
+				s, n.ID, a.Epoch, until-w.now)
+		}
 		if h.owners[a.Epoch] != n.ID {
 			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
 		}

@@ -310,6 +310,7 @@ func (n *Node) Crash() {
 }
 
 func (n *Node) end() {
+	n.outlive(slot.SetOf(slot.Range{Last: slot.Slot(n.w.opts.everything() - 1)}))
 	n.Dead = true
 	n.tables, n.leases, n.inbox, n.todo, n.later = nil, nil, nil, nil, nil
 }

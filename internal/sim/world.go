@@ -55,7 +55,9 @@ type World struct {
 	// Messages counts the traffic.
 	Messages Messages
 
-	slots      []slotHistory
+	slots []slotHistory
+	// outlives is until when work of a former owner may go on in a slot, in members with Config.Outlives.
+	outlives   map[slot.Slot]time.Duration
 	duties     map[string]*dutyHistory
 	named      map[string]time.Duration // by member ID: when a table last named it
 	member     map[string]time.Duration // the same, of tables that members wrote
@@ -117,11 +119,11 @@ func New(o Options) *World {
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
 		Objects: store.NewObjects(),
 		slots:   make([]slotHistory, o.everything()),
-		duties:  map[string]*dutyHistory{},
-		clocks:  clocks{1, 1},
-		ghosts:  map[string]string{},
-		named:   map[string]time.Duration{},
-		member:  map[string]time.Duration{},
+		duties:  map[string]*dutyHistory{}, outlives: map[slot.Slot]time.Duration{},
+		clocks: clocks{1, 1},
+		ghosts: map[string]string{},
+		named:  map[string]time.Duration{},
+		member: map[string]time.Duration{},
 
 		tombstones: map[key]*tombstone{},
 		Messages: Messages{

@@ -145,6 +145,54 @@ func (c *Cluster) Create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
+// Clear removes the Websites from somebody's own cluster, and closes it. Nobody is left to remove their finalizers.
+func (c *Cluster) Clear() error {
+	var err error
+	if c.Plane == nil {
+		err = c.release()
+	}
+	return errors.Join(err, c.Close())
+}
+
+// release deletes all Websites and removes their finalizers.
+func (c *Cluster) release() error {
+	// The context of the run may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	sites, err := c.Websites(ctx)
+	for i := range sites {
+		err = errors.Join(err, client.IgnoreNotFound(c.Client.Delete(ctx, &sites[i])))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		err = errors.Join(err, client.IgnoreNotFound(c.Client.Patch(ctx, &sites[i], patch)))
+	}
+	return err
+}
+
+// Watch ends a run, with cancel, when the control plane ends, or with the first error of check, which it calls from
+// time to time until ctx ends.
+func (c *Cluster) Watch(ctx context.Context, cancel context.CancelCauseFunc, check func() error) {
+	var gone <-chan struct{}
+	if c.Plane != nil {
+		gone = c.Plane.Done()
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gone:
+			cancel(errors.New("the control plane ended"))
+			return
+		case <-tick.C:
+		}
+		if err := check(); err != nil {
+			cancel(err)
+			return
+		}
+	}
+}
+
 // Close stops the control plane, or removes what was put into somebody's own cluster.
 func (c *Cluster) Close() error {
 	if c.Plane != nil {

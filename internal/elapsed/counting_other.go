@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rota
+package elapsed
 
 import "time"
 

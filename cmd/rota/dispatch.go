@@ -1,0 +1,79 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/tier"
+)
+
+func newDispatch() *cobra.Command {
+	var o struct {
+		config, listen, advertise, metrics string
+		target                             rotaFlags
+		check, verbose                     bool
+	}
+	cmd := &cobra.Command{
+		Use:   "dispatch --config FILE",
+		Short: "Hand out keys of objects to workers in any language",
+		Long: "Hand out keys of objects to workers in any language.\n\n" +
+			"A dispatcher is a member of a rota that watches metadata and keeps keys only. Workers ask any dispatcher of the " +
+			"tier for keys over HTTP, read the objects themselves, reconcile, and say when they are done.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.config == "" {
+				return errors.New("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")
+			}
+			c, err := tier.Load(o.config)
+			if err != nil {
+				return err
+			}
+			c.Namespace = cmp.Or(o.target.namespace, c.Namespace)
+			c.Server.Listen = cmp.Or(o.listen, c.Server.Listen)
+			c.Server.Advertise = cmp.Or(o.advertise, c.Server.Advertise)
+			c.Metrics = cmp.Or(o.metrics, c.Metrics)
+			if err := c.Check(); err != nil {
+				return fmt.Errorf("%s: %w", o.config, err)
+			}
+			if o.check {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", o.config)
+				return err
+			}
+			cfg, namespace, err := o.target.load()
+			if err != nil {
+				return err
+			}
+			c.Namespace = cmp.Or(c.Namespace, os.Getenv("POD_NAMESPACE"), namespace)
+			cfg.QPS, cfg.UserAgent = -1, "rota-dispatch" // the API server has its own limits
+			log := zap.New(zap.UseDevMode(o.verbose))
+			ctrl.SetLogger(log)
+			klog.SetLogger(log)
+			d, err := tier.New(cmd.Context(), cfg, c, rota.Identity{}, log)
+			if err != nil {
+				return err
+			}
+			if err := d.Run(cmd.Context()); err != nil {
+				log.Error(err, "The dispatcher ends")
+				return err
+			}
+			return nil
+		},
+	}
+	o.target.bind(cmd)
+	cmd.Flags().StringVar(&o.config, "config", "", "file with the configuration")
+	cmd.Flags().BoolVar(&o.check, "check", false, "only check the configuration; files that it names are not read")
+	cmd.Flags().StringVar(&o.listen, "listen", "", "address to serve workers on (default server.listen)")
+	cmd.Flags().StringVar(&o.advertise, "advertise", "",
+		"URL at which other dispatchers reach this one (default server.advertise)")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "address to serve metrics and probes on (default metrics)")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "log details, for people")
+	return cmd
+}

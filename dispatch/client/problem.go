@@ -1,0 +1,108 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+)
+
+// Errors that a Problem is, for errors.Is.
+var (
+	// ErrInvalid: the request has something wrong, or names a take of other dispatchers.
+	ErrInvalid = errors.New("invalid request")
+	// ErrUnauthenticated: the dispatchers do not accept the token.
+	ErrUnauthenticated = errors.New("unauthenticated")
+	// ErrForbidden: the user may not take keys of a kind, or the take is another user's.
+	ErrForbidden = errors.New("forbidden")
+	// ErrUnknownKind: the dispatchers do not have a kind.
+	ErrUnknownKind = errors.New("unknown kind")
+	// ErrEnded: the take or the stream has ended. Somebody else may have the key.
+	ErrEnded = errors.New("ended")
+	// ErrTooMany: this client sends too many requests.
+	ErrTooMany = errors.New("too many requests")
+	// ErrUnavailable: the dispatchers cannot answer now.
+	ErrUnavailable = errors.New("unavailable")
+)
+
+// sentinels are the errors by the types of problems, without wire.ProblemBase.
+var sentinels = map[string]error{
+	wire.ProblemInvalid: ErrInvalid, wire.ProblemUnauthenticated: ErrUnauthenticated,
+	wire.ProblemForbidden: ErrForbidden, wire.ProblemUnknownKind: ErrUnknownKind, wire.ProblemEnded: ErrEnded,
+	wire.ProblemTooMany: ErrTooMany, wire.ProblemUnavailable: ErrUnavailable,
+}
+
+// statuses are the errors by the status, for answers of proxies, and of problems that this version does not know.
+var statuses = map[int]error{
+	http.StatusBadRequest: ErrInvalid, http.StatusUnauthorized: ErrUnauthenticated, http.StatusForbidden: ErrForbidden,
+	http.StatusGone: ErrEnded, http.StatusTooManyRequests: ErrTooMany, http.StatusBadGateway: ErrUnavailable,
+	http.StatusServiceUnavailable: ErrUnavailable, http.StatusGatewayTimeout: ErrUnavailable,
+}
+
+// Problem is an answer with an error.
+type Problem struct { //nolint:errname // it is the field's word, of RFC 9457
+	wire.Problem
+	// RetryAfter is how long to wait before the request is sent again; 0: the answer does not say.
+	RetryAfter time.Duration
+}
+
+// Error says which problem it is, and the detail.
+func (p *Problem) Error() string {
+	what := strings.TrimPrefix(p.Type, wire.ProblemBase)
+	if what == "" {
+		what = http.StatusText(p.Status)
+	}
+	if p.Detail == "" {
+		return fmt.Sprintf("%d %s", p.Status, what)
+	}
+	return fmt.Sprintf("%d %s: %s", p.Status, what, p.Detail)
+}
+
+// Is tells the errors above apart.
+func (p *Problem) Is(target error) bool {
+	if err, known := sentinels[strings.TrimPrefix(p.Type, wire.ProblemBase)]; known {
+		return err == target
+	}
+	return statuses[p.Status] == target && target != nil
+}
+
+// temporary says that the same request may succeed later.
+func (p *Problem) temporary() bool {
+	return p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
+}
+
+// maxProblem is how much of an answer with an error is read.
+const maxProblem = 64 << 10
+
+// problemOf reads an answer with an error.
+func problemOf(resp *http.Response) *Problem {
+	p := &Problem{RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind != wire.TypeProblem || json.Unmarshal(body, &p.Problem) != nil {
+		p.Problem = wire.Problem{}
+	}
+	p.Status = resp.StatusCode
+	return p
+}
+
+// maxRetryAfter bounds what an answer may ask for.
+const maxRetryAfter = 10 * time.Minute
+
+// retryAfter reads the header of that name: seconds, or a date. What cannot be read is 0.
+func retryAfter(header string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second //nolint:gosec // it has 32 bits
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}

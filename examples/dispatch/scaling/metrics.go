@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+)
+
+const (
+	groupName = "external.metrics.k8s.io"
+	version   = groupName + "/v1beta1"
+	base      = "/apis/" + version
+)
+
+// figures are the metrics, by name. Each is there once for every kind, with the label kind.
+var figures = map[string]func(wire.KindStats) float64{
+	"rota_dispatch_pending":        func(k wire.KindStats) float64 { return float64(k.Pending) },
+	"rota_dispatch_oldest_seconds": func(k wire.KindStats) float64 { return k.OldestSeconds },
+}
+
+// values and value are ExternalMetricValueList and ExternalMetricValue of k8s.io/metrics.
+type values struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []value `json:"items"`
+}
+
+type value struct {
+	Name      string            `json:"metricName"`
+	Labels    map[string]string `json:"metricLabels"`
+	Timestamp metav1.Time       `json:"timestamp"`
+	Value     resource.Quantity `json:"value"`
+}
+
+// stats tells how many keys wait at the dispatchers; client.Client implements it.
+type stats interface {
+	Stats(ctx context.Context) (wire.Stats, error)
+}
+
+// newHandler serves the metrics.
+func newHandler(from stats) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+base, func(w http.ResponseWriter, _ *http.Request) {
+		list := metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version,
+		}
+		for name := range figures {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: name, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"},
+			})
+		}
+		answer(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("GET "+base+"/namespaces/{namespace}/{metric}", func(w http.ResponseWriter, r *http.Request) {
+		list, status := read(r, from)
+		if status != nil {
+			answer(w, int(status.Code), status)
+			return
+		}
+		answer(w, http.StatusOK, list)
+	})
+	return mux
+}
+
+// read returns a metric's values.
+func read(r *http.Request, from stats) (*values, *metav1.Status) {
+	figure, ok := figures[r.PathValue("metric")]
+	if !ok {
+		return nil, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no metric %s", r.PathValue("metric"))
+	}
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return nil, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "labelSelector: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	s, err := from.Stats(ctx)
+	if err == nil && s.Silent > 0 {
+		// The figures of some are not those of all: too few workers would be left.
+		err = fmt.Errorf("%d of %d dispatchers do not answer", s.Silent, s.Dispatchers)
+	}
+	if err != nil {
+		return nil, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "dispatchers: %v", err)
+	}
+	out := &values{TypeMeta: metav1.TypeMeta{Kind: "ExternalMetricValueList", APIVersion: version}, Items: []value{}}
+	for _, k := range s.Kinds {
+		about := map[string]string{"kind": k.Kind}
+		if !selector.Matches(labels.Set(about)) {
+			continue
+		}
+		out.Items = append(out.Items, value{
+			Name: r.PathValue("metric"), Labels: about, Timestamp: metav1.Now(),
+			Value: *resource.NewMilliQuantity(int64(figure(k)*1000), resource.DecimalSI),
+		})
+	}
+	return out, nil
+}
+
+func failure(code int32, reason metav1.StatusReason, format string, args ...any) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
+		Message: fmt.Sprintf(format, args...),
+	}
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
+}

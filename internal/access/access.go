@@ -1,0 +1,213 @@
+// Package access decides who may take keys from a dispatcher: bearer tokens are reviewed by the API server, permissions
+// are those of its authorizer, and each user has a rate and a number of requests.
+package access
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// User is who sent a request.
+type User struct {
+	Name, UID string
+	Groups    []string
+	Extra     map[string][]string
+}
+
+// Error refuses a request. Problem is one of the constants wire.Problem….
+type Error struct {
+	Problem, Detail string
+	// RetryAfter is when to try again; 0: it does not help.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Problem + ": " + e.Detail }
+
+// Options say whom a Guard lets in.
+type Options struct {
+	// Audience is what tokens must be for. It must be there.
+	Audience string
+	Limits   Limits
+	// Logger gets what operators should know. Default: slog.Default.
+	Logger logr.Logger
+}
+
+// Limits bound what users can do to the dispatcher and to the API server. Fields that are 0 have their defaults.
+type Limits struct {
+	// Rate is how many requests a second each user may send; default 1,000. Burst is how many at once; default 2 * Rate.
+	Rate  float64
+	Burst int
+	// UnderWay is how many requests of each user may be under way, polls and streams included; default 5,000. Total is how
+	// many of all users; default 20,000.
+	UnderWay, Total int
+	// Reviews is how many new tokens the API server is asked about, each second; default 50. As many again may come from
+	// addresses from which valid ones have come.
+	Reviews float64
+}
+
+const (
+	// remembered is how many tokens, decisions and addresses of each sort are kept.
+	remembered = 16384
+	// reviewTimeout bounds a question to the API server.
+	reviewTimeout = 10 * time.Second
+	// retrySoon is when to try again if the API server did not answer.
+	retrySoon = 2 * time.Second
+)
+
+func (l *Limits) setDefaults() {
+	l.Rate = cmp.Or(l.Rate, 1000)
+	l.Burst = cmp.Or(l.Burst, max(int(2*l.Rate), 1))
+	l.UnderWay = cmp.Or(l.UnderWay, 5000)
+	l.Total = cmp.Or(l.Total, 20000)
+	l.Reviews = cmp.Or(l.Reviews, 50)
+}
+
+// Validate returns an error that names the field and says what is wrong, or nil. Fields may be 0.
+func (l Limits) Validate() error {
+	l.setDefaults()
+	switch { // NaN is refused, too
+	case !(l.Rate > 0 && l.Rate <= 1e6):
+		return fmt.Errorf("rate %v: must be above 0, and at most 1,000,000 requests a second", l.Rate)
+	case l.Burst < 1:
+		return fmt.Errorf("burst %d: must be above 0, or no request is let in", l.Burst)
+	case l.UnderWay < 1:
+		return fmt.Errorf("underWay %d: must be above 0, or no request is let in", l.UnderWay)
+	case l.Total < l.UnderWay:
+		return fmt.Errorf("total %d: must not be below underWay, which is %d", l.Total, l.UnderWay)
+	case !(l.Reviews > 0 && l.Reviews <= 1e6):
+		return fmt.Errorf("reviews %v: must be above 0, and at most 1,000,000 a second", l.Reviews)
+	}
+	return nil
+}
+
+// Guard decides who may do what. Its methods may be called concurrently. What it remembers is bounded.
+type Guard struct {
+	o       Options
+	client  kubernetes.Interface
+	mapper  meta.ResettableRESTMapper
+	reviews *prometheus.CounterVec
+
+	secret    []byte // of the keys of known and rejected
+	known     *cache.LRUExpireCache
+	rejected  *cache.LRUExpireCache
+	unknown   *rate.Limiter // of reviews of new tokens
+	renewed   *rate.Limiter // of those from addresses from which valid ones have come
+	addresses *cache.LRUExpireCache
+	flights   singleflight.Group
+	quiet     rate.Sometimes // of logs about an API server that does not answer
+
+	decisions *cache.LRUExpireCache
+	resources *cache.LRUExpireCache
+
+	mu    sync.Mutex
+	users map[string]*usage
+	total int
+	swept time.Time
+}
+
+// New makes a Guard that asks the API server of cfg.
+func New(cfg *rest.Config, o Options) (*Guard, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.RateLimiter = -1, nil // the guard has its own limits
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("access: discovery: %w", err)
+	}
+	return newGuard(client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), o)
+}
+
+func newGuard(client kubernetes.Interface, mapper meta.ResettableRESTMapper, o Options) (*Guard, error) {
+	if o.Audience == "" {
+		return nil, errors.New("access: Audience is empty: tokens for the API server itself would be accepted, and whoever " +
+			"gets them could use them there")
+	}
+	if err := o.Limits.Validate(); err != nil {
+		return nil, fmt.Errorf("access: limits: %w", err)
+	}
+	o.Limits.setDefaults()
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.FromSlogHandler(slog.Default().Handler())
+	}
+	g := &Guard{
+		o: o, client: client, mapper: mapper,
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rota_dispatch_reviews_total",
+			Help: "Questions to the API server about tokens and permissions, by outcome; limited ones were not asked.",
+		}, []string{"review", "outcome"}),
+		secret: make([]byte, 32),
+		known:  cache.NewLRUExpireCache(remembered), rejected: cache.NewLRUExpireCache(remembered),
+		unknown:   rate.NewLimiter(rate.Limit(o.Limits.Reviews), max(int(4*o.Limits.Reviews), 1)),
+		renewed:   rate.NewLimiter(rate.Limit(o.Limits.Reviews), max(int(4*o.Limits.Reviews), 1)),
+		addresses: cache.NewLRUExpireCache(remembered), decisions: cache.NewLRUExpireCache(remembered),
+		resources: cache.NewLRUExpireCache(remembered),
+		quiet:     rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		users:     map[string]*usage{},
+	}
+	_, _ = rand.Read(g.secret) // never fails
+	for _, review := range []string{reviewToken, reviewAccess} {
+		for _, outcome := range []string{outcomeOK, outcomeRefused, outcomeFailed} {
+			g.reviews.WithLabelValues(review, outcome)
+		}
+	}
+	g.reviews.WithLabelValues(reviewToken, outcomeLimited)
+	return g, nil
+}
+
+// Values of the labels of rota_dispatch_reviews_total.
+const (
+	reviewToken, reviewAccess = "token", "access"
+
+	outcomeOK, outcomeRefused, outcomeFailed, outcomeLimited = "ok", "refused", "failed", "limited"
+)
+
+// Collector returns the Guard's metrics.
+func (g *Guard) Collector() prometheus.Collector { return g.reviews }
+
+// Audience is what tokens must be for.
+func (g *Guard) Audience() string { return g.o.Audience }
+
+// Self asks the API server who this process is.
+func (g *Guard) Self(ctx context.Context) (username string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	review, err := g.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask the API server who this dispatcher is: %w", err)
+	}
+	if review.Status.UserInfo.Username == "" {
+		return "", errors.New("ask the API server who this dispatcher is: it does not say")
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// failed reports that the API server could not be asked.
+func (g *Guard) failed(review string, err error) {
+	g.reviews.WithLabelValues(review, outcomeFailed).Inc()
+	g.quiet.Do(func() { g.o.Logger.Error(err, "Requests are refused, as the API server cannot be asked about them") })
+}

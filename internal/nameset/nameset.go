@@ -1,0 +1,195 @@
+// Package nameset keeps sets of objects' names in little memory, and finds the names that a list does not show any
+// more. A name takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer.
+package nameset
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+)
+
+// Set is a set of names. The zero Set is empty. It is not safe for concurrent use.
+//
+// To find what is gone, call Clear, See for each name of a complete list that began after that, and Sweep. Names that
+// are added meanwhile count as seen.
+type Set struct {
+	// text has a record for each name: its length and two flags as a varint, and its bytes.
+	text []byte
+	// index is an open hash table of offsets in text, plus 1; free and moved are none.
+	index []uint32
+	// live are the names, used the places of index that are not free, and dead the bytes of names that were removed.
+	live, used, dead int
+	seed             maphash.Seed
+}
+
+// Flags in a record's head.
+const (
+	seen = 1 << iota
+	removed
+	flags = 2 // bits
+)
+
+const (
+	free  = 0
+	moved = 1<<32 - 1 // its name was removed, and a search goes on
+	// leastIndex is the smallest index that is not empty.
+	leastIndex = 8
+	// growth is the part by which text grows.
+	growth = 16
+)
+
+// Len is how many names there are.
+func (s *Set) Len() int { return s.live }
+
+// Bytes is how much memory they take.
+func (s *Set) Bytes() int { return cap(s.text) + 4*cap(s.index) }
+
+// Add adds a name, which counts as seen.
+func (s *Set) Add(name []byte) {
+	if _, at := s.find(name); at >= 0 {
+		s.text[at] |= seen
+		return
+	}
+	if 4*(s.used+1) > 3*len(s.index) {
+		s.rebuild()
+	}
+	place := s.vacancy(name)
+	if s.index[place] == free {
+		s.used++
+	}
+	s.live++
+	s.index[place] = uint32(len(s.text)) + 1 //nolint:gosec // names of 4 GiB are not kept
+	if need := len(s.text) + binary.MaxVarintLen64 + len(name); need > cap(s.text) {
+		// append would take a quarter more.
+		s.text = append(make([]byte, 0, need+len(s.text)/growth), s.text...)
+	}
+	s.text = binary.AppendUvarint(s.text, uint64(len(name))<<flags|seen)
+	s.text = append(s.text, name...)
+}
+
+// See notes that a list shows a name. It returns false if the set does not have it.
+func (s *Set) See(name []byte) bool {
+	_, at := s.find(name)
+	if at >= 0 {
+		s.text[at] |= seen
+	}
+	return at >= 0
+}
+
+// Remove removes a name.
+func (s *Set) Remove(name []byte) {
+	place, at := s.find(name)
+	if at < 0 {
+		return
+	}
+	s.index[place] = moved
+	s.drop(at)
+	s.tidy()
+}
+
+// drop marks the record at an offset as removed.
+func (s *Set) drop(at int) {
+	length, head := binary.Uvarint(s.text[at:])
+	s.text[at] |= removed
+	s.live--
+	s.dead += head + int(length>>flags) //nolint:gosec // it is in text
+}
+
+// tidy gives memory back when much of it is of names that were removed.
+func (s *Set) tidy() {
+	if s.live == 0 {
+		*s = Set{}
+	} else if s.dead > 256 && s.dead > len(s.text)/4 {
+		s.rebuild()
+	}
+}
+
+// Clear has no name count as seen.
+func (s *Set) Clear() {
+	s.each(func(at int, _ []byte) { s.text[at] &^= seen })
+}
+
+// Sweep removes the names that have not been seen since Clear, and calls gone for each. The bytes are valid until it
+// returns.
+func (s *Set) Sweep(gone func(name []byte)) {
+	before := s.live
+	s.each(func(at int, name []byte) {
+		if s.text[at]&seen == 0 {
+			gone(name)
+			s.drop(at)
+		}
+	})
+	if s.live < before {
+		s.rebuild()
+	}
+}
+
+// each calls do for each name.
+func (s *Set) each(do func(at int, name []byte)) {
+	for at := 0; at < len(s.text); {
+		length, head := binary.Uvarint(s.text[at:])
+		end := at + head + int(length>>flags) //nolint:gosec // it is in text
+		if s.text[at]&removed == 0 {
+			do(at, s.text[at+head:end])
+		}
+		at = end
+	}
+}
+
+// find returns a name's place in index and its offset in text; -1 if it is not there.
+func (s *Set) find(name []byte) (place, at int) {
+	if len(s.index) == 0 {
+		return 0, -1
+	}
+	for place = s.first(name); ; place = s.next(place) {
+		switch offset := s.index[place]; offset {
+		case free:
+			return 0, -1
+		case moved:
+		default:
+			at = int(offset - 1)
+			length, head := binary.Uvarint(s.text[at:])
+			if have := s.text[at+head:]; bytes.Equal(have[:length>>flags], name) {
+				return place, at
+			}
+		}
+	}
+}
+
+// vacancy returns the place for a name that is not there.
+func (s *Set) vacancy(name []byte) int {
+	place := s.first(name)
+	for s.index[place] != free && s.index[place] != moved {
+		place = s.next(place)
+	}
+	return place
+}
+
+func (s *Set) first(name []byte) int {
+	place, _ := bits.Mul64(maphash.Bytes(s.seed, name), uint64(len(s.index)))
+	return int(place) //nolint:gosec // below len
+}
+
+func (s *Set) next(place int) int {
+	if place++; place < len(s.index) {
+		return place
+	}
+	return 0
+}
+
+// rebuild makes the set anew, with room for an eighth more, and without the names that were removed.
+func (s *Set) rebuild() {
+	size := leastIndex
+	for 4*(s.live+s.live/8+1) > 3*size {
+		size += size / 2
+	}
+	old := *s
+	*s = Set{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size), live: old.live, used: old.live}
+	s.seed = maphash.MakeSeed()
+	old.each(func(at int, name []byte) {
+		s.index[s.vacancy(name)] = uint32(len(s.text)) + 1 //nolint:gosec // see Add
+		s.text = binary.AppendUvarint(s.text, uint64(len(name))<<flags|uint64(old.text[at]&seen))
+		s.text = append(s.text, name...)
+	})
+}

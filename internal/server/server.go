@@ -1,0 +1,170 @@
+// Package server serves HTTP to many clients that are not trusted. What each connection may cost is bounded, slow
+// clients are cut off, and certificates are read again when their files change.
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Options say what to serve.
+type Options struct {
+	// Address is where to listen, as ":8443".
+	Address string
+	// CertFile and KeyFile have the certificate and its key in PEM. Both empty: plain HTTP.
+	CertFile, KeyFile string
+	// Connections is how many connections there may be at a time; further ones wait. Default 10,000.
+	Connections int
+	Handler     http.Handler
+	Logger      logr.Logger
+
+	times times
+}
+
+// times bound how long clients may take. Tests shorten them.
+type times struct {
+	// header is how long a client may take to send a header, and to shake hands. body is how long for a body.
+	header, body time.Duration
+	// idle is how long a connection stays without a request.
+	idle time.Duration
+	// ping is how long a connection with HTTP/2 is silent before the client is asked whether it is there.
+	ping time.Duration
+	// stuck is how long a client with HTTP/2 may take to read anything of what it gets, or to answer a ping.
+	stuck time.Duration
+	// reread is how often certificates are read again. Changes are noticed at once where the file system tells of them.
+	reread time.Duration
+}
+
+func (t *times) setDefaults() {
+	t.header = cmp.Or(t.header, 10*time.Second)
+	t.body = cmp.Or(t.body, 10*time.Second)
+	t.idle = cmp.Or(t.idle, 2*time.Minute)
+	t.ping = cmp.Or(t.ping, 20*time.Second)
+	t.stuck = cmp.Or(t.stuck, 15*time.Second)
+	t.reread = cmp.Or(t.reread, 10*time.Second)
+}
+
+// maxHeader is the largest header, in bytes: a token and what else there is.
+const maxHeader = 32 << 10
+
+// Server serves once Run is called.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	certs    *certwatcher.CertWatcher // nil: plain HTTP
+	log      logr.Logger
+}
+
+// Listen opens the port and reads the certificate. Connections wait until Run.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	o.times.setDefaults()
+	s := &Server{log: o.Logger, http: &http.Server{
+		Handler: bounded(o.Handler, o.times.body), ReadHeaderTimeout: o.times.header, IdleTimeout: o.times.idle,
+		MaxHeaderBytes: maxHeader, ErrorLog: log.New(lines{o.Logger}, "", 0),
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: o.times.ping, PingTimeout: o.times.stuck, WriteByteTimeout: o.times.stuck,
+			MaxReceiveBufferPerConnection: 512 << 10, MaxReceiveBufferPerStream: 128 << 10,
+		},
+	}}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return nil, errors.New("there is a certificate without a key, or the other way round: give both")
+	}
+	if o.CertFile != "" {
+		var err error
+		if s.certs, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", o.CertFile, o.KeyFile, err)
+		}
+		s.certs.WithWatchInterval(o.times.reread)
+		s.http.TLSConfig = &tls.Config{GetCertificate: s.certs.GetCertificate, MinVersion: tls.VersionTLS12}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)
+	}
+	s.listener = netutil.LimitListener(listener, cmp.Or(o.Connections, 10_000))
+	return s, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() *net.TCPAddr {
+	addr, _ := s.listener.Addr().(*net.TCPAddr)
+	return addr
+}
+
+// Run serves until Shutdown or Close.
+func (s *Server) Run() error {
+	err := s.serve()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve on %s: %w", s.listener.Addr(), err)
+}
+
+func (s *Server) serve() error {
+	if s.certs == nil {
+		return s.http.Serve(s.listener)
+	}
+	watching, end := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := s.certs.Start(watching); err != nil {
+			s.log.Error(err, "Certificates are not read again when they change")
+		}
+	})
+	defer watch.Wait()
+	defer end()
+	return s.http.ServeTLS(s.listener, "", "")
+}
+
+// Shutdown takes no more requests, and returns when those under way have been answered. When ctx ends, it breaks them
+// off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}
+
+// Close breaks off everything.
+func (s *Server) Close() error {
+	// Both close the listener, and so may Run, which ends meanwhile.
+	var errs []error
+	for _, closer := range []func() error{s.http.Close, s.listener.Close} {
+		if err := closer(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bounded limits the time for a body. A handler that reads all of it lifts the limit by a deadline of its own. The
+// server's own limit would end requests that wait for their answer.
+func bounded(next http.Handler, body time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(body))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lines logs what http.Server says of single connections: clients cause it, so it is of little interest.
+type lines struct{ logr.Logger }
+
+func (l lines) Write(text []byte) (int, error) {
+	l.V(1).Info("A connection failed", "cause", string(text))
+	return len(text), nil
+}

@@ -1,0 +1,171 @@
+package tier
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/dispatch/wire"
+)
+
+// paths are those that the metrics name. The others are counted together, so that clients cannot make new metrics.
+var paths = []string{
+	wire.PathTake, wire.PathStream, wire.PathCredit, wire.PathDone, wire.PathExtend, wire.PathRelease, wire.PathStats,
+	wire.PathOpenAPI, otherPath,
+}
+
+const otherPath = "other"
+
+// problems are those that a dispatcher answers with.
+var problems = []string{
+	wire.ProblemInvalid, wire.ProblemUnauthenticated, wire.ProblemForbidden, wire.ProblemUnknownKind,
+	wire.ProblemNotFound, wire.ProblemMethod, wire.ProblemEnded, wire.ProblemTooLarge, wire.ProblemMediaType,
+	wire.ProblemTooMany, wire.ProblemUnavailable,
+}
+
+// metrics are those of a dispatcher, without its member's. No name of an object or a user is in them.
+type metrics struct {
+	// stats and now are set before anything is collected.
+	stats func() []dispatch.Stats
+	now   func() time.Duration
+
+	requests, refused *prometheus.CounterVec
+	underWay          *prometheus.GaugeVec
+	wait, work        *prometheus.HistogramVec
+
+	ready, delayed, taken, oldest, changes, takes, ended *prometheus.Desc
+}
+
+func newMetrics(kinds []string) *metrics {
+	counter := func(name, help string, by ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, by)
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: []float64{
+			0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800,
+		}}, []string{"kind"})
+	}
+	desc := func(name, help string, by ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"kind"}, by...), nil)
+	}
+	m := &metrics{
+		requests: counter("rota_dispatch_requests_total", "Requests that were answered, by path and code; 499: the client "+
+			"went before.", "path", "code"),
+		refused: counter("rota_dispatch_refused_total", "Requests that were refused, by the type of the problem.",
+			"problem"),
+		underWay: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rota_dispatch_requests_under_way", Help: "Requests under way, by path: polls that wait, and streams, too.",
+		}, []string{"path"}),
+		wait: histogram("rota_dispatch_wait_seconds", "For how long keys had been ready when they were taken."),
+		work: histogram("rota_dispatch_take_seconds",
+			"For how long workers had keys, of takes of which they said that they are done."),
+		ready:   desc("rota_dispatch_ready", "Keys of this dispatcher that wait for a worker."),
+		delayed: desc("rota_dispatch_delayed", "Keys of this dispatcher that wait for a time: they failed, or were put off."),
+		taken:   desc("rota_dispatch_taken", "Keys of this dispatcher that workers have."),
+		oldest: desc("rota_dispatch_oldest_seconds", "For how long the key has been ready that has been so longest; 0 where "+
+			"none is ready."),
+		changes: desc("rota_dispatch_changes_total", "Changes of objects, and objects of slots that came."),
+		takes:   desc("rota_dispatch_takes_total", "Takes that this dispatcher has handed out."),
+		ended: desc("rota_dispatch_takes_ended_total", "Takes that have ended: ok and retry as workers said, released, or "+
+			"expired.", "how"),
+	}
+	for _, path := range paths {
+		m.underWay.WithLabelValues(path)
+	}
+	for _, problem := range problems { // a counter that appears with its first event would not count as an increase
+		m.refused.WithLabelValues(problem)
+	}
+	for _, kind := range kinds {
+		m.wait.WithLabelValues(kind)
+		m.work.WithLabelValues(kind)
+	}
+	return m
+}
+
+func (m *metrics) vectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.refused, m.underWay, m.wait, m.work}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, v := range m.vectors() {
+		v.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{m.ready, m.delayed, m.taken, m.oldest, m.changes, m.takes, m.ended} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	for _, v := range m.vectors() {
+		v.Collect(out)
+	}
+	now := m.now()
+	for _, s := range m.stats() {
+		gauge := func(d *prometheus.Desc, v float64) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.Kind)
+		}
+		count := func(d *prometheus.Desc, n uint64, by ...string) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{s.Kind}, by...)...)
+		}
+		gauge(m.ready, float64(s.Ready))
+		gauge(m.delayed, float64(s.Delayed))
+		gauge(m.taken, float64(s.Taken))
+		oldest := 0.0
+		if s.Ready > 0 {
+			oldest = max(now-s.Oldest, 0).Seconds()
+		}
+		gauge(m.oldest, oldest)
+		count(m.changes, s.Counts.Changes)
+		count(m.takes, s.Counts.Taken)
+		count(m.ended, s.Counts.Done, "ok")
+		count(m.ended, s.Counts.Retried, "retry")
+		count(m.ended, s.Counts.Released, "released")
+		count(m.ended, s.Counts.Expired, "expired")
+	}
+}
+
+// answered counts a request; see front.Options.Observe.
+func (m *metrics) answered(path string, code int, problem string) {
+	m.requests.WithLabelValues(path, strconv.Itoa(code)).Inc()
+	if problem != "" {
+		m.refused.WithLabelValues(problem).Inc()
+	}
+}
+
+// during counts requests while they are under way.
+func (m *metrics) during(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		if !slices.Contains(paths, path) {
+			path = otherPath
+		}
+		gauge := m.underWay.WithLabelValues(path)
+		gauge.Inc()
+		defer gauge.Dec()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve returns a handler of the metrics of collectors, with a label that names the rota, and those of the process:
+// Go's, and the requests to the API server. Those of the member have the label themselves.
+func serve(rota string, member prometheus.Collector, others ...prometheus.Collector) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(member); err != nil {
+		return nil, err
+	}
+	labeled := prometheus.WrapRegistererWith(prometheus.Labels{"rota": rota}, registry)
+	for _, c := range others {
+		if err := labeled.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return promhttp.HandlerFor(prometheus.Gatherers{registry, ctrlmetrics.Registry}, promhttp.HandlerOpts{}), nil
+}
