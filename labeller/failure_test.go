@@ -16,26 +16,24 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
+// TestThrottlingIsHonoured: once the server has asked for a second of silence, it gets no more patches in that second
+// than were under way: at most one from each of the 16 workers.
 func TestThrottlingIsHonoured(t *testing.T) {
 	f := newFake(t)
 	f.fill(200)
 	var mu sync.Mutex
-	var told, early time.Time // when 429 was first sent; the first patch within the second after
+	var told time.Time // when 429 was first sent
 	f.handle(func(verb string, w http.ResponseWriter, _ *http.Request) bool {
 		if verb != "patch" {
 			return false
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		since := time.Since(told)
 		if told.IsZero() {
-			told, since = time.Now(), 0
+			told = time.Now()
 		}
-		if since > time.Second {
+		if time.Since(told) > time.Second {
 			return false
-		}
-		if since > 100*time.Millisecond { // what was under way
-			early = time.Now()
 		}
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -43,13 +41,8 @@ func TestThrottlingIsHonoured(t *testing.T) {
 	})
 	l := start(t, f.config(), labeller.Options{QPS: 1e5, ScanPeriod: never})
 	took := eventually(t, "all labelled", f.labelled)
-	mu.Lock()
-	defer mu.Unlock()
-	if !early.IsZero() {
-		t.Errorf("a patch came %v after the server asked for a second", early.Sub(told))
-	}
 	if n := l.Stats().Throttled; n == 0 || n > 16 || took < time.Second {
-		t.Errorf("%d patches were throttled in %v, want 1 to 16", n, took)
+		t.Errorf("%d patches were throttled in %v, want 1 to 16 in at least a second", n, took)
 	}
 }
 
