@@ -78,6 +78,7 @@ func (i *incarnation) holdings() *coverage.Report {
 	for _, c := range i.rota.registered() {
 		c.oldest(since)
 	}
+	r.Handovers = i.moves.handovers()
 	now := i.rota.now()
 	for s, at := range since {
 		if age := now - at; age > time.Second && open.Has(s) {

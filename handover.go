@@ -50,6 +50,7 @@ func (i *incarnation) doSlots(a member.Action) {
 	case member.Hold:
 		i.rota.share.Hold(i.rota.hashes(a.Slots))
 	case member.Warm:
+		i.moves.warming(a.Slots, a.Round)
 		i.warm(a)
 	case member.Load:
 		i.load(a)
@@ -63,6 +64,7 @@ func (i *incarnation) doSlots(a member.Action) {
 			i.rota.keeper.Open(hashes, a.Epoch)
 		}
 		i.rota.duties.open(i.ctx, a.Slots.Minus(hashes), a.Epoch)
+		i.moves.opened(i.rota.now(), time.Now(), a.Slots)
 	case member.Drain:
 		i.drain(a)
 	case member.Shut:

@@ -20,6 +20,7 @@ type incarnation struct {
 	id     string
 	member *member.Member
 	box    *mailbox
+	moves  *moves
 	// settling are drained slots for which the versions of some writes are not known yet.
 	settling *mailbox
 	calls    sync.WaitGroup
@@ -54,7 +55,8 @@ func newIncarnation(r *Rota) *incarnation {
 	r.deadline = min(r.deadline, r.clock.late()) // the former one's
 	r.mu.Unlock()
 	return &incarnation{
-		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), box: newMailbox(), settling: newMailbox(), unwatch: func() {},
+		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), moves: newMoves(r.cfg.Self.ID),
+		box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
 }
@@ -176,6 +178,8 @@ func (i *incarnation) observe(e member.Event) {
 	case member.Swapped:
 		i.rota.metrics.swap(e.Outcome)
 		s = e.Snapshot
+	case member.Warmed:
+		i.moves.warmed(i.rota.now(), e.Slots, e.Round)
 	}
 	i.rota.mu.Lock()
 	defer i.rota.mu.Unlock()
@@ -189,6 +193,7 @@ func (i *incarnation) observe(e member.Event) {
 		return
 	}
 	i.rota.snapshot = s
+	i.moves.seen(i.rota.now(), s.Table)
 	if _, ok := s.Table.Member(i.id); ok {
 		select {
 		case <-i.rota.joined:

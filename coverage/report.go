@@ -38,17 +38,21 @@ type Report struct {
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
+	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
+	// Encode leaves out the oldest.
+	Handovers []Handover
 }
 
 // Fields of a report's data.
 const (
-	fieldMember  = "member"
-	fieldSerial  = "serial"
-	fieldOpen    = "open"
-	fieldFold    = "fold"
-	fieldObjects = "objects"
-	fieldSetup   = "setup"
-	fieldWaiting = "waiting"
+	fieldMember    = "member"
+	fieldSerial    = "serial"
+	fieldOpen      = "open"
+	fieldFold      = "fold"
+	fieldObjects   = "objects"
+	fieldSetup     = "setup"
+	fieldWaiting   = "waiting"
+	fieldHandovers = "handovers"
 )
 
 const (
@@ -57,6 +61,8 @@ const (
 	maxObjects = 128 << 10
 	// maxReport is the size in bytes above which a report is refused. Only the names of thousands of kinds take that much.
 	maxReport = 250 << 10
+	// usualReport is the size in bytes above which handovers are left out.
+	usualReport = 230 << 10
 	// minLine is the length of the shortest digest as a line.
 	minLine = len("0 1 0123456789abcdef\n")
 )
@@ -75,6 +81,9 @@ const (
 //	  LeaseDuration 15s
 //	waiting: |
 //	  7 12                            slot, seconds
+//	handovers: |                      epoch, end, cause, from, warm, drain, activate, number of slots, slots or duty
+//	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
+//	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
 //
 // With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The
 // error says that there are more kinds than annotations can name.
@@ -107,7 +116,11 @@ func (r *Report) Encode() (map[string]string, error) {
 		fieldMember: r.Member, fieldSerial: strconv.FormatUint(r.Serial, 10), fieldOpen: strings.Join(open, " "),
 		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
 	}
-	if n := Size(data); n > maxReport {
+	n := Size(data)
+	if room := min(maxHandovers, usualReport-n-len(fieldHandovers)); room > 0 && len(r.Handovers) > 0 {
+		data[fieldHandovers] = encodeHandovers(r.Handovers, room)
+	}
+	if n > maxReport {
 		return nil, fmt.Errorf("report of %s: %d kinds take %d bytes, more than the %d that annotations have room for: "+
 			"shard fewer kinds in one rota",
 			r.Member, len(r.Digests), n, maxReport)
@@ -161,7 +174,8 @@ func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delive
 // firstOf returns the first slot of the group that a slot is folded into.
 func firstOf(n slot.Slot, slots int) slot.Slot { return n &^ slot.Slot(slots-1) }
 
-// Decode is the inverse of Encode. The error names the field and the line.
+// Decode is the inverse of Encode. Fields that it does not know are those of newer builds, and are left out. The error
+// names the field and the line.
 func Decode(data map[string]string) (*Report, error) {
 	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{},
 		Waiting: map[slot.Slot]time.Duration{}}
@@ -212,6 +226,13 @@ func Decode(data map[string]string) (*Report, error) {
 			return nil, r.lineError(fieldWaiting, i, line)
 		}
 		r.Waiting[n] = time.Duration(seconds) * time.Second
+	}
+	for i, line := range lines(data[fieldHandovers]) { // reports of older builds have none
+		h, err := parseHandover(line)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", r.lineError(fieldHandovers, i, line), err)
+		}
+		r.Handovers = append(r.Handovers, h)
 	}
 	return r, nil
 }

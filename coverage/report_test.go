@@ -30,6 +30,14 @@ func full() *coverage.Report {
 		Owners:  map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
 		Setup:   map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s"},
 		Waiting: map[slot.Slot]time.Duration{7: 12 * time.Second},
+		Handovers: []coverage.Handover{{
+			Slots: slot.SetOf(slot.Range{First: 0, Last: 20}, slot.Range{First: 90, Last: 90}), Count: 22, From: "web-1-p3m9q",
+			Cause: table.CauseHanded, Epoch: 1763712345071, Ended: time.Date(2026, 11, 23, 12, 0, 0, 7e6, time.UTC),
+			Warm: 210 * time.Millisecond, Drain: 55 * time.Millisecond, Activate: 12 * time.Millisecond,
+		}, {
+			Duty: "collect-garbage", Count: 1, Cause: table.CauseExpelled, Epoch: 1763712331004,
+			Ended: time.Date(2026, 11, 23, 11, 59, 40, 0, time.UTC), Activate: 2610 * time.Millisecond,
+		}},
 	}
 	r.Open.AddRange(slot.Range{First: 0, Last: 84})
 	r.Open.Add(90)
@@ -51,6 +59,11 @@ func TestReportsAreText(t *testing.T) {
 		"5f3ac0de00000001\n90 1 0000000000000007\n"
 	if got := data["objects"]; got != want {
 		t.Errorf("objects:\n%s\nwant:\n%s", got, want)
+	}
+	want = "1763712345071 2026-11-23T12:00:00.007Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-20,90\n" +
+		"1763712331004 2026-11-23T11:59:40.000Z expelled - 0s 0s 2.61s 1 duty:collect-garbage\n"
+	if got := data["handovers"]; got != want {
+		t.Errorf("handovers:\n%s\nwant:\n%s", got, want)
 	}
 	back, err := coverage.Decode(data)
 	if err != nil {
@@ -75,6 +88,15 @@ func TestBadReports(t *testing.T) {
 		"bad owner":        {"objects", "ConfigMap owned-by Node\n", "line 1"},
 		"no owner":         {"objects", "ConfigMap owned-by\n", "line 1"},
 		"bad waiting":      {"waiting", "7\n", "line 1"},
+		"handover words":   {"handovers", "1 2\n", "2 words"},
+		"handover epoch":   {"handovers", "x 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3\n", "line 1"},
+		"handover time":    {"handovers", "1 yesterday handed m 0s 0s 0s 1 3\n", "yesterday"},
+		"handover cause":   {"handovers", "1 2026-11-23T12:00:00.007Z stolen m 0s 0s 0s 1 3\n", "stolen"},
+		"handover phase":   {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s -1s 0s 1 3\n", "-1s"},
+		"handover slots":   {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 9-3\n", "9-3"},
+		"handover count":   {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3-9\n", "number of slots"},
+		"handover number":  {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s few 3-9\n", "few"},
+		"handover duty":    {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 duty:\n", "no duty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := encode(t, full())
@@ -84,6 +106,55 @@ func TestBadReports(t *testing.T) {
 				t.Errorf("error %v, want one that names %q and the field %s", err, change.word, change.field)
 			}
 		})
+	}
+}
+
+// Builds that know nothing of a field report without it, and read reports that have it.
+func TestReportsOfOtherBuilds(t *testing.T) {
+	data := encode(t, full())
+	delete(data, "handovers")
+	data["a-field-of-the-future"] = "1 2 3"
+	want := full()
+	want.Handovers = nil
+	got, err := coverage.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Handovers of slots that lie apart, from members with long names, leave out slots, and then the oldest handovers.
+func TestHandoversAreBounded(t *testing.T) {
+	r := full()
+	r.Handovers = nil
+	var odd slot.Set
+	for s := slot.Slot(1); s < slot.MaxCount; s += 2 {
+		odd.Add(s)
+	}
+	for n := range 100 {
+		r.Handovers = append(r.Handovers, coverage.Handover{Slots: odd, Count: odd.Len(), From: strings.Repeat("m", 250),
+			Cause: table.CauseHanded, Epoch: uint64(1000 - n), Ended: time.Unix(0, 0).UTC()})
+	}
+	data := encode(t, r)
+	back, err := coverage.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(back.Handovers)
+	if size := len(data["handovers"]); size > 8<<10 || n < 16 || n == 100 || back.Handovers[0].Epoch != 1000 {
+		t.Fatalf("%d handovers in %d bytes, the first of epoch %d", n, size, back.Handovers[0].Epoch)
+	}
+	if h := back.Handovers[0]; h.Count != slot.MaxCount/2 || h.Slots.Len() != 32 || !h.Slots.Has(1) {
+		t.Errorf("%d slots, of which %d are named: %v", h.Count, h.Slots.Len(), h.Slots)
+	}
+	// A report that is large for another reason is not refused because of them.
+	r.Setup = map[string]string{"Large": strings.Repeat("x", 229<<10)}
+	data = encode(t, r)
+	back, err = coverage.Decode(data)
+	if err != nil || len(back.Handovers) > 2 || coverage.Size(data) > 230<<10 {
+		t.Errorf("%v, %d handovers", err, len(back.Handovers))
 	}
 }
 
@@ -193,6 +264,26 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Skip(err)
 		}
+		again, err := coverage.Decode(text)
+		if err != nil {
+			t.Fatalf("%v\n%v", err, text)
+		}
+		if diff := cmp.Diff(text, encode(t, again)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// FuzzDecodeHandovers: whatever can be read is written the same way again.
+func FuzzDecodeHandovers(f *testing.F) {
+	data := encode(f, full())
+	f.Add(data["handovers"])
+	f.Fuzz(func(t *testing.T, handovers string) {
+		r, err := coverage.Decode(map[string]string{"member": "m", "fold": "1", "serial": "1", "handovers": handovers})
+		if err != nil {
+			return
+		}
+		text := encode(t, r)
 		again, err := coverage.Decode(text)
 		if err != nil {
 			t.Fatalf("%v\n%v", err, text)
