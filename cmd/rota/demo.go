@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -40,10 +39,10 @@ anything was lost, done twice, or done by the wrong replica.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %s: must be text or json", output)
+				return usagef("--output %s: must be text or json", output)
 			}
 			if o.LeaseDuration < 0 {
-				return fmt.Errorf("--lease-duration %v: must be above 0", o.LeaseDuration)
+				return usagef("--lease-duration %v: must be above 0", o.LeaseDuration)
 			}
 			ctrl.SetLogger(logr.Discard()) // the replicas have their own
 			klog.SetLogger(logr.Discard())
@@ -52,7 +51,7 @@ anything was lost, done twice, or done by the wrong replica.`,
 					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release",
 				} {
 					if cmd.Flags().Changed(name) {
-						return fmt.Errorf("--%s: not with --dispatch", name)
+						return usagef("--%s: not with --dispatch", name)
 					}
 				}
 				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
@@ -66,7 +65,7 @@ anything was lost, done twice, or done by the wrong replica.`,
 			}
 			for _, name := range []string{"take-length", "remember-names", "python"} {
 				if cmd.Flags().Changed(name) {
-					return fmt.Errorf("--%s: only with --dispatch", name)
+					return usagef("--%s: only with --dispatch", name)
 				}
 			}
 			o.Slots, o.Progress = slot.Count(slots), os.Stderr

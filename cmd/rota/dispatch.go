@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 
@@ -30,18 +29,18 @@ func newDispatch() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.config == "" {
-				return errors.New("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")
+				return usagef("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")
 			}
 			c, err := tier.Load(o.config)
 			if err != nil {
 				return err
 			}
-			c.Namespace = cmp.Or(o.target.namespace, c.Namespace)
+			c.Namespace = cmp.Or(o.target.given(), c.Namespace)
 			c.Server.Listen = cmp.Or(o.listen, c.Server.Listen)
 			c.Server.Advertise = cmp.Or(o.advertise, c.Server.Advertise)
 			c.Metrics = cmp.Or(o.metrics, c.Metrics)
 			if err := c.Check(); err != nil {
-				return fmt.Errorf("%s: %w", o.config, err)
+				return usagef("%s: %w", o.config, err)
 			}
 			if o.check {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", o.config)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/rota-dev/rota/fence"
 )
@@ -25,7 +24,8 @@ const (
 )
 
 func newFence() *cobra.Command {
-	var kubeconfig, account string
+	var target rotaFlags
+	var account string
 	var resources []string
 	var apply bool
 	var o fence.Options
@@ -48,17 +48,11 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Rota.Name = args[0]
+			o.Rota.Name, o.Rota.Namespace = args[0], target.given()
 			if err := parseFence(&o, account, resources); err != nil {
 				return err
 			}
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
-			cfg, err := loaded.ClientConfig()
-			if err != nil {
-				err = fmt.Errorf("kubeconfig: %w", err)
-			}
+			cfg, _, err := target.load()
 			if apply {
 				if err != nil {
 					return err
@@ -75,8 +69,8 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
-	f.StringVarP(&o.Rota.Namespace, "namespace", "n", "", "namespace of the rota")
+	target.bind(cmd)
+	f.Lookup("namespace").Usage = "namespace of the rota; required"
 	f.StringVar(&account, "service-account", "", "NAMESPACE/NAME of the members' ServiceAccount")
 	f.StringArrayVar(&resources, "resource", nil,
 		"GROUP/RESOURCE of a kind that members write, RESOURCE in the core group; repeat it for each kind")
@@ -87,29 +81,29 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 // parseFence reads the flags into o. o.Validate checks the rest.
 func parseFence(o *fence.Options, account string, resources []string) error {
 	if o.Rota.Namespace == "" {
-		return errors.New("fence: give the namespace of the rota with -n")
+		return usagef("fence: give the namespace of the rota with -n")
 	}
 	if account == "" {
-		return errors.New("fence: give the ServiceAccount of the members, as in --service-account operators/website-operator")
+		return usagef("fence: give the ServiceAccount of the members, as in --service-account operators/website-operator")
 	}
 	if len(resources) == 0 {
-		return errors.New("fence: give the kinds that members write, as in " +
+		return usagef("fence: give the kinds that members write, as in " +
 			"--resource web.example.com/websites --resource apps/deployments")
 	}
 	var err error
 	var sa types.NamespacedName
 	if sa, err = fence.ParseServiceAccount(account); err != nil {
-		return err
+		return withCode(exitUsage, err)
 	}
 	o.ServiceAccount, o.Resources = sa, nil
 	for _, text := range resources {
 		r, err := fence.ParseResource(text)
 		if err != nil {
-			return err
+			return withCode(exitUsage, err)
 		}
 		o.Resources = append(o.Resources, r)
 	}
-	return o.Validate()
+	return withCode(exitUsage, o.Validate())
 }
 
 func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Options) error {

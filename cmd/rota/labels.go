@@ -33,7 +33,7 @@ func labels(w io.Writer, kinds []string) error {
 	for _, text := range kinds {
 		kind := schema.ParseGroupKind(text)
 		if first, _ := utf8.DecodeRuneInString(kind.Kind); !unicode.IsUpper(first) {
-			return fmt.Errorf("%q is no kind: use Deployment.apps, not deployments.apps, and ConfigMap if there is no group",
+			return usagef("%q is no kind: use Deployment.apps, not deployments.apps, and ConfigMap if there is no group",
 				text)
 		}
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {

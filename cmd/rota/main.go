@@ -1,12 +1,15 @@
-// Command rota shows what a rota does, on a control plane of its own, and inspects the rotas in a cluster.
+// Command rota shows what a rota does, on a control plane of its own, and inspects the rotas in a cluster. Called
+// kubectl-rota it is a plugin of kubectl: `kubectl rota`.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -14,33 +17,138 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "rota:", err)
-		return 1
-	}
-	return 0
+	os.Exit(int(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)))
 }
+
+// run runs the command line, the program's name first, and prints its error as one line.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) exitCode {
+	root := newCommand()
+	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+	switch args = args[1:]; program {
+	case "kubectl-rota":
+		becomePlugin(root)
+	case "kubectl_complete-rota": // kubectl calls it with what follows `kubectl rota`
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	begun := false
+	eachCommand(root, func(c *cobra.Command) { noteBegin(c, &begun) })
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitGood
+	}
+	code := codeOf(err)
+	switch {
+	case !begun:
+		// The command line was refused before anything ran.
+		code, err = exitUsage, fmt.Errorf("%s; see `%s --help`", oneLine(err), cmd.CommandPath())
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		code, err = exitInterrupted, errors.New("interrupted")
+	}
+	_, _ = fmt.Fprintln(errOut, "rota:", oneLine(err))
+	return code
+}
+
+// noteBegin has a command tell when it begins. What fails before is the command line's fault.
+func noteBegin(c *cobra.Command, begun *bool) {
+	if body := c.RunE; body != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			*begun = true
+			return body(cmd, args)
+		}
+	}
+}
+
+func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		eachCommand(sub, f)
+	}
+}
+
+// Groups of commands in help: what people on call need comes first, what is for trying out last.
+const (
+	groupLook  = "look"
+	groupAct   = "act"
+	groupSetup = "setup"
+	groupDemo  = "demo"
+)
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "rota",
-		Short:         "Run a Kubernetes controller on many replicas at once",
+		Use:   "rota",
+		Short: "Run a Kubernetes controller on many replicas at once",
+		Long: `Run a Kubernetes controller on many replicas at once. See what a rota in a cluster does, change it, and try one
+out on a control plane of its own.
+
+If NAME is left out, it is the only rota in the namespace.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newOperator(), newDemoDispatch(), newStatus(), newVerify(), newLabels(), newFence(),
-		newSplit(), newDispatch(), newVersion())
+	root.AddGroup(
+		&cobra.Group{ID: groupLook, Title: "See what a rota does:"},
+		&cobra.Group{ID: groupAct, Title: "Change what a rota does:"},
+		&cobra.Group{ID: groupSetup, Title: "Set up:"},
+		&cobra.Group{ID: groupDemo, Title: "Try it out, on a control plane of its own:"},
+	)
+	for group, commands := range map[string][]*cobra.Command{
+		groupLook:  {newStatus(), newVerify()},
+		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch()},
+		groupDemo:  {newDemo()},
+		"":         {newOperator(), newDemoDispatch(), newVersion()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	bindColor(root)
+	eachCommand(root, refuseUnknown)
 	return root
+}
+
+// refuseUnknown has a command that only has subcommands refuse others. Without, cobra prints help and exits with 0.
+func refuseUnknown(c *cobra.Command) {
+	if c.Runnable() {
+		return
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("there is no command %q", strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "rota "))
+		if cmd.SuggestionsMinimumDistance <= 0 {
+			cmd.SuggestionsMinimumDistance = 2 // as cobra does
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+		}
+		return errors.New(text)
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// becomePlugin has help and errors name the command as users of kubectl type it.
+func becomePlugin(root *cobra.Command) {
+	if root.Annotations == nil {
+		root.Annotations = map[string]string{}
+	}
+	root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl rota"
+	eachCommand(root, func(c *cobra.Command) {
+		lines := strings.Split(c.Example, "\n")
+		for i, line := range lines {
+			if rest, ok := strings.CutPrefix(line, "  rota "); ok {
+				lines[i] = "  kubectl rota " + rest
+			}
+		}
+		c.Example = strings.Join(lines, "\n")
+	})
 }
 
 func newVersion() *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,7 +59,7 @@ The controllers of Kubernetes v1.36 are built in. For other versions, pass the o
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return fmt.Errorf("split kcm: %q: a command line goes after --", args[0])
+				return usagef("split kcm: %q: a command line goes after --", args[0])
 			}
 			return splitKCM(cmd, args, o)
 		},
@@ -91,13 +90,13 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 	}
 	checks := len(o.check) > 0 || o.checkCluster
 	if checks && o.out != "" {
-		return errors.New("split kcm: give --out or --check, not both")
+		return usagef("split kcm: give --out or --check, not both")
 	}
 	if o.overwrite && o.out == "" {
-		return errors.New("split kcm: --overwrite is for --out")
+		return usagef("split kcm: --overwrite is for --out")
 	}
 	if o.kubeconfig != "" && !o.checkCluster {
-		return errors.New("split kcm: --kubeconfig is for --check-cluster")
+		return usagef("split kcm: --kubeconfig is for --check-cluster")
 	}
 	p, err := planSplit(args, o)
 	if err != nil {
@@ -155,7 +154,7 @@ func undivided(args []string, o splitOptions) (in splitkcm.Input, version string
 		}
 	}
 	if given != 1 {
-		return in, "", errors.New("give the undivided kube-controller-manager, in one of three ways: --manifest FILE, " +
+		return in, "", usagef("give the undivided kube-controller-manager, in one of three ways: --manifest FILE, " +
 			"--flags LINE, or -- and its command line")
 	}
 	if o.manifest == "" {
@@ -176,7 +175,7 @@ func undivided(args []string, o splitOptions) (in splitkcm.Input, version string
 	}
 	version = in.Manifest.Version()
 	if version != "" && o.version != "" && version != o.version {
-		return in, "", fmt.Errorf("--kubernetes-version %s, but the image in %s is %s", o.version, o.manifest, version)
+		return in, "", usagef("--kubernetes-version %s, but the image in %s is %s", o.version, o.manifest, version)
 	}
 	if version == "" {
 		version = o.version
@@ -187,7 +186,7 @@ func undivided(args []string, o splitOptions) (in splitkcm.Input, version string
 func splitCatalog(list, version string) (splitkcm.Catalog, error) {
 	if list == "" {
 		if version == "" {
-			return splitkcm.Catalog{}, errors.New("nothing says the version: give --kubernetes-version, or " +
+			return splitkcm.Catalog{}, usagef("nothing says the version: give --kubernetes-version, or " +
 				"--controllers-list with the output of `kube-controller-manager --help`")
 		}
 		return splitkcm.CatalogOf(version)

@@ -38,7 +38,7 @@ func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *splitkcm.P
 	}
 	var leases map[string]splitkcm.LeaseState
 	if o.checkCluster {
-		cfg, _, err := (&rotaFlags{kubeconfig: o.kubeconfig}).load()
+		cfg, err := loadKubeconfig(o.kubeconfig)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -32,20 +31,21 @@ const statusTimeout = 20 * time.Second
 func newStatus() *cobra.Command {
 	var target rotaFlags
 	cmd := &cobra.Command{
-		Use:   "status NAME -n NAMESPACE",
+		Use:   "status [NAME]",
 		Short: "Show who owns how much of a rota, and what is moving",
-		Args:  oneName("status"),
+		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, namespace, err := target.load()
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			cfg, rota, err := target.loadRota(ctx, args)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
-			defer cancel()
-			return status(ctx, cmd.OutOrStdout(), cfg, namespace, args[0])
+			return status(ctx, cmd.OutOrStdout(), cfg, rota.Namespace, rota.Name)
 		},
 	}
 	target.bind(cmd)
+	cmd.ValidArgsFunction = target.completeRotas
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
 	case snapshot.UID == "":
-		return nil, errors.New("there is no ConfigMap of that name: no member has ever started, " +
+		return nil, missingf("there is no ConfigMap of that name: no member has ever started, " +
 			"or it was deleted and the members have not made a new one yet")
 	default:
 		return snapshot.Table, nil

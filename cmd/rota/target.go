@@ -1,45 +1,208 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/store"
 )
 
-// rotaFlags say in which cluster and namespace a rota is.
-type rotaFlags struct{ kubeconfig, namespace string }
+// completeTimeout bounds the requests behind one press of the Tab key.
+const completeTimeout = 3 * time.Second
 
-func (f *rotaFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default as kubectl)")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "",
-		"namespace of the rota (default that of the kubeconfig's context)")
+// rotaFlags say in which cluster and namespace a rota is. They are kubectl's.
+type rotaFlags struct {
+	config *genericclioptions.ConfigFlags
 }
 
+func (f *rotaFlags) bind(cmd *cobra.Command) {
+	f.config = genericclioptions.NewConfigFlags(true)
+	f.config.CacheDir = nil // nothing is cached on disk
+	f.config.AddFlags(cmd.Flags())
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the rota (default that of the kubeconfig's context)"
+	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl)"
+	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
+}
+
+// given returns the namespace that was given as a flag, or "".
+func (f *rotaFlags) given() string { return *f.config.Namespace }
+
+// load returns how to reach the cluster, and the namespace. The error has the code exitUnreachable.
 func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
-	if cfg, err = loaded.ClientConfig(); err != nil {
-		return nil, "", fmt.Errorf("kubeconfig: %w", err)
+	loader := f.config.ToRawKubeConfigLoader()
+	if namespace, _, err = loader.Namespace(); err != nil {
+		return nil, "", withCode(exitUnreachable, fmt.Errorf("kubeconfig: %w", err))
 	}
-	if f.namespace != "" {
-		return cfg, f.namespace, nil
+	// As a last resort kubectl asks localhost:8080, which is never right.
+	if raw, err := loader.RawConfig(); err == nil && clientcmdapi.IsConfigEmpty(&raw) && *f.config.APIServer == "" {
+		if _, err := rest.InClusterConfig(); err != nil {
+			return nil, "", withCode(exitUnreachable, errors.New("no cluster is configured: set KUBECONFIG, or give "+
+				"--kubeconfig, or --server"))
+		}
 	}
-	if namespace, _, err = loaded.Namespace(); err != nil {
-		return nil, "", fmt.Errorf("kubeconfig: %w", err)
+	if cfg, err = f.config.ToRESTConfig(); err != nil {
+		return nil, "", withCode(exitUnreachable, fmt.Errorf("kubeconfig: %w", err))
 	}
+	cfg.QPS, cfg.Burst = 50, 300 // as kubectl
 	return cfg, namespace, nil
 }
 
-// oneName accepts one argument, the name of a rota.
-func oneName(command string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%s: give the name of one rota, as in `rota %s website -n operators`; got %d names",
-				command, command, len(args))
-		}
-		return nil
+// loadRota is load, and finds out which rota is meant.
+func (f *rotaFlags) loadRota(ctx context.Context, args []string) (*rest.Config, types.NamespacedName, error) {
+	cfg, namespace, err := f.load()
+	if err != nil {
+		return nil, types.NamespacedName{}, err
 	}
+	name, err := theRota(ctx, cfg, namespace, args)
+	return cfg, types.NamespacedName{Namespace: namespace, Name: name}, err
+}
+
+// oneName accepts at most one argument, the name of a rota. theRota finds out which is meant if it is left out.
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("give the name of one rota; got %d names", len(args))
+	}
+	return nil
+}
+
+// theRota returns the name in args, or that of the only rota in the namespace.
+func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []string) (string, error) {
+	if len(args) > 0 {
+		// A bad name is a bad argument, not a rota that does not exist.
+		if bad := validation.IsDNS1123Label(args[0]); len(bad) > 0 {
+			return "", usagef("name of the rota %q: %s", args[0], strings.Join(bad, "; "))
+		}
+		return args[0], nil
+	}
+	found, err := listRotas(ctx, cfg, namespace)
+	if err != nil {
+		return "", fmt.Errorf("find the rota in namespace %s: %w; or give its name", namespace, err)
+	}
+	switch len(found) {
+	case 0:
+		return "", missingf("there is no rota in namespace %s: give its namespace with -n", namespace)
+	case 1:
+		return found[0].Name, nil
+	}
+	var list []string
+	for _, r := range found {
+		list = append(list, r.Name)
+	}
+	return "", usagef("there are %d rotas in namespace %s, name one: %s", len(list), namespace, strings.Join(list, ", "))
+}
+
+// listRotas returns the rotas in a namespace, or in all, in the order of their names.
+func listRotas(ctx context.Context, cfg *rest.Config, namespace string) ([]types.NamespacedName, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelRota})
+	if err != nil {
+		return nil, err
+	}
+	var out []types.NamespacedName
+	for _, c := range list.Items {
+		if c.Labels[names.LabelRota] == c.Name {
+			out = append(out, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+		}
+	}
+	slices.SortFunc(out, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return out, nil
+}
+
+// completeRotas completes the argument NAME.
+func (f *rotaFlags) completeRotas(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, namespace string) (out []string, err error) {
+		found, err := listRotas(ctx, cfg, namespace)
+		for _, r := range found {
+			out = append(out, r.Name)
+		}
+		return out, err
+	})
+}
+
+// members returns the IDs of a rota's members, for completion. args have the rota's name, or are empty.
+func (f *rotaFlags) members(cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
+	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, namespace string) (out []string, err error) {
+		name, err := theRota(ctx, cfg, namespace, args)
+		if err != nil {
+			return nil, err
+		}
+		kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
+		if err != nil {
+			return nil, err
+		}
+		defer kube.Close()
+		t, err := readTable(ctx, kube)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range t.Members {
+			out = append(out, m.ID)
+		}
+		return out, nil
+	})
+}
+
+func (f *rotaFlags) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, _ string) (out []string, err error) {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return nil, err
+		}
+		list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list.Items {
+			out = append(out, n.Name)
+		}
+		return out, nil
+	})
+}
+
+// complete asks the cluster for words. An error is shown by nobody: it completes nothing.
+func (f *rotaFlags) complete(cmd *cobra.Command, ask func(context.Context, *rest.Config, string) ([]string, error),
+) ([]string, cobra.ShellCompDirective) {
+	cfg, namespace, err := f.load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	words, err := ask(ctx, cfg, namespace)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// loadKubeconfig is load for commands with a flag --kubeconfig only.
+func loadKubeconfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, withCode(exitUnreachable, fmt.Errorf("kubeconfig: %w", err))
+	}
+	return cfg, nil
 }

@@ -49,23 +49,23 @@ func newVerify() *cobra.Command {
 	var o verifyOptions
 	var target rotaFlags
 	cmd := &cobra.Command{
-		Use:   "verify NAME -n NAMESPACE",
+		Use:   "verify [NAME]",
 		Short: "Check that every object is held by exactly one live member",
 		Long: `Compares what the members of a rota report with consistent lists of the objects' metadata.
 
 Objects come and go between a report and a list. So it looks again until every member has reported anew, which takes
 about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and the fence delay. The
 exit status is 1 if something is wrong.`,
-		Args: oneName("verify"),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
-				return fmt.Errorf("verify: --every %v: must be at least 1s", o.every)
+				return usagef("verify: --every %v: must be at least 1s", o.every)
 			}
-			cfg, namespace, err := target.load()
+			cfg, rota, err := target.loadRota(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			v, err := newVerifier(cfg, namespace, args[0], o)
+			v, err := newVerifier(cfg, rota.Namespace, rota.Name, o)
 			if err != nil {
 				return err
 			}
@@ -74,6 +74,7 @@ exit status is 1 if something is wrong.`,
 		},
 	}
 	target.bind(cmd)
+	cmd.ValidArgsFunction = target.completeRotas
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
 		"namespaces to which the members' informers are limited (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",

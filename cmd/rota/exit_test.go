@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/permission"
+)
+
+func TestCodeOf(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	_, refused := net.Dial("tcp", "127.0.0.1:1")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, unanswered := http.DefaultClient.Do(request) //nolint:bodyclose // there is no answer
+	for name, c := range map[string]struct {
+		err  error
+		want exitCode
+	}{
+		"none":              {nil, exitGood},
+		"of no kind":        {errors.New("x"), exitFindings},
+		"usage":             {usagef("x"), exitUsage},
+		"refused":           {refused, exitUnreachable},
+		"no answer":         {unanswered, exitUnreachable},
+		"unknown host":      {&net.DNSError{Name: "x"}, exitUnreachable},
+		"bad credentials":   {apierrors.NewUnauthorized("x"), exitUnreachable},
+		"no such rota":      {missingf("x"), exitMissing},
+		"no such object":    {apierrors.NewNotFound(leases, "x"), exitMissing},
+		"no such kind":      {&meta.NoResourceMatchError{PartialResource: leases.WithVersion("")}, exitMissing},
+		"forbidden":         {apierrors.NewForbidden(leases, "x", errors.New("no")), exitForbidden},
+		"missing rule":      {&permission.Error{Verb: "get", Resource: "leases"}, exitForbidden},
+		"conflict":          {apierrors.NewConflict(leases, "x", errors.New("changed")), exitConflict},
+		"too long":          {context.DeadlineExceeded, exitConflict},
+		"interrupted":       {context.Canceled, exitInterrupted},
+		"said by its maker": {withCode(exitUsage, context.Canceled), exitUsage},
+	} {
+		if got := codeOf(c.err); got != c.want {
+			t.Errorf("%s: exit code %d, want %d", name, got, c.want)
+		}
+		if wrapped := fmt.Errorf("rota a/b: %w", c.err); c.err != nil && codeOf(wrapped) != c.want {
+			t.Errorf("%s, wrapped: exit code %d, want %d", name, codeOf(wrapped), c.want)
+		}
+	}
+}
+
+// runCommand runs a command line, the program's name first.
+func runCommand(ctx context.Context, args ...string) (code exitCode, out, errOut string) {
+	var stdout, stderr bytes.Buffer
+	code = run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// Each failure is one line on standard error, and has the exit code that is documented.
+func TestFailures(t *testing.T) {
+	dir := t.TempDir()
+	closed := filepath.Join(dir, "closed")
+	writeFile(t, closed, `{apiVersion: v1, kind: Config, current-context: c,
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`)
+	garbage := filepath.Join(dir, "garbage")
+	writeFile(t, garbage, "a: [")
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for line, c := range map[string]struct {
+		code exitCode
+		want string
+	}{
+		"status --flag":     {exitUsage, "unknown flag: --flag; see `rota status --help`"},
+		"status a b":        {exitUsage, "got 2 names; see `rota status --help`"},
+		"stauts":            {exitUsage, "did you mean status?"},
+		"split x":           {exitUsage, `there is no command "split x"`},
+		"version x":         {exitUsage, "see `rota version --help`"},
+		"demo --output xml": {exitUsage, "must be text or json"},
+		"verify a --every 1ms --kubeconfig " + closed:   {exitUsage, "at least 1s"},
+		"status A --kubeconfig " + closed:               {exitUsage, `name of the rota "A"`},
+		"labels pods":                                   {exitUsage, "is no kind"},
+		"status a --color pink":                         {exitUsage, "must be auto, always or never"},
+		"status a":                                      {exitUnreachable, "no cluster is configured"},
+		"status a --kubeconfig " + dir + "/none":        {exitUnreachable, "no such file"},
+		"status a --kubeconfig " + garbage:              {exitUnreachable, "garbage"},
+		"status a --context x --kubeconfig " + closed:   {exitUnreachable, "context was not found for specified context: x"},
+		"status a --kubeconfig " + closed:               {exitUnreachable, "refused"},
+		"status --kubeconfig " + closed:                 {exitUnreachable, "or give its name"},
+		"status a -n b --server http://127.0.0.1:1":     {exitUnreachable, "refused"},
+		"verify a --kubeconfig " + closed:               {exitUnreachable, "refused"},
+		"fence a":                                       {exitUsage, "namespace of the rota"},
+		"fence a -n b --service-account c --resource d": {exitUsage, "want NAMESPACE/NAME"},
+	} {
+		code, out, errOut := runCommand(t.Context(), append([]string{"rota"}, strings.Fields(line)...)...)
+		if code != c.code || !strings.Contains(errOut, c.want) || strings.Count(errOut, "\n") != 1 || out != "" {
+			t.Errorf("rota %s: exit code %d, want %d with %q in one line; standard error:\n%sstandard output:\n%s",
+				line, code, c.code, c.want, errOut, out)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a signal the true error stays, unless it is that of the signal.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, _, errOut := runCommand(ctx, "rota", "labels", "pods"); code != exitUsage || !strings.Contains(errOut, "is no kind") {
+		t.Errorf("exit code %d: %s; want the error of the kind", code, errOut)
+	}
+	args := []string{"rota", "status", "a", "--server", "http://127.0.0.1:1"}
+	if code, _, errOut := runCommand(ctx, args...); code != exitInterrupted || errOut != "rota: interrupted\n" {
+		t.Errorf("exit code %d: %s; want that it was interrupted", code, errOut)
+	}
+}
