@@ -48,6 +48,7 @@ type scrubbed struct {
 	mu       sync.Mutex
 	scrubs   uint64
 	findings []coverage.Finding
+	uneven   imbalance
 	on       bool // this member has the duty and has compared at least once
 }
 
@@ -56,6 +57,18 @@ func (s *scrubbed) look(findings []coverage.Finding) {
 	defer s.mu.Unlock()
 	s.findings, s.on = findings, true
 	s.scrubs++
+}
+
+func (s *scrubbed) weigh(load imbalance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uneven = load
+}
+
+func (s *scrubbed) load() imbalance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uneven
 }
 
 func (s *scrubbed) end() {
@@ -286,6 +299,7 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	if err != nil {
 		i.rota.log.Error(err, "Cannot read all reports of what members hold")
 	}
+	i.rota.scrubbed.weigh(imbalanceOf(t, reports))
 	census := coverage.Digests(nil)
 	if begun := i.rota.now(); begun >= s.due || s.tracker.Undecided(reports) {
 		var failed map[schema.GroupKind]error

@@ -64,7 +64,7 @@ func (i *incarnation) doSlots(a member.Action) {
 			i.rota.keeper.Open(hashes, a.Epoch)
 		}
 		i.rota.duties.open(i.ctx, a.Slots.Minus(hashes), a.Epoch)
-		i.moves.opened(i.rota.now(), time.Now(), a.Slots)
+		i.rota.metrics.landed(i.moves.opened(i.rota.now(), time.Now(), a.Slots))
 	case member.Drain:
 		i.drain(a)
 	case member.Shut:

@@ -29,6 +29,9 @@ type incarnation struct {
 	cancel context.CancelFunc
 	stop   *member.Stop
 
+	// plan is the serial of the last Swap that planned moves.
+	plan uint64
+
 	unwatch func()
 	// leaseUID is the UID of this incarnation's Lease, once there is one.
 	leaseUID atomic.Pointer[string]
@@ -54,8 +57,10 @@ func newIncarnation(r *Rota) *incarnation {
 	r.id = r.cfg.Self.ID
 	r.deadline = min(r.deadline, r.clock.late()) // the former one's
 	r.mu.Unlock()
+	moves := newMoves(r.cfg.Self.ID)
+	r.moves.Store(moves)
 	return &incarnation{
-		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), moves: newMoves(r.cfg.Self.ID),
+		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), moves: moves,
 		box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
@@ -115,6 +120,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 
 // end stops everything that the incarnation started, and gives up all slots.
 func (i *incarnation) end() {
+	i.rota.moves.Store(nil)
 	i.rota.gate.Shut(i.all().Union(dutySlots(i.rota.cfg.Slots)))
 	i.rota.duties.stop(dutySlots(i.rota.cfg.Slots), true)
 	i.rota.shutKeeper(i.all())
@@ -177,6 +183,10 @@ func (i *incarnation) observe(e member.Event) {
 		s, watched = e.Snapshot, !e.Consistent
 	case member.Swapped:
 		i.rota.metrics.swap(e.Outcome)
+		if i.plan != 0 && e.Serial == i.plan {
+			i.rota.metrics.plans.WithLabelValues(e.Outcome.String()).Inc()
+			i.plan = 0
+		}
 		s = e.Snapshot
 	case member.Warmed:
 		i.moves.warmed(i.rota.now(), e.Slots, e.Round)
@@ -216,6 +226,7 @@ func (i *incarnation) do(a member.Action) {
 			return i.rota.store.CreateTable(i.ctx, a.Table, a.Timeout)
 		})
 	case member.Swap:
+		i.planned(a)
 		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
 			return i.rota.store.SwapTable(i.ctx, a.Table, a.UID, a.Version, a.Timeout)
 		})

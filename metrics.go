@@ -19,13 +19,16 @@ type metrics struct {
 
 	verdicts, swaps, renewals, events *prometheus.CounterVec
 	rejoins, abandoned, inherited     prometheus.Counter
-	late                              prometheus.Counter
+	late, fenced                      prometheus.Counter
+	plans                             *prometheus.CounterVec
+	phase, stall                      *prometheus.HistogramVec
 
 	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck, longest *prometheus.Desc
 	received, foreign, ignored, labelled, unlabelled                                   *prometheus.Desc
 	findings, scrubs, failing, refused, lacking                                        *prometheus.Desc
 	duties, dutyOwned, dutyRestarts, dutyFailing                                       *prometheus.Desc
 	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
+	oldestMove, oldestKey, imbalance, objects                                          *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -42,77 +45,105 @@ func newMetrics(r *Rota) *metrics {
 	m := &metrics{
 		rota: r,
 		events: counter("rota_events_total",
-			"Events that this member told people, by reason; those that could not be sent are among them.", "reason"),
-		verdicts: counter("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them.", "verdict"),
-		swaps:    counter("rota_table_swaps_total", "Changes of the table that this member sent, by outcome.", "outcome"),
+			"Events of this member, by reason; those that could not be sent are among them.", "reason"),
+		verdicts: counter("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them: admitted, "+
+			"refused, parked, or expired.", "verdict"),
+		swaps: counter("rota_table_swaps_total", "Changes of the table that this member sent, by outcome: "+
+			"done, conflict, missing, failed, or unknown.", "outcome"),
 		renewals: counter("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome"),
 		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rota_rejoins_total", Help: "How often this process was expelled and joined again.", ConstLabels: labels,
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_abandoned_total", Help: "Slots given up although a deletion in them was not reconciled, and " +
-				"nobody else was told of it.", ConstLabels: labels,
+			Name: "rota_deletions_abandoned_total", Help: "Slots given up with deletions that were not reconciled and that no " +
+				"next owner was told of. The log names them. Reasons: the last member leaves; a member's build cannot read " +
+				"them; there are too many; the next owner has no controller for the kind.", ConstLabels: labels,
 		}),
 		inherited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_deletions_inherited_total", Help: "Deletions that former owners of slots left to this member.",
+			Name: "rota_deletions_inherited_total", Help: "Deletions that former owners of slots left to this member, " +
+				"because no worker had come to them.",
 			ConstLabels: labels,
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that were not done within WriteTimeout.",
+			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that took longer than WriteTimeout: admission " +
+				"webhooks or the API server are slow.",
 			ConstLabels: labels,
 		}),
+		fenced: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rota_fence_rejections_total", Help: "Writes of this process that a fence refused.", ConstLabels: labels,
+		}),
+		plans: counter("rota_plans_total", "Changes of the table by which this member planned moves or took slots from dead "+
+			"members, by outcome.", "outcome"),
+		oldestMove: desc("rota_handover_oldest_seconds",
+			"For how long the oldest handover to this member has been under way; 0 if there is none."),
+		oldestKey: desc("rota_oldest_waiting_seconds",
+			"For how long the oldest key of this member has been waiting for a worker; 0 if none waits."),
+		imbalance: desc("rota_imbalance_ratio", "Load of the member that has most, divided by the mean, by what is counted: "+
+			"slots, or objects as members report them. Weights are accounted for. 1 is even. Only the member that compares "+
+			"has the metric, and only if something is known to count.", "of"),
+		objects: desc("rota_objects", "Objects of sharded kinds in the slots on which this member works.", "kind"),
 		slots: desc("rota_slots",
-			"Slots by what they are to this member: owned, open, coming, going; for the whole rota: unowned, and all.", "state"),
-		epoch: desc("rota_table_epoch", "Epoch of the table; 0 where there is none."),
+			"Slots of this member: owned, open, coming, going. Slots of the whole rota: unowned, all. Without a table all are "+
+				"unowned.", "state"),
+		epoch: desc("rota_table_epoch", "Epoch of the table; 0 without a table."),
 		tableBytes: desc("rota_table_bytes",
-			"Size of the table as text, of at most 983,040 bytes; 0 where there is none."),
-		members:  desc("rota_members", "Members in the table; 0 where there is none."),
+			"Size of the table as text, of at most 983,040 bytes. Above 737,280 there is the event TableLarge."),
+		members:  desc("rota_members", "Members in the table; 0 without a table."),
 		inFlight: desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:   desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
 		stuck: desc("rota_stuck_reconciles",
-			"Reconciles that have been in flight for more than 10 s; each holds its slot back when that is to move."),
+			"Reconciles that have been in flight for more than 10 s. Each holds its slot back if that is to move."),
 		longest: desc("rota_longest_reconcile_seconds",
-			"For how long the oldest reconcile in flight has been running; 0 where none has for more than 10 s."),
+			"For how long the oldest reconcile has been in flight; 0 if none has been for more than 10 s."),
 		received: desc("rota_delivery_objects_received_total",
 			"Objects of sharded kinds that came from the API server, in lists and events.", "kind"),
-		foreign: desc("rota_delivery_objects_foreign_total", "Objects among them that were not asked for: the API "+
+		foreign: desc("rota_delivery_objects_foreign_total", "Objects that came although they were not asked for: the API "+
 			"server ignores the shard selector, or they are mislabelled.", "kind"),
 		ignored: desc("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last "+
 			"time it sent objects of the kind, else 0; only with ShardSelector.", "kind"),
 		refused: desc("rota_delivery_failing_seconds",
-			"For how long a kind of request of an informer has failed; 0 where the last one succeeded.", "kind", "request"),
+			"For how long an informer's list, watch or look-up has failed; 0 if the last one succeeded. The log has the error.",
+			"kind", "request"),
 		lacking: desc("rota_delivery_slots_lacking",
-			"Slots that were opened although the kind cannot be listed; controllers that need it do not work on them.", "kind"),
+			"Slots that were opened although the kind cannot be listed. Controllers that need it do not work on them.", "kind"),
 		labelled: desc("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.",
 			"kind"),
-		unlabelled: desc("rota_label_failures_total", "Attempts to write such a label that failed, by reason.", "kind",
-			"reason"),
-		findings: desc("rota_coverage_findings", "What was wrong, by slot, when this member last compared what members "+
-			"hold with what there is; only the member with that duty has the metric.", "what"),
+		unlabelled: desc("rota_label_failures_total", "Attempts to write a label by which objects are delivered that "+
+			"failed, by reason.", "kind", "reason"),
+		findings: desc("rota_coverage_findings", "Findings of the last comparison of what members hold with what there "+
+			"is, by kind of finding. One member compares, and only that one has the metric.", "what"),
 		present: desc("rota_table_present",
-			"1 where there is a table, 0 where there is none: it was deleted, or no member has made one yet."),
+			"1: there is a table. 0: there is none, because it was deleted or no member has made one yet. Absent before the "+
+				"member has looked."),
 		reportAge: desc("rota_report_age_seconds",
-			"Time since this member last told what it holds, or since it began to try."),
-		reportSize: desc("rota_report_bytes", "Size of what it told; it is kept below 230 KiB."),
+			"Time since this member last reported what it holds, or since it began to try."),
+		reportSize: desc("rota_report_bytes",
+			"Size of the report in which this member says what it holds; it is kept below 230 KiB."),
 		reportFold: desc("rota_report_slots_per_digest",
-			"How many slots are summed up in one figure of it; above 1 there are too many kinds and slots for a figure each."),
-		conflicts: desc("rota_join_conflicts", "In how much this process and members that work cannot work together, "+
-			"which is why it does not join; 0 where nothing keeps it."),
+			"How many slots share one digest in the report. More than 1: there are too many kinds and slots for a digest each."),
+		conflicts: desc("rota_join_conflicts", "Kinds and options because of which this process does not join: it cannot "+
+			"work together with members that are working. Else 0."),
 		scrubs: desc("rota_coverage_scrubs_total",
-			"How often this member has compared what members hold with what there is."),
+			"Comparisons of what members hold with what there is that this member made."),
 		failing: desc("rota_controller_failing",
-			"1 where all reconciles of the controller have failed on this member for at least a minute, else 0.", "controller"),
-		duties: desc("rota_duties", "Duties that this member has, without the rota's own."),
+			"1 while all reconciles of the controller on this member fail, as in the event ReconcilesFail; else 0.",
+			"controller"),
+		duties: desc("rota_duties", "Duties that this member has, without the rota's own (rota.dev/…)."),
 		dutyOwned: desc("rota_duty_owned",
-			"1 where this member has the duty, else 0; members that can do it have the metric.", "duty"),
+			"1 on the member that has the duty, 0 on the others that can do it.", "duty"),
 		dutyRestarts: desc("rota_duty_restarts_total",
 			"How often the duty was started again on this member after it had failed.", "duty"),
 		dutyFailing: desc("rota_duty_failing",
-			"1 where the duty has failed on this member again and again for at least a minute, else 0.", "duty"),
-		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease; "+
-			"negative after it stopped. Not there before the first renewal."),
+			"1 while the duty keeps failing on this member, as in the event DutyFails; else 0.", "duty"),
+		untilDeadline: desc("rota_seconds_until_deadline", "Time left until this member stops unless it renews its Lease. "+
+			"Negative after it stopped; absent before the first renewal."),
 	}
 	m.descs = descs
+	m.phase, m.stall = newHandoverMetrics(labels)
+	for _, o := range []member.Outcome{member.OutcomeDone, member.OutcomeConflict, member.OutcomeMissing,
+		member.OutcomeFailed, member.OutcomeUnknown} {
+		m.plans.WithLabelValues(o.String())
+	}
 	// A counter that appears with its first event would not count as an increase.
 	for _, reason := range reasons() {
 		m.events.WithLabelValues(reason)
@@ -140,10 +171,14 @@ func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()
 func (m *metrics) told(reason string)       { m.events.WithLabelValues(reason).Inc() }
 func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }
 
+func (m *metrics) vectors() []prometheus.Collector {
+	return []prometheus.Collector{m.verdicts, m.swaps, m.plans, m.renewals, m.events, m.rejoins, m.abandoned, m.inherited,
+		m.late, m.fenced, m.phase, m.stall}
+}
+
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.verdicts, m.swaps, m.renewals, m.events, m.rejoins, m.abandoned,
-		m.inherited, m.late} {
+	for _, c := range m.vectors() {
 		c.Describe(out)
 	}
 	for _, d := range m.descs {
@@ -153,14 +188,9 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	m.verdicts.Collect(out)
-	m.swaps.Collect(out)
-	m.renewals.Collect(out)
-	m.events.Collect(out)
-	m.rejoins.Collect(out)
-	m.abandoned.Collect(out)
-	m.inherited.Collect(out)
-	m.late.Collect(out)
+	for _, c := range m.vectors() {
+		c.Collect(out)
+	}
 	gauge := func(d *prometheus.Desc, v float64, by ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, by...)
 	}
@@ -191,6 +221,11 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		gauge(m.present, 1)
 	}
 	gauge(m.conflicts, float64(len(m.rota.unlike.texts())))
+	gauge(m.oldestMove, m.rota.oldestMove().Seconds())
+	gauge(m.oldestKey, m.rota.oldestWaiting().Seconds())
+	for kind, n := range m.rota.objects() {
+		gauge(m.objects, float64(n), kind.String())
+	}
 	if at, bytes, fold := m.rota.published.get(); fold > 0 {
 		gauge(m.reportAge, (m.rota.now() - at).Seconds())
 		gauge(m.reportSize, float64(bytes))
@@ -248,6 +283,12 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 		}
 		for _, what := range coverage.Whats() {
 			out <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(byWhat[what]), what.String())
+		}
+		load := m.rota.scrubbed.load()
+		for of, v := range map[string]float64{"slots": load.slots, "objects": load.objects} {
+			if v > 0 {
+				out <- prometheus.MustNewConstMetric(m.imbalance, prometheus.GaugeValue, v, of)
+			}
 		}
 	}
 	for kind, t := range m.rota.share.Traffic() {

@@ -38,7 +38,8 @@ type moves struct {
 // move is the move of one slot.
 type move struct {
 	phase movePhase
-	begun time.Duration // of the phase
+	// since is when the move began, and begun when the phase did.
+	since, begun time.Duration
 	// round is that of the Warm under way.
 	round                 uint64
 	warm, drain, activate time.Duration
@@ -95,7 +96,7 @@ func (m *moves) see(now time.Duration, t *table.Table, s slot.Slot, r table.Run)
 	switch {
 	case r.Owner == m.id && (mv == nil || mv.epoch != r.Epoch):
 		if mv == nil || mv.phase > moveWaiting {
-			mv = &move{phase: moveActivating}
+			mv = &move{phase: moveActivating, since: now}
 			m.slots[s] = mv
 		}
 		mv.own(now, t, r)
@@ -111,7 +112,7 @@ func (m *moves) see(now time.Duration, t *table.Table, s slot.Slot, r table.Run)
 	case r.Owner == m.id:
 	case r.Next == m.id:
 		if mv == nil || mv.phase > moveWaiting {
-			m.slots[s] = &move{begun: now}
+			m.slots[s] = &move{since: now, begun: now}
 		}
 	default:
 		delete(m.slots, s)
@@ -204,6 +205,19 @@ func (m *moves) keep(wall time.Time, s slot.Slot, mv *move) {
 	}
 	h.Ended = wall
 	h.Warm, h.Drain, h.Activate = max(h.Warm, mv.warm), max(h.Drain, mv.drain), max(h.Activate, mv.activate)
+}
+
+// oldest returns for how long the oldest move has been under way; 0: there is none.
+func (m *moves) oldest(now time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	longest := time.Duration(0)
+	for _, mv := range m.slots {
+		if mv.phase != moveEnded {
+			longest = max(longest, now-mv.since)
+		}
+	}
+	return longest
 }
 
 // handovers returns the last handovers to this incarnation, newest first.

@@ -41,7 +41,8 @@ type Rota struct {
 	clock     *clock
 
 	metrics *metrics
-	wrapped atomic.Int32 // how many transports were wrapped
+	moves   atomic.Pointer[moves] // of the incarnation; nil: there is none
+	wrapped atomic.Int32          // how many transports were wrapped
 	faults  faults
 	labels  labels
 	// refusals are reported once each.

@@ -88,6 +88,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if release == nil { // it changes nothing in this member's slots, as far as is known
 			resp, err := w.next.RoundTrip(req)
 			if err == nil {
+				w.rota.metrics.answered(resp)
 				note.answered(resp)
 			}
 			return resp, err
@@ -110,6 +111,9 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.RawQuery = query.Encode()
 	}
 	resp, err := w.next.RoundTrip(req)
+	if err == nil {
+		w.rota.metrics.answered(resp)
+	}
 	switch {
 	case err != nil && neverSent(err):
 		release()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/names"
 )
 
 var update = flag.Bool("update", false, "write testdata instead of comparing with it")
@@ -106,6 +107,20 @@ func TestParseServiceAccount(t *testing.T) {
 	for text, want := range map[string]string{"operator": "want NAMESPACE/NAME", "/a": "is empty", "a/": "is empty", "a/b/c": `"b/c"`, "A/b": `"A"`} {
 		if _, err := fence.ParseServiceAccount(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+// Members know the fence's refusals by their beginning.
+func TestRefusalsBeginAlike(t *testing.T) {
+	policy, _, err := fence.Policy(exampleOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range policy.Spec.Validations {
+		if !strings.HasPrefix(v.Message, names.FenceRefusal) ||
+			v.MessageExpression != "" && !strings.HasPrefix(v.MessageExpression, "'"+names.FenceRefusal) {
+			t.Errorf("%q, %q", v.Message, v.MessageExpression)
 		}
 	}
 }

@@ -155,12 +155,8 @@ func newGuard(client kubernetes.Interface, mapper meta.ResettableRESTMapper, o O
 	}
 	g := &Guard{
 		o: o, client: client, mapper: mapper,
-		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rota_dispatch_reviews_total",
-			Help: "Questions to the API server about tokens and permissions, by outcome; limited ones were not asked.",
-		}, []string{"review", "outcome"}),
-		secret: make([]byte, 32),
-		known:  cache.NewLRUExpireCache(remembered), rejected: cache.NewLRUExpireCache(remembered),
+		reviews: newReviews(), secret: make([]byte, 32),
+		known: cache.NewLRUExpireCache(remembered), rejected: cache.NewLRUExpireCache(remembered),
 		unknown:   rate.NewLimiter(rate.Limit(o.Limits.Reviews), max(int(4*o.Limits.Reviews), 1)),
 		renewed:   rate.NewLimiter(rate.Limit(o.Limits.Reviews), max(int(4*o.Limits.Reviews), 1)),
 		addresses: cache.NewLRUExpireCache(remembered), decisions: cache.NewLRUExpireCache(remembered),
@@ -177,6 +173,16 @@ func newGuard(client kubernetes.Interface, mapper meta.ResettableRESTMapper, o O
 	g.reviews.WithLabelValues(reviewToken, outcomeLimited)
 	return g, nil
 }
+
+func newReviews() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rota_dispatch_reviews_total", Help: "Questions to the API server about a token or access: ok, refused, or " +
+			"failed if it did not answer. limited: it was not asked, since there were too many new tokens.",
+	}, []string{"review", "outcome"})
+}
+
+// Metrics returns the metrics of a Guard that has done nothing.
+func Metrics() prometheus.Collector { return newReviews() }
 
 // Values of the labels of rota_dispatch_reviews_total.
 const (

@@ -32,6 +32,9 @@ const (
 	GateShut = "shut"
 )
 
+// FenceRefusal begins the messages with which a fence refuses writes.
+const FenceRefusal = "the fence of rota "
+
 // Lease returns the name of a member's Lease. The name of a rota has no dot, so that no two rotas of a
 // namespace meet.
 func Lease(rota, id string) string { return rota + "." + id }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/access"
 )
 
 // paths are those that the metrics name. The others are counted together, so that clients cannot make new metrics.
@@ -55,25 +56,27 @@ func newMetrics(kinds []string) *metrics {
 		return prometheus.NewDesc(name, help, append([]string{"kind"}, by...), nil)
 	}
 	m := &metrics{
-		requests: counter("rota_dispatch_requests_total", "Requests that were answered, by path and code; 499: the client "+
+		requests: counter("rota_dispatch_requests_total", "Requests that were answered, by path and code. 499: the client "+
 			"went before.", "path", "code"),
 		refused: counter("rota_dispatch_refused_total", "Requests that were refused, by the type of the problem.",
 			"problem"),
 		underWay: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "rota_dispatch_requests_under_way", Help: "Requests under way, by path: polls that wait, and streams, too.",
+			Name: "rota_dispatch_requests_under_way",
+			Help: "Requests under way, by path; among them polls that wait (/v1/take) and " +
+				"streams (/v1/stream).",
 		}, []string{"path"}),
 		wait: histogram("rota_dispatch_wait_seconds", "For how long keys had been ready when they were taken."),
 		work: histogram("rota_dispatch_take_seconds",
-			"For how long workers had keys, of takes of which they said that they are done."),
+			"For how long workers had keys, of takes that ended with ok or retry."),
 		ready:   desc("rota_dispatch_ready", "Keys of this dispatcher that wait for a worker."),
 		delayed: desc("rota_dispatch_delayed", "Keys of this dispatcher that wait for a time: they failed, or were put off."),
 		taken:   desc("rota_dispatch_taken", "Keys of this dispatcher that workers have."),
-		oldest: desc("rota_dispatch_oldest_seconds", "For how long the key has been ready that has been so longest; 0 where "+
-			"none is ready."),
-		changes: desc("rota_dispatch_changes_total", "Changes of objects, and objects of slots that came."),
+		oldest: desc("rota_dispatch_oldest_seconds", "For how long the key has been ready that has been so longest. It "+
+			"grows if there are too few workers, or none."),
+		changes: desc("rota_dispatch_changes_total", "Changes of objects in its slots, and objects of slots that came."),
 		takes:   desc("rota_dispatch_takes_total", "Takes that this dispatcher has handed out."),
 		ended: desc("rota_dispatch_takes_ended_total", "Takes that have ended: ok and retry as workers said, released, or "+
-			"expired.", "how"),
+			"expired. Takes expire if workers die, or are too slow to extend them.", "how"),
 	}
 	for _, path := range paths {
 		m.underWay.WithLabelValues(path)
@@ -86,6 +89,13 @@ func newMetrics(kinds []string) *metrics {
 		m.work.WithLabelValues(kind)
 	}
 	return m
+}
+
+// Metrics returns the metrics of a dispatcher that has done nothing, without its member's.
+func Metrics() []prometheus.Collector {
+	m := newMetrics([]string{"ConfigMap"})
+	m.stats, m.now = func() []dispatch.Stats { return nil }, func() time.Duration { return 0 }
+	return []prometheus.Collector{m, access.Metrics()}
 }
 
 func (m *metrics) vectors() []prometheus.Collector {
