@@ -3,87 +3,211 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/table"
 )
 
-// statusTimeout bounds all requests of `rota status` together.
-const statusTimeout = 20 * time.Second
+const (
+	// statusTimeout bounds all requests of one look together.
+	statusTimeout = 20 * time.Second
+	// maxWarnings and lastHandovers are how many of them `rota status` prints as text.
+	maxWarnings   = 10
+	lastHandovers = 5
+)
+
+type statusOptions struct {
+	target rotaFlags
+	out    output
+	all    bool
+	watch  bool
+	every  time.Duration
+}
 
 func newStatus() *cobra.Command {
-	var target rotaFlags
+	o := &statusOptions{}
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
-		Short: "Show who owns how much of a rota, and what is moving",
-		Args:  oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
-			defer cancel()
-			cfg, rota, err := target.loadRota(ctx, args)
-			if err != nil {
-				return err
-			}
-			return status(ctx, cmd.OutOrStdout(), cfg, rota.Namespace, rota.Name)
-		},
+		Short: "Show the members of a rota, what moves, and what is wrong",
+		Long: `Shows the members of a rota and how much each has, what moves, the duties, the last handovers, and what is
+wrong.
+
+With -A it lists the rotas of all namespaces. -o name prints the members, or with -A the rotas.`,
+		Example: `  rota status website -n operators
+  rota status -n operators --watch
+  rota status -A
+  rota status website -n operators -o json`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	target.bind(cmd)
-	cmd.ValidArgsFunction = target.completeRotas
+	o.target.bind(cmd)
+	o.out.bind(cmd)
+	cmd.ValidArgsFunction = o.target.completeRotas
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list the rotas of all namespaces")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
+	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time between two looks with --watch, at least 100ms")
 	return cmd
 }
 
-func status(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string) error {
-	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
-	if err != nil {
-		return err
+func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
+	if o.every < 100*time.Millisecond {
+		return usagef("status: --every %v: must be at least 100ms", o.every)
 	}
-	defer kube.Close()
-	t, err := readTable(ctx, kube)
-	if err != nil {
-		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
+	if o.all && len(args) > 0 {
+		return usagef("status: give a name or -A, not both")
 	}
-	leases, err := readLeases(ctx, cfg, namespace, name)
-	if err != nil {
-		return fmt.Errorf("rota %s/%s: %w", namespace, name, err)
-	}
-	if err := printStatus(w, t, leases, time.Now()); err != nil {
-		return err
-	}
-	if err := differences(ctx, w, cfg, namespace, name, t); err != nil {
-		_, _ = fmt.Fprintf(w, "\ndifferences between members: not known: %v\n", err)
-	}
-	if warnings, err := readWarnings(ctx, cfg, namespace, name); err != nil {
-		_, _ = fmt.Fprintf(w, "\nwarnings: not known: %v\n", err)
-	} else if err := printWarnings(w, warnings, time.Now()); err != nil {
-		return err
-	}
-	line := "not known"
-	if state, err := fence.Look(ctx, cfg, types.NamespacedName{Namespace: namespace, Name: name}); err == nil {
-		line = state.String()
+	ctx := cmd.Context()
+	var look func(context.Context, io.Writer) error
+	if o.all {
+		cfg, _, err := o.target.load()
+		if err != nil {
+			return err
+		}
+		look = func(ctx context.Context, w io.Writer) error { return o.list(ctx, w, cfg) }
 	} else {
-		line += ": " + err.Error()
+		cfg, rota, err := o.target.loadRota(ctx, args)
+		if err != nil {
+			return err
+		}
+		r, err := view.NewReader(cfg, rota.Namespace, rota.Name)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		look = func(ctx context.Context, w io.Writer) error { return o.one(ctx, cmd, w, r) }
 	}
-	_, err = fmt.Fprintf(w, "\nfence: %s\n", line)
+	for {
+		var text strings.Builder
+		err := within(ctx, statusTimeout, func(ctx context.Context) error { return look(ctx, &text) })
+		if err != nil && (!o.watch || ctx.Err() != nil) {
+			return viewError(err)
+		}
+		w := cmd.OutOrStdout()
+		if o.watch {
+			if err != nil { // it may be back at the next look
+				fmt.Fprintf(&text, "rota: %s\n", oneLine(err))
+			}
+			_, _ = io.WriteString(w, between(w))
+		}
+		if _, err := io.WriteString(w, text.String()); err != nil || !o.watch {
+			return err
+		}
+		select {
+		case <-time.After(o.every):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func within(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f(ctx)
+}
+
+// between is what separates two looks: on a terminal the second takes the place of the first.
+func between(w io.Writer) string {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return "\x1b[H\x1b[2J\x1b[3J"
+	}
+	return "---\n"
+}
+
+// viewError gives an error of view.Read its exit code.
+func viewError(err error) error {
+	if errors.Is(err, view.ErrNoRota) {
+		return withCode(exitMissing, err)
+	}
 	return err
 }
 
+func (o *statusOptions) one(ctx context.Context, cmd *cobra.Command, w io.Writer, reader *view.Reader) error {
+	r, err := reader.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if done, err := o.out.data(w, r); done {
+		return err
+	}
+	if o.out.format == "name" {
+		for _, m := range r.Members {
+			_, _ = fmt.Fprintln(w, m.ID)
+		}
+		return nil
+	}
+	return printStatus(w, newPaint(cmd, cmd.OutOrStdout()), r, o.out.wide())
+}
+
+// rotaLine is a rota in the list of all.
+type rotaLine struct {
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Rota      *view.Rota `json:"rota,omitempty"`
+	Error     string     `json:"error,omitempty"`
+}
+
+func (o *statusOptions) list(ctx context.Context, w io.Writer, cfg *rest.Config) error {
+	found, err := listRotas(ctx, cfg, "")
+	if err != nil {
+		return fmt.Errorf("list the rotas of all namespaces: %w", err)
+	}
+	lines := []rotaLine{}
+	for _, name := range found {
+		if o.out.format == "name" {
+			_, _ = fmt.Fprintln(w, name)
+			continue
+		}
+		lines = append(lines, lineOf(ctx, cfg, name))
+	}
+	if done, err := o.out.data(w, lines); done || o.out.format == "name" {
+		return err
+	}
+	if len(lines) == 0 {
+		_, err := fmt.Fprintln(w, "there is no rota in this cluster")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "NAMESPACE\tNAME\tMEMBERS\tSLOTS\tMOVING\tPROBLEMS")
+	for _, l := range lines {
+		if l.Rota == nil {
+			_, _ = fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t%s\n", l.Namespace, l.Name, l.Error)
+			continue
+		}
+		problems := "none"
+		if n := len(l.Rota.Problems); n > 0 {
+			problems = fmt.Sprintf("%d, such as %s", n, l.Rota.Problems[0].What)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", l.Namespace, l.Name, len(l.Rota.Members), l.Rota.Slots,
+			len(l.Rota.Moves), problems)
+	}
+	return t.Flush()
+}
+
+func lineOf(ctx context.Context, cfg *rest.Config, name types.NamespacedName) rotaLine {
+	l := rotaLine{Namespace: name.Namespace, Name: name.Name}
+	var err error
+	if l.Rota, err = view.Read(ctx, cfg, name.Namespace, name.Name); err != nil {
+		l.Error = oneLine(err)
+	}
+	return l
+}
+
+// readTable returns the table for commands that need nothing else.
 func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error) {
 	snapshot, err := kube.ReadTable(ctx)
 	switch {
@@ -91,7 +215,7 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 		return nil, err
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
-	case snapshot.UID == "":
+	case snapshot.Missing():
 		return nil, missingf("there is no ConfigMap of that name: no member has ever started, " +
 			"or it was deleted and the members have not made a new one yet")
 	default:
@@ -99,159 +223,178 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	}
 }
 
-// readLeases returns the members' Leases, by their holders.
-func readLeases(ctx context.Context, cfg *rest.Config, namespace, name string,
-) (map[string]coordinationv1.Lease, error) {
-	client, err := coordinationclient.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelRota + "=" + name})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the Leases: %w", err)
-	}
-	leases := map[string]coordinationv1.Lease{}
-	for _, l := range list.Items {
-		leases[ptr.Deref(l.Spec.HolderIdentity, "")] = l
-	}
-	return leases, nil
-}
-
-// lease returns how long ago a Lease was renewed, by the clocks of its member's machine and of this one, and whether
-// that is longer than the Lease lasts.
-func lease(l coordinationv1.Lease, now time.Time) (text string, over bool) {
-	if l.Spec.RenewTime == nil {
-		return "never renewed", false
-	}
-	age := max(0, now.Sub(l.Spec.RenewTime.Time))
-	lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return fmt.Sprintf("%v ago", age.Round(time.Second)), lasts > 0 && age > lasts
-}
-
-// differences prints the settings in which members differ, by what they report.
-func differences(ctx context.Context, w io.Writer, cfg *rest.Config, namespace, name string, t *table.Table) error {
-	told, err := coverage.NewReports(cfg, namespace, name)
-	if err != nil {
-		return err
-	}
-	reports, err := told.Read(ctx)
-	if err != nil {
-		return err
-	}
-	return printDifferences(w, coverage.DifferencesIn(t, reports))
-}
-
-func printDifferences(w io.Writer, found []coverage.Difference) error {
-	if len(found) == 0 {
-		return nil
-	}
-	var text strings.Builder
-	text.WriteString("\ndifferences between members " +
-		"(a rollout may bring them, and ends them, unless a reason is given):\n")
-	for _, d := range found {
-		text.WriteString("  " + d.String() + "\n")
-	}
-	_, err := io.WriteString(w, text.String())
-	return err
-}
-
-func printStatus(to io.Writer, t *table.Table, leases map[string]coordinationv1.Lease, now time.Time) error {
+// printStatus prints a rota for people: what is wrong comes right after the members.
+func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	w := &strings.Builder{}
-	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n\n", t.Epoch, t.Slots, t.Key, len(t.Members))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "MEMBER\tBUILD\tSLOTS\tCOMING\tGOING\tLEASE\tGATE\tSTATE")
-	counts := t.Counts()
-	for _, m := range t.Members {
-		going, unsettled := 0, 0
-		for _, r := range t.Runs {
-			if t.IsDuty(r.Slots.First) {
-				continue
-			}
-			if r.Owner == m.ID && r.Next != "" {
-				going += r.Slots.Len()
-			}
-			if r.Owner == m.ID && r.Unsettled {
-				unsettled += r.Slots.Len()
-			}
-		}
-		coming := t.Coming(m.ID).Intersect(t.Slots.All())
-		renewed, gate, over := "missing", "-", false
-		if l, ok := leases[m.ID]; ok {
-			renewed, over = lease(l, now)
-			if gate = names.GateOpen; l.Annotations[names.AnnotationGate] == names.GateShut {
-				gate = names.GateShut
-			}
-		}
-		state := "working"
-		switch {
-		case over:
-			state = "not renewing its Lease"
-		case m.Leaving:
-			state = "leaving"
-		case unsettled > 0:
-			state = fmt.Sprintf("activating %d", unsettled)
-		case counts[m.ID] == 0:
-			state = "waiting for slots"
-		}
-		build := m.Build
-		if build == "" {
-			build = "-"
-		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n",
-			m.ID, build, counts[m.ID], coming.Len(), going, renewed, gate, state)
+	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n", r.Epoch, r.Slots, r.Key, len(r.Members))
+	if r.Pause != nil {
+		fmt.Fprintf(w, "%s since %s%s%s\n", p.warn("moves are paused"), r.Pause.Since.Format(time.RFC3339),
+			prefixed(" by ", r.Pause.By), prefixed(": ", r.Pause.Reason))
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if n := counts[""]; n > 0 {
-		fmt.Fprintf(w, "\n%d slots belong to nobody\n", n)
-	}
-	if n := len(t.Gone); n > 0 {
-		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", n)
-	}
-	moving := false
-	for _, r := range t.Runs {
-		if r.Next == "" || t.IsDuty(r.Slots.First) {
-			continue
+	printMembers(w, p, r, wide)
+	section(w, "what is wrong", len(r.Problems))
+	for _, problem := range r.Problems {
+		line := problem.What + prefixed(" ", problem.Member) + prefixed(" slots ", problem.Slots) + ": " + problem.Message
+		if problem.Severity == view.Error {
+			line = p.bad("× ") + line
+		} else {
+			line = p.warn("‼ ") + line
 		}
-		if !moving {
-			w.WriteString("\nmoving:\n")
-			moving = true
-		}
-		stage := "warming"
-		if r.Ready {
-			stage = "ready, draining or waiting for its turn"
-		}
-		fmt.Fprintf(w, "  %s  %s -> %s (%s)\n", r.Slots, r.Owner, r.Next, stage)
+		fmt.Fprintln(w, "  "+line)
 	}
-	if err := printDuties(w, t); err != nil {
-		return err
+	section(w, "moving", len(r.Moves))
+	for _, m := range r.Moves {
+		printMove(w, m)
+	}
+	if r.Table != nil && len(r.Table.Gone) > 0 {
+		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", len(r.Table.Gone))
+	}
+	printDuties(w, r)
+	printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
+	section(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
+		len(r.Differences))
+	for _, d := range r.Differences {
+		fmt.Fprintln(w, "  "+d)
+	}
+	printWarnings(w, r.Warnings, r.At)
+	fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
+	section(w, "not known", len(r.Unknown))
+	for _, u := range r.Unknown {
+		fmt.Fprintf(w, "  %s: %s\n", u.What, strings.Join(strings.Fields(u.Error), " "))
 	}
 	_, err := io.WriteString(to, w.String())
 	return err
 }
 
-// printDuties prints who has which duty.
-func printDuties(w io.Writer, t *table.Table) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	title := "\nDUTY\tMEMBER\tSTATE\n"
-	for _, name := range slices.Sorted(slices.Values(t.Duties)) {
-		s, ok := t.DutySlot(name)
-		if !ok {
-			continue
-		}
-		_, _ = io.WriteString(out, title)
-		title = ""
-		state := "working"
-		switch r := t.At(s); {
-		case r.Next != "":
-			state = "moving to " + r.Next
-		case r.Owner == "":
-			state = "nobody does it"
-		case r.Unsettled:
-			state = "activating"
-		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\n", name, cmp.Or(t.At(s).Owner, "-"), state)
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
 	}
-	return out.Flush()
+	return prefix + text
+}
+
+func section(w io.Writer, title string, n int) {
+	if n > 0 {
+		_, _ = fmt.Fprintf(w, "\n%s:\n", title)
+	}
+}
+
+func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
+	if len(r.Members) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	head := "MEMBER\tAGE\tBUILD\tSLOTS\tCOMING\tGOING\tDUTIES\tOBJECTS\tWAITING\tLEFT\t"
+	if wide {
+		head += "POD\tWEIGHT\tOPEN\tLEASE\tGATE\t"
+	}
+	_, _ = fmt.Fprintln(out, head+"STATE")
+	number := func(n int) string { return strconv.Itoa(n) }
+	for _, m := range r.Members {
+		line := []string{
+			m.ID, age(m.Joined, r.At), cmp.Or(m.Build, "-"), number(m.Owned), number(m.Coming), number(m.Going),
+			number(m.Duties), orDash(m.Objects, number), orDash(m.OldestWaiting, seconds), orDash(m.Left, wholeSeconds),
+		}
+		if wide {
+			renewed := "missing"
+			if m.Renewed != nil {
+				renewed = age(*m.Renewed, r.At) + " ago"
+			}
+			line = append(line, m.Pod, number(m.Weight), orDash(m.Open, number), renewed, cmp.Or(m.Gate, "-"))
+		}
+		_, _ = fmt.Fprintln(out, strings.Join(append(line, stateOf(p, m.State)), "\t"))
+	}
+	_ = out.Flush()
+}
+
+func wholeSeconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+func stateOf(p paint, s view.State) string {
+	switch s {
+	case view.Working:
+		return p.good(string(s))
+	case view.Silent, view.Stopped:
+		return p.bad(string(s))
+	default:
+		return p.warn(string(s))
+	}
+}
+
+func printMove(w io.Writer, m view.Move) {
+	what := view.SlotsText(view.Run{First: m.First, Last: m.Last})
+	if m.Duty != "" {
+		what = "duty " + m.Duty
+	}
+	phase := map[string]string{
+		"warm": "lists its objects", "drain": "ready; the owner drains or waits for its turn", "activate": "activating",
+	}[m.Phase]
+	_, _ = fmt.Fprintf(w, "  %s  %s -> %s (%s%s)\n", what, cmp.Or(m.From, "-"), m.To, phase,
+		prefixed(", for ", orEmpty(m.Seconds, seconds)))
+}
+
+func orEmpty[T any](v *T, text func(T) string) string {
+	if v == nil {
+		return ""
+	}
+	return text(*v)
+}
+
+// printDuties prints who has which duty.
+func printDuties(w io.Writer, r *view.Rota) {
+	if len(r.Duties) == 0 {
+		return
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "\nDUTY\tMEMBER\tSTATE")
+	for _, d := range r.Duties {
+		state := d.State
+		if d.Next != "" {
+			state = "Moving to " + d.Next
+		}
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\n", d.Name, cmp.Or(d.Owner, "-"), state)
+	}
+	_ = out.Flush()
+}
+
+// printHandovers prints how slots and duties came to their owners, and how long each phase took.
+func printHandovers(w io.Writer, title string, handovers []view.Handover, now time.Time) {
+	if len(handovers) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, title)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "  ENDED\tWHAT\tFROM\tTO\tCAUSE\tEPOCH\tWARM\tDRAIN\tACTIVATE")
+	for _, h := range handovers {
+		what := fmt.Sprintf("%d slots", h.Count)
+		if h.Duty != "" {
+			what = "duty " + h.Duty
+		} else if h.Count == 1 {
+			what = "slot " + h.Slots
+		}
+		_, _ = fmt.Fprintf(out, "  %s ago\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", age(h.Ended, now), what, cmp.Or(h.From, "-"),
+			h.To, h.Cause, h.Epoch, seconds(h.Warm), seconds(h.Drain), seconds(h.Activate))
+	}
+	_ = out.Flush()
+}
+
+// printWarnings prints the latest warnings, the oldest first.
+func printWarnings(w io.Writer, warnings []view.Warning, now time.Time) {
+	if len(warnings) == 0 {
+		return
+	}
+	heading := "warnings of the last hour"
+	if left := len(warnings) - maxWarnings; left > 0 {
+		heading += fmt.Sprintf(" (%d older ones left out)", left)
+		warnings = warnings[left:]
+	}
+	_, _ = fmt.Fprintf(w, "\n%s:\n", heading)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range warnings {
+		_, _ = fmt.Fprintf(out, "  %v ago\t%s\t%s\t%s\n", now.Sub(e.At).Round(time.Second), cmp.Or(e.Member, "-"),
+			e.Reason, e.Message)
+	}
+	_ = out.Flush()
 }

@@ -95,7 +95,7 @@ func TestVerify(t *testing.T) {
 	var out bytes.Buffer
 	cmd := newCommand()
 	cmd.SetOut(&out)
-	cmd.SetArgs(strings.Fields("status test -n " + namespace + " --kubeconfig " + plane.Kubeconfig()))
+	cmd.SetArgs(strings.Fields("status test -o wide -n " + namespace + " --kubeconfig " + plane.Kubeconfig()))
 	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "s ago") || !strings.Contains(out.String(), "  open  ") ||
 		strings.Contains(out.String(), "differences") {
 		t.Errorf("status: %v\n%s", err, &out)

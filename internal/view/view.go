@@ -5,6 +5,7 @@ package view
 import (
 	"time"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -45,8 +46,9 @@ type Rota struct {
 	// Unknown is what could not be read, and why. What depends on it is left out above.
 	Unknown []Unknown `json:"unknown"`
 
-	// Table is the table itself.
-	Table *table.Table `json:"-"`
+	// Table is the table itself. Reports are those of its members, by ID.
+	Table   *table.Table                `json:"-"`
+	Reports map[string]*coverage.Report `json:"-"`
 }
 
 // Pause is a pause of moves.
@@ -149,7 +151,7 @@ type Move struct {
 	// Phase is "warm" (To lists), "drain" (From lets work end, or waits for its turn), or "activate" (To owns the slots
 	// and waits until it sees From's last writes).
 	Phase string `json:"phase"`
-	// Seconds is how long the move has been under way; nil: no member has reported it.
+	// Seconds is for how long the Reader has seen the move, in this phase; nil: it sees it for the first time.
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
@@ -167,7 +169,8 @@ const (
 // Problem is something that should not be so.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// What is a word for the kind of problem, such as "SlotUnowned"; docs/operations.md has a section of that name.
+	// What is a word for the kind of problem, such as "SlotUnowned"; docs/troubleshooting.md has a section
+	// of that name.
 	What string `json:"what"`
 	// Slots are the slots concerned, as text, such as "0-15 17"; Member is the member. Either may be empty.
 	Slots  string `json:"slots,omitempty"`
@@ -190,8 +193,8 @@ type Handover struct {
 	// Epoch is the table's epoch at which To got the slots. Ended is when To began to work on them, by To's clock.
 	Epoch uint64    `json:"epoch"`
 	Ended time.Time `json:"ended"`
-	// Warm is how long To listed, Drain how long it then waited for From to give them up, and Activate how long it took from
-	// then until To worked on them, all in seconds and by To's clock. A phase that did not happen is 0.
+	// Warm is how long To listed, Drain how long it then waited for From to give them up, and Activate how long it took
+	// from then until To worked on them, all in seconds and by To's clock. A phase that did not happen is 0.
 	Warm     float64 `json:"warmSeconds"`
 	Drain    float64 `json:"drainSeconds"`
 	Activate float64 `json:"activateSeconds"`

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// written is a rota that no process works on: a table, Leases and reports as members would have written them.
+type written struct {
+	client          kubernetes.Interface
+	namespace, name string
+	uid             string
+}
+
+// halves is a table in which web-0-a has slots 0-127 and web-1-b has the rest.
+func halves() *table.Table {
+	tab := table.New(256, slot.KeyName, 43)
+	for _, id := range []string{"web-0-a", "web-1-b"} {
+		tab.Put(table.Member{ID: id, Pod: id[:5], Build: "v7", Weight: 1, MinFormat: 1, MaxFormat: 2, Joined: time.Now().Unix() - 60})
+	}
+	tab.Runs = []table.Run{
+		{Slots: slot.Range{First: 0, Last: 127}, Owner: "web-0-a", Epoch: 41},
+		{Slots: slot.Range{First: 128, Last: 255}, Owner: "web-1-b", Epoch: 42},
+	}
+	return tab
+}
+
+// writeRota creates a rota with that table in a namespace of its own.
+func writeRota(t *testing.T, tab *table.Table) *written {
+	t.Helper()
+	w := &written{client: kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), namespace: controlplane.Namespace(t), name: "web"}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{names.LabelRota: w.name}}}
+	cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.uid = string(cm.UID)
+	w.put(t, tab)
+	for _, m := range tab.Members {
+		w.member(t, tab, m.ID)
+	}
+	return w
+}
+
+// put writes the table.
+func (w *written) put(t *testing.T, tab *table.Table) {
+	t.Helper()
+	tab.UID = w.uid
+	w.data(t, table.Encode(tab))
+}
+
+func (w *written) data(t *testing.T, data map[string]string) {
+	t.Helper()
+	maps := w.client.CoreV1().ConfigMaps(w.namespace)
+	cm, err := maps.Get(t.Context(), w.name, metav1.GetOptions{})
+	if err == nil {
+		cm.Data = data
+		_, err = maps.Update(t.Context(), cm, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// member writes the Lease and the report of a member that works well. The Lease lasts for an hour.
+func (w *written) member(t *testing.T, tab *table.Table, id string) {
+	t.Helper()
+	lease, err := w.client.CoordinationV1().Leases(w.namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: names.Lease(w.name, id), Labels: map[string]string{names.LabelRota: w.name},
+			Annotations: map[string]string{names.AnnotationGate: names.GateOpen, names.AnnotationEpoch: "43", names.AnnotationTableUID: w.uid},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &id, RenewTime: ptr.To(metav1.NewMicroTime(time.Now())), LeaseDurationSeconds: ptr.To(int32(3600))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.report(t, &coverage.Report{
+		Member: id, Serial: 1, Open: tab.Owned(id), Digests: coverage.Digests{},
+		Setup: map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDelivery: "Filter"},
+		Handovers: []coverage.Handover{{
+			Slots: tab.Owned(id), Count: 128, Cause: table.CauseHanded, Epoch: map[string]uint64{"web-0-a": 41, "web-1-b": 42}[id], From: "web-9-z", Ended: time.Now(), Warm: 200 * time.Millisecond,
+		}},
+	}, lease)
+}
+
+func (w *written) report(t *testing.T, r *coverage.Report, lease *coordinationv1.Lease) {
+	t.Helper()
+	reports, err := coverage.NewReports(controlplane.For(t).Config(), w.namespace, w.name)
+	if err == nil {
+		err = reports.Publish(t.Context(), r, lease.UID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rota runs a command in the rota's namespace, as the administrator or with the kubeconfig that is given.
+func (w *written) rota(t *testing.T, line string, kubeconfig ...string) (code exitCode, out, errOut string) {
+	t.Helper()
+	path := append(kubeconfig, controlplane.For(t).Kubeconfig())[0]
+	args := append([]string{"rota"}, strings.Fields(line)...)
+	return runCommand(t.Context(), append(args, "-n", w.namespace, "--kubeconfig", path)...)
+}
+
+// `rota status` on a real API server: with and without a name, in all formats, of rotas that are not there, and of those
+// that cannot be read.
+func TestStatusOfARota(t *testing.T) {
+	t.Parallel()
+	w := writeRota(t, halves())
+	s, err := store.NewKubernetes(controlplane.For(t).Config(), store.Options{Namespace: w.namespace, Name: w.name, Instance: "web-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Notify(t.Context(), member.Notify{Reason: "NotJoining", Message: "no workers", Warning: true})
+	s.Close()
+	stranger := t.TempDir() + "/stranger"
+	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(line string, kubeconfig []string, code exitCode, words ...string) {
+		t.Helper()
+		got, out, errOut := w.rota(t, line, kubeconfig...)
+		for _, word := range words {
+			if got != code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 && code != exitForbidden {
+				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", line, got, code, word, out, errOut)
+				return
+			}
+		}
+	}
+	check("status", nil, exitGood, "epoch 43", "web-0-a", "NotJoining  no workers", "fence: none", "128 slots  web-9-z")
+	check("status web -o wide", nil, exitGood, "GATE", "open")
+	check("status -o json", nil, exitGood, `"epoch": 43`, `"cause": "handed"`)
+	check("status -o yaml", nil, exitGood, "\nepoch: 43\n")
+	check("status -o name", nil, exitGood, "web-0-a\nweb-1-b\n")
+	check("status -A", nil, exitGood, w.namespace)
+	check("status -A -o name", nil, exitGood, w.namespace+"/web\n")
+	check("status other", nil, exitMissing, "no member has ever started")
+	check("verify other", nil, exitMissing, "no member has ever started")
+	check("status web", []string{stranger}, exitForbidden, "configmaps")
+	check("status", []string{stranger}, exitForbidden, "configmaps")
+	check("status web --as stranger", nil, exitForbidden, "configmaps")
+	_, out, _ := runCommand(t.Context(), "rota", "__complete", "status", "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig(), "w")
+	if !strings.HasPrefix(out, "web\n") {
+		t.Errorf("completion: %s", out)
+	}
+	w.data(t, map[string]string{"format": "1", "epoch": "x"})
+	check("status", nil, exitFindings, "the table is invalid")
+	err = w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("status web", nil, exitMissing, "2 members have Leases")
+	check("status", nil, exitMissing, "give its namespace")
+}

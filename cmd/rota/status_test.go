@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// shown is a rota in which much goes on.
+func shown() *view.Rota {
+	now := time.Unix(1_763_712_345, 0)
+	return &view.Rota{
+		Namespace: "ns", Name: "web", At: now, Epoch: 43, Slots: 256, Key: "Name", Fence: "none",
+		Members: []view.Member{
+			{
+				ID: "web-0-a", Pod: "web-0", Build: "v7", Joined: now.Add(-time.Hour), Weight: 1, Owned: 85, Open: ptr.To(85), Coming: 43,
+				Objects: ptr.To(1200), Renewed: ptr.To(now.Add(-2 * time.Second)), Lease: 15, Left: ptr.To(13.0), Gate: "open", State: view.Activating,
+			},
+			{
+				ID: "web-1-b", Pod: "web-1", Joined: now.Add(-90 * time.Second), Weight: 1, Owned: 43, Going: 43, Duties: 1,
+				OldestWaiting: ptr.To(4.0), Left: ptr.To(-5.2), Gate: "shut", State: view.Silent,
+			},
+		},
+		Duties: []view.Duty{{Name: "backup", Owner: "web-1-b", Next: "web-0-a", State: "Moving"}, {Name: "janitor", State: "Nobody"}},
+		Moves: []view.Move{
+			{First: 85, Last: 127, From: "web-1-b", To: "web-0-a", Phase: "drain", Seconds: ptr.To(1.5)},
+			{First: 256, Last: 256, Duty: "backup", From: "web-1-b", To: "web-0-a", Phase: "warm"},
+		},
+		Problems: []view.Problem{{Severity: view.Error, What: view.SlotUnowned, Slots: "128-255", Message: "nobody owns them"}},
+		Handovers: []view.Handover{{
+			Slots: "0-84", Count: 85, From: "web-9-z", To: "web-0-a", Cause: "handed", Epoch: 41, Ended: now.Add(-time.Minute),
+			Warm: 0.21, Drain: 0.055, Activate: 12.3,
+		}},
+		Differences: []string{"members differ in Label: a (web-0-a), b (web-1-b)"},
+		Unknown:     []view.Unknown{{What: "warnings", Error: "forbidden:\n  no"}},
+		Table:       &table.Table{Gone: []table.Gone{{Slot: 3}, {Slot: 5}}},
+	}
+}
+
+func TestPrintStatus(t *testing.T) {
+	var out bytes.Buffer
+	if err := printStatus(&out, paint{}, shown(), false); err != nil {
+		t.Fatal(err)
+	}
+	want := `epoch 43, 256 slots by Name, 2 members
+
+MEMBER   AGE  BUILD  SLOTS  COMING  GOING  DUTIES  OBJECTS  WAITING  LEFT  STATE
+web-0-a  60m  v7     85     43      0      0       1200     -        13s   Activating
+web-1-b  90s  -      43     0       43     1       -        4s       -5s   Silent
+
+what is wrong:
+  × SlotUnowned slots 128-255: nobody owns them
+
+moving:
+  85-127  web-1-b -> web-0-a (ready; the owner drains or waits for its turn, for 1.5s)
+  duty backup  web-1-b -> web-0-a (lists its objects)
+
+2 deletions were left to the next owners of slots that are activating
+
+DUTY     MEMBER   STATE
+backup   web-1-b  Moving to web-0-a
+janitor  -        Nobody
+
+last handovers:
+  ENDED    WHAT      FROM     TO       CAUSE   EPOCH  WARM   DRAIN  ACTIVATE
+  60s ago  85 slots  web-9-z  web-0-a  handed  41     210ms  55ms   12s
+
+differences between members (a rollout may bring them, and ends them, unless a reason is given):
+  members differ in Label: a (web-0-a), b (web-1-b)
+
+fence: none
+
+not known:
+  warnings: forbidden: no
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	out.Reset()
+	if err := printStatus(&out, paint{on: true}, shown(), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("wide, in color: no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestPrintWarnings(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var warnings []view.Warning
+	for n := range maxWarnings + 3 {
+		warnings = append(warnings, view.Warning{At: now.Add(time.Duration(n-maxWarnings-2) * 4 * time.Minute), Member: "web-0", Reason: "Lapsed", Message: fmt.Sprint("message ", n)})
+	}
+	for _, test := range []struct {
+		name     string
+		warnings []view.Warning
+		want     string
+	}{
+		{"none", nil, ""},
+		{"two", warnings[11:], "\nwarnings of the last hour:\n  4m0s ago  web-0  Lapsed  message 11\n  0s ago    web-0  Lapsed  message 12\n"},
+	} {
+		var out bytes.Buffer
+		if printWarnings(&out, test.warnings, now); out.String() != test.want {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", test.name, out.String(), test.want)
+		}
+	}
+	var out bytes.Buffer
+	if printWarnings(&out, warnings, now); strings.Count(out.String(), " ago ") != maxWarnings || !strings.Contains(out.String(), "3 older ones left out") {
+		t.Errorf("got:\n%s\nwant %d of %d", out.String(), maxWarnings, len(warnings))
+	}
+}
+
+// Programs read the same in JSON and YAML.
+func TestOutput(t *testing.T) {
+	var out bytes.Buffer
+	if done, err := (&output{"json"}).data(&out, shown()); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	var back view.Rota
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || len(back.Members) != 2 || *back.Members[0].Left != 13 || back.Slots != slot.Count(256) {
+		t.Errorf("%v: %+v", err, back)
+	}
+	out.Reset()
+	if done, err := (&output{"yaml"}).data(&out, shown()); !done || err != nil || !strings.Contains(out.String(), "\nepoch: 43\n") {
+		t.Errorf("%v %v:\n%s", done, err, out.String())
+	}
+	if done, _ := (&output{"wide"}).data(&out, nil); done {
+		t.Error("wide is for people")
+	}
+}

@@ -1,0 +1,192 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+var now = time.Unix(1_763_712_345, 0)
+
+// healthy is what is read of a rota in which all is well: a has 0-127, b the rest and a duty.
+func healthy(t testing.TB) input {
+	t.Helper()
+	tab := table.New(256, slot.KeyName, 43)
+	tab.UID = "uid"
+	for _, id := range []string{"a", "b"} {
+		tab.Put(table.Member{ID: id, Pod: "pod-" + id, Build: "v1", Weight: 1, MinFormat: 1, MaxFormat: 3, Joined: now.Unix() - 3600, Duties: "report"})
+	}
+	tab.Runs = []table.Run{
+		{Slots: slot.Range{First: 0, Last: 127}, Owner: "a", Epoch: 41},
+		{Slots: slot.Range{First: 128, Last: 255}, Owner: "b", Epoch: 42},
+		{Slots: slot.Range{First: 256, Last: 256}, Owner: "b", Epoch: 43},
+	}
+	if err := tab.Valid(); err != nil {
+		t.Fatal(err)
+	}
+	in := input{
+		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, table: tab, uid: "uid", fence: "none",
+		leases: map[string]coordinationv1.Lease{},
+	}
+	for _, id := range []string{"a", "b"} {
+		in.leases[id] = coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				names.AnnotationGate: names.GateOpen, names.AnnotationEpoch: "43", names.AnnotationTableUID: "uid",
+			}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-time.Second))), LeaseDurationSeconds: ptr.To(int32(15))},
+		}
+		in.reports = append(in.reports, &coverage.Report{Member: id, Open: tab.Owned(id), Setup: map[string]string{
+			coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDeadline: "10s",
+		}})
+	}
+	return in
+}
+
+// Each situation has its problem, names who has it, and all is well without it.
+func TestProblems(t *testing.T) {
+	lease := func(in *input, id string, change func(*coordinationv1.Lease)) {
+		l := in.leases[id]
+		l.Annotations = map[string]string{}
+		for k, v := range in.leases[id].Annotations {
+			l.Annotations[k] = v
+		}
+		change(&l)
+		in.leases[id] = l
+	}
+	tested := map[string]bool{}
+	for name, c := range map[string]struct {
+		change func(*input)
+		after  time.Duration // a second look comes that much later; 0: there is none
+		want   string        // severity what member slots
+		text   string
+	}{
+		"all is well": {change: func(*input) {}, after: time.Hour},
+		"no owner": {change: func(in *input) { in.table.Runs[0].Owner, in.table.Runs[0].Epoch = "", 0 },
+			want: "error SlotUnowned  0-127", text: "seconds"},
+		"no member": {change: func(in *input) {
+			in.table.Members, in.table.Duties = nil, nil
+			in.table.Runs = []table.Run{{Slots: slot.Range{First: 0, Last: 255}}}
+		}, want: "error SlotUnowned  0-255", text: "start some"},
+		"dead": {change: func(in *input) {
+			lease(in, "a", func(l *coordinationv1.Lease) {
+				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-20 * time.Second)))
+			})
+		}, want: "error MemberSilent a 0-127", text: "for 5 s longer"},
+		"just alive": {change: func(in *input) {
+			lease(in, "a", func(l *coordinationv1.Lease) {
+				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-15 * time.Second)))
+			})
+		}},
+		"clock ahead": {change: func(in *input) {
+			lease(in, "a", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(time.Hour))) })
+		}},
+		"gate shut": {change: func(in *input) {
+			lease(in, "b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
+		}, want: "error MemberStopped b 128-255", text: "API server"},
+		"no Lease":           {change: func(in *input) { delete(in.leases, "b") }, want: "error LeaseMissing b 128-255"},
+		"Leases not read":    {change: func(in *input) { in.leases, in.noLeases = nil, true }},
+		"duty of nobody":     {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0 }, want: "error DutyUnowned  ", text: "report"},
+		"duties suspended":   {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch, in.table.Older = "", 0, 1 }, want: "warning DutyUnowned  ", text: "rollback"},
+		"restored":           {change: func(in *input) { in.uid = "other" }, want: "error OldCopy  ", text: "restored"},
+		"old copy":           {change: func(in *input) { in.table.Epoch = 42; in.table.Runs[2].Epoch = 42 }, want: "error OldCopy  ", text: "epoch 42, but members have seen 43"},
+		"closed":             {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 18 * time.Second, want: "error SlotClosed a 7"},
+		"closed for a while": {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 17 * time.Second},
+		"closed and moving":  {change: func(in *input) { in.reports[0].Open.Remove(7); in.table.Runs[0].Next = "b" }, after: 18 * time.Second},
+		"moves for long":     {change: func(in *input) { in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true }, after: 61 * time.Second, want: "warning MoveStuck a 0-127", text: "61 s, in phase drain"},
+		"moves":              {change: func(in *input) { in.table.Runs[0].Next = "b" }, after: time.Minute},
+		"no report":          {change: func(in *input) { in.reports = in.reports[:1] }, want: "warning ReportMissing b "},
+		"reports not read":   {change: func(in *input) { in.reports, in.noReports = nil, true }},
+		"a key waits": {change: func(in *input) { in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 5 * time.Minute} },
+			want: "warning KeyWaiting b ", text: "300 s"},
+		"probation": {change: func(in *input) {
+			in.table.Runs[0].Owner = "b"
+			in.table.Members[0].Joined = now.Unix() - 60
+			in.table.Expels = []table.Expel{{Pod: "pod-a", At: now.Unix() - 500}, {Pod: "pod-a", At: now.Unix() - 70}}
+			in.reports[1].Open = in.table.Owned("b")
+		}, want: "warning Probation a ", text: "expelled 2 times"},
+		"expelled once": {change: func(in *input) {
+			in.table.Runs[0].Owner = "b"
+			in.table.Members[0].Joined = now.Unix() - 60
+			in.table.Expels = []table.Expel{{Pod: "pod-a", At: now.Unix() - 700}, {Pod: "pod-a", At: now.Unix() - 70}}
+			in.reports[1].Open = in.table.Owned("b")
+		}},
+		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
+	} {
+		in := healthy(t)
+		c.change(&in)
+		var m memory
+		r := m.look(in)
+		if c.after > 0 {
+			if early := r.Problems; len(early) > 0 {
+				t.Errorf("%s: already at the first look: %v", name, early)
+			}
+			in.at = in.at.Add(c.after)
+			for id := range in.leases {
+				lease(&in, id, func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(in.at)) })
+			}
+			r = m.look(in)
+		}
+		var got []string
+		for _, p := range r.Problems {
+			tested[p.What] = true
+			got = append(got, strings.Join([]string{string(p.Severity), p.What, p.Member, p.Slots}, " "))
+		}
+		var want []string
+		if c.want != "" {
+			want = []string{c.want}
+		}
+		if !slices.Equal(got, want) || len(got) > 0 && !strings.Contains(r.Problems[0].Message, c.text) {
+			t.Errorf("%s: %+v, want %q with %q", name, r.Problems, c.want, c.text)
+		}
+	}
+	for _, what := range Whats() {
+		if !tested[what] {
+			t.Errorf("no case for %s", what)
+		}
+	}
+}
+
+// What is put together of table, Leases and reports.
+func TestBuild(t *testing.T) {
+	in := healthy(t)
+	in.table.Runs[0].Next = "b"
+	in.table.Runs[1].Unsettled = true
+	in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseExpelled}}
+	in.reports[0].Handovers = []coverage.Handover{{
+		Slots: slot.SetOf(slot.Range{First: 0, Last: 127}), Count: 128, From: "c", Cause: table.CauseHanded, Epoch: 41,
+		Ended: now.Add(-time.Minute), Warm: 200 * time.Millisecond,
+	}}
+	in.reports[1].Handovers = []coverage.Handover{{Duty: "report", Count: 1, Cause: table.CauseAssigned, Epoch: 43, Ended: now}}
+	in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 2 * time.Second, 201: 3 * time.Second}
+	r := new(memory).look(in)
+	a, b := r.Members[0], r.Members[1]
+	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 14 || a.State != Working || b.State != Activating || b.Duties != 1 {
+		t.Errorf("members %+v %+v", a, b)
+	}
+	if *b.OldestWaiting != 3 || a.OldestWaiting != nil {
+		t.Errorf("waiting: %v, %v", a.OldestWaiting, b.OldestWaiting)
+	}
+	if len(r.Moves) != 2 || r.Moves[0].Phase != "warm" || r.Moves[0].From != "a" || r.Moves[1].Phase != "activate" || r.Moves[1].To != "b" {
+		t.Errorf("moves %+v", r.Moves)
+	}
+	if r.Runs[0].Cause != "handed" || r.Runs[1].Cause != "expelled" {
+		t.Errorf("runs %+v", r.Runs)
+	}
+	if len(r.Handovers) != 2 || r.Handovers[0].Duty != "report" || r.Handovers[1].From != "c" || r.Handovers[1].Warm != 0.2 || r.Handovers[1].Slots != "0-127" {
+		t.Errorf("handovers %+v", r.Handovers)
+	}
+	if r.Duties[0] != (Duty{Name: "report", Owner: "b", State: "Working"}) {
+		t.Errorf("duties %+v", r.Duties)
+	}
+}
