@@ -51,5 +51,3 @@ func (p paint) sgr(code, text string) string {
 func (p paint) bad(text string) string  { return p.sgr("31", text) }
 func (p paint) warn(text string) string { return p.sgr("33", text) }
 func (p paint) good(text string) string { return p.sgr("32", text) }
-func (p paint) bold(text string) string { return p.sgr("1", text) }
-func (p paint) dim(text string) string  { return p.sgr("2", text) }

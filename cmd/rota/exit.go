@@ -47,6 +47,15 @@ var exitCodes = []struct {
 	{exitInterrupted, "interrupted"},
 }
 
+// exitCodesText lists the codes, one per line.
+func exitCodesText() string {
+	lines := make([]string, 0, len(exitCodes))
+	for _, e := range exitCodes {
+		lines = append(lines, fmt.Sprintf("  %3d  %s", e.code, e.meaning))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // codedError is an error whose exit code its maker knows.
 type codedError struct {
 	code exitCode

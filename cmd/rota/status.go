@@ -290,7 +290,7 @@ func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
 		head += "POD\tWEIGHT\tOPEN\tLEASE\tGATE\t"
 	}
 	_, _ = fmt.Fprintln(out, head+"STATE")
-	number := func(n int) string { return strconv.Itoa(n) }
+	number := strconv.Itoa
 	for _, m := range r.Members {
 		line := []string{
 			m.ID, age(m.Joined, r.At), cmp.Or(m.Build, "-"), number(m.Owned), number(m.Coming), number(m.Going),

@@ -19,7 +19,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/internal/store"
 )
 
 // completeTimeout bounds the requests behind one press of the Tab key.
@@ -137,29 +136,6 @@ func (f *rotaFlags) completeRotas(cmd *cobra.Command, args []string, _ string) (
 			out = append(out, r.Name)
 		}
 		return out, err
-	})
-}
-
-// members returns the IDs of a rota's members, for completion. args have the rota's name, or are empty.
-func (f *rotaFlags) members(cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
-	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, namespace string) (out []string, err error) {
-		name, err := theRota(ctx, cfg, namespace, args)
-		if err != nil {
-			return nil, err
-		}
-		kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
-		if err != nil {
-			return nil, err
-		}
-		defer kube.Close()
-		t, err := readTable(ctx, kube)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range t.Members {
-			out = append(out, m.ID)
-		}
-		return out, nil
 	})
 }
 

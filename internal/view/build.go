@@ -1,0 +1,240 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// input is what one Read has read.
+type input struct {
+	rota    types.NamespacedName
+	at      time.Time
+	table   *table.Table
+	uid     string // of the ConfigMap
+	leases  map[string]coordinationv1.Lease
+	reports []*coverage.Report
+	// noLeases and noReports say that not all could be read.
+	noLeases, noReports bool
+	warnings            []Warning
+	fence               string
+	unknown             []Unknown
+}
+
+// maxHandovers is how many handovers a Rota has.
+const maxHandovers = 50
+
+// build puts together what was read. It decides nothing that takes more than one look.
+func build(in input) *Rota {
+	t := in.table
+	r := &Rota{
+		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
+		Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
+		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Fence: in.fence, Unknown: in.unknown,
+		Table: t, Reports: map[string]*coverage.Report{},
+	}
+	if r.Warnings == nil {
+		r.Warnings = []Warning{}
+	}
+	if r.Unknown == nil {
+		r.Unknown = []Unknown{}
+	}
+	for _, report := range in.reports {
+		if _, ok := t.Member(report.Member); ok {
+			r.Reports[report.Member] = report
+			r.addHandovers(report)
+		}
+	}
+	slices.SortStableFunc(r.Handovers, func(a, b Handover) int { return b.Ended.Compare(a.Ended) })
+	r.Handovers = r.Handovers[:min(len(r.Handovers), maxHandovers)]
+	for _, run := range t.Runs {
+		if !t.IsDuty(run.Slots.First) {
+			r.Runs = append(r.Runs, r.run(run))
+		}
+		if m, ok := moveOf(t, run); ok {
+			r.Moves = append(r.Moves, m)
+		}
+	}
+	r.addDuties()
+	counts, duties := t.Counts(), t.DutyCounts()
+	for _, m := range t.Members {
+		r.Members = append(r.Members, r.member(m, in, counts[m.ID], duties[m.ID]))
+	}
+	for _, d := range coverage.DifferencesIn(t, in.reports) {
+		r.Differences = append(r.Differences, d.String())
+	}
+	return r
+}
+
+func (r *Rota) addHandovers(report *coverage.Report) {
+	for _, h := range report.Handovers {
+		slots := ""
+		if h.Duty == "" {
+			slots = h.Slots.String()
+		}
+		r.Handovers = append(r.Handovers, Handover{
+			Slots: slots, Count: h.Count, Duty: h.Duty, From: h.From, To: report.Member, Cause: h.Cause.String(),
+			Epoch: h.Epoch, Ended: h.Ended, Warm: h.Warm.Seconds(), Drain: h.Drain.Seconds(), Activate: h.Activate.Seconds(),
+		})
+	}
+}
+
+func (r *Rota) run(run table.Run) Run {
+	out := Run{
+		First: int(run.Slots.First), Last: int(run.Slots.Last), Owner: run.Owner, Next: run.Next, Ready: run.Ready,
+		Activating: run.Unsettled, Since: run.Epoch, Cause: r.causeOf(run),
+	}
+	if report := r.Reports[run.Owner]; report != nil {
+		closed := slot.SetOf(run.Slots).Minus(report.Open)
+		out.Closed = !closed.Empty()
+	}
+	return out
+}
+
+// causeOf returns why the owner of a run has it: by the table while the slots are activating, and by the owner's report
+// later.
+func (r *Rota) causeOf(run table.Run) string {
+	if note, ok := r.Table.Notes[run.Epoch]; ok && run.Owner != "" {
+		return note.Cause.String()
+	}
+	if report := r.Reports[run.Owner]; report != nil {
+		for _, h := range report.Handovers {
+			if h.Epoch == run.Epoch && h.Duty == r.Table.Duty(run.Slots.First) {
+				return h.Cause.String()
+			}
+		}
+	}
+	return ""
+}
+
+func moveOf(t *table.Table, run table.Run) (Move, bool) {
+	m := Move{First: int(run.Slots.First), Last: int(run.Slots.Last), Duty: t.Duty(run.Slots.First)}
+	switch {
+	case t.IsDuty(run.Slots.First) && m.Duty == "":
+		return m, false
+	case run.Next != "":
+		m.From, m.To, m.Phase = run.Owner, run.Next, "warm"
+		if run.Ready {
+			m.Phase = "drain"
+		}
+	case run.Unsettled:
+		m.To, m.Phase = run.Owner, "activate"
+	default:
+		return m, false
+	}
+	return m, true
+}
+
+func (r *Rota) addDuties() {
+	t := r.Table
+	for _, name := range slices.Sorted(slices.Values(t.Duties)) {
+		s, ok := t.DutySlot(name)
+		if !ok {
+			continue
+		}
+		run := t.At(s)
+		d := Duty{Name: name, Owner: run.Owner, Next: run.Next, State: "Working"}
+		switch {
+		case run.Next != "":
+			d.State = "Moving"
+		case run.Owner == "":
+			d.State = "Nobody"
+		case run.Unsettled:
+			d.State = "Activating"
+		}
+		r.Duties = append(r.Duties, d)
+	}
+}
+
+func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
+	t := in.table
+	out := Member{
+		ID: m.ID, Pod: m.Pod, Build: m.Build, Joined: time.Unix(m.Joined, 0), Weight: m.Weight, Owned: owned,
+		Duties: duties, State: Working,
+	}
+	coming := t.Coming(m.ID).Intersect(t.Slots.All())
+	out.Coming = coming.Len()
+	activating := false
+	for _, run := range t.Runs {
+		if run.Owner != m.ID || t.IsDuty(run.Slots.First) {
+			continue
+		}
+		if run.Next != "" {
+			out.Going += run.Slots.Len()
+		}
+		activating = activating || run.Unsettled
+	}
+	if d := r.Reports[m.ID]; d != nil {
+		open := d.Open.Intersect(t.Slots.All())
+		out.Open, out.Objects = ptr.To(open.Len()), ptr.To(objects(d))
+		var oldest time.Duration
+		for _, age := range d.Waiting {
+			oldest = max(oldest, age)
+		}
+		if oldest > 0 {
+			out.OldestWaiting = ptr.To(oldest.Seconds())
+		}
+	}
+	if l, ok := in.leases[m.ID]; ok {
+		out.Gate = names.GateOpen
+		if l.Annotations[names.AnnotationGate] == names.GateShut {
+			out.Gate = names.GateShut
+		}
+		out.Lease = float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))
+		if l.Spec.RenewTime != nil {
+			renewed := l.Spec.RenewTime.Time
+			// A clock that is ahead of this one says nothing of the time left but that it was renewed lately.
+			out.Renewed, out.Left = &renewed, ptr.To(out.Lease-max(0, in.at.Sub(renewed).Seconds()))
+		}
+	}
+	switch {
+	case out.Left != nil && *out.Left < 0:
+		out.State = Silent
+	case m.Leaving:
+		out.State = Leaving
+	case out.Gate == names.GateShut && owned > 0:
+		out.State = Stopped
+	case owned == 0:
+		out.State = Waiting
+	case activating:
+		out.State = Activating
+	}
+	return out
+}
+
+// objects returns how many sharded objects a member holds by its report.
+func objects(report *coverage.Report) int {
+	n := 0
+	for _, digests := range report.Digests {
+		for _, d := range digests {
+			n += d.Objects
+		}
+	}
+	return n
+}
+
+// SlotsText writes runs of slots as text, such as "0-15 17".
+func SlotsText(runs ...Run) string {
+	var set slot.Set
+	for _, r := range runs {
+		set.AddRange(slot.Range{First: slot.Slot(r.First), Last: slot.Slot(r.Last)})
+	}
+	return setText(set)
+}
+
+func setText(set slot.Set) string {
+	var words []string
+	for _, r := range set.Ranges() {
+		words = append(words, r.String())
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,71 @@
+package view
+
+import (
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/slot"
+)
+
+// memory is what a Reader has seen, and since when, by the monotonic clock of this machine.
+type memory struct {
+	moves  map[Move]time.Time
+	closed map[closure]time.Time
+}
+
+// closure is a slot that its owner reports closed although nothing moves.
+type closure struct {
+	slot  slot.Slot
+	owner string
+	epoch uint64 // at which it got the slot
+}
+
+// look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
+func (m *memory) look(in input) *Rota {
+	r := build(in)
+	moves := map[Move]time.Time{}
+	for i, move := range r.Moves {
+		since, again := m.moves[move]
+		if !again {
+			since = in.at
+		}
+		moves[move] = since
+		if again {
+			r.Moves[i].Seconds = ptr.To(in.at.Sub(since).Seconds())
+		}
+	}
+	m.moves = moves
+	e := evidence{
+		bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, noLeases: in.noLeases,
+		noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
+	}
+	closed := map[closure]time.Time{}
+	for _, run := range in.table.Runs {
+		report := r.Reports[run.Owner]
+		if in.table.IsDuty(run.Slots.First) || run.Next != "" || run.Unsettled || report == nil {
+			continue
+		}
+		shut := slot.SetOf(run.Slots).Minus(report.Open)
+		for _, s := range shut.Slots() {
+			c := closure{s, run.Owner, run.Epoch}
+			since, again := m.closed[c]
+			if !again {
+				since = in.at
+			}
+			closed[c] = since
+			if in.at.Sub(since) > e.bounds.Recovery {
+				set := e.closed[run.Owner]
+				set.Add(s)
+				e.closed[run.Owner] = set
+			}
+		}
+	}
+	m.closed = closed
+	for _, l := range in.leases {
+		e.told = max(e.told, epochOf(l, in.uid))
+	}
+	r.Problems = problems(r, e)
+	return r
+}

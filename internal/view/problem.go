@@ -1,0 +1,189 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// The kinds of problems. docs/troubleshooting.md has a section for each.
+const (
+	SlotUnowned   = "SlotUnowned"
+	SlotClosed    = "SlotClosed"
+	DutyUnowned   = "DutyUnowned"
+	MemberSilent  = "MemberSilent"
+	MemberStopped = "MemberStopped"
+	LeaseMissing  = "LeaseMissing"
+	OldCopy       = "OldCopy"
+	MoveStuck     = "MoveStuck"
+	ReportMissing = "ReportMissing"
+	Probation     = "Probation"
+	KeyWaiting    = "KeyWaiting"
+	SetupClash    = "SetupClash"
+)
+
+// Whats returns the kinds of problems.
+func Whats() []string {
+	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
+		ReportMissing, Probation, KeyWaiting, SetupClash}
+}
+
+const (
+	// moveLongest is how long a move may take before it counts as stuck. Most take less than a second; one that waits for
+	// a slow reconcile is reported by its owner after 10 s.
+	moveLongest = time.Minute
+	// crashMemory and probation are those of rule R9.
+	crashMemory = 10 * time.Minute
+	probation   = 5 * time.Minute
+	probations  = 2
+)
+
+// evidence is what takes more than the view itself to know.
+type evidence struct {
+	bounds coverage.Bounds
+	// closed are, by owner, the slots that it has reported closed for longer than bounds.Recovery.
+	closed map[string]slot.Set
+	// uid is that of the ConfigMap, told the highest epoch of its table that a Lease tells of.
+	uid  string
+	told uint64
+	// noLeases and noReports say that these could not be read.
+	noLeases, noReports bool
+	differences         []coverage.Difference
+}
+
+// problems derives what is wrong. It is pure. Errors come first.
+func problems(r *Rota, e evidence) []Problem {
+	out := []Problem{}
+	add := func(s Severity, what, slots, member, message string, args ...any) {
+		out = append(out, Problem{s, what, slots, member, fmt.Sprintf(message, args...)})
+	}
+	if free := r.runsOf(func(run Run) bool { return run.Owner == "" }); len(free) > 0 {
+		message := "nobody owns them, so nothing works on their objects. "
+		if len(r.Members) == 0 {
+			message += "The rota has no members: start some"
+		} else {
+			message += "Members that renew their Leases get them within seconds; if not, look at their logs"
+		}
+		add(Error, SlotUnowned, SlotsText(free...), "", "%s", message)
+	}
+	if t := r.Table; t != nil {
+		switch {
+		case t.UID != e.uid:
+			add(Error, OldCopy, "", "", "the table was restored from a copy, and no member has taken it over yet. That takes "+
+				"a lease; if it stays, delete the ConfigMap, and the members make a new one")
+		case t.Epoch < e.told:
+			add(Error, OldCopy, "", "", "the table has epoch %d, but members have seen %d: an old copy was put over it, and "+
+				"all members stop. Delete the ConfigMap, and the members make a new one", t.Epoch, e.told)
+		}
+		for _, d := range r.Duties {
+			switch {
+			case d.Owner != "":
+			case t.Older != 0:
+				add(Warn, DutyUnowned, "", "", "nobody does duty %s: duties are suspended, since a process that does not know "+
+					"them wants to join. Finish the rollout or the rollback", d.Name)
+			default:
+				add(Error, DutyUnowned, "", "", "nobody does duty %s. A member that can do it takes it within seconds; if not, "+
+					"look at the members' logs", d.Name)
+			}
+		}
+	}
+	for _, m := range r.Members {
+		r.memberProblems(m, e, add)
+	}
+	for _, m := range r.Moves {
+		if m.Seconds == nil || *m.Seconds <= moveLongest.Seconds() {
+			continue
+		}
+		what, slots := "these slots", SlotsText(Run{First: m.First, Last: m.Last})
+		if m.Duty != "" {
+			what, slots = "duty "+m.Duty, ""
+		}
+		who, cure := m.To, "it lists objects, or waits for the last writes of the former owner: look at its log"
+		if m.Phase == "drain" {
+			who, cure = m.From, "a reconcile may not end: the event SlotHeldBack names it. "+
+				"Delete that member's Pod to have it ended"
+		}
+		add(Warn, MoveStuck, slots, who, "%s have been moving to %s for %.0f s, in phase %s: %s", what, m.To, *m.Seconds,
+			m.Phase, cure)
+	}
+	for _, d := range e.differences {
+		if d.Clash != "" {
+			add(Error, SetupClash, "", "", "%s", d)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
+	return out
+}
+
+func (r *Rota) runsOf(match func(Run) bool) (out []Run) {
+	for _, run := range r.Runs {
+		if match(run) {
+			out = append(out, run)
+		}
+	}
+	return out
+}
+
+// memberProblems adds what is wrong with a member and the slots that it owns.
+func (r *Rota) memberProblems(m Member, e evidence,
+	add func(s Severity, what, slots, member, message string, args ...any),
+) {
+	owned := SlotsText(r.runsOf(func(run Run) bool { return run.Owner == m.ID })...)
+	severity := Error
+	if m.Owned == 0 {
+		severity = Warn
+	}
+	report := r.Reports[m.ID]
+	switch {
+	case m.State == Silent:
+		add(severity, MemberSilent, owned, m.ID, "it has not renewed its Lease for %.0f s longer than that lasts. Others "+
+			"take its slots within seconds. `kubectl get pod %s -o yaml` has the last exit code (137: out of memory, or killed)",
+			-*m.Left, m.Pod)
+		return
+	case m.State == Stopped:
+		add(Error, MemberStopped, owned, m.ID, "its gate is shut: it could not renew its Lease in time, or it waits for a "+
+			"new table. Look at the API server and the network between; it goes on by itself")
+		return
+	case m.Renewed == nil && !e.noLeases:
+		add(severity, LeaseMissing, owned, m.ID, "it has no Lease: somebody deleted it, or the member has gone. Others take "+
+			"its slots after a lease")
+		return
+	}
+	if closed, ok := e.closed[m.ID]; ok && !closed.Empty() {
+		add(Error, SlotClosed, setText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
+			"under way. Restart that member, and report it with its log")
+	}
+	if report == nil && m.Owned > 0 && !e.noReports && r.At.Sub(m.Joined) > e.bounds.Recovery {
+		add(Warn, ReportMissing, "", m.ID, "it does not report what it holds, so that nobody can check it: it may lack the "+
+			"permission to write Leases")
+	}
+	if m.OldestWaiting != nil && *m.OldestWaiting >= coverage.StalledAfter.Seconds() {
+		add(Warn, KeyWaiting, "", m.ID, "a key has been waiting for a worker for %.0f s: all workers are busy. Look at the "+
+			"reconciler, and at MaxConcurrentReconciles", *m.OldestWaiting)
+	}
+	if t := r.Table; t != nil && m.State == Waiting && onProbation(t, m, r.At) {
+		add(Warn, Probation, "", m.ID, "Pod %s was expelled %d times within 10 minutes, so it gets no slots until it has "+
+			"been up for 5. Usually it runs out of memory (exit code 137): give each replica more, or add replicas",
+			m.Pod, expels(t, m.Pod, r.At))
+	}
+}
+
+// onProbation is rule R9's, by this machine's clock.
+func onProbation(t *table.Table, m Member, at time.Time) bool {
+	return at.Sub(m.Joined).Abs() < probation && expels(t, m.Pod, at) >= probations
+}
+
+func expels(t *table.Table, pod string, at time.Time) int {
+	n := 0
+	for _, e := range t.Expels {
+		if e.Pod == pod && at.Sub(time.Unix(e.At, 0)).Abs() < crashMemory {
+			n++
+		}
+	}
+	return n
+}

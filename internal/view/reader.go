@@ -1,0 +1,194 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/table"
+)
+
+// warningAge is how far back warnings are read: an API server keeps events for as long by default.
+const warningAge = time.Hour
+
+// ErrNoRota is wrapped by the error of Read if there is no table of that name.
+var ErrNoRota = errors.New("there is no ConfigMap of that name")
+
+// ErrTable is wrapped by the error of Read if there is a table that cannot be read.
+var ErrTable = errors.New("the table is invalid")
+
+// Reader reads one rota again and again. It keeps its clients, and remembers since when it has seen what should not
+// last. It is safe for concurrent use.
+type Reader struct {
+	rota    types.NamespacedName
+	cfg     *rest.Config
+	client  kubernetes.Interface
+	store   *store.Kubernetes
+	reports *coverage.Reports
+
+	mu   sync.Mutex
+	seen memory
+}
+
+// Read reads a rota once. The error is as that of Reader.Read.
+func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Rota, error) {
+	r, err := NewReader(cfg, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Read(ctx)
+}
+
+// NewReader returns a Reader. It makes no request.
+func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	reports, err := coverage.NewReports(cfg, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	kube, err := store.NewKubernetes(cfg, store.Options{Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	rota := types.NamespacedName{Namespace: namespace, Name: name}
+	return &Reader{rota: rota, cfg: cfg, client: client, store: kube, reports: reports}, nil
+}
+
+// Close closes connections.
+func (r *Reader) Close() { r.store.Close() }
+
+// Read reads the rota now. What else than the table cannot be read is in Rota.Unknown. The error wraps ErrNoRota,
+// ErrTable, or that of the API server.
+func (r *Reader) Read(ctx context.Context) (*Rota, error) {
+	in := input{rota: r.rota}
+	unknown := func(what string, err error) {
+		if err != nil {
+			in.unknown = append(in.unknown, Unknown{what, err.Error()})
+		}
+	}
+	// Leases and reports come before the table: it is then never older than what they tell of it.
+	leases, leasesErr := r.leases(ctx)
+	reports, err := r.reports.Read(ctx)
+	unknown("reports", err)
+	in.reports, in.noReports = reports, err != nil
+	snapshot, err := r.store.ReadTable(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("rota %s: %w", r.rota, err)
+	case snapshot.Err != nil:
+		return nil, fmt.Errorf("rota %s: %w: %w", r.rota, ErrTable, snapshot.Err)
+	case snapshot.Missing():
+		return nil, fmt.Errorf("rota %s: %w", r.rota, noRota(leases))
+	}
+	in.table, in.uid = snapshot.Table, snapshot.UID
+	if leasesErr == nil && lacks(in.table, leases) { // it joined in between
+		leases, leasesErr = r.leases(ctx)
+	}
+	unknown("Leases", leasesErr)
+	in.leases, in.noLeases = leases, leasesErr != nil
+	in.warnings, err = r.warnings(ctx)
+	unknown("warnings", err)
+	if state, err := fence.Look(ctx, r.cfg, r.rota); err != nil {
+		unknown("fence", err)
+		in.fence = "not known"
+	} else {
+		in.fence = state.String()
+	}
+	in.at = time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen.look(in), nil
+}
+
+// noRota says why there may be no table, by the Leases that are left.
+func noRota(leases map[string]coordinationv1.Lease) error {
+	if len(leases) == 0 {
+		return fmt.Errorf("%w: no member has ever started, or the rota is in another namespace", ErrNoRota)
+	}
+	return fmt.Errorf("%w, but %d members have Leases: it was deleted, and they make a new one, which takes a lease",
+		ErrNoRota, len(leases))
+}
+
+func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {
+	return slices.ContainsFunc(t.Members, func(m table.Member) bool { _, ok := leases[m.ID]; return !ok })
+}
+
+// leases returns the members' Leases, by their holders.
+func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, error) {
+	list, err := r.client.CoordinationV1().Leases(r.rota.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: names.LabelRota + "=" + r.rota.Name})
+	if err != nil {
+		return nil, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace, Group: coordinationv1.GroupName,
+			Resource: "leases", Verb: "list"})
+	}
+	out := map[string]coordinationv1.Lease{}
+	for _, l := range list.Items {
+		out[ptr.Deref(l.Spec.HolderIdentity, "")] = l
+	}
+	return out, nil
+}
+
+// warnings returns the warnings among the members' events, oldest first. Elsewhere, only the process itself shows that
+// it waits before it joins, or that its reconciles all fail.
+func (r *Reader) warnings(ctx context.Context) ([]Warning, error) {
+	list, err := r.client.CoreV1().Events(r.rota.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{
+			"involvedObject.kind": "ConfigMap", "involvedObject.name": r.rota.Name, "type": corev1.EventTypeWarning,
+		}.String(),
+	})
+	if err != nil {
+		return nil, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace, Resource: "events", Verb: "list"})
+	}
+	return warningsOf(list.Items, time.Now()), nil
+}
+
+func warningsOf(events []corev1.Event, now time.Time) []Warning {
+	var out []Warning
+	for _, e := range events {
+		at := e.EventTime.Time
+		if at.IsZero() {
+			at = e.LastTimestamp.Time
+		}
+		if now.Sub(at) <= warningAge {
+			out = append(out, Warning{At: at, Member: cmp.Or(e.ReportingInstance, e.Source.Host), Reason: e.Reason,
+				Message: e.Message})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Warning) int { return a.At.Compare(b.At) })
+	return out
+}
+
+// epochOf returns the highest epoch of the table with that UID that a Lease tells of; 0: none.
+func epochOf(l coordinationv1.Lease, uid string) uint64 {
+	if l.Annotations[names.AnnotationTableUID] != uid {
+		return 0
+	}
+	epoch, err := strconv.ParseUint(l.Annotations[names.AnnotationEpoch], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return epoch
+}
