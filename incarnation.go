@@ -18,7 +18,7 @@ import (
 type incarnation struct {
 	rota   *Rota
 	id     string
-	member *member.Member
+	member stepper
 	box    *mailbox
 	moves  *moves
 	// settling are drained slots for which the versions of some writes are not known yet.
@@ -60,7 +60,7 @@ func newIncarnation(r *Rota) *incarnation {
 	moves := newMoves(r.cfg.Self.ID)
 	r.moves.Store(moves)
 	return &incarnation{
-		rota: r, id: r.cfg.Self.ID, member: member.New(r.cfg), moves: moves,
+		rota: r, id: r.cfg.Self.ID, member: r.decide(), moves: moves,
 		box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
@@ -70,11 +70,13 @@ func newIncarnation(r *Rota) *incarnation {
 func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.ctx, i.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer i.end()
-	i.calls.Go(func() {
-		_ = i.rota.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
-			i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
+	if !i.rota.opts.Solo {
+		i.calls.Go(func() {
+			_ = i.rota.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
+				i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
+			})
 		})
-	})
+	}
 	i.calls.Go(i.settleDrained)
 	if i.rota.reports != nil {
 		i.calls.Go(i.publish)

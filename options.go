@@ -88,6 +88,13 @@ type Options struct {
 	// controllers that are in no group that runs, or in several (event GroupsDiffer, Status.Gaps).
 	Group *group.Group
 
+	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns
+	// all slots and duties as soon as its workers run. There is no table, no Lease and nothing to wait for. Wiring is
+	// checked as ever, but for wrapped clients where New gets no config. Name and Namespace may be empty, and objects are
+	// delivered as with delivery.Filter. Two processes with Solo do not know of each other. New refuses it in a Pod whose
+	// program is no test.
+	Solo bool
+
 	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
 }
@@ -166,6 +173,10 @@ func newID(pod string) string {
 }
 
 func (o Options) withDefaults() (Options, error) {
+	o, err := o.soloDefaults()
+	if err != nil {
+		return o, err
+	}
 	if o.Name == "" {
 		return o, errors.New("rota: Options.Name is empty: give the rota a name, such as the operator's")
 	}
@@ -183,6 +194,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Group != nil && o.Group.Program() == "" {
 		return o, fmt.Errorf("rota %s: Group: make it with group.Parse", o.Name)
+	}
+	if err := o.checkSolo(); err != nil {
+		return o, err
 	}
 	if o.LeaveTimeout == 0 {
 		o.LeaveTimeout = 25 * time.Second

@@ -31,6 +31,8 @@ type Rota struct {
 	log   logr.Logger
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
+	// fakes says that the program's clients are fakes, which nothing can wrap.
+	fakes bool
 	// reports is nil where there is no API server.
 	reports   reports
 	scrubbed  scrubbed
@@ -73,7 +75,8 @@ type Rota struct {
 	toldUnseen  sync.Map      // kinds for which that was logged
 }
 
-// New checks the options and returns a Rota. It does no I/O; Run does.
+// New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs
+// whose clients are fakes.
 func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -82,6 +85,13 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	config, err := opts.config()
 	if err != nil {
 		return nil, err
+	}
+	if opts.Solo {
+		return newSolo(cfg, opts, config), nil
+	}
+	if cfg == nil {
+		return nil, fmt.Errorf("rota %s: New got no config: pass that of the cluster, or set Options.Solo in a test without "+
+			"one", opts.Name)
 	}
 	r := newRota(opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{
@@ -100,15 +110,18 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	return r, nil
 }
 
-func newRota(opts Options, config member.Config) *Rota {
+func newRota(opts Options, config member.Config) *Rota { return newRotaOf(opts, config, false) }
+
+// newRotaOf is newRota for a program whose clients may be fakes.
+func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), joined: make(chan struct{}),
-		denied:   make(chan error, 1),
+		fakes: fakes, denied: make(chan error, 1),
 		bypassed: make(chan error, 1), inner: map[any]string{},
 	}
 	r.share = delivery.New(delivery.Options{
-		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Logger: log,
+		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: r.labels.mislabelled,
 		Completed:   r.completed, Unseen: r.unseen,
 	})

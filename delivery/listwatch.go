@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -197,6 +198,9 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		return s.upstream.WatchWithContext(ctx, o)
 	}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		if s.inf.share.plain {
+			return nil, apierrors.NewBadRequest("this client sends no initial events") // the reflector lists instead
+		}
 		return s.watchList(ctx, o)
 	}
 	p := newPump(ctx, s, o)

@@ -28,6 +28,8 @@ type Options struct {
 	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
+	// Plain says that clients are fakes, whose watches do not begin with what there is.
+	Plain bool
 	// Patience is how long Load waits for a version in the stream before it lists, and Reached before it asks the API
 	// server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
@@ -55,6 +57,7 @@ type Share struct {
 	label    bool
 	log      logr.Logger
 	patience time.Duration
+	plain    bool
 
 	mislabelled func(schema.GroupKind, metav1.Object)
 	unseen      func(schema.GroupKind)
@@ -106,8 +109,8 @@ func New(o Options) *Share {
 		panic(err)
 	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, delivery: o.Mode, label: o.Label, mislabelled: o.Mislabelled, unseen: o.Unseen,
-		log: o.Logger, patience: o.Patience,
+		slots: o.Slots, key: o.Key, plain: o.Plain, delivery: o.Mode, label: o.Label,
+		mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
 		reading: make(chan struct{}, readers),
