@@ -21,10 +21,14 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 test: kube ## Run every test, including those on the real API server
 	$(GO) vet ./...
 	@$(MAKE) --no-print-directory -j 2 test-race test-plain
-	@set -e; for module in $(MODULES); do (cd $$module; GOWORK=off $(GO) vet ./...; GOWORK=off $(GO) test -count=1 ./...); done
+	@$(MAKE) --no-print-directory -j 2 $(MODULES)
 
 # Tests with dependencies that the main module must not have. Each is a module of its own.
-MODULES := tools/alerts tools/start
+MODULES := tools/alerts tools/chart tools/start
+.PHONY: $(MODULES)
+$(MODULES): export GOWORK := off
+$(MODULES):
+	cd $@ && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 # Either waits half of the time.
 .PHONY: test-race test-plain

@@ -40,9 +40,7 @@ func (w *World) Unsettled() string {
 		if live[m.ID] == nil {
 			return m.ID + " is dead, but in the table"
 		}
-		if !t.Drained(m.ID) {
-			total += m.Weight
-		}
+		total += m.Weight
 		mixed = mixed || m.Build != t.Members[0].Build
 		fair = fair && !w.probation(t, m)
 	}
@@ -73,11 +71,7 @@ func (w *World) Unsettled() string {
 			}
 		}
 	}
-	even := fair && !t.Paused() && total > 0
-	if why := w.dutiesUnsettled(t, even && len(t.Drains) == 0); why != "" {
-		return why
-	}
-	if why := w.undrained(t, fair); why != "" {
+	if why := w.dutiesUnsettled(t, fair); why != "" {
 		return why
 	}
 	if why := w.incomplete(); why != "" {
@@ -88,7 +82,7 @@ func (w *World) Unsettled() string {
 	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
-		if !ok || !even || t.Drained(id) {
+		if !ok || !fair {
 			continue
 		}
 		share := int(t.Slots) * m.Weight // times total

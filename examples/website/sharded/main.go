@@ -27,6 +27,7 @@ func main() {
 	stateDir := flag.String("state-dir", "/var/lib/websites", "folder of the published pages, shared by all replicas")
 	probes := flag.String("health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
 	metrics := flag.String("metrics-bind-address", ":8080", "where /metrics is served; 0: nowhere")
+	namespaces := flag.String("namespaces", "", "namespaces to watch, separated by commas (default: all)")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	ctx := ctrl.SetupSignalHandler()
@@ -36,9 +37,10 @@ func main() {
 	check(webv1.AddToScheme(scheme))
 
 	cfg := ctrl.GetConfigOrDie()
-	r := must(rota.New(cfg, rota.Options{Name: "website", Logger: ctrl.Log}))
+	r := must(rota.New(cfg, options))
 	mgr := must(ctrlrt.NewManager(cfg, r, ctrl.Options{
 		Scheme: scheme, HealthProbeBindAddress: *probes, Metrics: metricsserver.Options{BindAddress: *metrics},
+		Cache: controller.Within(*namespaces),
 	}))
 	check(mgr.AddHealthzCheck("healthz", healthz.Ping))
 	check(mgr.AddReadyzCheck("readyz", healthz.Ping))

@@ -25,6 +25,7 @@ func main() {
 	stateDir := flag.String("state-dir", "/var/lib/websites", "folder of the published pages, shared by all replicas")
 	probes := flag.String("health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
 	metrics := flag.String("metrics-bind-address", ":8080", "where /metrics is served; 0: nowhere")
+	namespaces := flag.String("namespaces", "", "namespaces to watch, separated by commas (default: all)")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	ctx := ctrl.SetupSignalHandler()
@@ -36,6 +37,7 @@ func main() {
 	cfg := ctrl.GetConfigOrDie()
 	mgr := must(ctrl.NewManager(cfg, ctrl.Options{LeaderElection: true, LeaderElectionID: "website-operator",
 		Scheme: scheme, HealthProbeBindAddress: *probes, Metrics: metricsserver.Options{BindAddress: *metrics},
+		Cache: controller.Within(*namespaces),
 	}))
 	check(mgr.AddHealthzCheck("healthz", healthz.Ping))
 	check(mgr.AddReadyzCheck("readyz", healthz.Ping))

@@ -1,0 +1,29 @@
+{{/* rota.validate refuses values that do not go together. values.schema.json refuses those that are wrong alone. */}}
+{{- define "rota.validate" -}}
+{{- $v := .Values.rota -}}
+{{- $stop := add (int $v.leaveTimeoutSeconds) (int $v.gracefulShutdownTimeoutSeconds) -}}
+{{- if le (int $v.terminationGracePeriodSeconds) (int $stop) -}}
+{{- fail (printf (join " " (list
+  "rota.terminationGracePeriodSeconds is %d: a replica would be killed while it hands over. It must be above"
+  "rota.leaveTimeoutSeconds (%d) and rota.gracefulShutdownTimeoutSeconds (%d) together"))
+  (int $v.terminationGracePeriodSeconds) (int $v.leaveTimeoutSeconds) (int $v.gracefulShutdownTimeoutSeconds)) -}}
+{{- end -}}
+{{- if and (or $v.label (ne $v.delivery "Filter")) (not $v.kinds.sharded) -}}
+{{- fail (printf (join " " (list "rota.kinds.sharded is empty: name the kinds that the operator shards, because the"
+  "permissions for delivery %s follow from them")) $v.delivery) -}}
+{{- end -}}
+{{- if and $v.fence.enabled (not $v.kinds.sharded) -}}
+{{- fail (join " " (list "rota.fence.enabled is true and rota.kinds.sharded is empty: name the kinds that the operator"
+  "shards, and in rota.kinds.owned those that it creates. The fence is about writes to them")) -}}
+{{- end -}}
+{{- if $v.autoscaling.enabled -}}
+{{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
+{{- fail (printf "rota.autoscaling.minReplicas is %d, above maxReplicas, which is %d"
+  (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if not (or $v.autoscaling.cpuUtilization $v.autoscaling.oldestWaitingSeconds) -}}
+{{- fail (join " " (list "rota.autoscaling.enabled is true without a metric: set rota.autoscaling.cpuUtilization or"
+  "rota.autoscaling.oldestWaitingSeconds")) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,14 @@
+package main
+
+import (
+	"flag"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rota-dev/rota"
+)
+
+// options are those of the rota. Deployments set what differs between them by flags such as --rota-delivery.
+var options = rota.Options{Name: "website", Logger: ctrl.Log}
+
+func init() { options.BindFlags(flag.CommandLine) }
