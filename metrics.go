@@ -156,7 +156,7 @@ func reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
-		"NotJoining", "PermissionMissing",
+		"NotJoining", "OrdersEnded", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
 		"TableLost",
 	}

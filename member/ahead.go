@@ -82,7 +82,8 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 }
 
 // awaitsPlan says that this member has joined and waits for its share. It does not guess in a rollout, since the plan
-// will have changed by then, nor while nobody owns anything, since many members join at that time.
+// will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
+// at that time.
 func (m *Member) awaitsPlan(t *table.Table) bool {
 	owned := false
 	for _, r := range t.Runs {
@@ -91,15 +92,15 @@ func (m *Member) awaitsPlan(t *table.Table) bool {
 		}
 		owned = owned || r.Owner != ""
 	}
-	return owned && !mixed(t)
+	return owned && !mixed(t) && !t.Paused()
 }
 
 // guess returns the slots in question that a planner would give to this member if the silent members were dead.
 func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
 	receives := func(other table.Member) bool {
-		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other)
+		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) && !t.Drained(other.ID)
 	}
-	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t)))
+	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t), t.Paused()))
 	var set slot.Set
 	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
 		if t.IsDuty(s) {

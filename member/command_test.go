@@ -101,6 +101,8 @@ func (r *run) command(words []string) error {
 	case "edit":
 		r.w.Objects.EditTable(func(text map[string]string) { text[arg(1)] = rest(2) })
 		r.w.Sync()
+	case "order":
+		return r.order(words[1:])
 	case "delete", "save", "restore", "overwrite":
 		if words[0] == "overwrite" && !r.w.Told() {
 			return errors.New("no Lease tells of the table's epoch yet")
@@ -193,6 +195,25 @@ func (r *run) slot(text string) slot.Slot {
 		return s
 	}
 	return slot.Slot(number(text))
+}
+
+// order has a person change the table.
+func (r *run) order(words []string) error {
+	const since = 1_700_000_000
+	return r.w.Order(func(t *table.Table) {
+		switch words[0] {
+		case "pause":
+			t.Pause = table.Pause{Since: since, By: "somebody", Reason: "a look at it"}
+		case "resume":
+			t.Pause = table.Pause{}
+		case "drain":
+			t.PutDrain(r.node(words[1]).ID, since, "somebody", "")
+		case "undrain":
+			t.DropDrain(r.node(words[1]).ID)
+		default:
+			panic("no order " + words[0])
+		}
+	})
 }
 
 func (r *run) feed(words []string) error {
@@ -289,6 +310,10 @@ func (r *run) holds(words []string) bool {
 		return set.Minus(t.Coming(r.node(words[1]).ID)) == slot.Set{}
 	case "moving": // some slot moves
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Next != "" })
+	case "paused":
+		return t != nil && t.Paused()
+	case "drained": // drained POD
+		return t != nil && t.Drained(r.node(words[1]).ID)
 	case "ready": // some slot that moves to POD is ready
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Ready && run.Next == r.node(words[1]).ID })
 	case "does": // does POD DUTY...: it does them now

@@ -96,7 +96,7 @@ func (m *Member) draftDuties(t *table.Table, d *draft) {
 	if m.phase != joined {
 		return
 	}
-	if id, older := m.olderJoiner(t); older && m.isPlanner() {
+	if id, older := m.withoutDuties(t); older && m.isPlanner() {
 		if m.clockDistance(t.Older) >= int64(olderAgain.Seconds()) {
 			m.noteOlder(t, id)
 			d.edit().Older = m.now.Wall
@@ -127,19 +127,27 @@ func (m *Member) noteOlder(t *table.Table, id string) {
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 
-// olderLease says that a Lease is that of a process which does not read of duties, and sees no table that it could go
-// by.
-func olderLease(l Lease) bool { return l.Format < table.DutyFormat && l.Epoch == 0 && l.TableUID == "" }
+// olderLease says that a Lease is that of a process which does not read the newest format, and sees no table that it
+// could go by.
+func olderLease(l Lease) bool { return l.Format < table.Format && l.Epoch == 0 && l.TableUID == "" }
 
-// olderJoiner returns a process that wants to join and does not read of duties.
-func (m *Member) olderJoiner(t *table.Table) (id string, ok bool) {
-	if !m.watch.all || !m.watch.complete || len(t.Duties) == 0 && !m.suspended(t) {
+// withoutDuties returns a process that wants to join and does not read of duties.
+func (m *Member) withoutDuties(t *table.Table) (id string, ok bool) {
+	if len(t.Duties) == 0 && !m.suspended(t) {
+		return "", false
+	}
+	return m.olderJoiner(t, table.DutyFormat)
+}
+
+// olderJoiner returns a process that wants to join and does not read a format.
+func (m *Member) olderJoiner(t *table.Table, format int) (id string, ok bool) {
+	if !m.watch.all || !m.watch.complete {
 		return "", false
 	}
 	for other, o := range m.watch.others {
 		_, member := t.Member(other)
 		late := o.missing || m.silence(other) >= m.cfg.LeaseDuration
-		if o.older && !member && !late && (id == "" || other < id) {
+		if o.older && o.lease.Format < format && !member && !late && (id == "" || other < id) {
 			id = other
 		}
 	}
@@ -164,6 +172,7 @@ func (m *Member) assign(t *table.Table, in plan.Input) []string {
 		return append(target, make([]string, len(t.Duties))...)
 	}
 	takers, can := m.takers(t, in.Members)
+	owners, in.Moving = m.dutiesOfDrained(t, in, owners, takers, can)
 	out := make([]string, len(t.Duties))
 	for _, kind := range dutyKinds(t) {
 		duties := plan.DutyInput{Members: takers, Tolerant: in.Tolerant, Only: in.Only}
@@ -200,7 +209,7 @@ func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Memb
 	able := make([]slot.Set, len(given)) // what each member can do
 	of := t.DutiesOf()
 	takers = slices.Clone(given)
-	var served slot.Set
+	var served, done slot.Set // done: by a member that is not drained
 	for i, p := range given {
 		entry, _ := t.Member(p.ID)
 		able[i] = of(entry)
@@ -208,9 +217,16 @@ func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Memb
 			served = served.Union(able[i])
 		}
 		takers[i].Receives = p.Receives || m.takesDuties(entry)
+		if takers[i].Receives && !m.drains(t, p) {
+			done = done.Union(able[i])
+		}
+		takers[i].Leaves = p.Leaves && !m.drains(t, p)
 	}
 	return takers, func(member, duty int) bool {
 		s := slot.Slot(int(t.Slots) + duty)
+		if m.drains(t, given[member]) && done.Has(s) {
+			return false
+		}
 		return able[member].Has(s) && (given[member].Receives || !served.Has(s))
 	}
 }

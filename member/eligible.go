@@ -10,7 +10,8 @@ import (
 
 // eligible returns the members that may get slots now. A joiner waits for JoinDelay, so that members that start
 // together are planned together. It does not wait while slots have no owner, or to take over from a dead member.
-func (m *Member) eligible(t *table.Table, dead []string) map[string]bool {
+// hold says that slots of live members stay where they are.
+func (m *Member) eligible(t *table.Table, dead []string) (eligible map[string]bool, hold bool) {
 	urgent := len(dead) > 0
 	var free slot.Set
 	owned := false
@@ -36,7 +37,7 @@ func (m *Member) eligible(t *table.Table, dead []string) map[string]bool {
 	if mixed(t) {
 		delay = m.cfg.RolloutDelay
 	}
-	fit := m.fit(t, dead)
+	fit, hold := m.fit(t, dead)
 	// Members that joined within JoinDelay of an eligible one are planned with it.
 	early := time.Duration(0)
 	for id := range fit {
@@ -53,28 +54,33 @@ func (m *Member) eligible(t *table.Table, dead []string) map[string]bool {
 			delete(fit, id)
 		}
 	}
-	return fit
+	return fit, hold
 }
 
-// fit returns the members that can take slots: those that renew on time and are not on probation. If there are none it
-// returns those that are not held dead: a slow member is better than none.
-func (m *Member) fit(t *table.Table, dead []string) map[string]bool {
-	fit := make(map[string]bool, len(t.Members))
-	for _, other := range t.Members {
+// fit returns the members that can take slots: those that renew on time and are neither on probation nor drained. If
+// there are none, it returns drained ones: they are better than none. If there are none of these either, it returns
+// those that are not held dead: a slow member is better than none. hold says that slots of live members stay where they
+// are: moves are paused, or only drained members could take slots (rule R19).
+func (m *Member) fit(t *table.Table, dead []string) (fit map[string]bool, hold bool) {
+	able := func(other table.Member) bool {
 		onTime := other.ID == m.cfg.Self.ID || m.renewsOnTime(other.ID)
-		if onTime && !slices.Contains(dead, other.ID) && !m.onProbation(t, other) {
-			fit[other.ID] = true
+		return onTime && !slices.Contains(dead, other.ID) && !m.onProbation(t, other)
+	}
+	there := func(other table.Member) bool { return !slices.Contains(dead, other.ID) && !m.dead(other.ID) }
+	for _, can := range []func(table.Member) bool{able, there} {
+		for _, drained := range []bool{false, true} {
+			fit = make(map[string]bool, len(t.Members))
+			for _, other := range t.Members {
+				if !other.Leaving && t.Drained(other.ID) == drained && can(other) {
+					fit[other.ID] = true
+				}
+			}
+			if len(fit) > 0 {
+				return fit, drained || t.Paused()
+			}
 		}
 	}
-	if len(fit) > 0 {
-		return fit
-	}
-	for _, other := range t.Members {
-		if !slices.Contains(dead, other.ID) && !m.dead(other.ID) {
-			fit[other.ID] = true
-		}
-	}
-	return fit
+	return fit, t.Paused()
 }
 
 const (

@@ -90,6 +90,7 @@ func (m *Member) draftExpels(t *table.Table, d *draft, dead []string) {
 	})
 	for _, id := range dead {
 		expelled, _ := t.Member(id)
+		d.next.Lose(id, max(m.now.Wall, 1))
 		d.next.Remove(id)
 		if expelled.Pod != "" {
 			d.next.Expels = append(d.next.Expels, table.Expel{Pod: expelled.Pod, At: m.now.Wall})

@@ -26,6 +26,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	self.Joined, self.Leaving = m.now.Wall, false
 	self.Duties = m.announced(t, d.leftOut)
 	d.edit().Put(self)
+	d.next.Inherit(self, m.cfg.Former)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {
 		epoch := d.note(t.Epoch, table.CauseExpelled, nil)

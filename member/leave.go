@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -81,15 +82,28 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 		d.due = true
 	}
 	// If nobody can take the slots, they are drained and left without owner.
-	in := m.planInput(t, func(other table.Member) bool {
-		return m.watch.others[other.ID] == nil || m.renewsOnTime(other.ID)
-	})
+	in := m.planInput(t, m.takesOver(t))
 	in.Only = id
 	in.Tolerant = m.rollout(t)
 	if m.draftMoves(t, d, m.assign(t, in)) {
 		d.due = true
 	}
 	return false
+}
+
+// takesOver returns a function that says whether a leaver's slots may go to a member: not to a drained one, unless
+// there are no others (rule R19).
+func (m *Member) takesOver(t *table.Table) func(table.Member) bool {
+	there := func(other table.Member) bool {
+		return m.watch.others[other.ID] == nil || m.renewsOnTime(other.ID)
+	}
+	better := func(other table.Member) bool { return !t.Drained(other.ID) && there(other) }
+	if slices.ContainsFunc(t.Members, func(other table.Member) bool {
+		return !other.Leaving && other.ID != m.cfg.Self.ID && !m.dead(other.ID) && better(other)
+	}) {
+		return better
+	}
+	return there
 }
 
 // inDoubt says that a swap of unknown outcome may still happen: no later version of the table was seen.

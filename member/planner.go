@@ -31,6 +31,8 @@ type planning struct {
 	lookAt     time.Duration
 	// fresh is when a table without any owner was first seen; 0: never.
 	fresh time.Duration
+	// orders is since when there has been something to end of what people asked for; 0: there is nothing.
+	orders time.Duration
 	// duties is since when there have been duties that nobody owns; 0: there are none.
 	duties time.Duration
 }
@@ -69,7 +71,8 @@ func (m *Member) draftPlan(t *table.Table, d *draft) {
 
 // target is the assignment that a planner wants. It is cached.
 func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
-	eligible, tolerant := m.eligible(t, dead), m.rollout(t)
+	eligible, hold := m.eligible(t, dead)
+	tolerant := m.rollout(t)
 	suspended := m.suspended(d.next)
 	var key strings.Builder
 	key.WriteString(m.snap.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
@@ -91,28 +94,35 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	if tolerant {
 		key.WriteString(" t")
 	}
+	if hold {
+		key.WriteString(" h")
+	}
 	if k := key.String(); k != m.plan.key {
 		receives := func(other table.Member) bool { return eligible[other.ID] }
-		m.plan.key, m.plan.target = k, m.assign(d.next, m.assignment(t, d.next, dead, receives, tolerant))
+		m.plan.key, m.plan.target = k, m.assign(d.next, m.assignment(t, d.next, dead, receives, tolerant, hold))
 	}
 	return m.plan.target
 }
 
-// assignment describes the table next, a draft made from t, to plan.Assign. It leaves out the dead.
+// assignment describes the table next, a draft made from t, to plan.Assign. It leaves out the dead. hold says that
+// slots of live members stay where they are.
 func (m *Member) assignment(
-	t, next *table.Table, dead []string, receives func(table.Member) bool, tolerant bool,
+	t, next *table.Table, dead []string, receives func(table.Member) bool, tolerant, hold bool,
 ) plan.Input {
 	in := m.planInput(next, receives)
 	// Leavers plan for themselves. What they own is not touched. What moves already counts for its next owner.
 	in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
-	leavers := func(r table.Run) bool {
+	stays := func(r table.Run) bool {
 		owner, ok := t.Member(r.Owner)
-		return ok && owner.Leaving && !slices.Contains(dead, r.Owner)
+		return ok && (owner.Leaving || hold) && !slices.Contains(dead, r.Owner)
 	}
-	eachSlot(next, leavers, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
+	eachSlot(next, stays, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
 	for i := range in.Members {
-		if p := &in.Members[i]; p.Leaves {
+		switch p := &in.Members[i]; {
+		case p.Leaves:
 			p.Leaves, p.Receives = false, false
+		case !hold && t.Drained(p.ID):
+			p.Leaves, p.Receives = true, false
 		}
 	}
 	in.Tolerant = tolerant

@@ -255,6 +255,7 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 	v.Until(&p.lookAt)
 	v.Past(&p.fresh, c.JoinDelay)
 	v.Past(&p.duties, c.JoinDelay)
+	v.Past(&p.orders, planners*c.RetryPeriod/8)
 }
 
 // visitSet shows the members of a set.

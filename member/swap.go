@@ -68,6 +68,7 @@ func (m *Member) work() {
 				"member %s did not renew its Lease, or its container was restarted; its slots get new owners", id)
 		}
 	}
+	m.noteOrders(t, d.next)
 	m.send(d.next, false)
 }
 
@@ -201,6 +202,7 @@ func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	m.draftTransfers(t, d)
 	m.draftSettle(t, d)
 	m.draftDuties(t, d)
+	m.draftOrders(t, d)
 	m.draftPlan(t, d)
 	return d
 }
@@ -241,8 +243,9 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		state := m.slots[s].state
 		next, _ := t.Member(r.Next)
 		going := state == drained || state == sent
+		unfit := next.Leaving || m.suspends(t, r) || state == open && m.unwanted(t, r)
 		switch {
-		case r.Next != "" && (next.Leaving || m.suspends(t, r) || (going || state == draining) && !m.renewing(r.Next)):
+		case r.Next != "" && (unfit || (going || state == draining) && !m.renewing(r.Next)):
 			abort.Add(s)
 		case going && r.Next != "" && d.noTransfers:
 			d.stays.Add(s)

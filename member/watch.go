@@ -48,7 +48,7 @@ type other struct {
 	// next echo it is shutting.
 	shut     time.Duration
 	shutting bool
-	// older: it was seen to renew or create its Lease, and cannot read of duties (rule R18).
+	// older: it was seen to renew or create its Lease, and cannot read the newest format (rules R18, R19).
 	older bool
 }
 

@@ -14,7 +14,7 @@ import (
 // The table's text is a map of fields. Each member, run, note and expel has a line of words separated by one space, so
 // that `kubectl get configmap -o yaml` shows the text as it is:
 //
-//	format: "1"           2 if there is a field gone, 3 if there are duties
+//	format: "1"           2 if there is a field gone, 3 if there are duties, 4 if there are orders
 //	uid: 7a0c…            metadata.uid of the ConfigMap
 //	epoch: "43"
 //	slots: "256"
@@ -35,6 +35,8 @@ import (
 //	  256 *
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000
+//	orders: |             pause since by [reason], drain ID pod podUID container since lost by [reason]
+//	  pause 1763712000 admin bad release
 //	older: "1763711000"   see Table.Older
 //	podUIDs: a b c        of all members, for policies that are written in CEL
 //
@@ -52,6 +54,7 @@ const (
 	fieldDuties  = "duties"
 	fieldAble    = "able"
 	fieldExpels  = "expels"
+	fieldOrders  = "orders"
 	fieldOlder   = "older"
 	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table a member without one has
 	// a "-".
@@ -109,6 +112,9 @@ func Encode(t *Table) map[string]string {
 		data[fieldFormat] = formatInt(DutyFormat)
 		data[fieldDuties], data[fieldAble] = encodeDuties(t, a), encodeAble(t, a)
 	}
+	if t.Ordered() {
+		data[fieldFormat], data[fieldOrders] = formatInt(OrderFormat), encodeOrders(t)
+	}
 	if t.Older != 0 {
 		data[fieldOlder] = formatInt(t.Older)
 	}
@@ -153,7 +159,7 @@ func orEmpty(s string) string {
 func Decode(data map[string]string) (*Table, error) {
 	f := data[fieldFormat]
 	switch f {
-	case formatInt(OldestFormat), formatInt(GoneFormat), formatInt(DutyFormat):
+	case formatInt(OldestFormat), formatInt(GoneFormat), formatInt(DutyFormat), formatInt(OrderFormat):
 	case "":
 		return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
 	default:
@@ -191,7 +197,12 @@ func Decode(data map[string]string) (*Table, error) {
 		t.Notes[epoch] = note
 		return err
 	})
-	if _, has := data[fieldDuties]; f == formatInt(DutyFormat) {
+	if _, has := data[fieldOrders]; f == formatInt(OrderFormat) {
+		d.lines(fieldOrders, t.readOrder)
+	} else if has {
+		d.fail(fieldOrders, 0, fmt.Errorf("a table of format %s has no orders; somebody edited it", f))
+	}
+	if _, has := data[fieldDuties]; f == formatInt(DutyFormat) || f == formatInt(OrderFormat) {
 		d.readDuties(t, a)
 	} else if has {
 		d.fail(fieldDuties, 0, fmt.Errorf("a table of format %s has no duties; somebody edited it", f))

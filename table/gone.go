@@ -46,10 +46,13 @@ func (g Gone) words() string {
 }
 
 // escape makes a word of a name: "/", "%" and characters that a word cannot have become %XX.
-func escape(name string) string {
+func escape(name string) string { return escapeAll(name, "/%") }
+
+// escapeAll makes a word of a text: the special characters and those that a word cannot have become %XX.
+func escapeAll(text, special string) string {
 	var out strings.Builder
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c > '~' || c == '/' || c == '%' {
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c > '~' || strings.IndexByte(special, c) >= 0 {
 			fmt.Fprintf(&out, "%%%02X", c)
 		} else {
 			out.WriteByte(c)

@@ -24,7 +24,7 @@ func (v Versions) Size() int {
 // Size is how many bytes the table takes as text. Far below limit it may return more than that, since writing the text
 // of every version would take long.
 func (t *Table) Size(limit int) int {
-	size := 256 + t.NotesSize() + GoneSize(t.Gone)
+	size := 256 + t.NotesSize() + GoneSize(t.Gone) + t.orderSize()
 	for i := range t.Members {
 		m := &t.Members[i]
 		size += len(m.ID) + len(m.Pod) + 2*len(m.PodUID) + len(m.Container) + len(m.Build) + 96

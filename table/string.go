@@ -21,6 +21,9 @@ func (t *Table) String() string {
 	if duties := text[fieldDuties]; duties != "" {
 		b.WriteString(" duties=" + oneLine(duties) + " able=" + oneLine(text[fieldAble]))
 	}
+	if orders := text[fieldOrders]; orders != "" {
+		b.WriteString(" orders=" + oneLine(orders))
+	}
 	if t.Older != 0 {
 		b.WriteString(" older=" + text[fieldOlder])
 	}

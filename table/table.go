@@ -19,8 +19,10 @@ const (
 	GoneFormat = 2
 	// DutyFormat is the lowest format with duties: Table.Duties.
 	DutyFormat = 3
+	// OrderFormat is the lowest format with what people asked for: Table.Pause and Table.Drains.
+	OrderFormat = 4
 	// Format is the newest format.
-	Format = DutyFormat
+	Format = OrderFormat
 )
 
 // Table is one version of who owns what.
@@ -36,6 +38,8 @@ const (
 //     empty, every member reads GoneFormat.
 //  8. Names of duties are unique. The owner of a duty, and its Next, announce it. Seal takes the names of duties that
 //     nobody announces off their slots. If there are duties, every member reads DutyFormat.
+//  9. Drains are sorted by ID, without duplicates. Seal drops those of members that have left, and the pause with the
+//     last member. If there is a pause or a drain, every member reads OrderFormat.
 type Table struct {
 	// UID is the metadata.uid of the object that holds the table, as the member that adopted it wrote it. It is empty in a
 	// new table. If it differs from the object's own UID, the table was restored from a copy (rule R16).
@@ -58,6 +62,10 @@ type Table struct {
 	Gone []Gone
 	// Expels are the latest expels, oldest first. They show members that crash in a loop (rule R9).
 	Expels []Expel
+	// Pause says whether people paused moves between live members, and Drains which members people want to have no slots
+	// (rule R19). Drains are sorted by ID.
+	Pause  Pause
+	Drains []Drain
 	// Older is when a process was last seen that wants to join and does not read DutyFormat, in Unix seconds by the wall
 	// clock of the member that saw it; 0: never. Members announce no duties for a while, so that it can (rule R18).
 	Older int64
@@ -180,6 +188,7 @@ func (t *Table) Clone() *Table {
 	c.Runs = slices.Clone(t.Runs)
 	c.Gone = slices.Clone(t.Gone)
 	c.Expels = slices.Clone(t.Expels)
+	c.Drains = slices.Clone(t.Drains)
 	c.Notes = make(map[uint64]Note, len(t.Notes))
 	for epoch, note := range t.Notes {
 		note.Versions = maps.Clone(note.Versions)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestDecode(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	for _, test := range []struct{ field, old, new, want string }{
 		{"format", "1", "", "field format: missing"},
-		{"format", "1", "4", `field format: "4"`},
+		{"format", "1", "5", `field format: "5"`},
 		{"epoch", "43", "-1", "field epoch"},
 		{"epoch", "43", "9223372036854775808", "field epoch"},
 		{"epoch", "43", "42x", "field epoch"},
@@ -122,7 +123,7 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Errorf("a field of one line: error %v; want it to name no line", err)
 	}
 	newer := maps.Clone(table.Encode(sample()))
-	newer["format"] = "4"
+	newer["format"] = strconv.Itoa(table.Format + 1)
 	if _, err := table.Decode(newer); !errors.Is(err, table.ErrFormat) {
 		t.Errorf("a newer table: %v, want %v", err, table.ErrFormat)
 	}

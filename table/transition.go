@@ -71,11 +71,13 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 }
 
 // Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
-// drops notes and names of deleted objects that nobody waits for, and duties that nobody announces.
+// drops notes and names of deleted objects that nobody waits for, duties that nobody announces, and orders that have
+// ended.
 // It forgets Older once a member is in the table that does not read DutyFormat.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	t.dropDuties()
+	t.dropEndedOrders()
 	if !t.Reads(DutyFormat) {
 		t.Older = 0 // it has joined
 	}

@@ -33,6 +33,9 @@ func (t *Table) Valid() error {
 	if err := t.validRuns(); err != nil {
 		return err
 	}
+	if err := t.validOrders(); err != nil {
+		return err
+	}
 	for epoch, note := range t.Notes {
 		if epoch > t.Epoch {
 			return fmt.Errorf("note of epoch %d: above the table's epoch %d", epoch, t.Epoch)

@@ -82,6 +82,14 @@ func tableKey(t *table.Table) string {
 	b.int(len(t.Duties))
 	b.text(t.Duties...)
 	b.int(int(t.Older))
+	b.int(int(t.Pause.Since))
+	b.text(t.Pause.By, t.Pause.Reason)
+	b.int(len(t.Drains))
+	for _, d := range t.Drains {
+		b.text(d.ID, d.Pod, d.PodUID, d.Container, d.By, d.Reason)
+		b.int(int(d.Since))
+		b.int(int(d.Lost))
+	}
 	b.int(len(t.Runs))
 	for _, r := range t.Runs {
 		b.int(int(r.Slots.First))

@@ -26,6 +26,9 @@ type Chaos struct {
 	// that many duties.
 	jobs   *rand.Rand
 	duties int
+	// people give orders, if orders is set. They too have a source of chance of their own.
+	people *rand.Rand
+	orders bool
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
 }
@@ -50,6 +53,7 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 		seed, members, c.opts.Slots, c.objects.kind, c.paced, c.tamper)
 	c.users()
 	c.scrubs()
+	c.giveOrders()
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
@@ -64,6 +68,10 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	}
 	c.heal()
 	c.Settle(4 * time.Minute)
+	if c.orders && !c.Failed() {
+		c.endOrders()
+		c.Settle(4 * time.Minute)
+	}
 	return c.World
 }
 
@@ -98,6 +106,7 @@ func (c *Chaos) draw() int {
 	}
 	c.drawDuties()
 	c.drawOutlives()
+	c.drawOrders()
 	c.crashed = c.restart
 	c.ended = func(n *Node) {
 		switch {
@@ -138,6 +147,7 @@ func (c *Chaos) grow() {
 		r.MaxFormat = table.OldestFormat + c.rng.IntN(2)
 	}
 	c.giveDuties(r)
+	c.giveFormat(r)
 	c.Start(r)
 }
 
@@ -181,7 +191,7 @@ func (c *Chaos) giveDuties(r *Replica) {
 	}
 	r.Duties = table.JoinDuties(names...)
 	if c.formats {
-		r.MaxFormat = table.OldestFormat + c.jobs.IntN(table.Format)
+		r.MaxFormat = table.OldestFormat + c.jobs.IntN(table.DutyFormat)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 //   - a member knows that its gate has lapsed, as soon as it was told (R13)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
 //   - a Lease is deleted as it was seen last (R7)
+//   - while moves are paused, none begins between live members, and none ever begins to a drained member (R19)
 //   - a member that has left owns nothing, unless the table was edited by hand (R9)
 //
 // In lives also:
@@ -83,12 +84,12 @@ func (w *World) checkChange(c store.Change) {
 	if before.Table != nil {
 		w.nameAll(before.Table)
 	}
-	w.forged = w.writer == nil
+	w.forged = w.writer == nil && !w.person
 	t := c.Table.Table
 	if w.writer != nil && before.Err != nil && before.UID == c.Table.UID {
 		w.violate("overwritten", "%s writes over a table that cannot be read: %v", w.writer.ID, before.Err)
 	}
-	if w.writer == nil || t == nil || before.UID != c.Table.UID {
+	if w.writer == nil && !w.person || t == nil || before.UID != c.Table.UID {
 		w.nameGone(t)
 	}
 	if t == nil {
@@ -97,9 +98,12 @@ func (w *World) checkChange(c store.Change) {
 	}
 	w.logf("table %s@%s %v", c.Table.UID, c.Table.Version, t)
 	w.nameAll(t)
-	if w.writer != nil {
+	switch {
+	case w.person:
+		w.checkOrder(before.Table, t)
+	case w.writer != nil:
 		w.checkTransition(before, *c.Table)
-	} else {
+	default:
 		w.edited = true
 	}
 	if t.UID != c.Table.UID {
@@ -159,6 +163,7 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 	}
 	w.checkGone(old, t)
 	w.checkNames(old, t)
+	w.checkOrder(old, t)
 	planned := false
 	for s := range slot.Slot(min(t.Total(), old.Total())) {
 		was, is := old.At(s), t.At(s)

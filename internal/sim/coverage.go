@@ -14,7 +14,7 @@ type Coverage struct {
 	Pairs [Faults][Faults]int
 }
 
-const rules = 18
+const rules = 19
 
 // Situations say what Coverage.Rules counts.
 var Situations = [rules + 1]string{
@@ -36,6 +36,7 @@ var Situations = [rules + 1]string{
 	16: "tables created, adopted or refused as old",
 	17: "changes of the table that moved slots or gave them owners",
 	18: "duties taken up by another member than the last one",
+	19: "changes of the table by members while moves were paused or members drained",
 }
 
 // Add adds what another world went through.

@@ -259,6 +259,8 @@ func (n *Node) reads(e member.Event) member.Event {
 		format := table.OldestFormat
 		switch {
 		case s.Table == nil:
+		case s.Table.Ordered():
+			format = table.OrderFormat
 		case len(s.Table.Duties) > 0:
 			format = table.DutyFormat
 		case len(s.Table.Gone) > 0:

@@ -40,7 +40,9 @@ func (w *World) Unsettled() string {
 		if live[m.ID] == nil {
 			return m.ID + " is dead, but in the table"
 		}
-		total += m.Weight
+		if !t.Drained(m.ID) {
+			total += m.Weight
+		}
 		mixed = mixed || m.Build != t.Members[0].Build
 		fair = fair && !w.probation(t, m)
 	}
@@ -71,7 +73,11 @@ func (w *World) Unsettled() string {
 			}
 		}
 	}
-	if why := w.dutiesUnsettled(t, fair); why != "" {
+	even := fair && !t.Paused() && total > 0
+	if why := w.dutiesUnsettled(t, even && len(t.Drains) == 0); why != "" {
+		return why
+	}
+	if why := w.undrained(t, fair); why != "" {
 		return why
 	}
 	if why := w.incomplete(); why != "" {
@@ -82,7 +88,7 @@ func (w *World) Unsettled() string {
 	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
-		if !ok || !fair {
+		if !ok || !even || t.Drained(id) {
 			continue
 		}
 		share := int(t.Slots) * m.Weight // times total

@@ -64,6 +64,7 @@ type World struct {
 	forged     bool                     // the table is one that no member wrote
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
+	person     bool                     // the change under way is a person's command
 	ghosts     map[string]string        // by member ID: UID of a Lease created late, which it does not know of
 	version    uint64                   // of the objects that members work on
 	edited     bool                     // somebody's hand changed the table
@@ -219,6 +220,9 @@ type Counts struct {
 	Sleeps, Untold int
 	// Inherited are deletions that were left to a slot's next owner.
 	Inherited int
+	// Orders are the people's commands that changed the table, OrdersEnded those that ended since a process could not read
+	// of them.
+	Orders, OrdersEnded int
 }
 
 // Messages counts the traffic between members and API server.

@@ -1,0 +1,275 @@
+package table
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxOrderText is how long who asked, and why, may be, in bytes.
+const maxOrderText = 256
+
+// Pause says that people paused moves between live members (rule R19). The zero value is no pause.
+type Pause struct {
+	// Since is when, by the clock of the machine that it was asked from, in Unix seconds; 0: moves are not paused.
+	Since int64
+	// By is who asked, at most 256 bytes; Reason is why, at most 256 bytes with single spaces. Both may be empty.
+	By, Reason string
+}
+
+// Drain says that people want a member to give its slots and duties up, and to get none (rule R19). The mark is that of
+// a container: its next process inherits it.
+type Drain struct {
+	// ID is the member's.
+	ID string
+	// Pod, PodUID and Container are the member's, for its next process.
+	Pod, PodUID, Container string
+	// Since, By and Reason are as in Pause.
+	Since      int64
+	By, Reason string
+	// Lost is when the member was expelled, by the wall clock of the member that expelled it, in Unix seconds; 0: it was
+	// not. Its container may come back.
+	Lost int64
+}
+
+// Paused says whether moves between live members are paused.
+func (t *Table) Paused() bool { return t.Pause.Since != 0 }
+
+// Ordered says whether people have asked for something that lasts: a pause, or that a member is drained.
+func (t *Table) Ordered() bool { return t.Paused() || len(t.Drains) > 0 }
+
+// Drained says whether people want that member to have no slots and duties.
+func (t *Table) Drained(id string) bool {
+	_, ok := t.findDrain(id)
+	return ok
+}
+
+func (t *Table) findDrain(id string) (int, bool) {
+	return slices.BinarySearchFunc(t.Drains, id, func(d Drain, id string) int { return cmp.Compare(d.ID, id) })
+}
+
+// NotReading returns the members that do not read tables of that format.
+func (t *Table) NotReading(format int) (members []Member) {
+	for _, m := range t.Members {
+		if m.MaxFormat < format || m.MinFormat > format {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// PutDrain marks a member as one to drain, or replaces its mark. It does nothing if there is no member of that ID.
+func (t *Table) PutDrain(id string, since int64, by, reason string) {
+	m, ok := t.Member(id)
+	if !ok {
+		return
+	}
+	t.putDrain(Drain{
+		ID: m.ID, Pod: m.Pod, PodUID: m.PodUID, Container: m.Container, Since: since, By: by, Reason: reason,
+	})
+}
+
+func (t *Table) putDrain(d Drain) {
+	i, has := t.findDrain(d.ID)
+	if has {
+		t.Drains[i] = d
+		return
+	}
+	t.Drains = slices.Insert(t.Drains, i, d)
+}
+
+// DropDrain takes a member's mark away. It says whether there was one.
+func (t *Table) DropDrain(id string) bool {
+	i, has := t.findDrain(id)
+	if has {
+		t.Drains = slices.Delete(t.Drains, i, i+1)
+	}
+	return has
+}
+
+// DropOrders ends the pause and takes all marks away.
+func (t *Table) DropOrders() { t.Pause, t.Drains = Pause{}, nil }
+
+// Lose notes that a member is about to be expelled at that time, in Unix seconds. Its mark, if it has one, then waits
+// for the container to come back.
+func (t *Table) Lose(id string, at int64) {
+	if i, has := t.findDrain(id); has {
+		t.Drains[i].Lost = at
+	}
+}
+
+// Inherit gives a member that joins the mark of an earlier process of its container, or of one of the IDs in former.
+// Outside a cluster, where there is no POD_UID, a container is known by the names of pod and container.
+func (t *Table) Inherit(m Member, former []string) {
+	for _, d := range slices.Clone(t.Drains) {
+		same := d.Pod == m.Pod && d.PodUID == m.PodUID && d.Container == m.Container && m.Pod+m.PodUID != ""
+		if d.ID == m.ID || !same && !slices.Contains(former, d.ID) {
+			continue
+		}
+		if _, there := t.Member(d.ID); !there {
+			t.DropDrain(d.ID)
+		}
+		d.ID, d.Pod, d.PodUID, d.Container, d.Lost = m.ID, m.Pod, m.PodUID, m.Container, 0
+		t.putDrain(d)
+	}
+}
+
+// dropEndedOrders drops the marks of members that have left. With the last member all orders end.
+func (t *Table) dropEndedOrders() {
+	if len(t.Members) == 0 {
+		t.DropOrders()
+	}
+	if len(t.Drains) == 0 {
+		return
+	}
+	t.Drains = slices.DeleteFunc(t.Drains, func(d Drain) bool {
+		_, there := t.Member(d.ID)
+		return !there && d.Lost == 0
+	})
+	if len(t.Drains) == 0 {
+		t.Drains = nil
+	}
+}
+
+func (t *Table) validOrders() error {
+	if !t.Ordered() {
+		if t.Pause != (Pause{}) {
+			return errors.New("pause: it has no time")
+		}
+		return nil
+	}
+	if !t.Reads(OrderFormat) {
+		return fmt.Errorf("a pause and drained members need table format %d, which not every member reads", OrderFormat)
+	}
+	if t.Paused() {
+		if err := validOrder(t.Pause.Since, t.Pause.By, t.Pause.Reason); err != nil {
+			return fmt.Errorf("pause: %w", err)
+		}
+	}
+	for i, d := range t.Drains {
+		err := validOrder(d.Since, d.By, d.Reason)
+		switch {
+		case err != nil:
+			return fmt.Errorf("drained member %s: %w", d.ID, err)
+		case i > 0 && t.Drains[i-1].ID >= d.ID:
+			return fmt.Errorf("drained member %s: not in order after %s", d.ID, t.Drains[i-1].ID)
+		case d.Lost < 0:
+			return fmt.Errorf("drained member %s: lost at %d", d.ID, d.Lost)
+		}
+		m := Member{
+			ID: d.ID, Pod: d.Pod, PodUID: d.PodUID, Container: d.Container, Weight: 1,
+			MinFormat: OldestFormat, MaxFormat: Format,
+		}
+		if err := ValidMember(m); err != nil {
+			return fmt.Errorf("drained: %w", err)
+		}
+	}
+	return nil
+}
+
+// validOrder checks the columns that all orders have.
+func validOrder(since int64, by, reason string) error {
+	switch {
+	case since <= 0:
+		return fmt.Errorf("since %d: want a time in Unix seconds", since)
+	case len(by) > maxOrderText || by == None:
+		return fmt.Errorf("by %q: at most %d bytes, and not %q", by, maxOrderText, None)
+	case len(reason) > maxOrderText || reason != OneSpaced(reason):
+		return fmt.Errorf("reason %q: at most %d bytes, with single spaces between words", reason, maxOrderText)
+	}
+	return nil
+}
+
+// OneSpaced returns the words of a text with single spaces between them, as orders have reasons.
+func OneSpaced(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// Words of the field orders.
+const (
+	wordPause = "pause"
+	wordDrain = "drain"
+)
+
+// encodeOrders writes a line for the pause and each mark.
+func encodeOrders(t *Table) string {
+	var out strings.Builder
+	end := func(by, reason string) {
+		out.WriteString(" " + orNone(escapeAll(by, "%")))
+		for word := range strings.FieldsSeq(reason) {
+			out.WriteString(" " + escapeAll(word, "%"))
+		}
+		out.WriteByte('\n')
+	}
+	if t.Paused() {
+		fmt.Fprintf(&out, "%s %d", wordPause, t.Pause.Since)
+		end(t.Pause.By, t.Pause.Reason)
+	}
+	for _, d := range t.Drains {
+		fmt.Fprintf(&out, "%s %s %s %s %s %d %d", wordDrain, d.ID, orNone(d.Pod), orNone(d.PodUID), orNone(d.Container),
+			d.Since, d.Lost)
+		end(d.By, d.Reason)
+	}
+	return out.String()
+}
+
+// readOrder is the inverse of a line of encodeOrders.
+func (t *Table) readOrder(w []string) error {
+	bad := fmt.Errorf("%q: want pause since by [reason], or drain ID pod podUID container since lost by [reason]",
+		strings.Join(w, " "))
+	if len(w) == 0 {
+		return bad
+	}
+	first := 2 // the column after the times
+	if w[0] == wordDrain {
+		first = 7
+	}
+	if len(w) <= first || w[0] != wordPause && w[0] != wordDrain {
+		return bad
+	}
+	since, err := strconv.ParseInt(w[first-1], 10, 64)
+	lost := int64(0)
+	if w[0] == wordDrain && err == nil {
+		lost = since
+		since, err = strconv.ParseInt(w[first-2], 10, 64)
+	}
+	if err != nil || since <= 0 {
+		return bad
+	}
+	by, err := unescape(orEmpty(w[first]))
+	if err != nil {
+		return fmt.Errorf("%q: %w", w[first], err)
+	}
+	var words []string
+	for _, text := range w[first+1:] {
+		word, err := unescape(text)
+		if err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		words = append(words, word)
+	}
+	reason := strings.Join(words, " ")
+	if w[0] == wordDrain {
+		t.Drains = append(t.Drains, Drain{
+			ID: w[1], Pod: orEmpty(w[2]), PodUID: orEmpty(w[3]), Container: orEmpty(w[4]),
+			Since: since, By: by, Reason: reason, Lost: lost,
+		})
+		return nil
+	}
+	if t.Paused() {
+		return fmt.Errorf("%q: a second pause", strings.Join(w, " "))
+	}
+	t.Pause = Pause{Since: since, By: by, Reason: reason}
+	return nil
+}
+
+// orderSize is how many bytes of the table's text the orders take, at most. Characters that are escaped take three.
+func (t *Table) orderSize() int {
+	size := 3*(len(t.Pause.By)+len(t.Pause.Reason)) + 48
+	for i := range t.Drains {
+		d := &t.Drains[i]
+		size += len(d.ID) + len(d.Pod) + len(d.PodUID) + len(d.Container) + 3*(len(d.By)+len(d.Reason)) + 64
+	}
+	return size
+}
