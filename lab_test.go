@@ -281,7 +281,12 @@ func (m *labMember) scrape() map[string]float64 {
 			for _, p := range s.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", p.GetName(), p.GetValue()))
 			}
-			out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = s.GetGauge().GetValue() + s.GetCounter().GetValue()
+			by := "{" + strings.Join(labels, ",") + "}"
+			if h := s.GetHistogram(); h != nil {
+				out[f.GetName()+"_count"+by], out[f.GetName()+"_sum"+by] = float64(h.GetSampleCount()), h.GetSampleSum()
+				continue
+			}
+			out[f.GetName()+by] = s.GetGauge().GetValue() + s.GetCounter().GetValue()
 		}
 	}
 	return out

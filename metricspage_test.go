@@ -101,7 +101,8 @@ func TestMetricsPage(t *testing.T) {
 
 Every metric that a member or a dispatcher has, with the text that it has in the process. None names an object or a
 user, so their number does not grow with the objects. [alerts.yaml](alerts.yaml) has alerts on them,
-and [operations.md](operations.md) says what to do.
+[troubleshooting.md](troubleshooting.md#alerts) says what to do about each, and
+[grafana-dashboard.json](grafana-dashboard.json) shows them.
 
 ## Members
 

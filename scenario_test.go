@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -382,6 +385,105 @@ var scenarios = map[string]func(l *lab){
 		l.wait(time.Minute)
 		b.want("afterwards", "rota_slots", `state="open"`, 128)
 		a.want("afterwards", "rota_stuck_reconciles", "", 0)
+	},
+	// As "slot-held-back", for longer.
+	"handover-stuck": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		var stuck []types.NamespacedName
+		for n := range 20 {
+			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("stuck-%d", n)}
+			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
+				l.t.Fatal("not admitted")
+			}
+			stuck = append(stuck, key)
+		}
+		b := l.start("web-1")
+		l.wait(15 * time.Minute)
+		if v, _ := b.value("rota_handover_oldest_seconds", ""); v < 13*60 || v > 15*60 {
+			l.t.Errorf("the oldest handover has been under way for %v s, want nearly a quarter of an hour", v)
+		}
+		for _, key := range stuck {
+			a.controller.Done(key)
+		}
+		l.wait(time.Minute)
+		b.want("afterwards", "rota_handover_oldest_seconds", "", 0)
+	},
+	// A member loses the API server for a while, again and again, but never for as long as a lease lasts.
+	"lapses": func(l *lab) {
+		l.start("web-0")
+		b := l.start("web-1")
+		l.wait(2 * time.Minute)
+		for range 4 {
+			b.cutOff()
+			time.Sleep(12 * time.Second)
+			b.fault.Store(nil)
+			l.wait(2 * time.Minute)
+		}
+		if v, _ := b.value("rota_events_total", `reason="Lapsed"`); v < 3 {
+			l.t.Errorf("%v lapses, want each time that the API server was away", v)
+		}
+	},
+	// Nearly all objects are of one slot, as with key Namespace and one large namespace.
+	"skewed": func(l *lab) {
+		for n := range 1500 {
+			name, other := types.NamespacedName{Namespace: "large", Name: fmt.Sprintf("object-%d", n)}, n%100 == 0
+			if other {
+				name.Namespace = fmt.Sprintf("small-%d", n)
+			}
+			if _, err := l.objects.Create(l.t.Context(), name, nil); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		for n := range 3 {
+			l.start(fmt.Sprintf("web-%d", n), func(o *Options) { o.Key = slot.KeyNamespace })
+		}
+		l.wait(30 * time.Minute)
+		largest := 0.0
+		for _, m := range l.members {
+			if v, ok := m.value("rota_imbalance_ratio", `of="objects"`); ok {
+				largest = v
+			}
+		}
+		if largest < 2.5 || largest > 3 {
+			l.t.Errorf("the imbalance of objects is %v, want nearly that of one member of three with all", largest)
+		}
+	},
+	// The fence refuses a write of a process whose slot has moved on.
+	"fenced": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		refusing := roundTripper(func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusForbidden, Request: req, Header: http.Header{}, Body: io.NopCloser(
+				strings.NewReader("denied request: " + names.FenceRefusal + "operators/website: this Pod is not a member"))}, nil
+		})
+		req, err := http.NewRequestWithContext(l.t.Context(), http.MethodPut,
+			"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		resp, err := a.WrapTransport(refusing).RoundTrip(req)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		l.wait(5 * time.Minute)
+		a.want("after it", "rota_fence_rejections_total", "", 1)
+	},
+	// All workers are busy.
+	"keys-wait": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		a.idle.Store(true)
+		key := types.NamespacedName{Namespace: "a", Name: "waits"}
+		if !a.controller.Add(key) {
+			l.t.Fatal("not added")
+		}
+		l.wait(10 * time.Minute)
+		a.want("while it waits", "rota_oldest_waiting_seconds", "", float64(int(time.Minute.Seconds()*10)))
+		a.controller.Take(key)
+		a.controller.Done(key)
+		l.wait(time.Minute)
 	},
 	"table-large": func(l *lab) { // as with thousands of members of long names
 		a := l.start("web-0")
