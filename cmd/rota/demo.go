@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,10 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/dashboard"
 	"github.com/rota-dev/rota/internal/demo"
 	"github.com/rota-dev/rota/internal/dispatchdemo"
 	"github.com/rota-dev/rota/slot"
@@ -23,6 +26,7 @@ func newDemo() *cobra.Command {
 	var d dispatchdemo.Options
 	var slots int
 	var dispatch, remember bool
+	var page string
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -30,6 +34,9 @@ func newDemo() *cobra.Command {
 		Long: `Starts a Kubernetes control plane of its own, and three replicas of the example operator as processes. Then it
 changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
 rolling restart. It takes two to five minutes once the control plane has been built.
+
+With --dashboard it serves "rota dashboard" with buttons that add, stop and kill replicas, instead of telling its story.
+Ctrl-C ends and judges the run.
 
 With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
 join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
@@ -48,7 +55,7 @@ anything was lost, done twice, or done by the wrong replica.`,
 			klog.SetLogger(logr.Discard())
 			if dispatch {
 				for _, name := range []string{
-					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release",
+					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release", "dashboard",
 				} {
 					if cmd.Flags().Changed(name) {
 						return usagef("--%s: not with --dispatch", name)
@@ -66,6 +73,16 @@ anything was lost, done twice, or done by the wrong replica.`,
 			for _, name := range []string{"take-length", "remember-names", "python"} {
 				if cmd.Flags().Changed(name) {
 					return usagef("--%s: only with --dispatch", name)
+				}
+			}
+			if page != "" {
+				if o.Release != "" {
+					return usagef("--release: not with --dashboard, which has no story")
+				}
+				o.Dashboard = func(
+					ctx context.Context, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
+				) (*dashboard.Server, error) {
+					return openDashboard(ctx, page, cfg, namespace, name, replicas)
 				}
 			}
 			o.Slots, o.Progress = slot.Count(slots), os.Stderr
@@ -97,6 +114,9 @@ anything was lost, done twice, or done by the wrong replica.`,
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
 	f.StringVar(&o.Release, "release", "",
 		"the program rota of another release: after the rolling restart, update to its replicas, and back")
+	f.StringVar(&page, "dashboard", "", "instead of the story, leave the replicas to the buttons of a dashboard, here "+
+		"or at =HOST:PORT, until Ctrl-C")
+	f.Lookup("dashboard").NoOptDefVal = anyPort
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
 	f.StringVarP(&output, "output", "o", output, "text or json")
 	f.BoolVar(&dispatch, "dispatch", false, "show dispatchers, and workers in Go and Python, instead of replicas")

@@ -59,7 +59,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &Report{Members: replicas, Slots: int(e.o.Slots), Rate: e.o.Rate, Delivery: e.o.Delivery}
+	r := &Report{Members: len(e.live()), Slots: int(e.o.Slots), Rate: e.o.Rate, Delivery: e.o.Delivery}
 	total, behind, example, err := e.survey(ctx)
 	if err != nil {
 		return nil, err
@@ -199,14 +199,15 @@ func (e *engine) excused(d check.Deletion, moves []check.Move) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, at := e.slotOf(d.Site), d.Commit
-	for _, p := range e.phases {
+	for _, p := range slices.Concat(e.phases, e.kills) {
 		if p.victim == "" || !p.victimsSlots.Has(s) || at < p.killed-crashMargin {
 			continue
 		}
-		for _, m := range moves {
-			if m.Slot == s && m.Active > p.killed && m.Planned < p.end {
-				return at < m.Active
-			}
+		i := slices.IndexFunc(moves, func(m check.Move) bool {
+			return m.Slot == s && m.Active > p.killed && (m.Planned < p.end || p.end == 0)
+		})
+		if i >= 0 && at < moves[i].Active {
+			return true
 		}
 	}
 	return false
@@ -292,6 +293,7 @@ func (e *engine) measure(
 		}
 		r.Phases = append(r.Phases, p)
 	}
+	e.tellKills(moves, all)
 	return nil
 }
 

@@ -40,6 +40,9 @@ type Options struct {
 	// Release, unless empty, is the program rota of another release. After the rolling restart there is a rolling update
 	// to its replicas, and one back.
 	Release string
+	// Dashboard, unless nil, opens a dashboard with buttons. Once everything is set up, the demo leaves the replicas to
+	// them, instead of its story, until Run's ctx ends. It judges the run then, which takes a minute or two more.
+	Dashboard OpenDashboard
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
 	Command []string
@@ -67,6 +70,9 @@ func (o *Options) validate() error {
 	}
 	if o.Baseline == 0 {
 		o.Baseline = 20 * time.Second
+		if o.Dashboard != nil {
+			o.Baseline = 5 * time.Second // somebody waits for the buttons
+		}
 	}
 	return o.Slots.Validate()
 }

@@ -18,6 +18,7 @@ import (
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/dashboard"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/internal/stage"
@@ -51,6 +52,12 @@ type engine struct {
 	load    *load
 	view    *view
 
+	// hand and page are the dashboard's buttons, and its server; nil without a dashboard.
+	hand *hand
+	page *dashboard.Server
+	// turn begins the audience's turn, which is over when the channel is closed.
+	turn func() <-chan struct{}
+
 	// dead are the slots of a killed replica until the table takes them away from it.
 	dead atomic.Pointer[deadSlots]
 
@@ -58,6 +65,8 @@ type engine struct {
 	pods   int
 	procs  []*replica
 	phases []*phaseRun
+	// kills are those by hand.
+	kills []*phaseRun
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
 	// pace is how many reconciles there were in quietFor of that time.
@@ -72,7 +81,8 @@ type deadSlots struct {
 }
 
 // Run runs the demo. It returns a report also with an error, where there is one to be made. When it returns, all
-// processes are gone, and so is every folder unless Options.Keep is set.
+// processes are gone, and so is every folder unless Options.Keep is set. When ctx ends it ends as soon as it can,
+// but see Options.Dashboard.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -106,9 +116,17 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 }
 
 func (e *engine) run(ctx context.Context) (report *Report, err error) {
-	// Whatever ends the run ends everything it began.
-	ctx, cancel := context.WithCancelCause(ctx)
+	// Whatever ends the run ends everything it began. The end of the caller's context does, until the audience has its
+	// turn.
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
 	defer cancel(nil)
+	spare := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+	defer spare()
+	e.turn = func() <-chan struct{} {
+		spare()
+		return caller.Done()
+	}
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel(nil)
@@ -137,6 +155,16 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	background.Go(func() { e.follow.Run(ctx, e.aim) })
 	background.Go(func() { e.cluster.Watch(ctx, cancel, e.failure) })
 	background.Go(func() { e.show(ctx) })
+	if e.o.Dashboard != nil {
+		if err := e.open(ctx); err != nil {
+			return nil, err
+		}
+		background.Go(func() {
+			if err := e.page.Run(ctx); err != nil {
+				cancel(fmt.Errorf("dashboard: %w", err))
+			}
+		})
+	}
 
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
@@ -179,7 +207,7 @@ func (e *engine) aim(t *table.Table) {
 }
 
 // start starts a replica, the next one by number.
-func (e *engine) start(build string) (*replica, error) { return e.startAs(build, e.o.Command) }
+func (e *engine) start() (*replica, error) { return e.startAs("v1", e.o.Command) }
 
 // startAs is start with another program.
 func (e *engine) startAs(build string, command []string) (*replica, error) {

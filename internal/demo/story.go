@@ -19,7 +19,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	e.view.title("setting up")
 	e.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
 	for range replicas {
-		if _, err := e.start("v1"); err != nil {
+		if _, err := e.start(); err != nil {
 			return err
 		}
 	}
@@ -52,6 +52,9 @@ func (e *engine) story(ctx, loading context.Context) error {
 		return err
 	}
 	e.pace = int(float64(after-before) * quietFor.Seconds() / e.o.Baseline.Seconds())
+	if e.hand != nil {
+		return e.byHand(ctx)
+	}
 
 	type step struct {
 		name string
@@ -133,7 +136,7 @@ func (e *engine) work() (n int, err error) {
 }
 
 func (e *engine) join(context.Context, *phaseRun) error {
-	p, err := e.start("v1")
+	p, err := e.start()
 	if err == nil {
 		e.view.title("a replica joins: " + p.pod)
 	}
@@ -150,6 +153,11 @@ func (e *engine) leave(context.Context, *phaseRun) error {
 func (e *engine) crash(_ context.Context, run *phaseRun) error {
 	p := e.live()[1]
 	e.view.title("a replica is killed (SIGKILL): " + p.pod)
+	return e.kill(p, run)
+}
+
+// kill ends a replica at once, and notes in run what it had.
+func (e *engine) kill(p *replica, run *phaseRun) error {
 	t, _ := e.follow.Latest()
 	for _, m := range t.Members {
 		if m.Pod == p.pod {
@@ -168,7 +176,7 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 
 // replace starts a replica in the killed one's place, as a Deployment would.
 func (e *engine) replace(context.Context, *phaseRun) error {
-	p, err := e.start("v1")
+	p, err := e.start()
 	if err == nil {
 		e.view.title("in the killed one's place: " + p.pod)
 	}

@@ -25,6 +25,7 @@ func orUnknown(n *int) string {
 
 var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
+	"hand":    "by hand",
 	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
 }
 

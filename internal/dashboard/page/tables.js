@@ -1,0 +1,226 @@
+// Everything but the ring.
+import { byId, element, list, row, say, show } from "./dom.js";
+import { ago, plural, ranges, shorten, since, span } from "./format.js";
+import { nameOf, named } from "./owners.js";
+import { emphasize, stateOf } from "./ring.js";
+
+const handoversShown = 12;
+
+// announced are the problems that a screen reader has been told of.
+let announced = new Set();
+
+export function problems(rota) {
+  const all = rota.problems || [];
+  show(byId("no-problems"), all.length === 0);
+  show(byId("problem-list"), all.length > 0);
+  byId("problems").classList.toggle("bad", all.some((p) => p.severity === "error"));
+  const key = (p) => `${p.severity} ${p.what} ${p.member || ""}`;
+  const keys = new Map();
+  list(byId("problem-list"), all, (p) => {
+    const n = keys.get(key(p)) || 0;
+    keys.set(key(p), n + 1);
+    return `${key(p)} ${n}`;
+  }, (p) => {
+    const li = element("li", { class: p.severity === "error" ? "error" : "warning" });
+    li.append(element("strong"), element("span", { class: "where" }), element("p"));
+    return li;
+  }, (li, p) => {
+    const [what, where, message] = li.children;
+    say(what, `${p.severity === "error" ? "Error" : "Warning"}: ${p.what}`);
+    const places = [];
+    if (p.member) places.push(nameOf(p.member));
+    if (p.slots) places.push(`slots ${shorten(p.slots, 12)}`);
+    say(where, places.join(", "));
+    say(message, p.message);
+  });
+  const now = new Set(all.map(key));
+  const fresh = all.filter((p) => !announced.has(key(p)));
+  if (fresh.length > 0) {
+    say(byId("announcer"), fresh.map((p) => `${p.what} ${p.member ? nameOf(p.member) : ""}: ${p.message}`).join(" "));
+  } else if (now.size === 0 && announced.size > 0) {
+    say(byId("announcer"), "No problems any more.");
+  }
+  announced = now;
+}
+
+// columns of the members' table, in the order of the page.
+const columns = ["Member", "State", "Slots", "Duties", "Objects", "Waiting", "Lease left", "Build", "Age", "Actions"];
+
+export function members(rota, act) {
+  const all = rota.members || [];
+  say(byId("members-count"), String(all.length));
+  byId("members").classList.toggle("acts", Boolean(act));
+  list(byId("member-rows"), all, (m) => m.id, (m) => {
+    const tr = row(...columns);
+    const [, state, slots, duties, objects, waiting, lease, , age, actions] = tr.children;
+    for (const cell of [slots, duties, objects, waiting, age]) cell.classList.add("number");
+    state.append(element("span", { class: "state" }));
+    slots.append(element("span"), element("small"));
+    lease.append(element("meter", { min: 0, class: "lease", "aria-hidden": "true" }), element("span", { class: "left" }));
+    actions.classList.add("buttons");
+    if (act) {
+      for (const [verb, text] of [["stop", "Stop"], ["kill", "Kill"]]) {
+        const button = element("button", { type: "button", "aria-label": `${text} ${m.pod}` }, text);
+        button.addEventListener("click", () => act(verb, m.pod));
+        actions.append(button);
+      }
+    }
+    tr.addEventListener("mouseenter", () => emphasize(m.id));
+    tr.addEventListener("mouseleave", () => emphasize(""));
+    return tr;
+  }, (tr, m) => {
+    const [name, state, slots, duties, objects, waiting, , build, age] = tr.children;
+    named(name, m.id);
+    tr.dataset.state = m.state;
+    say(state.firstChild, m.state);
+    say(slots.firstChild, String(m.owned));
+    const more = [];
+    if (m.coming) more.push(`+${m.coming}`);
+    if (m.going) more.push(`−${m.going}`);
+    if (m.open != null && m.open !== m.owned && m.state !== "Silent") more.push(`(${m.open} open)`);
+    say(slots.lastChild, more.length ? ` ${more.join(" ")}` : "");
+    say(duties, String(m.duties));
+    say(objects, m.objects == null ? "?" : String(m.objects));
+    say(waiting, m.objects == null ? "?" : m.oldestWaitingSeconds == null ? "–" : span(m.oldestWaitingSeconds));
+    waiting.classList.toggle("late", (m.oldestWaitingSeconds || 0) > 60);
+    say(build, m.build || "–");
+    say(age, span(since(rota.at, m.joined)));
+  });
+}
+
+// leases shows how much is left of each lease. The data are age seconds old.
+export function leases(rota, age) {
+  for (const m of rota.members || []) {
+    const tr = [...byId("member-rows").children].find((e) => e.dataset.key === m.id);
+    if (!tr) continue;
+    const [meter, text] = tr.children[6].children;
+    if (m.leftSeconds == null) {
+      show(meter, false);
+      say(text, "no lease");
+      continue;
+    }
+    const left = m.leftSeconds - age;
+    show(meter, true);
+    meter.max = m.leaseSeconds || 1;
+    meter.value = Math.max(0, left);
+    tr.classList.toggle("over", left <= 0);
+    tr.classList.toggle("short", left > 0 && left < (m.leaseSeconds || 0) / 3);
+    say(text, left > 0 ? `${left.toFixed(1)} s` : `over for ${span(-left)}`);
+  }
+}
+
+export function moves(rota) {
+  const groups = new Map();
+  for (const m of rota.moves || []) {
+    const key = [m.duty || "", m.from || "", m.to, m.phase].join(" ");
+    if (!groups.has(key)) groups.set(key, { ...m, key, pairs: [], seconds: null });
+    const g = groups.get(key);
+    if (!m.duty) g.pairs.push([m.first, m.last]);
+    if (m.seconds != null) g.seconds = Math.max(g.seconds ?? 0, m.seconds);
+  }
+  const all = [...groups.values()];
+  const slots = all.flatMap((g) => g.pairs).reduce((n, [a, b]) => n + b - a + 1, 0);
+  say(byId("moves-count"), slots > 0 ? plural(slots, "slot") : "");
+  show(byId("no-moves"), all.length === 0);
+  show(byId("moves-table"), all.length > 0);
+  list(byId("move-rows"), all, (g) => g.key, () => {
+    const tr = row("What", "From and to", "Phase", "For");
+    tr.children[2].append(element("span"));
+    tr.children[3].classList.add("number");
+    return tr;
+  }, (tr, g) => {
+    const [what, path, phase, time] = tr.children;
+    say(what, g.duty ? `duty ${g.duty}` : shorten(ranges(g.pairs)));
+    named(path, g.from || "", g.to);
+    phase.firstChild.className = `phase-name ${g.phase}`;
+    say(phase.firstChild, g.phase);
+    say(time, g.seconds == null ? "–" : span(g.seconds));
+  });
+}
+
+export function handovers(rota) {
+  const all = (rota.handovers || []).slice(0, handoversShown);
+  show(byId("no-handovers"), all.length === 0);
+  show(byId("handovers-body"), all.length > 0);
+  const total = (h) => h.warmSeconds + h.drainSeconds + h.activateSeconds;
+  const longest = Math.max(0.001, ...all.map(total));
+  list(byId("handover-rows"), all, (h) => [h.epoch, h.duty || "", h.from || "", h.to, h.slots].join(" "), () => {
+    const tr = row("Ended", "What", "From and to", "Why", "Phases");
+    const bar = element("span", { class: "phases", "aria-hidden": "true" });
+    for (const phase of ["warm", "drain", "activate"]) bar.append(element("span", { class: phase }));
+    tr.children[4].append(bar, element("span", { class: "took" }));
+    return tr;
+  }, (tr, h) => {
+    const [ended, what, path, why, phases] = tr.children;
+    say(ended, ago(since(rota.at, h.ended)));
+    ended.title = h.ended;
+    say(what, h.duty ? `duty ${h.duty}` : plural(h.count, "slot"));
+    what.title = h.slots || "";
+    named(path, h.from || "", h.to);
+    say(why, h.cause);
+    const parts = { warm: h.warmSeconds, drain: h.drainSeconds, activate: h.activateSeconds };
+    Object.values(parts).forEach((s, i) => { phases.firstChild.children[i].style.width = `${(100 * s) / longest}%`; });
+    say(phases.lastChild, span(total(h)));
+    phases.title = Object.entries(parts).map(([name, s]) => `${name} ${span(s)}`).join(", ");
+  });
+}
+
+export function duties(rota) {
+  const all = rota.duties || [];
+  show(byId("no-duties"), all.length === 0);
+  show(byId("duties-table"), all.length > 0);
+  list(byId("duty-rows"), all, (d) => d.name, () => {
+    const tr = row("Duty", "Member", "State");
+    tr.children[2].append(element("span", { class: "state" }));
+    return tr;
+  }, (tr, d) => {
+    const [name, member, state] = tr.children;
+    say(name, d.name);
+    named(member, ...(d.next ? [d.owner || "", d.next] : [d.owner || ""]));
+    tr.dataset.state = d.state;
+    say(state.firstChild, d.state);
+  });
+}
+
+export function runs(rota) {
+  list(byId("run-rows"), rota.runs || [], (r) => `${r.first}-${r.last}`, () => row("Slots", "Owner", "State"), (tr, r) => {
+    const [slots, owner, state] = tr.children;
+    say(slots, r.first === r.last ? `${r.first}` : `${r.first}-${r.last}`);
+    named(owner, r.owner || "");
+    say(state, stateOf(r));
+  });
+}
+
+export function warnings(rota) {
+  const all = [...(rota.warnings || [])].reverse();
+  show(byId("warnings"), all.length > 0);
+  const seen = new Map();
+  list(byId("warning-rows"), all, (w) => {
+    const key = `${w.at} ${w.reason} ${w.member || ""}`;
+    seen.set(key, (seen.get(key) || 0) + 1);
+    return `${key} ${seen.get(key)}`;
+  }, () => row("At", "Reason", "Member", "Message"), (tr, w) => {
+    const [at, reason, member, message] = tr.children;
+    say(at, ago(since(rota.at, w.at)));
+    at.title = w.at;
+    say(reason, w.reason);
+    say(member, w.member ? nameOf(w.member) : "–");
+    say(message, w.message);
+  });
+}
+
+export function setup(rota) {
+  const lines = [["Fence", rota.fence || "not known"]];
+  if (rota.pause) {
+    const p = rota.pause;
+    lines.push(["Moves", `paused ${ago(since(rota.at, p.since))}${p.by ? ` by ${p.by}` : ""}${p.reason ? `: ${p.reason}` : ""}`]);
+  }
+  (rota.differences || []).forEach((d) => lines.push(["Members differ", d]));
+  (rota.unknown || []).forEach((u) => lines.push([`${u.what}: not known`, u.error]));
+  list(byId("setup"), lines.map(([k, v], i) => ({ k, v, i })), (l) => `${l.i} ${l.k}`,
+    () => element("div", {}, element("dt"), element("dd")), (div, l) => {
+      say(div.firstChild, l.k);
+      say(div.lastChild, l.v);
+    });
+}
+
