@@ -470,6 +470,76 @@ var scenarios = map[string]func(l *lab){
 		l.wait(5 * time.Minute)
 		a.want("after it", "rota_fence_rejections_total", "", 1)
 	},
+	// A member leaves while it reconciles, and a key of that slot comes that takes long.
+	"leaves-slowly": func(l *lab) {
+		a := l.start("web-0")
+		l.start("web-1")
+		l.wait(2 * time.Minute)
+		key := func(n int) types.NamespacedName {
+			return types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("key-%d", n)}
+		}
+		open, first := a.Status().Open, 0
+		for !open.Has(slotOf(a.Rota, key(first))) {
+			first++
+		}
+		second := first + 1
+		for slotOf(a.Rota, key(second)) != slotOf(a.Rota, key(first)) {
+			second++
+		}
+		for _, n := range []int{first, second} { // a drain lets deletions pass
+			if _, err := l.objects.Create(l.t.Context(), key(n), nil); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		l.wait(scrapePeriod)
+		admit := func(n int) {
+			if _, ok := a.controller.Admit(l.t.Context(), key(n)); !ok {
+				l.t.Fatal("not admitted")
+			}
+		}
+		admit(second) // it takes long, so that it would hold up the leave
+		l.wait(2 * time.Minute)
+		a.controller.Done(key(second))
+		admit(first)
+		a.leave()
+		time.Sleep(time.Second)
+		if _, ok := a.controller.Admit(l.t.Context(), key(second)); ok {
+			l.t.Error("a long reconcile began in a slot that is to go")
+		}
+		l.wait(scrapePeriod)
+		a.want("while it leaves", "rota_parked_keys", "", 1)
+		a.controller.Done(key(first))
+		l.wait(time.Minute)
+		a.want("when it has left", "rota_parked_keys", "", 0)
+	},
+	// A webhook takes longer than WriteTimeout.
+	"late-writes": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(2 * time.Minute)
+		slow := roundTripper(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
+		for range 3 {
+			key := types.NamespacedName{Namespace: "a", Name: "site"}
+			ctx, ok := a.controller.Admit(l.t.Context(), key)
+			if !ok {
+				l.t.Fatal("not admitted")
+			}
+			req, err := http.NewRequestWithContext(ctx, http.MethodPut,
+				"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if resp, err := a.WrapTransport(slow).RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+				l.t.Error("a write that nobody answers succeeded")
+			}
+			a.controller.Done(key)
+			l.wait(time.Minute)
+		}
+		a.want("after them", "rota_write_timeouts_total", "", 3)
+	},
 	// All workers are busy.
 	"keys-wait": func(l *lab) {
 		a := l.start("web-0")

@@ -145,7 +145,8 @@ func TestNamedMetricsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)[^`]*` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)[^`]*` \\| ([a-z]+) \\|")
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
 		known[m[1]] = true
 		if m[2] == "histogram" {
 			known[m[1]+"_bucket"], known[m[1]+"_count"], known[m[1]+"_sum"] = true, true, true
