@@ -8,7 +8,7 @@
 //   - Policy builds the policy and its binding, Keeper the objects that all fences of a cluster share.
 //   - Manifest prints them, and Apply applies them.
 //   - Check looks for what would keep them from working in a cluster, and Verify tries whether they work.
-//   - Look reads which fence a rota has.
+//   - Look reads which fence a rota has, and Installed whether it is that of this release.
 //
 // Members do not use this package and need no further permission. The fence does not replace the gate: it trusts
 // members to know their slots. See docs/fence.md.

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
@@ -30,12 +27,11 @@ func newLabels() *cobra.Command {
 func labels(w io.Writer, kinds []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "KIND\tKEY\tPRIMARY\tOWNED")
-	for _, text := range kinds {
-		kind := schema.ParseGroupKind(text)
-		if first, _ := utf8.DecodeRuneInString(kind.Kind); !unicode.IsUpper(first) {
-			return usagef("%q is no kind: use Deployment.apps, not deployments.apps, and ConfigMap if there is no group",
-				text)
-		}
+	parsed, err := parseKinds(kinds)
+	if err != nil {
+		return err
+	}
+	for _, kind := range parsed {
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
 			primary := delivery.HashLabel(key, kind)
 			if primary == "" {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -27,6 +28,7 @@ type input struct {
 	noLeases, noReports bool
 	warnings            []Warning
 	fence               string
+	fenceState          fence.State
 	unknown             []Unknown
 }
 
@@ -40,7 +42,8 @@ func build(in input) *Rota {
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
 		Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
 		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Fence: in.fence, Unknown: in.unknown,
-		Table: t, Reports: map[string]*coverage.Report{},
+		FenceState: in.fenceState,
+		Table:      t, Reports: map[string]*coverage.Report{},
 	}
 	if r.Warnings == nil {
 		r.Warnings = []Warning{}
@@ -194,6 +197,9 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 			renewed := l.Spec.RenewTime.Time
 			// A clock that is ahead of this one says nothing of the time left but that it was renewed lately.
 			out.Renewed, out.Left = &renewed, ptr.To(out.Lease-max(0, in.at.Sub(renewed).Seconds()))
+			if at, ok := written(l); ok {
+				out.ClockAhead = ptr.To(renewed.Sub(at).Seconds())
+			}
 		}
 	}
 	switch {
@@ -209,6 +215,16 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Activating
 	}
 	return out
+}
+
+// written returns when a Lease was written last, by the clock of the API server and in whole seconds.
+func written(l coordinationv1.Lease) (at time.Time, ok bool) {
+	for _, f := range l.ManagedFields {
+		if f.Time != nil && f.Time.After(at) {
+			at, ok = f.Time.Time, true
+		}
+	}
+	return at, ok
 }
 
 // objects returns how many sharded objects a member holds by its report.

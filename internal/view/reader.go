@@ -33,6 +33,9 @@ const warningAge = time.Hour
 // ErrNoRota is wrapped by the error of Read if there is no table of that name.
 var ErrNoRota = errors.New("there is no ConfigMap of that name")
 
+// ErrDeleted is wrapped together with ErrNoRota if members have Leases although there is no table.
+var ErrDeleted = errors.New("it was deleted, and they make a new one, which takes a lease")
+
 // ErrTable is wrapped by the error of Read if there is a table that cannot be read.
 var ErrTable = errors.New("the table is invalid")
 
@@ -115,7 +118,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 		unknown("fence", err)
 		in.fence = "not known"
 	} else {
-		in.fence = state.String()
+		in.fence, in.fenceState = state.String(), state
 	}
 	in.at = time.Now()
 	r.mu.Lock()
@@ -128,8 +131,7 @@ func noRota(leases map[string]coordinationv1.Lease) error {
 	if len(leases) == 0 {
 		return fmt.Errorf("%w: no member has ever started, or the rota is in another namespace", ErrNoRota)
 	}
-	return fmt.Errorf("%w, but %d members have Leases: it was deleted, and they make a new one, which takes a lease",
-		ErrNoRota, len(leases))
+	return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrDeleted)
 }
 
 func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {

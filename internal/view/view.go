@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -46,9 +47,10 @@ type Rota struct {
 	// Unknown is what could not be read, and why. What depends on it is left out above.
 	Unknown []Unknown `json:"unknown"`
 
-	// Table is the table itself. Reports are those of its members, by ID.
-	Table   *table.Table                `json:"-"`
-	Reports map[string]*coverage.Report `json:"-"`
+	// Table is the table itself. Reports are those of its members, by ID. FenceState is what Fence says.
+	Table      *table.Table                `json:"-"`
+	Reports    map[string]*coverage.Report `json:"-"`
+	FenceState fence.State                 `json:"-"`
 }
 
 // Pause is a pause of moves.
@@ -84,6 +86,9 @@ type Member struct {
 	Renewed *time.Time `json:"renewed,omitempty"`
 	Lease   float64    `json:"leaseSeconds,omitempty"`
 	Left    *float64   `json:"leftSeconds,omitempty"`
+	// ClockAhead is how far its clock was ahead of the API server's when it renewed, in seconds, give or take a second and
+	// the time that the request took. Negative: behind. nil: not known.
+	ClockAhead *float64 `json:"clockAheadSeconds,omitempty"`
 	// Gate is "open", "shut", or empty without a Lease.
 	Gate string `json:"gate,omitempty"`
 	// State is one of the States.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/checkup"
+)
+
+// checkTimeout bounds all requests of `rota check` together, without --wait.
+const checkTimeout = time.Minute
+
+type checkOptions struct {
+	target   rotaFlags
+	out      output
+	account  string
+	kinds    []string
+	owned    []string
+	delivery string
+	checkup.Options
+}
+
+func newCheck() *cobra.Command {
+	o := &checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check [NAME]",
+		Short: "Check a cluster and a rota, and say what to do about what is wrong",
+		Long: `Checks the cluster, the operator's permissions, and the rota: table, members, slots, duties, coverage, fence.
+
+Each line begins with √ (good), ‼ (something may go wrong, or is not known) or × (something does not work). What is not
+good comes with what to do, and with the address of its section in docs/troubleshooting.md. The exit status is 1 if
+there is a ×; ‼ does not change it.
+
+The permissions are those of the operator's ServiceAccount, by SelfSubjectAccessReviews in its name. It is that of the
+members' Pods, unless --service-account or --as is given. With --as, everything is read as that user.
+
+With --pre it checks the cluster before anything is installed. Say then which kinds will be sharded.
+
+It changes nothing. A fence is tried with a dry run.`,
+		Example: `  rota check website -n operators
+  rota check --pre -n operators --service-account operators/website-operator \
+    --kind Website.web.example.com --owned Deployment.apps --delivery slot-label`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.target.bind(cmd)
+	o.out.bind(cmd, "table", "json", "yaml")
+	cmd.ValidArgsFunction = o.target.completeRotas
+	f := cmd.Flags()
+	f.BoolVar(&o.Pre, "pre", false, "check the cluster only, before anything is installed")
+	f.StringVar(&o.account, "service-account", "",
+		"NAMESPACE/NAME of the operator's ServiceAccount (default that of its Pods)")
+	f.StringArrayVar(&o.kinds, "kind", nil,
+		"KIND.GROUP that is, or will be, sharded; repeat it for each (default those that members report)")
+	f.StringArrayVar(&o.owned, "owned", nil, "KIND.GROUP of children of such objects, as of Owns; repeat it for each")
+	f.StringVar(&o.delivery, "delivery", "", "filter, slot-label or shard-selector (default what members report)")
+	f.BoolVar(&o.Label, "label", false, "members have the option Label")
+	f.StringSliceVar(&o.Namespaces, "in-namespaces", nil,
+		"namespaces to which the members' informers are limited (default all)")
+	f.DurationVar(&o.Wait, "wait", 20*time.Second,
+		"for how long to go on looking while slots move or are closed, which is a problem only if it lasts")
+	return cmd
+}
+
+func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
+	if err := o.parse(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout+o.Wait)
+	defer cancel()
+	o.Self = *o.target.config.Impersonate != ""
+	cfg, namespace, err := o.target.load()
+	if err != nil {
+		return err
+	}
+	o.Rota.Namespace = namespace
+	if len(args) > 0 || !o.Pre {
+		if o.Rota.Name, err = theRota(ctx, cfg, namespace, args); err != nil {
+			return err
+		}
+	}
+	result, err := checkup.Run(ctx, cfg, o.Options)
+	if err != nil {
+		return viewError(err)
+	}
+	w := cmd.OutOrStdout()
+	done, err := o.out.data(w, result)
+	if !done {
+		err = printCheck(w, newPaint(cmd, w), result)
+	}
+	if err == nil && result.Failed > 0 {
+		err = fmt.Errorf("check: %d of %d checks failed", result.Failed, countLines(result))
+	}
+	return err
+}
+
+// parse reads the flags.
+func (o *checkOptions) parse() (err error) {
+	if o.Wait < 0 {
+		return usagef("check: --wait %v: must not be negative", o.Wait)
+	}
+	if o.account != "" {
+		if *o.target.config.Impersonate != "" {
+			return usagef("check: give --service-account or --as, not both")
+		}
+		if o.Account, err = fence.ParseServiceAccount(o.account); err != nil {
+			return withCode(exitUsage, fmt.Errorf("check: %w", err))
+		}
+	}
+	if o.delivery != "" {
+		if o.Delivery, err = delivery.ParseMode(o.delivery); err != nil {
+			return withCode(exitUsage, fmt.Errorf("check: %w", err))
+		}
+	}
+	if o.Kinds, err = parseKinds(o.kinds); err == nil {
+		o.Owned, err = parseKinds(o.owned)
+	}
+	return err
+}
+
+// parseKinds reads KIND.GROUP.
+func parseKinds(texts []string) (out []schema.GroupKind, err error) {
+	for _, text := range texts {
+		kind := schema.ParseGroupKind(text)
+		if first, _ := utf8.DecodeRuneInString(kind.Kind); !unicode.IsUpper(first) {
+			return nil, usagef("%q is no kind: use Deployment.apps, not deployments.apps, and ConfigMap if there is no group",
+				text)
+		}
+		out = append(out, kind)
+	}
+	return out, nil
+}
+
+func countLines(r *checkup.Result) int {
+	n := 0
+	for _, g := range r.Groups {
+		n += len(g.Lines)
+	}
+	return n
+}
+
+// printCheck prints a result for people.
+func printCheck(to io.Writer, p paint, r *checkup.Result) error {
+	var b strings.Builder
+	for _, g := range r.Groups {
+		fmt.Fprintln(&b, g.Name)
+		for _, l := range g.Lines {
+			printLine(&b, p, l)
+		}
+		fmt.Fprintln(&b)
+	}
+	fmt.Fprintf(&b, "%d √, %d ‼, %d ×\n", countLines(r)-r.Warnings-r.Failed, r.Warnings, r.Failed)
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func printLine(b *strings.Builder, p paint, l checkup.Line) {
+	sign := p.good("√")
+	switch l.Level {
+	case checkup.Failed:
+		sign = p.bad("×")
+	case checkup.Warning:
+		sign = p.warn("‼")
+	case checkup.OK:
+	}
+	about := strings.TrimSpace(prefixed("member ", l.Member) + prefixed(" slots ", l.Slots))
+	if about != "" {
+		about += ": "
+	}
+	fmt.Fprintf(b, "  %s %s%s\n", sign, about, l.Text)
+	if l.Level == checkup.OK {
+		return
+	}
+	for line := range strings.Lines(l.Cure) {
+		fmt.Fprintf(b, "      %s\n", strings.TrimRight(line, "\n"))
+	}
+	fmt.Fprintf(b, "      see %s\n", l.Link)
+}

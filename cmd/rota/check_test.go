@@ -1,0 +1,414 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/checkup"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// account is the ServiceAccount of the operator in these tests.
+const account = "operator"
+
+// checked is a rota in which all is well: its operator may do what it has to, and a fence stands. It shards ConfigMaps, on
+// which its operator has these verbs beside list and watch.
+func checked(t *testing.T, setup map[string]string, verbs ...string) *written {
+	t.Helper()
+	tab := halves()
+	for i := range tab.Members {
+		tab.Members[i].PodUID = "uid-of-" + tab.Members[i].ID
+	}
+	w := writeRota(t, tab)
+	for _, m := range tab.Members {
+		w.tell(t, tab, m.ID, setup)
+	}
+	api := w.client.RbacV1()
+	ok := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(w.client.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}))
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account}}
+	ok(api.Roles(w.namespace).Create(t.Context(),
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: permission.Rules(w.name)}, metav1.CreateOptions{}))
+	ok(api.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+	}, metav1.CreateOptions{}))
+	ok(api.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "list", "watch")}},
+	}, metav1.CreateOptions{}))
+	ok(api.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
+	}, metav1.CreateOptions{}))
+	ok(nil, fence.Apply(t.Context(), controlplane.For(t).Config(), w.fence()))
+	cfg := controlplane.For(t).Config()
+	cfg.Impersonate.UserName = "system:serviceaccount:" + w.namespace + ":" + account
+	granted(t, cfg, append(permission.Needs(w.namespace, permission.Rules(w.name)), permission.Error{Resource: "configmaps", Verb: "list"})...)
+	return w
+}
+
+// granted waits until the API server knows of Roles that give these permissions.
+func granted(t *testing.T, cfg *rest.Config, needs ...permission.Error) {
+	t.Helper()
+	err := await.Until(t.Context(), 100*time.Millisecond, time.Minute, func() string {
+		denied, err := permission.Denied(t.Context(), cfg, nil, needs)
+		if err != nil || len(denied) > 0 {
+			return fmt.Sprint(err, denied)
+		}
+		return ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *written) fence() fence.Options {
+	return fence.Options{
+		Rota:           types.NamespacedName{Namespace: w.namespace, Name: w.name},
+		ServiceAccount: types.NamespacedName{Namespace: w.namespace, Name: account},
+		Resources:      []schema.GroupResource{{Resource: "configmaps"}},
+	}
+}
+
+// tell has a member report that it shards ConfigMaps, with these settings beside the usual ones.
+func (w *written) tell(t *testing.T, tab *table.Table, id string, setup map[string]string) {
+	t.Helper()
+	lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, id), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &coverage.Report{
+		Member: id, Serial: 2, Open: tab.Owned(id), Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]delivery.Digest{}},
+		Setup: map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDelivery: "Filter"},
+	}
+	for name, value := range setup {
+		r.Setup[name] = value
+	}
+	w.report(t, r, lease)
+}
+
+// check runs `rota check` for the operator's ServiceAccount.
+func (w *written) check(t *testing.T, more string, kubeconfig ...string) (code exitCode, out, errOut string) {
+	t.Helper()
+	return w.rota(t, "check web --service-account "+w.namespace+"/"+account+" "+more, kubeconfig...)
+}
+
+// expect waits until a finding is there as a line with this sign and text, and the words of its cure follow. API servers
+// learn of changed Roles and policies a moment later.
+func expect(t *testing.T, w *written, code exitCode, sign, section string, words ...string) {
+	t.Helper()
+	words = append(words, "docs/troubleshooting.md#"+strings.ToLower(section))
+	words[0] = sign + " " + words[0]
+	err := await.Until(t.Context(), 200*time.Millisecond, time.Minute, func() string {
+		got, out, errOut := w.check(t, "")
+		rest, found := out, got == code
+		for _, word := range words {
+			_, after, ok := strings.Cut(rest, word)
+			rest, found = after, found && ok
+		}
+		if wantErr := code == exitFindings; found && wantErr == strings.Contains(errOut, "checks failed") {
+			return ""
+		}
+		return fmt.Sprintf("exit code %d, want %d, and in order %q; output:\n%s%s", got, code, words, out, errOut)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckGood(t *testing.T) {
+	t.Parallel()
+	w := checked(t, nil, "patch")
+	code, out, errOut := w.check(t, "")
+	if code != exitGood || !strings.Contains(out, " √, 0 ‼, 0 ×") || errOut != "" {
+		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
+	}
+	for _, want := range []string{
+		"√ the API server answers: Kubernetes v1.", "√ this machine's clock", "permissions that a member needs",
+		"delivery is Filter; possible here: Filter, SlotLabel (with the permission to patch objects), ShardSelector",
+		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ 2 members renew", "√ their clocks", "√ they are alike",
+		"√ all 256 slots", "√ 2 of 2 members report", "√ the API server refuses writes by who is no member",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	code, out, _ = w.check(t, "-o json")
+	var result checkup.Result
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != exitGood || result.Failed != 0 || result.Name != "web" ||
+		len(result.Groups) < 8 || !strings.HasSuffix(result.Groups[0].Lines[0].Link, "#clusterversion") {
+		t.Errorf("exit code %d, %v:\n%s", code, err, out)
+	}
+	if code, out, _ = w.check(t, "-o yaml"); code != exitGood || !strings.Contains(out, "\nfailed: 0\n") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+// Each finding names its cure.
+func TestCheckFindings(t *testing.T) {
+	t.Parallel()
+	t.Run("may not patch labels", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, map[string]string{coverage.SettingDelivery: "SlotLabel"})
+		expect(t, w, exitFindings, "×", "PermissionMissing", "ServiceAccount "+w.namespace+"/operator may not patch configmaps in the cluster",
+			"add this to the rules of its ClusterRole",
+			"      - apiGroups: [\"\"]\n        resources: [\"configmaps\"]\n        verbs: [\"patch\"]\n")
+		expect(t, w, exitFindings, "×", "DeliveryImpossible", "delivery SlotLabel: the operator may not write the labels", "add the rules above")
+	})
+	t.Run("missing rule", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		rules := permission.Rules(w.name)
+		rules[2].Verbs = []string{"get", "list", "watch"}
+		_, err := w.client.RbacV1().Roles(w.namespace).Update(t.Context(),
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: rules}, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitFindings, "×", "PermissionMissing", "ServiceAccount "+w.namespace+
+			"/operator may not create, update, delete leases.coordination.k8s.io in namespace "+w.namespace, "add this to the rules of its Role there",
+			"      - apiGroups: [\"coordination.k8s.io\"]\n        resources: [\"leases\"]\n        verbs: [\"create\", \"update\", \"delete\"]\n")
+	})
+	t.Run("fence", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		bindings := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		policies := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+		name := w.fence().ObjectName()
+		policy, err := policies.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := "rota fence web -n " + w.namespace + " --service-account " + w.namespace + "/operator --resource configmaps --apply"
+		old := policy.DeepCopy()
+		old.Spec.Validations = old.Spec.Validations[:1]
+		if _, err := policies.Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitGood, "‼", "FenceOutdated", "the fence is not that of this release: its policy is not as", again)
+		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitGood, "‼", "FenceOff", "installed for configmaps, but not bound", "--apply")
+		if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitGood, "‼", "FenceMissing", "there is no fence", "rota fence web -n "+w.namespace+" --service-account")
+	})
+	t.Run("fence and members", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		w.put(t, halves())
+		expect(t, w, exitFindings, "×", "FenceMember", "member web-0-a: it does not tell the UID of its Pod", "set POD_UID")
+		cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), w.name, metav1.GetOptions{})
+		if err == nil {
+			cm.Annotations = map[string]string{fence.Annotation: fence.Off, "argocd.argoproj.io/tracking-id": "x"}
+			_, err = w.client.CoreV1().ConfigMaps(w.namespace).Update(t.Context(), cm, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitGood, "‼", "FenceOff", "installed for configmaps, but taken down", "kubectl annotate configmap", fence.Annotation+"-")
+		expect(t, w, exitGood, "‼", "TablePruned", "Argo CD may delete the table", "take the ConfigMap out of Git")
+	})
+	t.Run("table", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		w.data(t, map[string]string{"format": "1", "epoch": "x"})
+		expect(t, w, exitFindings, "×", "TableInvalid", "rota "+w.namespace+"/web: the table is invalid", "kubectl delete configmap -n "+w.namespace+" web")
+		if err := w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, w, exitFindings, "×", "TableLost", "rota "+w.namespace+"/web: there is no ConfigMap of that name, but 2 members have Leases",
+			"run it again after a lease")
+	})
+	t.Run("dead member, and one with a wrong clock", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		renew := func(id string, ago time.Duration) {
+			leases := w.client.CoordinationV1().Leases(w.namespace)
+			lease, err := leases.Get(t.Context(), names.Lease(w.name, id), metav1.GetOptions{})
+			if err == nil {
+				lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-ago)))
+				_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		renew("web-0-a", 2*time.Hour)
+		renew("web-1-b", 10*time.Minute)
+		expect(t, w, exitFindings, "×", "MemberSilent", "member web-0-a slots 0-127: it has not renewed its Lease", "kubectl get pod web-0")
+		expect(t, w, exitFindings, "‼", "ClockSkew", "member web-1-b: the clock of its machine is ", "behind the API server's", "synchronize it")
+	})
+	t.Run("members differ", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		tab := halves()
+		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingLabel: "true", coverage.SettingLease: "20s"})
+		expect(t, w, exitFindings, "‼", "SetupDiffers", "members differ in LeaseDuration: 15s (web-0-a), 20s (web-1-b)", "set them up alike")
+		w.tell(t, tab, "web-0-a", map[string]string{coverage.SettingWorkload: "web"})
+		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingWorkload: "site", coverage.SettingLease: "20s"})
+		expect(t, w, exitFindings, "×", "SetupClash", "members differ in LeaseDuration", "different workloads, site and web: give one of them another Options.Name")
+		expect(t, w, exitFindings, "‼", "TwoWorkloads", "members belong to 2 workloads: site (web-1-b), web (web-0-a)", "another Options.Name")
+		tab.Members[0].Build, tab.Members[0].Joined, tab.Members[1].Joined = "v8", time.Now().Unix()-3600, time.Now().Unix()-7200
+		w.put(t, tab)
+		expect(t, w, exitFindings, "‼", "BuildsDiffer", "members run 2 builds, and none has joined for 1h0m0s: v7 (web-1-b), v8 (web-0-a)", "finish the rollout")
+	})
+	t.Run("slots, duties and kinds", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		tab := halves()
+		tab.Runs[1].Owner = ""
+		w.put(t, tab)
+		expect(t, w, exitFindings, "×", "SlotUnowned", "slots 128-255: nobody owns them", "look at their logs")
+		code, out, _ := w.check(t, "--kind Gadget.example.com --owned Secret")
+		for _, want := range []string{
+			"× the API server does not serve the kind Gadget.example.com", "may not list, watch secrets in the cluster",
+			"‼ sharded kinds without a fence: secrets", "--resource configmaps --resource secrets --apply",
+		} {
+			if code != exitFindings || !strings.Contains(out, want) {
+				t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+			}
+		}
+	})
+}
+
+// Who looks may do less than the operator. What they may not see is one finding each; a table that they may not read is the
+// end.
+func TestCheckAsOthers(t *testing.T) {
+	t.Parallel()
+	w := checked(t, nil)
+	stranger := t.TempDir() + "/stranger"
+	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errOut := w.check(t, "", stranger)
+	if code != exitForbidden || out != "" || !strings.Contains(errOut, `stranger may not get configmaps in namespace `+w.namespace) {
+		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
+	}
+	code, out, errOut = w.rota(t, "check other")
+	if code != exitMissing || out != "" || !strings.Contains(errOut, "no member has ever started") || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
+	}
+	// The operator itself may not read policies and events, nor impersonate.
+	code, out, errOut = w.rota(t, "check --as system:serviceaccount:"+w.namespace+":"+account+" web")
+	for _, want := range []string{
+		"√ this user has the 14 permissions that a member needs", "‼ not known: fence: ", "‼ not known: warnings: ",
+		"ask for that permission",
+	} {
+		if code != exitGood || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s%s", code, want, out, errOut)
+		}
+	}
+	// Members that are no Pods do not tell their ServiceAccount.
+	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "‼ what the operator may do was not looked at") ||
+		!strings.Contains(out, "--service-account NAMESPACE/NAME") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	_, err := w.client.CoreV1().Pods(w.namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
+		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "√ ServiceAccount "+w.namespace+"/operator has the 14") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	// Whoever may read all of the rota, but not impersonate, learns what is missing for that.
+	viewer := t.TempDir() + "/viewer"
+	if err := controlplane.For(t).WriteUserKubeconfig(viewer, "viewer-of-"+w.namespace); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.client.RbacV1().Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = w.client.RbacV1().RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer-of-" + w.namespace}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", viewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted(t, cfg, permission.Error{Namespace: w.namespace, Resource: "configmaps", Verb: "get"})
+	if code, out, _ = w.check(t, "", viewer); code != exitGood || !strings.Contains(out, "may do could not be looked at") ||
+		!strings.Contains(out, "resourceNames: [\"operator\"]\n        verbs: [\"impersonate\"]") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+// `rota check --pre` looks at a cluster in which nothing is installed.
+func TestCheckPre(t *testing.T) {
+	t.Parallel()
+	w := checked(t, nil, "patch")
+	for line, c := range map[string]struct {
+		code  exitCode
+		words []string
+	}{
+		"check --pre": {exitGood, []string{"√ the API server answers", "‼ what the operator may do was not looked at", "√ possible here"}},
+		"check --pre other --service-account " + w.namespace + "/none --kind ConfigMap": {
+			exitGood, []string{"√ the name is free", "‼ there is no ServiceAccount " + w.namespace + "/none yet", "create it first"},
+		},
+		"check --pre web --service-account " + w.namespace + "/operator --kind ConfigMap --delivery slot-label": {
+			exitGood, []string{"has the 15 permissions", "delivery is SlotLabel", "√ there is a rota"},
+		},
+		"check --pre --service-account " + w.namespace + "/operator --kind Secret --owned Deployment.apps --delivery shard-selector": {
+			exitFindings, []string{
+				"may not list, watch secrets in the cluster", "may not list, watch, patch deployments.apps in the cluster",
+				"× delivery ShardSelector: the operator may not write the labels",
+			},
+		},
+		"check --pre --service-account " + w.namespace + "/operator --kind Secret --in-namespaces a,b": {
+			exitFindings, []string{"may not list, watch secrets in namespace a", "may not list, watch secrets in namespace b"},
+		},
+	} {
+		code, out, errOut := w.rota(t, line)
+		for _, word := range c.words {
+			if code != c.code || !strings.Contains(out, word) {
+				t.Errorf("rota %s: exit code %d, want %d, with %q; output:\n%s%s", line, code, c.code, word, out, errOut)
+			}
+		}
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
+	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := w.rota(t, "check --pre taken")
+	if code != exitFindings || !strings.Contains(out, "× there is a ConfigMap "+w.namespace+"/taken that is no rota's") || !strings.Contains(out, "another Options.Name") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}

@@ -1,0 +1,122 @@
+package checkup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/view"
+)
+
+// grouped groups the members by a word, and writes the groups as text. Members without the word are left out.
+func grouped(v *view.Rota, word func(view.Member) string) (words []string, text string) {
+	members := map[string][]string{}
+	for _, m := range v.Members {
+		if w := word(m); w != "" {
+			if members[w] == nil {
+				words = append(words, w)
+			}
+			members[w] = append(members[w], m.ID)
+		}
+	}
+	slices.Sort(words)
+	var parts []string
+	for _, w := range words {
+		some, more := members[w], ""
+		if n := len(some) - 3; n > 0 {
+			some, more = some[:3], fmt.Sprintf(" and %d more", n)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s%s)", w, strings.Join(some, ", "), more))
+	}
+	return words, strings.Join(parts, ", ")
+}
+
+func youngestOf(members []view.Member) time.Time {
+	var out time.Time
+	for _, m := range members {
+		if m.Joined.After(out) {
+			out = m.Joined
+		}
+	}
+	return out
+}
+
+func (r *run) slots(v *view.Rota) {
+	if !r.found(groupSlots) {
+		text := fmt.Sprintf("all %d slots have an owner", v.Slots)
+		if n := len(v.Moves); n > 0 {
+			text += fmt.Sprintf("; %d runs of slots, or duties, are moving", n)
+		}
+		r.good(groupSlots, view.SlotUnowned, "%s", text)
+		if len(v.Reports) > 0 {
+			r.good(groupSlots, view.SlotClosed, "owners report that they work on their slots")
+		}
+	}
+	if !r.found(groupDuties) && len(v.Duties) > 0 {
+		r.good(groupDuties, view.DutyUnowned, "all %d duties have a member", len(v.Duties))
+	}
+}
+
+// coverage says what is known of rule R14 without a comparison, which `rota verify` makes.
+func (r *run) coverage(v *view.Rota) {
+	i := slices.IndexFunc(v.Duties, func(d view.Duty) bool { return d.Name == scrubDuty })
+	who := ""
+	if i >= 0 {
+		who = v.Duties[i].Owner
+	}
+	const verify = "rota verify has the present state"
+	told := false
+	for _, w := range latest(v.Warnings) {
+		if w.Reason == codeCoverage {
+			told = true
+			r.add(groupCoverage, Line{Level: Warning, Code: codeCoverage, Member: w.Member, Cure: verify,
+				Text: fmt.Sprintf("%s ago: %s", ago(v, w), w.Message)})
+		}
+	}
+	if r.found(groupCoverage) || told || len(v.Members) == 0 {
+		return
+	}
+	text := fmt.Sprintf("%d of %d members report what they hold; no finding in the last hour", len(v.Reports),
+		len(v.Members))
+	if who != "" {
+		text += "; " + who + " compares"
+	}
+	r.good(groupCoverage, codeCoverage, "%s. %s", text, verify)
+}
+
+// events tells of the other warnings of the last hour. What they are about may be over.
+func (r *run) events(v *view.Rota) {
+	all := slices.DeleteFunc(latest(v.Warnings), func(w view.Warning) bool { return w.Reason == codeCoverage })
+	if n := len(all) - maxWarnings; n > 0 {
+		all = all[n:]
+	}
+	for _, w := range all {
+		r.add(groupEvents, Line{Level: Warning, Code: w.Reason, Member: w.Member,
+			Text: fmt.Sprintf("%s, %s ago: %s", w.Reason, ago(v, w), oneLineText(w.Message))})
+	}
+}
+
+func ago(v *view.Rota, w view.Warning) time.Duration {
+	return max(0, v.At.Sub(w.At)).Round(time.Second)
+}
+
+func oneLineText(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// latest returns the latest warning of each reason and member, oldest first.
+func latest(warnings []view.Warning) []view.Warning {
+	type about struct{ reason, member string }
+	last := map[about]view.Warning{}
+	for _, w := range warnings {
+		last[about{w.Reason, w.Member}] = w
+	}
+	var out []view.Warning
+	for _, w := range last {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b view.Warning) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Member, b.Member))
+	})
+	return out
+}

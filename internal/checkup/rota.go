@@ -1,0 +1,252 @@
+package checkup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	// lookEvery is the time between two looks while slots move.
+	lookEvery = 2 * time.Second
+	// maxWarnings is how many warnings become lines, the latest of each kind.
+	maxWarnings = 10
+	// scrubDuty is the duty of comparing what members hold with what there is.
+	scrubDuty = table.OwnDuties + "scrub"
+)
+
+// groupOf has the group of each problem of package view; others are about members, or slots.
+var groupOf = map[string]string{
+	view.OldCopy: groupTable, view.SlotUnowned: groupSlots, view.SlotClosed: groupSlots, view.MoveStuck: groupSlots,
+	view.DutyUnowned: groupDuties, view.ReportMissing: groupCoverage, view.MemberSilent: groupMembers,
+	view.MemberStopped: groupMembers, view.LeaseMissing: groupMembers, view.Probation: groupMembers,
+	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
+}
+
+// rota looks at the rota. The error says that there is none, or that it may not be read.
+func (r *run) rota(ctx context.Context) error {
+	v, err := r.look(ctx)
+	switch {
+	case errors.Is(err, view.ErrTable):
+		r.fail(groupTable, codeInvalid, fmt.Sprintf("repair what was edited, or have the members make a new table, which "+
+			"takes a lease: kubectl delete configmap -n %s %s", r.Rota.Namespace, r.Rota.Name), "%s", oneLine(err))
+		return nil
+	case errors.Is(err, view.ErrDeleted):
+		r.fail(groupTable, codeLost, "run it again after a lease (15 s). If there is none then, look at the members' logs; "+
+			"then keep the ConfigMap out of what prunes it", "%s", oneLine(err))
+		return nil
+	case err != nil:
+		return err
+	}
+	r.learn(v)
+	var pods []string
+	for _, m := range v.Members {
+		pods = append(pods, m.Pod)
+	}
+	r.accountOf(ctx, pods)
+	for _, u := range v.Unknown {
+		r.unknown(groupMembers, u.What, errors.New(u.Error))
+	}
+	for _, p := range v.Problems {
+		r.problem(p)
+	}
+	r.table(ctx, v)
+	r.members(v)
+	r.slots(v)
+	r.coverage(v)
+	r.events(v)
+	r.fence(ctx, v)
+	return ctx.Err()
+}
+
+// look reads the rota, again and again while something moves that should come to rest, for at most Wait.
+func (r *run) look(ctx context.Context) (*view.Rota, error) {
+	reader, err := view.NewReader(r.cfg, r.Rota.Namespace, r.Rota.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	end := time.After(r.Wait)
+	for {
+		v, err := reader.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		closed := slices.ContainsFunc(v.Runs, func(run view.Run) bool { return run.Closed })
+		if len(v.Moves) == 0 && !closed {
+			return v, nil
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-end:
+			return v, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// learn takes kinds and delivery from what members report. Kinds that were given count, too.
+func (r *run) learn(v *view.Rota) {
+	primary, owned := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
+	for _, kind := range r.Kinds {
+		primary[kind] = true
+	}
+	for _, kind := range r.Owned {
+		owned[kind] = true
+	}
+	for _, report := range v.Reports {
+		for kind := range report.Digests {
+			if len(report.Owners[kind]) > 0 {
+				owned[kind] = true
+			} else {
+				primary[kind] = true
+			}
+		}
+		if mode, err := delivery.ParseMode(report.Setup[coverage.SettingDelivery]); err == nil {
+			r.Delivery = max(r.Delivery, mode)
+		}
+		r.Label = r.Label || report.Setup[coverage.SettingLabel] == "true"
+	}
+	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
+	r.Kinds = slices.SortedFunc(maps.Keys(primary), byName)
+	r.Owned = slices.SortedFunc(maps.Keys(owned), byName)
+}
+
+// problem adds a problem of package view. Its message has the cure.
+func (r *run) problem(p view.Problem) {
+	group, ok := groupOf[p.What]
+	switch {
+	case ok:
+	case p.Member != "":
+		group = groupMembers
+	default:
+		group = groupSlots
+	}
+	l := Line{Level: Failed, Code: p.What, Text: p.Message, Slots: p.Slots, Member: p.Member}
+	if p.Severity == view.Warn {
+		l.Level = Warning
+	}
+	r.add(group, l)
+}
+
+func (r *run) table(ctx context.Context, v *view.Rota) {
+	if !r.found(groupTable) {
+		r.good(groupTable, codeInvalid, "the table is valid: epoch %d, %d slots by %s, %d members", v.Epoch, v.Slots, v.Key,
+			len(v.Members))
+	}
+	cm, err := r.client.CoreV1().ConfigMaps(r.Rota.Namespace).Get(ctx, r.Rota.Name, metav1.GetOptions{})
+	if err != nil {
+		r.unknown(groupTable, "whether a tool may prune the table", err)
+		return
+	}
+	if tool := prunedBy(cm); tool != "" {
+		r.warn(groupTable, codePruned, "take the ConfigMap out of Git and charts, and tell the tool to leave it: see "+
+			"docs/operations.md, \"Tools that prune, back up and restore\"", "%s may delete the table, or put an old copy in "+
+			"its place: the ConfigMap has its marks", tool)
+		return
+	}
+	r.good(groupTable, codePruned, "no tool that prunes has marked the ConfigMap as its own")
+}
+
+// prunedBy returns the tool that has marked an object as its own, unless the object tells it to leave it alone.
+func prunedBy(obj metav1.Object) string {
+	marks := map[string]string{}
+	maps.Copy(marks, obj.GetLabels())
+	maps.Copy(marks, obj.GetAnnotations())
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { _, ok := marks[name]; return ok })
+	}
+	switch {
+	case has("argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance") &&
+		!strings.Contains(marks["argocd.argoproj.io/sync-options"], "Prune=false"):
+		return "Argo CD"
+	case has("kustomize.toolkit.fluxcd.io/name") && marks["kustomize.toolkit.fluxcd.io/prune"] != "disabled",
+		has("helm.toolkit.fluxcd.io/name"):
+		return "Flux"
+	case has("meta.helm.sh/release-name") && marks["helm.sh/resource-policy"] != "keep":
+		return "Helm"
+	case len(obj.GetOwnerReferences()) > 0:
+		return "the garbage collector"
+	default:
+		return ""
+	}
+}
+
+func (r *run) members(v *view.Rota) {
+	if len(v.Members) == 0 {
+		return
+	}
+	if !r.found(groupMembers, view.MemberSilent, view.MemberStopped, view.LeaseMissing, codeUnknown) {
+		r.good(groupMembers, view.MemberSilent, "%d members renew their Leases", len(v.Members))
+	}
+	skewed := false
+	for _, m := range v.Members {
+		// A member that is silent may have been renamed or annotated since.
+		if m.ClockAhead == nil || m.State == view.Silent {
+			continue
+		}
+		if ahead := time.Duration(*m.ClockAhead * float64(time.Second)); ahead.Abs() > maxSkew {
+			skewed = true
+			r.add(groupMembers, Line{Level: Warning, Code: codeClock, Member: m.ID, Text: "the clock of its machine is " +
+				aheadText(ahead) + " the API server's", Cure: "synchronize it. No two members work on one object because of it, " +
+				"but ages and deadlines are shown wrong by as much"})
+		}
+	}
+	if !skewed {
+		r.good(groupMembers, codeClock, "their clocks are that of the API server")
+	}
+	r.alike(v)
+}
+
+// alike compares members with each other.
+func (r *run) alike(v *view.Rota) {
+	clashes := map[string]bool{}
+	for _, p := range v.Problems {
+		clashes[p.Message] = p.What == view.SetupClash
+	}
+	for _, d := range v.Differences {
+		if !clashes[d] {
+			r.warn(groupMembers, codeSetup, "a rollout brings this, and ends it. If none is under way, set them up alike",
+				"%s", d)
+		}
+	}
+	if names, members := grouped(v, workloadOf(v)); len(names) > 1 {
+		r.warn(groupMembers, codeWorkloads, "two operators with one rota name do not see all objects: give one of them "+
+			"another Options.Name. If they belong together, as a canary does, give them the same Identity.Workload",
+			"members belong to %d workloads: %s", len(names), members)
+	}
+	if builds, members := grouped(v, func(m view.Member) string { return m.Build }); len(builds) > 1 {
+		if youngest := youngestOf(v.Members); v.At.Sub(youngest) <= coverage.RolloutQuiet {
+			r.good(groupMembers, codeBuilds, "a rollout is under way: %s", members)
+		} else {
+			r.warn(groupMembers, codeBuilds, "finish the rollout, or undo it: kubectl rollout status",
+				"members run %d builds, and none has joined for %s: %s", len(builds), v.At.Sub(youngest).Round(time.Minute),
+				members)
+		}
+	}
+	if !r.found(groupMembers, codeSetup, codeWorkloads, codeBuilds, view.SetupClash) && len(v.Reports) == len(v.Members) {
+		r.good(groupMembers, codeSetup, "they are alike in kinds and options")
+	}
+}
+
+func workloadOf(v *view.Rota) func(view.Member) string {
+	return func(m view.Member) string {
+		if report := v.Reports[m.ID]; report != nil {
+			return report.Setup[coverage.SettingWorkload]
+		}
+		return ""
+	}
+}
