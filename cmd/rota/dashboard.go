@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -76,8 +77,23 @@ func openDashboard(
 		return nil, err
 	}
 	context.AfterFunc(ctx, reader.Close)
+	finder, err := view.NewFinder(cfg)
+	if err != nil {
+		return nil, err
+	}
 	return dashboard.Listen(ctx, address, dashboard.Options{
 		Namespace: namespace, Name: name, Replicas: replicas,
+		Who: func(ctx context.Context, kind, in, object string) (any, error) {
+			r, err := reader.Read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			w, err := finder.Who(ctx, r, kind, in, object)
+			if errors.Is(err, view.ErrNoKind) || errors.Is(err, view.ErrBadName) {
+				err = fmt.Errorf("%w: %w", dashboard.ErrBadQuestion, err)
+			}
+			return w, err
+		},
 		Watch: func(ctx context.Context, tell func(*view.Rota, error)) error {
 			return view.Watch(ctx, cfg, namespace, name, reader.Read, tell)
 		},

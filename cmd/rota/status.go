@@ -328,10 +328,7 @@ func printMove(w io.Writer, m view.Move) {
 	if m.Duty != "" {
 		what = "duty " + m.Duty
 	}
-	phase := map[string]string{
-		"warm": "lists its objects", "drain": "ready; the owner drains or waits for its turn", "activate": "activating",
-	}[m.Phase]
-	_, _ = fmt.Fprintf(w, "  %s  %s -> %s (%s%s)\n", what, cmp.Or(m.From, "-"), m.To, phase,
+	_, _ = fmt.Fprintf(w, "  %s  %s -> %s (%s%s)\n", what, cmp.Or(m.From, "-"), m.To, phaseText(m.Phase),
 		prefixed(", for ", orEmpty(m.Seconds, seconds)))
 }
 

@@ -82,11 +82,7 @@ func oneName(_ *cobra.Command, args []string) error {
 // theRota returns the name in args, or that of the only rota in the namespace.
 func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []string) (string, error) {
 	if len(args) > 0 {
-		// A bad name is a bad argument, not a rota that does not exist.
-		if bad := validation.IsDNS1123Label(args[0]); len(bad) > 0 {
-			return "", usagef("name of the rota %q: %s", args[0], strings.Join(bad, "; "))
-		}
-		return args[0], nil
+		return args[0], validRota(args[0])
 	}
 	found, err := listRotas(ctx, cfg, namespace)
 	if err != nil {
@@ -103,6 +99,14 @@ func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []str
 		list = append(list, r.Name)
 	}
 	return "", usagef("there are %d rotas in namespace %s, name one: %s", len(list), namespace, strings.Join(list, ", "))
+}
+
+// validRota returns the error of a name that no rota can have. It is a bad argument, not a rota that does not exist.
+func validRota(name string) error {
+	if bad := validation.IsDNS1123Label(name); len(bad) > 0 {
+		return usagef("name of the rota %q: %s", name, strings.Join(bad, "; "))
+	}
+	return nil
 }
 
 // listRotas returns the rotas in a namespace, or in all, in the order of their names.

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/slot"
+)
+
+func TestPrintWho(t *testing.T) {
+	at := time.Date(2026, 5, 1, 3, 4, 5, 0, time.Local)
+	works := &view.Who{
+		Answer: "web-1-b works on Website a/blog", Works: view.WorksYes, Rota: "ns/web", By: "its name", Slot: ptr.To(157), Slots: 256,
+		Member: "web-1-b", Pod: "web-1", State: view.Working, Since: &view.Since{Epoch: 42, At: &at, Text: "web-9-z handed it over, and has left"},
+		Move: &view.Move{From: "web-1-b", To: "web-0-a", Phase: "warm", Seconds: ptr.To(1.5)}, Delivery: "SlotLabel",
+		Label: "rota.dev/x", LabelValue: "7", LabelHas: "7", Dispatched: true, Held: ptr.To(true), Evidence: "by its report",
+		Notes: []string{"it is being deleted"}, Problems: []view.Problem{{What: "KeyWaiting", Message: "a key waits"}},
+		Warnings: []view.Warning{{Reason: "ReconcilesFail", Message: "all\nof them"}},
+	}
+	nobody := &view.Who{Answer: "nobody works on Pod a/x: one", Works: view.WorksNo, Rota: "ns/web", Reasons: []string{"one", "two", "three"}}
+	for want, w := range map[string]*view.Who{
+		`√ web-1-b works on Website a/blog
+
+  rota      ns/web
+  slot      157 of 256, by its name
+  member    web-1-b (Pod web-1), Working
+  since     epoch 42, 2026-05-01 03:04:05: web-9-z handed it over, and has left
+  move      web-1-b -> web-0-a (lists its objects, for 1.5s)
+  delivery  SlotLabel, by the label rota.dev/x=7; the member hands keys out to workers
+  held      yes: by its report
+  note      it is being deleted
+  problem   KeyWaiting: a key waits
+  warning   ReconcilesFail: all of them
+`: works,
+		`× nobody works on Pod a/x: one
+
+  also  two
+  also  three
+  rota  ns/web
+`: nobody,
+	} {
+		var out bytes.Buffer
+		if err := printWho(&out, paint{}, w); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	works.Late = ptr.To(9.0)
+	var out bytes.Buffer
+	if err := printWho(&out, paint{on: true}, works); err != nil || !strings.HasPrefix(out.String(), "\x1b[33m‼ ") {
+		t.Errorf("a late member: %v\n%s", err, out.String())
+	}
+}
+
+// sharded has the members of a rota report that they shard ConfigMaps, and Secrets by their owners. web-1-b holds blog,
+// and its Secret is shop. Nobody holds the table, which is a ConfigMap, too.
+func (w *written) sharded(t *testing.T) {
+	t.Helper()
+	configMap, secret := schema.GroupKind{Kind: "ConfigMap"}, schema.GroupKind{Kind: "Secret"}
+	maps, tab := w.client.CoreV1().ConfigMaps(w.namespace), halves()
+	owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "blog"}}, metav1.CreateOptions{})
+	if err == nil {
+		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}
+		_, err = w.client.CoreV1().Secrets(w.namespace).Create(t.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop", OwnerReferences: []metav1.OwnerReference{ref}}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := slot.HashName(w.namespace, "blog")
+	n := tab.Slots.Of(hash)
+	for _, m := range tab.Members {
+		lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, m.ID), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &coverage.Report{
+			Member: m.ID, Serial: 2, Open: tab.Owned(m.ID), Digests: coverage.Digests{configMap: {}, secret: {}},
+			Owners: map[schema.GroupKind]map[schema.GroupKind]bool{secret: {configMap: true}},
+			// Objects that are younger than half of a lease may be newer than a report.
+			Setup: map[string]string{coverage.SettingLease: "10ms", coverage.SettingFence: "1ms", coverage.SettingRetry: "1h", coverage.SettingDelivery: "Filter"},
+		}
+		if r.Open.Has(n) {
+			r.Digests[configMap][n] = delivery.Digest{Objects: 1, Hashes: hash}
+			r.Digests[secret][n] = delivery.Digest{Objects: 1, Hashes: slot.HashName(w.namespace, "shop")}
+		}
+		w.report(t, r, lease)
+	}
+}
+
+// `rota who` on a real API server: kinds in every form, objects that nobody works on, and what it cannot read.
+func TestWhoOfAnObject(t *testing.T) {
+	t.Parallel()
+	w := writeRota(t, halves())
+	w.sharded(t)
+	hash := slot.HashName(w.namespace, "blog")
+	owner := halves().At(slot.Count(256).Of(hash)).Owner
+	rbac := w.client.RbacV1()
+	_, err := rbac.Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases", "events"}, Verbs: []string{"get", "list"}},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = rbac.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader-" + w.namespace}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := " --as reader-" + w.namespace
+	stranger := t.TempDir() + "/stranger"
+	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
+		t.Fatal(err)
+	}
+	rota := " --rota " + w.namespace + "/web"
+	check := func(line string, code exitCode, words ...string) {
+		t.Helper()
+		got, out, errOut := w.rota(t, line)
+		for _, word := range words {
+			if got != code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 && code != exitForbidden {
+				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", line, got, code, word, out, errOut)
+				return
+			}
+		}
+	}
+	works := owner + " works on ConfigMap " + w.namespace + "/blog"
+	for _, kind := range []string{"cm/blog", "cm blog", "configmap/blog", "configmaps/blog", "ConfigMap/blog", "configmaps.v1. blog"} {
+		check("who "+kind+rota, exitGood, works, "yes: by its report "+owner+" holds it", "by its name")
+	}
+	check("who cm/blog", exitGood, works) // no other rota shards ConfigMaps
+	check("who cm/blog --rota web"+reader, exitGood, works, "held      not known: the objects of the kind could not be listed")
+	check("who secret/shop"+rota, exitGood, owner+" works on Secret", "by the name of its controlling owner, ConfigMap "+w.namespace+"/blog")
+	check("who secret/shop"+rota+reader, exitForbidden, "its slot is that of its controlling owner", "secrets")
+	check("who cm/web"+rota, exitFindings, "nobody works on ConfigMap "+w.namespace+"/web", "selector, field selector or namespaces leave it out")
+	check("who lease/web.web-0-a"+rota, exitFindings, "do not shard kind Lease.coordination.k8s.io, but ConfigMap, and by their owners Secret")
+	check("who cm/gone"+rota, exitMissing, "does not exist; web-")
+	check("who ns/gone"+rota, exitMissing, "rota: Namespace gone does not exist")
+	check("who nothing/x"+rota, exitMissing, "serves no such kind")
+	check("who cm/a%2Fb"+rota, exitUsage, "no object can have that name")
+	check("who cm"+rota, exitUsage, "give one object as KIND/NAME or KIND NAME")
+	check("who cm blog x"+rota, exitUsage, "give one object")
+	check("who cm/blog -o wide"+rota, exitUsage, "must be one of table, json, yaml")
+	check("who cm/blog --rota "+w.namespace+"/other", exitMissing, "no member has ever started")
+	check("who cm/blog --rota no-such-rota", exitMissing, "give --rota NAMESPACE/NAME")
+	check("who cm/blog --rota a/B", exitUsage, "name of the rota")
+	if got, out, errOut := w.rota(t, "who cm/blog"+rota, stranger); got != exitForbidden || !strings.Contains(errOut, "configmaps") {
+		t.Errorf("a stranger: exit code %d\n%s%s", got, out, errOut)
+	}
+	if got, out, errOut := w.rota(t, "who cm/blog", stranger); got != exitForbidden || !strings.Contains(errOut, "or give --rota") {
+		t.Errorf("a stranger who names no rota: exit code %d\n%s%s", got, out, errOut)
+	}
+	_, out, _ := w.rota(t, "who cm/blog -o json"+rota)
+	var back view.Who
+	if err := json.Unmarshal([]byte(out), &back); err != nil || back.Works != view.WorksYes || back.Member != owner || back.Held == nil || !*back.Held {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	w.search(t, owner)
+	if _, out, _ := w.rota(t, "who cm/blog -o yaml"+rota); !strings.Contains(out, "\nmember: "+owner+"\n") {
+		t.Errorf("yaml:\n%s", out)
+	}
+}
+
+// search asks a dashboard of the rota the same.
+func (w *written) search(t *testing.T, owner string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	server, err := openDashboard(ctx, anyPort, controlplane.For(t).Config(), w.namespace, w.name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for query, want := range map[string]string{
+		"kind=cm&namespace=" + w.namespace + "&name=blog": `200 {"answer":"` + owner + ` works on ConfigMap ` + w.namespace + `/blog"`,
+		"kind=nothing&name=blog":                          "400 {\"error\":\"bad question: kind \\\"nothing\\\"",
+		"kind=cm&name=blog":                               "400 {\"error\":\"bad question: blog: no object can have that name: ConfigMap is namespaced",
+	} {
+		response, err := http.Get(server.URL() + "who?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if got := fmt.Sprint(response.StatusCode, " ", string(body)); !strings.HasPrefix(got, want) {
+			t.Errorf("who?%s: %s, want %s", query, got, want)
+		}
+	}
+}

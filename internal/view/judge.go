@@ -1,0 +1,274 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// judge says who works on an object that belongs in that place. It is pure.
+func (r *Rota) judge(about subject, p place, exist listed) *Who {
+	w := &Who{
+		Works: WorksYes, Kind: about.kind.String(), Namespace: about.namespace, Name: about.name,
+		Rota: r.Namespace + "/" + r.Name, Slots: r.Slots, Reasons: []string{}, Notes: []string{}, Problems: []Problem{},
+		Warnings: []Warning{}, By: p.by, Owner: p.owner,
+	}
+	switch {
+	case about.unread != nil:
+		w.note("it cannot be read, so that nobody knows whether it exists: %s", oneLine(about.unread))
+	case about.object == nil:
+		w.Exists = ptr.To(false)
+		w.no("there is no %s of that name", about.kind)
+	default:
+		w.Exists = ptr.To(true)
+		if at := about.object.DeletionTimestamp; at != nil {
+			w.Deleting = &at.Time
+			w.note("%s", deletingText(about.object))
+		}
+	}
+	switch {
+	case p.nowhere != "" && p.uncertain:
+		w.unknown("%s", p.nowhere)
+	case p.nowhere != "" && (w.Exists == nil || *w.Exists || p.share == nil):
+		w.no("%s", p.nowhere)
+	case p.nowhere == "":
+		w.Slot = ptr.To(int(p.slot))
+		if p.also != "" {
+			w.note("%s", p.also)
+		}
+		r.judgeSlot(w, p)
+		r.judgeDelivery(w, about, p, exist)
+	}
+	w.Answer = w.answer(about)
+	return w
+}
+
+// no adds a reason why nobody works on the object.
+func (w *Who) no(format string, args ...any) {
+	w.Works = WorksNo
+	w.Reasons = append(w.Reasons, fmt.Sprintf(format, args...))
+}
+
+// unknown adds a reason why that is not known.
+func (w *Who) unknown(format string, args ...any) {
+	if w.Works == WorksYes {
+		w.Works = WorksUnknown
+	}
+	w.Reasons = append(w.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (w *Who) note(format string, args ...any) {
+	w.Notes = append(w.Notes, fmt.Sprintf(format, args...))
+}
+
+// answer sums up in a sentence.
+func (w *Who) answer(about subject) string {
+	reason := ""
+	if len(w.Reasons) > 0 {
+		reason = ": " + w.Reasons[0]
+	}
+	switch {
+	case w.Exists != nil && !*w.Exists && w.Member != "":
+		return fmt.Sprintf("%s does not exist; %s would work on it", about, w.Member)
+	case w.Works == WorksNo:
+		return fmt.Sprintf("nobody works on %s%s", about, reason)
+	case w.Works == WorksUnknown:
+		return fmt.Sprintf("nobody can tell who works on %s%s", about, reason)
+	}
+	answer := fmt.Sprintf("%s works on %s", w.Member, about)
+	if w.Dispatched {
+		answer = fmt.Sprintf("%s hands %s out to workers", w.Member, about)
+	}
+	if w.Late != nil {
+		answer += fmt.Sprintf(", unless it is dead: it has not renewed its Lease for %s", ago(*w.Late))
+	}
+	return answer
+}
+
+func deletingText(obj *metav1.PartialObjectMetadata) string {
+	text := "it is being deleted"
+	if len(obj.Finalizers) == 0 {
+		return text + ", and has no finalizers"
+	}
+	return text + "; it goes once its finalizers are removed: " + strings.Join(obj.Finalizers, ", ")
+}
+
+// judgeSlot looks at the slot and the member that owns it.
+func (r *Rota) judgeSlot(w *Who, p place) {
+	n := int(p.slot)
+	for _, problem := range r.Problems {
+		slots, _ := slot.ParseSet(strings.ReplaceAll(problem.Slots, " ", ","))
+		everything := problem.Slots == "" && problem.Member == "" && problem.What == OldCopy
+		if everything || slots.Has(p.slot) || problem.Slots == "" && problem.Member != "" &&
+			problem.Member == r.Table.At(p.slot).Owner {
+			w.Problems = append(w.Problems, problem)
+		}
+		if everything {
+			w.no("%s", problem.Message)
+		}
+	}
+	for _, m := range r.Moves {
+		if m.Duty == "" && m.First <= n && n <= m.Last {
+			w.Move = &m
+		}
+	}
+	run := r.Table.At(p.slot)
+	if run.Owner == "" {
+		w.no("slot %d has no owner; members that renew their Leases get it within seconds, and if they do not, their logs "+
+			"say why", n)
+		return
+	}
+	w.Member, w.Since = run.Owner, r.since(run)
+	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
+	m := r.Members[i] // owners are members: the table is valid
+	w.Pod, w.State = m.Pod, m.State
+	for _, e := range r.Warnings {
+		if e.Member == m.ID || e.Member == m.Pod {
+			w.Warnings = append(w.Warnings, e)
+		}
+	}
+	leasesKnown := !slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return u.What == "Leases" })
+	switch {
+	case m.State == Silent:
+		w.no("%s owns slot %d and has not renewed its Lease for %s longer than that lasts; others take its slots within "+
+			"seconds, and work on them after the fence delay", m.ID, n, ago(-*m.Left))
+	case m.State == Stopped:
+		w.no("%s owns slot %d and has stopped, since it could not renew its Lease in time; it goes on by itself once it can",
+			m.ID, n)
+	case m.Renewed == nil && leasesKnown:
+		w.no("%s owns slot %d and has no Lease; others take its slots after a lease", m.ID, n)
+	case run.Unsettled:
+		w.no("%s", r.activatingText(run))
+	}
+	r.noteLate(w, m)
+	if report := r.Reports[m.ID]; report == nil {
+		w.note("%s does not report what it works on; this is by the table alone", m.ID)
+	} else if w.Works == WorksYes && !report.Open.Has(p.slot) && reportedBefore(report, run) {
+		w.note("the last report of %s is older than its handover of slot %d, so this is by the table", m.ID, n)
+	} else if !report.Open.Has(p.slot) && w.Works == WorksYes && w.Move == nil {
+		text := "%s owns slot %d, and its last report says that it does not work on it"
+		if slices.ContainsFunc(w.Problems, func(p Problem) bool { return p.What == SlotClosed }) {
+			w.no(text+"; it has said so for long: restart it", m.ID, n)
+		} else {
+			w.unknown(text+"; reports come every few seconds, so ask again", m.ID, n)
+		}
+	} else if age := report.Waiting[p.slot]; age > 0 {
+		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
+	}
+}
+
+// reportedBefore says that a report was made before the member began to work on slots that it got: it is not about the
+// handover, nor about a later one.
+func reportedBefore(report *coverage.Report, run table.Run) bool {
+	return !slices.ContainsFunc(report.Handovers, func(h coverage.Handover) bool { return h.Epoch >= run.Epoch })
+}
+
+// activatingText says what the new owner of a slot waits for.
+func (r *Rota) activatingText(run table.Run) string {
+	text := fmt.Sprintf("%s has just got slot %d and begins soon: ", run.Owner, run.Slots.First)
+	switch r.Table.Notes[run.Epoch].Cause {
+	case table.CauseExpelled:
+		return text + "it waits for the fence delay, in which late writes of the former owner may still come"
+	case table.CauseHanded:
+		return text + "it waits until it sees the last writes of the former owner"
+	default:
+		return text + "it lists the objects"
+	}
+}
+
+// lateAfter is how many retry periods after a renewal of its Lease a member is late.
+const lateAfter = 3
+
+// noteLate notes that a member should have renewed its Lease: it may be dead, and nobody else knows yet.
+func (r *Rota) noteLate(w *Who, m Member) {
+	retry, lease := 2*time.Second, m.Lease
+	if report := r.Reports[m.ID]; report != nil {
+		if d, err := time.ParseDuration(report.Setup[coverage.SettingRetry]); err == nil && d > 0 {
+			retry = d
+		}
+	}
+	if m.Left == nil || *m.Left < 0 || lease-*m.Left < lateAfter*retry.Seconds() {
+		return
+	}
+	w.Late = ptr.To(lease - *m.Left)
+	w.note("%s renews its Lease every %v; if it does not within %s, others take its slots", m.ID, retry, ago(*m.Left))
+}
+
+// judgeDelivery looks at how the object comes to the slot's owner, and whether the owner holds it.
+func (r *Rota) judgeDelivery(w *Who, about subject, p place, exist listed) {
+	report := r.Reports[w.Member]
+	if report == nil {
+		return
+	}
+	if _, reads := report.Digests[about.kind]; !reads {
+		w.no("%s owns slot %d and knows nothing of kind %s: in a rollout its build may be older, and otherwise no informer "+
+			"of the kind runs", w.Member, p.slot, about.kind)
+		return
+	}
+	w.Delivery = p.share.Delivery().String()
+	w.Dispatched = slices.Contains(strings.Split(report.Setup[coverage.SettingDispatched], ","), about.kind.String())
+	if about.object == nil {
+		r.noteDeletion(w, about, p)
+		return
+	}
+	for label, value := range p.share.Stamps(about.kind, about.object) {
+		w.Label, w.LabelValue, w.LabelHas = label, value, about.object.Labels[label]
+	}
+	r.judgeHeld(w, about, p, report, exist)
+	switch wrong := w.Label != "" && w.LabelHas != w.LabelValue; {
+	case w.Held != nil && *w.Held:
+	case wrong && w.LabelHas == "":
+		w.no("it lacks the label %s=%s, by which %s selects; %s", w.Label, w.LabelValue, w.Member, r.labellerText(about))
+	case wrong:
+		w.no("its label %s is %s and should be %s, by which %s selects; %s", w.Label, w.LabelHas, w.LabelValue, w.Member,
+			r.labellerText(about))
+	case w.Held != nil && w.Works == WorksYes:
+		w.no("%s owns slot %d and does not hold it: %s", w.Member, p.slot, leftOut)
+	}
+}
+
+const leftOut = "its informers' label selector, field selector or namespaces leave it out. If it was just changed, " +
+	"it may be about to come: ask again"
+
+// labellerText says who corrects labels.
+func (r *Rota) labellerText(about subject) string {
+	for _, d := range r.Duties {
+		if d.Name == table.OwnDuties+"label/"+about.kind.String() && d.Owner != "" {
+			return d.Owner + " labels the kind and corrects it within seconds; its log says if it cannot"
+		}
+	}
+	return "no member labels the kind, so that whoever writes the object has to: see docs/delivery.md"
+}
+
+// noteDeletion notes that the owner of the slot is to reconcile the deletion of an object that is gone.
+func (r *Rota) noteDeletion(w *Who, about subject, p place) {
+	for _, g := range r.Table.Gone {
+		if g.Slot == p.slot && g.Kind == about.kind.String() && g.Namespace == about.namespace && g.Name == about.name {
+			w.note("it was deleted while its slot moved, and %s is about to reconcile that", w.Member)
+		}
+	}
+}
+
+// ago writes a number of seconds for a sentence.
+func ago(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// oneLine is the text of an error without the lines of a manifest.
+func oneLine(err error) string {
+	line, _, _ := strings.Cut(errors.Join(err).Error(), "\n")
+	return line
+}

@@ -1,0 +1,231 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// subject is an object that somebody asks about.
+type subject struct {
+	kind       schema.GroupKind
+	namespaced bool
+	namespace  string
+	name       string
+	// object is its metadata; nil: it does not exist, or unread says why it could not be read.
+	object *metav1.PartialObjectMetadata
+	unread error
+}
+
+// String names it as people do: Website default/hello-7.
+func (s subject) String() string { return s.kind.Kind + " " + s.path() }
+
+func (s subject) path() string {
+	if s.namespace == "" {
+		return s.name
+	}
+	return s.namespace + "/" + s.name
+}
+
+// metadata returns what decides its slot. Of an object that could not be read that is its name.
+func (s subject) metadata() *metav1.PartialObjectMetadata {
+	if s.object != nil {
+		return s.object
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
+}
+
+// place is where an object belongs.
+type place struct {
+	// share computes slots and labels as the owner of the slot does.
+	share *delivery.Share
+	slot  slot.Slot
+	// by and owner are as in Who.
+	by, owner string
+	// nowhere says why the object has no slot; empty: it has one. uncertain: it may have one.
+	nowhere   string
+	uncertain bool
+	// also is another member to which the object belongs, in a rollout that changes how the kind is sharded.
+	also string
+}
+
+// sharding returns how a member shards a kind, as a share without any slot.
+func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *delivery.Share {
+	o := delivery.Options{Slots: r.Table.Slots, Key: r.Table.Key}
+	mode, err := delivery.ParseMode(report.Setup[coverage.SettingDelivery])
+	if err == nil && mode.Fits(o.Key) == nil {
+		o.Mode = mode
+	}
+	s := delivery.New(o)
+	for owner, namespaced := range report.Owners[kind] {
+		s.Own(kind, owner, namespaced)
+	}
+	if len(report.Owners[kind]) == 0 {
+		_ = s.Shard(kind) // no informer runs
+	}
+	return s
+}
+
+// place finds an object's slot. During a rollout members may shard the kind in different ways. Then the one counts by
+// which a member owns the object.
+func (r *Rota) place(about subject) place {
+	var first, found place
+	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
+		report := r.Reports[id]
+		if _, sharded := report.Digests[about.kind]; !sharded {
+			continue
+		}
+		p := r.placeBy(report, about)
+		if p.nowhere == "" && r.Table.At(p.slot).Owner == id {
+			if found.share == nil {
+				found = p
+			} else if p.slot != found.slot {
+				found.also = fmt.Sprintf("members shard the kind in different ways, so that %s takes it for its own, too, by %s",
+					id, p.by)
+			}
+		}
+		if first.share == nil {
+			first = p
+		}
+	}
+	if found.share != nil {
+		return found
+	}
+	if first.share != nil {
+		return first
+	}
+	if len(r.Reports) == 0 {
+		first = place{uncertain: true, nowhere: "no member reports which kinds it works on"}
+		if r.Table.Key != slot.KeyUID {
+			n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))
+			owner := "nobody owns"
+			if id := r.Table.At(n).Owner; id != "" {
+				owner = id + " owns"
+			}
+			first.nowhere += fmt.Sprintf("; if %s is sharded by its own key, it is in slot %d, which %s", about.kind, n, owner)
+		}
+		return first
+	}
+	return place{nowhere: fmt.Sprintf("the members of rota %s/%s do not shard kind %s, but %s%s", r.Namespace, r.Name,
+		about.kind, r.kindsText(), r.dutiesText())}
+}
+
+func (r *Rota) placeBy(report *coverage.Report, about subject) place {
+	p := place{share: r.sharding(report, about.kind)}
+	obj := about.metadata()
+	of := "its"
+	owners := report.Owners[about.kind]
+	if len(owners) > 0 {
+		if about.object == nil {
+			p.nowhere = "its slot is that of its controlling owner, so it must be read to know it"
+			return p
+		}
+		ref := metav1.GetControllerOfNoCopy(obj)
+		want := kindList(slices.Collect(maps.Keys(owners)))
+		if ref == nil {
+			p.nowhere = fmt.Sprintf("it has no controlling owner; members work on %s by its owner %s, and see others only to "+
+				"adopt them", about.kind.Kind, want)
+			return p
+		}
+		group, _ := schema.ParseGroupVersion(ref.APIVersion)
+		kind := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
+		namespaced, ok := owners[kind]
+		if !ok {
+			p.nowhere = fmt.Sprintf("its controlling owner is %s %s; members work on %s by its owner %s", kind, ref.Name,
+				about.kind.Kind, want)
+			return p
+		}
+		p.owner = subject{kind: kind, namespace: map[bool]string{true: about.namespace}[namespaced], name: ref.Name}.String()
+		of = "the"
+	}
+	if about.object == nil && r.Table.Key == slot.KeyUID {
+		p.nowhere = "its slot follows from its UID, so it must be read to know it"
+		return p
+	}
+	n, ok := p.share.SlotOf(about.kind, obj)
+	if !ok {
+		p.nowhere = "its controlling owner cannot be read from its metadata"
+		return p
+	}
+	p.slot = n
+	what := map[slot.Key]string{slot.KeyName: "name", slot.KeyNamespace: "namespace", slot.KeyUID: "UID"}[r.Table.Key]
+	if r.Table.Key == slot.KeyNamespace && about.namespace == "" {
+		what = "name"
+	}
+	p.by = of + " " + what
+	if p.owner != "" {
+		p.by += " of its controlling owner"
+	}
+	return p
+}
+
+// Kinds returns the kinds that some member shards, in order.
+func (r *Rota) Kinds() []schema.GroupKind {
+	kinds := map[schema.GroupKind]bool{}
+	for _, report := range r.Reports {
+		for kind := range report.Digests {
+			kinds[kind] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupKind) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+func (r *Rota) kindsText() string {
+	var own, owned []schema.GroupKind
+	for _, kind := range r.Kinds() {
+		isOwned := false
+		for _, report := range r.Reports {
+			isOwned = isOwned || len(report.Owners[kind]) > 0
+		}
+		if isOwned {
+			owned = append(owned, kind)
+		} else {
+			own = append(own, kind)
+		}
+	}
+	switch {
+	case len(own)+len(owned) == 0:
+		return "none so far"
+	case len(owned) == 0:
+		return kindList(own)
+	case len(own) == 0:
+		return kindList(owned) + " by their owners"
+	default:
+		return kindList(own) + ", and by their owners " + kindList(owned)
+	}
+}
+
+// dutiesText reminds of duties, which may look at any object.
+func (r *Rota) dutiesText() string {
+	var names []string
+	for _, d := range r.Duties {
+		if !table.OwnDuty(d.Name) {
+			names = append(names, fmt.Sprintf("%s (%s)", d.Name, cmp.Or(d.Owner, "nobody")))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; one of its duties may work on it: " + strings.Join(names, ", ")
+}
+
+func kindList(kinds []schema.GroupKind) string {
+	words := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		words = append(words, k.String())
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,95 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/table"
+)
+
+// joinTime is how long after it joined a member gets its share, at most: it waits for its turn, in a rollout for 10 s
+// more, and lists.
+const joinTime = time.Minute
+
+// since says since when the owner of a run has it, and why: by its report, and while it activates also by the table.
+func (r *Rota) since(run table.Run) *Since {
+	s := &Since{Epoch: run.Epoch, Cause: r.causeOf(run)}
+	h, known := r.handoverOf(run)
+	if known {
+		s.At, s.From = ptr.To(h.Ended), h.From
+	}
+	s.Reason, s.Text = r.reasonOf(s.Cause, run.Owner, s.From, s.At)
+	return s
+}
+
+// handoverOf returns the handover by which a slot came to its owner, if its report still has it.
+func (r *Rota) handoverOf(run table.Run) (coverage.Handover, bool) {
+	if report := r.Reports[run.Owner]; report != nil {
+		for _, h := range report.Handovers {
+			// Of many runs, a report names only the first.
+			if h.Epoch == run.Epoch && h.Duty == "" && (h.Slots.Has(run.Slots.First) || h.Count > h.Slots.Len()) {
+				return h, true
+			}
+		}
+	}
+	return coverage.Handover{}, false
+}
+
+// reasonOf derives why slots came to a member, from a cause, their former owner, and the time at which it began to work
+// on them. from may be empty, and at nil.
+func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) {
+	switch cause {
+	case table.CauseAssigned.String():
+		return Assigned, "nobody had it, as at the start of a rota"
+	case table.CauseExpelled.String():
+		who := from
+		if who == "" {
+			who = "its former owner"
+		}
+		return Expelled, who + " was expelled: it did not renew its Lease in time, or its container was restarted"
+	case table.CauseHanded.String():
+	default:
+		return "", "why is not known any more: reports keep the last few handovers only"
+	}
+	if from == "" {
+		return "", "a former owner handed it over"
+	}
+	was, there := r.memberOf(from)
+	self, _ := r.memberOf(to)
+	switch {
+	case there && was.State == Drained:
+		return WasDrained, from + " was drained, and handed it over"
+	case there && was.State == Leaving:
+		return Left, from + " is leaving, and handed it over"
+	case !there && !r.expelled(from):
+		return Left, from + " handed it over, and has left"
+	case at != nil && at.Sub(self.Joined) >= 0 && at.Sub(self.Joined) < joinTime:
+		return Joined, fmt.Sprintf("%s had joined %s before, and got its share from %s", to,
+			ago(at.Sub(self.Joined).Seconds()), from)
+	default:
+		return Rebalanced, from + " handed it over, to even out the shares"
+	}
+}
+
+func (r *Rota) memberOf(id string) (Member, bool) {
+	for _, m := range r.Members {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// expelled says whether a former member was expelled, as far as the table remembers. An ID begins with the Pod's name.
+func (r *Rota) expelled(id string) bool {
+	for _, e := range r.Table.Expels {
+		if strings.HasPrefix(id, e.Pod+"-") {
+			return true
+		}
+	}
+	return false
+}
