@@ -865,7 +865,7 @@ func TestReasonsAreAsserted(t *testing.T) {
 		}
 	}
 	for _, reason := range reasons() {
-		if !regexp.MustCompile(`"([A-Za-z]+ )*` + reason + `( [A-Za-z]+)*"|expect notes [a-z]+ ` + reason).MatchString(tests.String()) {
+		if !regexp.MustCompile(`"([A-Za-z]+ )*` + reason + `( [A-Za-z]+)*"|(expect|wait \w+) notes [a-z]+ ` + reason).MatchString(tests.String()) {
 			t.Errorf("no test asserts an event %s", reason)
 		}
 	}
