@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxOrderText is how long who asked, and why, may be, in bytes.
-const maxOrderText = 256
+// MaxOrderText is how long who asked, and why, may each be, in bytes.
+const MaxOrderText = 256
 
 // Pause says that people paused moves between live members (rule R19). The zero value is no pause.
 type Pause struct {
@@ -175,10 +175,10 @@ func validOrder(since int64, by, reason string) error {
 	switch {
 	case since <= 0:
 		return fmt.Errorf("since %d: want a time in Unix seconds", since)
-	case len(by) > maxOrderText || by == None:
-		return fmt.Errorf("by %q: at most %d bytes, and not %q", by, maxOrderText, None)
-	case len(reason) > maxOrderText || reason != OneSpaced(reason):
-		return fmt.Errorf("reason %q: at most %d bytes, with single spaces between words", reason, maxOrderText)
+	case len(by) > MaxOrderText || by == None:
+		return fmt.Errorf("by %q: at most %d bytes, and not %q", by, MaxOrderText, None)
+	case len(reason) > MaxOrderText || reason != OneSpaced(reason):
+		return fmt.Errorf("reason %q: at most %d bytes, with single spaces between words", reason, MaxOrderText)
 	}
 	return nil
 }

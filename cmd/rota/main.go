@@ -102,6 +102,7 @@ Exit codes:
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:  {newCheck(), newStatus(), newWho(), newDashboard(), newVerify()},
+		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance()},
 		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch()},
 		groupDemo:  {newDemo()},
 		"":         {newOperator(), newDemoDispatch(), newVersion()},

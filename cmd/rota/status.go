@@ -231,6 +231,12 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		fmt.Fprintf(w, "%s since %s%s%s\n", p.warn("moves are paused"), r.Pause.Since.Format(time.RFC3339),
 			prefixed(" by ", r.Pause.By), prefixed(": ", r.Pause.Reason))
 	}
+	for _, m := range r.Members {
+		if m.Drain != nil {
+			fmt.Fprintf(w, "%s since %s%s%s%s\n", p.warn(m.ID+" is drained"), m.Drain.Since.Format(time.RFC3339),
+				prefixed(" by ", m.Drain.By), prefixed(": ", m.Drain.Reason), drainLeft(r, m))
+		}
+	}
 	printMembers(w, p, r, wide)
 	section(w, "what is wrong", len(r.Problems))
 	for _, problem := range r.Problems {
@@ -264,6 +270,17 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	}
 	_, err := io.WriteString(to, w.String())
 	return err
+}
+
+// drainLeft says what a drained member has yet.
+func drainLeft(r *view.Rota, m view.Member) string {
+	switch {
+	case m.Owned == 0 && m.Duties == 0:
+		return ""
+	case r.Pause != nil:
+		return fmt.Sprintf(" (it keeps %d slots and %d duties until moves go on)", m.Owned, m.Duties)
+	}
+	return fmt.Sprintf(" (it has %d slots and %d duties yet)", m.Owned, m.Duties)
 }
 
 func prefixed(prefix, text string) string {

@@ -45,6 +45,9 @@ func build(in input) *Rota {
 		FenceState: in.fenceState,
 		Table:      t, Reports: map[string]*coverage.Report{},
 	}
+	if t.Paused() {
+		r.Pause = &Pause{Since: time.Unix(t.Pause.Since, 0), By: t.Pause.By, Reason: t.Pause.Reason}
+	}
 	if r.Warnings == nil {
 		r.Warnings = []Warning{}
 	}
@@ -164,6 +167,11 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		ID: m.ID, Pod: m.Pod, Build: m.Build, Joined: time.Unix(m.Joined, 0), Weight: m.Weight, Owned: owned,
 		Duties: duties, State: Working,
 	}
+	for _, d := range t.Drains {
+		if d.ID == m.ID {
+			out.Drain = &Drain{Since: time.Unix(d.Since, 0), By: d.By, Reason: d.Reason}
+		}
+	}
 	coming := t.Coming(m.ID).Intersect(t.Slots.All())
 	out.Coming = coming.Len()
 	activating := false
@@ -209,6 +217,8 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Leaving
 	case out.Gate == names.GateShut && owned > 0:
 		out.State = Stopped
+	case owned == 0 && out.Drain != nil:
+		out.State = Drained
 	case owned == 0:
 		out.State = Waiting
 	case activating:

@@ -183,6 +183,17 @@ func warningsOf(events []corev1.Event, now time.Time) []Warning {
 	return out
 }
 
+// Told returns the highest epochs that the Leases of a rota's members tell of, by the UID of the table.
+func (r *Reader) Told(ctx context.Context) (map[string]uint64, error) {
+	leases, err := r.leases(ctx)
+	told := map[string]uint64{}
+	for _, l := range leases {
+		uid := l.Annotations[names.AnnotationTableUID]
+		told[uid] = max(told[uid], epochOf(l, uid))
+	}
+	return told, err
+}
+
 // epochOf returns the highest epoch of the table with that UID that a Lease tells of; 0: none.
 func epochOf(l coordinationv1.Lease, uid string) uint64 {
 	if l.Annotations[names.AnnotationTableUID] != uid {

@@ -61,7 +61,7 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 	was, there := r.memberOf(from)
 	self, _ := r.memberOf(to)
 	switch {
-	case there && was.State == Drained:
+	case there && was.Drain != nil:
 		return WasDrained, from + " was drained, and handed it over"
 	case there && was.State == Leaving:
 		return Left, from + " is leaving, and handed it over"

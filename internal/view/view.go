@@ -91,8 +91,18 @@ type Member struct {
 	ClockAhead *float64 `json:"clockAheadSeconds,omitempty"`
 	// Gate is "open", "shut", or empty without a Lease.
 	Gate string `json:"gate,omitempty"`
+	// Drain says that it was told to give up its slots and duties, and to take none. nil: it was not.
+	Drain *Drain `json:"drain,omitempty"`
 	// State is one of the States.
 	State State `json:"state"`
+}
+
+// Drain is why a member is drained.
+type Drain struct {
+	// Since, By and Reason are as in Pause.
+	Since  time.Time `json:"since"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // State is what a member does.
@@ -106,7 +116,8 @@ const (
 	Activating State = "Activating"
 	// Waiting: it owns no slots yet.
 	Waiting State = "Waiting"
-	// Drained: it was told to give up its slots, and stays without until told otherwise (`rota drain`, `rota undrain`).
+	// Drained: it was told to give up its slots, has none, and stays without until told otherwise (`rota drain`, `rota
+	// undrain`).
 	Drained State = "Drained"
 	// Leaving: its process ends, and it hands its slots over.
 	Leaving State = "Leaving"

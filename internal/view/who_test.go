@@ -317,7 +317,7 @@ func TestReasonOf(t *testing.T) {
 	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != Left {
 		t.Errorf("from one that leaves: %s", got)
 	}
-	r.Members[0].State = Drained
+	r.Members[0].State, r.Members[0].Drain = Working, &Drain{Since: soon}
 	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != WasDrained {
 		t.Errorf("from one that is drained: %s", got)
 	}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
+)
+
+const (
+	// actTimeout bounds one change of the table with all its attempts.
+	actTimeout = 20 * time.Second
+	// waitPoll is the time between two looks of --wait, waitNews how often it prints although nothing has changed.
+	waitPoll = 500 * time.Millisecond
+	waitNews = 10 * time.Second
+)
+
+// actor gives orders to a rota.
+type actor struct {
+	target  rotaFlags
+	reason  string
+	wait    bool
+	timeout time.Duration
+
+	cmd    *cobra.Command
+	cfg    *rest.Config
+	rota   types.NamespacedName
+	store  *store.Kubernetes
+	reader *view.Reader
+}
+
+// bind adds the flags that all orders have.
+func (a *actor) bind(cmd *cobra.Command) { a.target.bind(cmd) }
+
+func (a *actor) bindReason(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for those who look at the rota later: at most 256 bytes")
+}
+
+func (a *actor) bindWait(cmd *cobra.Command, what string) {
+	cmd.Flags().BoolVar(&a.wait, "wait", false, "wait until "+what)
+	cmd.Flags().DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long to --wait, at least 1s")
+}
+
+// open finds the rota. The caller closes the actor.
+func (a *actor) open(cmd *cobra.Command, rota []string) error {
+	if len(a.reason) > table.MaxOrderText {
+		return usagef("%s: --reason: has %d bytes, of at most %d", cmd.Name(), len(a.reason), table.MaxOrderText)
+	}
+	if a.wait && a.timeout < time.Second {
+		return usagef("%s: --timeout %v: must be at least 1s", cmd.Name(), a.timeout)
+	}
+	cfg, name, err := a.target.loadRota(cmd.Context(), rota)
+	if err != nil {
+		return err
+	}
+	a.cmd, a.cfg, a.rota = cmd, cfg, name
+	report := func(what string, err error) {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: %s: %s\n", strings.ToLower(what[:1])+what[1:], oneLine(err))
+	}
+	options := store.Options{Namespace: name.Namespace, Name: name.Name, Instance: "rota", Report: report}
+	if a.store, err = store.NewKubernetes(cfg, options); err != nil {
+		return err
+	}
+	if a.reader, err = view.NewReader(cfg, name.Namespace, name.Name); err != nil {
+		a.store.Close()
+	}
+	return err
+}
+
+func (a *actor) close() {
+	a.store.Close()
+	a.reader.Close()
+}
+
+// by says who gives the order. Who that is, the API server knows best; an old one does not tell.
+func (a *actor) by(ctx context.Context) order.By {
+	by := order.By{At: time.Now(), Reason: a.reason}
+	client, err := kubernetes.NewForConfig(a.cfg)
+	if err != nil {
+		return by
+	}
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil {
+		by.User = review.Status.UserInfo.Username
+	}
+	return by
+}
+
+// give gives an order, and leaves an event if it changed something.
+func (a *actor) give(change func(*table.Table, order.By) error, reason string, what func() string,
+) (t *table.Table, changed bool, err error) {
+	ctx, cancel := context.WithTimeout(a.cmd.Context(), actTimeout)
+	defer cancel()
+	by := a.by(ctx)
+	t, changed, err = order.Give(ctx, a.store, a.reader.Told, func(t *table.Table) error { return change(t, by) })
+	if err != nil {
+		return nil, false, a.failed(err)
+	}
+	if changed {
+		message := what()
+		if by.User != "" {
+			message += ", asked by " + by.User
+		}
+		a.store.Notify(ctx, member.Notify{Reason: reason, Message: message + prefixed(": ", by.Reason)})
+	}
+	return t, changed, nil
+}
+
+// failed gives an error of an order its exit code, and names the rota.
+func (a *actor) failed(err error) error {
+	code := codeOf(err)
+	var unknown *order.MemberError
+	switch {
+	case errors.Is(err, order.ErrMissing):
+		code = exitMissing
+	case errors.Is(err, order.ErrConflict):
+		code = exitConflict
+	case errors.As(err, &unknown) && unknown.Several:
+		code = exitUsage
+	case errors.As(err, &unknown):
+		code = exitMissing
+	}
+	return withCode(code, fmt.Errorf("rota %s: %w", a.rota, err))
+}
+
+// await looks at the table until done says so, and prints the text whenever it changes, and now and then. The error of
+// done ends it.
+func (a *actor) await(look func(*table.Table) (text string, done bool, err error)) error {
+	ctx, cancel := context.WithTimeout(a.cmd.Context(), a.timeout)
+	defer cancel()
+	begun, last, printed := time.Now(), "", time.Time{}
+	for {
+		switch t, err := readTable(ctx, a.store); {
+		case err != nil && (ctx.Err() == nil || last == ""):
+			return a.failed(err)
+		case err == nil:
+			text, done, err := look(t)
+			if done || err != nil {
+				return err
+			}
+			if text != last || time.Since(printed) >= waitNews {
+				a.say("%s (after %v)", text, time.Since(begun).Round(time.Second))
+				last, printed = text, time.Now()
+			}
+		}
+		select {
+		case <-time.After(waitPoll):
+		case <-ctx.Done():
+			if err := a.cmd.Context().Err(); err != nil {
+				return err
+			}
+			return withCode(exitConflict, fmt.Errorf("rota %s: not done after %v: %s; `rota status` shows what holds it up",
+				a.rota, a.timeout, last))
+		}
+	}
+}
+
+// say prints progress.
+func (a *actor) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.cmd.ErrOrStderr(), format+"\n", args...)
+}
+
+// tell prints the result.
+func (a *actor) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.cmd.OutOrStdout(), format+"\n", args...)
+}
+
+// counted writes a number with its noun.
+func counted(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// says is a message that is known beforehand.
+func says(text string) func() string { return func() string { return text } }

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/table"
+)
+
+// startMember starts a member of rota web in w's namespace, which shards ConfigMaps. end has it leave.
+func (w *written) startMember(t *testing.T, pod string) (id string, end func()) {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	plane := controlplane.For(t)
+	r, err := rota.New(plane.Config(), rota.Options{
+		Name: w.name, Namespace: w.namespace, Identity: rota.Identity{Pod: pod, Build: "v7"}, LeaseDuration: 6 * time.Second, Logger: logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrlrt.NewManager(plane.Config(), r, ctrl.Options{
+		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err == nil {
+		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("member %s: %v", pod, err)
+			}
+		}
+	}
+	t.Cleanup(end)
+	select {
+	case <-r.Joined():
+	case <-time.After(time.Minute):
+		t.Fatalf("member %s has not joined after a minute", pod)
+	}
+	return r.ID(), end
+}
+
+// table reads the table; nil: there is none.
+func (w *written) table(t *testing.T) *table.Table {
+	t.Helper()
+	cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), w.name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	tab, err := table.Decode(cm.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// until waits for a state of the table.
+func (w *written) until(t *testing.T, what string, ok func(*table.Table) bool) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		tab := w.table(t)
+		if tab != nil && ok(tab) {
+			return
+		}
+		select {
+		case <-limit:
+			t.Fatalf("%s: not so after a minute; %d move:\n%v\n%v", what, order.Moving(tab), tab.Counts(), tab)
+		case <-tick.C:
+		}
+	}
+}
+
+// newWritten is a namespace in which nothing has been written.
+func newWritten(t *testing.T) *written {
+	t.Helper()
+	return &written{client: kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), namespace: controlplane.Namespace(t), name: "web"}
+}
+
+// expect runs a command and looks at its exit code and output.
+func (w *written) expect(t *testing.T, line string, code exitCode, words ...string) {
+	t.Helper()
+	got, out, errOut := w.rota(t, line)
+	for _, word := range words {
+		if got != code || !strings.Contains(out+errOut, word) {
+			t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", line, got, code, word, out, errOut)
+			return
+		}
+	}
+}
+
+// R19 with live members: a drained member gives up all it has and gets none until it is undrained. While moves are
+// paused, a member that joins gets none, and a drained one keeps what it has.
+func TestOrdersToLiveMembers(t *testing.T) {
+	t.Parallel()
+	w := newWritten(t)
+	a, _ := w.startMember(t, "web-0")
+	b, _ := w.startMember(t, "web-1")
+	settled := func(want map[string]int) func(*table.Table) bool {
+		return func(tab *table.Table) bool {
+			return order.Moving(tab) == 0 && len(tab.Members) == len(want) && fmt.Sprint(tab.Counts()) == fmt.Sprint(want)
+		}
+	}
+	w.until(t, "both work", settled(map[string]int{a: 128, b: 128}))
+
+	w.expect(t, "drain web-1 --reason a-bad-node --wait", exitGood, "member "+b+" is drained; it has 128 slots", "member "+b+" has nothing left")
+	w.until(t, "b is drained", settled(map[string]int{a: 256, b: 0}))
+	w.expect(t, "drain "+b+" web", exitGood, "is drained already, since ", "a-bad-node")
+	w.expect(t, "status", exitGood, b+" is drained since ", ": a-bad-node", "Drained")
+	w.expect(t, "status -o json", exitGood, `"drain": {`, `"reason": "a-bad-node"`)
+	w.expect(t, "rebalance", exitGood, "nothing to move")
+	c, _ := w.startMember(t, "web-2")
+	w.until(t, "b gets nothing", settled(map[string]int{a: 128, b: 0, c: 128}))
+
+	w.expect(t, "pause --reason a-look --wait", exitGood, "moves are paused")
+	w.expect(t, "pause", exitGood, "moves are paused already, since ", "a-look")
+	w.expect(t, "status", exitGood, "moves are paused since ")
+	w.expect(t, "undrain web-1", exitGood, "member "+b+" gets slots again")
+	w.expect(t, "undrain "+b, exitGood, "is not drained")
+	w.expect(t, "rebalance", exitFindings, "`rota resume` first")
+	w.expect(t, "rebalance --dry-run", exitGood, "would move", "moves are paused")
+	w.expect(t, "drain web-0 --wait", exitFindings, "moves are paused, so the member keeps what it has")
+	d, endD := w.startMember(t, "web-3")
+	w.until(t, "d has joined", func(tab *table.Table) bool { _, ok := tab.Member(d); return ok })
+	epoch := w.table(t).Epoch
+	// A joiner gets its share after a second. Within three renewals of each member's Lease nothing moves.
+	renewals := w.renewals(t)
+	w.until(t, "they renew", func(tab *table.Table) bool {
+		if !settled(map[string]int{a: 128, b: 0, c: 128, d: 0})(tab) {
+			t.Fatalf("after epoch %d, although moves are paused:\n%v", epoch, tab)
+		}
+		now := w.renewals(t)
+		for id := range renewals {
+			if now[id] < renewals[id]+3 {
+				return false
+			}
+		}
+		return true
+	})
+	w.expect(t, "resume", exitGood, "moves go on")
+	w.expect(t, "resume", exitGood, "not paused")
+	w.until(t, "moves go on", func(tab *table.Table) bool {
+		return order.Moving(tab) == 0 && tab.Counts()[a] == 0 && tab.Counts()[b] >= 85 && tab.Counts()[c] >= 85 && tab.Counts()[d] >= 85
+	})
+	endD()
+	w.until(t, "d has left", func(tab *table.Table) bool { return order.Moving(tab) == 0 && len(tab.Members) == 3 })
+	w.expect(t, "undrain web-0", exitGood, "gets slots again")
+	w.until(t, "all three work", func(tab *table.Table) bool { return order.Moving(tab) == 0 && tab.Counts()[a] >= 85 })
+
+	events, err := w.client.EventsV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, e := range events.Items {
+		told[e.Reason] += e.Note + "\n"
+	}
+	for reason, want := range map[string]string{
+		eventDrained:   "member " + b + " gives its slots and duties to others, and gets none, asked by ",
+		eventUndrained: "member " + b + " gets slots", eventPaused: ": a-look", eventResumed: "go on",
+	} {
+		if !strings.Contains(told[reason], want) {
+			t.Errorf("events %s: %q, want %q", reason, told[reason], want)
+		}
+	}
+}
+
+// renewals returns when each Lease was renewed last, in units of the members' RetryPeriod.
+func (w *written) renewals(t *testing.T) map[string]int64 {
+	t.Helper()
+	leases, err := w.client.CoordinationV1().Leases(w.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "rota.dev/rota=web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int64{}
+	for _, l := range leases.Items {
+		out[l.Name] = l.Spec.RenewTime.UnixMilli() / 800 // RetryPeriod is a fifth of two thirds of 6 s
+	}
+	return out
+}
+
+// Orders are refused where they make no sense, with the exit code that is documented.
+func TestOrdersRefused(t *testing.T) {
+	t.Parallel()
+	tab := halves()
+	w := writeRota(t, tab)
+	w.expect(t, "pause", exitFindings, "web-0-a (build v7), web-1-b (build v7); update them first")
+	w.expect(t, "drain web-0", exitFindings, "update them first")
+	w.expect(t, "undrain web-0", exitGood, "is not drained")
+	w.expect(t, "drain web-7", exitMissing, "there is no member web-7: the members are web-0-a, web-1-b")
+	w.expect(t, "undrain web-7", exitMissing, "there is no member web-7")
+	w.expect(t, "drain", exitUsage, "`rota status -o name` lists the members")
+	w.expect(t, "drain a b c", exitUsage, "got 3 arguments")
+	w.expect(t, "drain web-0 other", exitMissing, "there is no table")
+	w.expect(t, "pause other", exitMissing, "there is no table")
+	w.expect(t, "pause --wait --timeout 1ms", exitUsage, "at least 1s")
+	w.expect(t, "pause --reason "+strings.Repeat("x", 300), exitUsage, "of at most 256")
+	w.expect(t, "rebalance other", exitMissing, "no member has ever started")
+	w.expect(t, "rebalance -o wide", exitUsage, "must be one of table, json, yaml")
+	_, out, _ := runCommand(t.Context(), "rota", "__complete", "drain", "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig(), "")
+	if !strings.HasPrefix(out, "web-0-a\nweb-1-b\n") {
+		t.Errorf("completion: %s", out)
+	}
+	for i := range tab.Members {
+		tab.Members[i].MaxFormat = table.Format
+	}
+	w.put(t, tab)
+	// They only have it in the table: no process works, so that nothing moves.
+	w.expect(t, "drain web-0 --wait --timeout 1s", exitConflict, "not done after 1s: web-0-a has 128 slots and 0 duties left")
+	w.expect(t, "drain web-1 --wait", exitFindings, "all others are drained or leaving")
+	w.expect(t, "rebalance --dry-run -o json", exitGood, `"moves": []`)
+	// Leases tell of epoch 43: an old copy was put over the table.
+	tab.Epoch = 42
+	w.put(t, tab)
+	w.expect(t, "resume", exitFindings, "old copy")
+
+	reader, writer := w.user(t, "get", "list"), w.user(t, "get", "list", "update")
+	tab.Epoch = 50
+	w.put(t, tab)
+	code, _, errOut := w.rota(t, "pause web", reader)
+	if code != exitForbidden || !strings.Contains(errOut, "may not update configmaps") || w.table(t).Paused() {
+		t.Errorf("without permission: exit code %d\n%s", code, errOut)
+	}
+	code, _, errOut = w.rota(t, "pause web", writer)
+	if code != exitGood || !strings.Contains(errOut, "cannot create the event MovesPaused") || !w.table(t).Paused() || !strings.Contains(w.table(t).Pause.By, "user-") {
+		t.Errorf("without permission to create events: exit code %d\n%s\n%v", code, errOut, w.table(t))
+	}
+	w.expect(t, "status", exitGood, "moves are paused since ", " by user-")
+}
+
+// user makes a user with permissions for ConfigMaps and Leases in w's namespace, and returns a kubeconfig.
+func (w *written) user(t *testing.T, verbs ...string) (kubeconfig string) {
+	t.Helper()
+	name := "user-" + w.namespace + "-" + strings.Join(verbs, "-")
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
+	}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+	}
+	if _, err := w.client.RbacV1().Roles(w.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.RbacV1().RoleBindings(w.namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig = t.TempDir() + "/" + name
+	if err := controlplane.For(t).WriteUserKubeconfig(kubeconfig, name); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
