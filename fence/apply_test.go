@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +25,15 @@ import (
 // The API server finds nothing to warn of in the expressions, whatever kinds are fenced.
 func TestTypeCheck(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
-	s.options.Resources = append(s.options.Resources, schema.GroupResource{Group: "apps", Resource: "deployments"},
-		schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, schema.GroupResource{Resource: "pods"})
+	s.options.Resources = append(s.options.Resources, schema.GroupResource{Resource: "pods"},
+		schema.GroupResource{Group: "apps", Resource: "deployments"},
+		schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
 	if err := fence.Apply(t.Context(), s.plane.Config(), s.options); err != nil {
 		t.Fatal(err)
+	}
+	options, outdated, err := fence.Installed(t.Context(), s.plane.Config(), s.options.Rota)
+	if diff := cmp.Diff(s.options, options); err != nil || diff != "" || len(outdated) > 0 {
+		t.Errorf("just applied: %v, outdated %v; options:\n%s", err, outdated, diff)
 	}
 	for _, name := range []string{s.options.ObjectName(), fence.KeeperName} {
 		eventually(t, func() error {

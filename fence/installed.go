@@ -18,7 +18,8 @@ import (
 var fenced = regexp.MustCompile(`'system:serviceaccount:([^:']+):([^:']+)'`)
 
 // Installed reads the options of the fence that a rota has, and in what it is not as Apply of this release would make
-// it. Without a fence, both are empty. It needs the permissions of Look.
+// it. Resources come by groups, as the policy has them. Without a fence, both are empty. It needs the permissions of
+// Look.
 func Installed(ctx context.Context, cfg *rest.Config, rota types.NamespacedName,
 ) (o Options, outdated []string, err error) {
 	client, err := kubernetes.NewForConfig(cfg)

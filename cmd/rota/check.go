@@ -69,6 +69,8 @@ It changes nothing. A fence is tried with a dry run.`,
 		"namespaces to which the members' informers are limited (default all)")
 	f.DurationVar(&o.Wait, "wait", 20*time.Second,
 		"for how long to go on looking while slots move or are closed, which is a problem only if it lasts")
+	modes := []string{"filter", "slot-label", "shard-selector"}
+	_ = cmd.RegisterFlagCompletionFunc("delivery", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -23,6 +23,8 @@ import (
 	"github.com/rota-dev/rota/internal/checkup"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -281,6 +283,38 @@ func TestCheckFindings(t *testing.T) {
 		tab.Members[0].Build, tab.Members[0].Joined, tab.Members[1].Joined = "v8", time.Now().Unix()-3600, time.Now().Unix()-7200
 		w.put(t, tab)
 		expect(t, w, exitFindings, "‼", "BuildsDiffer", "members run 2 builds, and none has joined for 1h0m0s: v7 (web-1-b), v8 (web-0-a)", "finish the rollout")
+	})
+	t.Run("closed slot", func(t *testing.T) {
+		t.Parallel()
+		short := map[string]string{coverage.SettingLease: "1s", coverage.SettingFence: "500ms"}
+		w := checked(t, short)
+		lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, "web-0-a"), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		short[coverage.SettingDelivery] = "Filter"
+		w.report(t, &coverage.Report{
+			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
+			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]delivery.Digest{}},
+		}, lease)
+		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slots 127: their owner reports that it does not work on them", "Restart that member")
+		// Without another look nobody knows whether it lasts.
+		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || strings.Contains(out, "slots 127") {
+			t.Errorf("exit code %d:\n%s", code, out)
+		}
+	})
+	t.Run("events", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		s, err := store.NewKubernetes(controlplane.For(t).Config(), store.Options{Namespace: w.namespace, Name: w.name, Instance: "web-2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.Notify(t.Context(), member.Notify{Reason: "NotJoining", Message: "no workers", Warning: true})
+		s.Notify(t.Context(), member.Notify{Reason: "Coverage", Message: "slot 7: nobody works on it", Warning: true})
+		expect(t, w, exitGood, "‼", "NotJoining", "member web-2: NotJoining, ", "ago: no workers")
+		expect(t, w, exitGood, "‼", "Coverage", "member web-2: ", "slot 7: nobody works on it", "rota verify has the present state")
 	})
 	t.Run("slots, duties and kinds", func(t *testing.T) {
 		t.Parallel()

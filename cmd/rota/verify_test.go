@@ -100,6 +100,13 @@ func TestVerify(t *testing.T) {
 		strings.Contains(out.String(), "differences") {
 		t.Errorf("status: %v\n%s", err, &out)
 	}
+	// `rota check` is content with a member that works, and would like a fence.
+	code, text, errOut := runCommand(t.Context(), strings.Fields("rota check test --as admin --as-group system:masters -n "+
+		namespace+" --in-namespaces "+namespace+" --kubeconfig "+plane.Kubeconfig())...)
+	if code != exitGood || strings.Count(text, "‼ ") != 1 || !strings.Contains(text, "there is no fence") ||
+		!strings.Contains(text, "√ this user has the 18 permissions") || !strings.Contains(text, "; "+r.ID()+" compares") {
+		t.Errorf("exit code %d:\n%s%s", code, text, errOut)
+	}
 	// The member says that it holds an object less than there are.
 	reports, err := coverage.NewReports(plane.Config(), namespace, "test")
 	if err != nil {

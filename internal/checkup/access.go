@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -58,6 +59,9 @@ func (r *run) permissions(ctx context.Context) {
 		}
 		r.warn(groupPermissions, codeAccess, cure, "what %s may do could not be looked at: %s", who, oneLine(err))
 		return
+	}
+	if r.Self && len(denied) > 0 {
+		who = cmp.Or(denied[0].User, who)
 	}
 	for _, rule := range merged(denied) {
 		r.denied(who, rule)

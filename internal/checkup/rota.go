@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,8 @@ func (r *run) rota(ctx context.Context) error {
 	}
 	r.accountOf(ctx, pods)
 	for _, u := range v.Unknown {
-		r.unknown(groupMembers, u.What, errors.New(u.Error))
+		group := map[string]string{"reports": groupCoverage, "warnings": groupEvents, "fence": groupFence}[u.What]
+		r.unknown(cmp.Or(group, groupMembers), u.What, errors.New(u.Error))
 	}
 	for _, p := range v.Problems {
 		r.problem(p)
@@ -84,8 +86,11 @@ func (r *run) look(ctx context.Context) (*view.Rota, error) {
 		if err != nil {
 			return nil, err
 		}
+		known := func(what string) bool {
+			return slices.ContainsFunc(v.Problems, func(p view.Problem) bool { return p.What == what })
+		}
 		closed := slices.ContainsFunc(v.Runs, func(run view.Run) bool { return run.Closed })
-		if len(v.Moves) == 0 && !closed {
+		if (len(v.Moves) == 0 || known(view.MoveStuck)) && (!closed || known(view.SlotClosed)) {
 			return v, nil
 		}
 		select {
