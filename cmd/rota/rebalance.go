@@ -180,7 +180,7 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 
 // silent returns the members that do not renew their Leases.
 func (a *actor) silent() (ids []string, err error) {
-	err = within(a.cmd.Context(), statusTimeout, func(ctx context.Context) error {
+	err = within(a.cmd.Context(), func(ctx context.Context) error {
 		r, err := a.reader.Read(ctx)
 		if err != nil {
 			return viewError(err)

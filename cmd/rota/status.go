@@ -92,7 +92,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	for {
 		var text strings.Builder
-		err := within(ctx, statusTimeout, func(ctx context.Context) error { return look(ctx, &text) })
+		err := within(ctx, func(ctx context.Context) error { return look(ctx, &text) })
 		if err != nil && (!o.watch || ctx.Err() != nil) {
 			return viewError(err)
 		}
@@ -114,8 +114,9 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-func within(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// within bounds one look.
+func within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	return f(ctx)
 }

@@ -78,7 +78,7 @@ func (o *whoOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var w *view.Who
-	err = within(cmd.Context(), statusTimeout, func(ctx context.Context) error {
+	err = within(cmd.Context(), func(ctx context.Context) error {
 		finder, err := view.NewFinder(cfg)
 		if err != nil {
 			return err

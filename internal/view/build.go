@@ -83,14 +83,18 @@ func build(in input) *Rota {
 
 func (r *Rota) addHandovers(report *coverage.Report) {
 	for _, h := range report.Handovers {
-		slots := ""
-		if h.Duty == "" {
-			slots = h.Slots.String()
-		}
-		r.Handovers = append(r.Handovers, Handover{
-			Slots: slots, Count: h.Count, Duty: h.Duty, From: h.From, To: report.Member, Cause: h.Cause.String(),
-			Epoch: h.Epoch, Ended: h.Ended, Warm: h.Warm.Seconds(), Drain: h.Drain.Seconds(), Activate: h.Activate.Seconds(),
-		})
+		r.Handovers = append(r.Handovers, handoverOf(report.Member, h))
+	}
+}
+
+func handoverOf(to string, h coverage.Handover) Handover {
+	slots := ""
+	if h.Duty == "" {
+		slots = h.Slots.String()
+	}
+	return Handover{
+		Slots: slots, Count: h.Count, Duty: h.Duty, From: h.From, To: to, Cause: h.Cause.String(), Epoch: h.Epoch,
+		Ended: h.Ended, Warm: h.Warm.Seconds(), Drain: h.Drain.Seconds(), Activate: h.Activate.Seconds(),
 	}
 }
 

@@ -61,12 +61,12 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 	was, there := r.memberOf(from)
 	self, _ := r.memberOf(to)
 	switch {
-	case there && was.Drain != nil:
+	case there && was.Drain != nil && (at == nil || at.After(was.Drain.Since)):
 		return WasDrained, from + " was drained, and handed it over"
 	case there && was.State == Leaving:
 		return Left, from + " is leaving, and handed it over"
 	case !there && !r.expelled(from):
-		return Left, from + " handed it over, and has left"
+		return Left, from + " handed it over, and is gone now"
 	case at != nil && at.Sub(self.Joined) >= 0 && at.Sub(self.Joined) < joinTime:
 		return Joined, fmt.Sprintf("%s had joined %s before, and got its share from %s", to,
 			ago(at.Sub(self.Joined).Seconds()), from)
@@ -84,8 +84,16 @@ func (r *Rota) memberOf(id string) (Member, bool) {
 	return Member{}, false
 }
 
-// expelled says whether a former member was expelled, as far as the table remembers. An ID begins with the Pod's name.
+// expelled says whether a former member was expelled, as far as the table and the reports remember. An ID begins with
+// the Pod's name.
 func (r *Rota) expelled(id string) bool {
+	for _, report := range r.Reports {
+		for _, h := range report.Handovers {
+			if h.From == id && h.Cause == table.CauseExpelled {
+				return true
+			}
+		}
+	}
 	for _, e := range r.Table.Expels {
 		if strings.HasPrefix(id, e.Pod+"-") {
 			return true

@@ -94,7 +94,7 @@ const (
 	Assigned Reason = "Assigned"
 	// Expelled: its owner was expelled.
 	Expelled Reason = "Expelled"
-	// Left: its owner left, or is about to.
+	// Left: its owner left, or is about to; or it has gone since, and nobody remembers how.
 	Left Reason = "Left"
 	// WasDrained: somebody drained its owner.
 	WasDrained Reason = "Drained"

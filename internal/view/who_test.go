@@ -304,7 +304,7 @@ func TestReasonOf(t *testing.T) {
 		{"expelled", "", nil, Expelled, "its former owner was expelled"},
 		{"handed", "a", &soon, Joined, "b had joined 4s before, and got its share from a"},
 		{"handed", "a", &late, Rebalanced, "a handed it over, to even out"},
-		{"handed", "gone", &soon, Left, "gone handed it over, and has left"},
+		{"handed", "gone", &soon, Left, "gone handed it over, and is gone now"},
 		{"handed", "web-3-x", &late, Rebalanced, "web-3-x handed it over"},
 		{"handed", "", &late, "", "a former owner"},
 		{"", "", nil, "", "not known any more"},
@@ -317,7 +317,7 @@ func TestReasonOf(t *testing.T) {
 	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != Left {
 		t.Errorf("from one that leaves: %s", got)
 	}
-	r.Members[0].State, r.Members[0].Drain = Working, &Drain{Since: soon}
+	r.Members[0].State, r.Members[0].Drain = Working, &Drain{Since: soon.Add(-time.Second)}
 	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != WasDrained {
 		t.Errorf("from one that is drained: %s", got)
 	}

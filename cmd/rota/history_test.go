@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/table"
+)
+
+func TestPrintHistory(t *testing.T) {
+	now := time.Date(2026, 5, 1, 3, 4, 5, 0, time.Local)
+	h := &view.History{
+		Events: []view.Event{
+			{At: now.Add(-time.Minute), What: view.HappenedPause, Text: "moves were paused"},
+			{At: now.Add(-time.Hour), What: view.HappenedExpel, Member: "web-0", Text: "gone"},
+		},
+		Reach: []string{"as far as it goes"}, Unknown: []view.Unknown{{What: "warnings", Error: "not\nallowed"}},
+	}
+	var out bytes.Buffer
+	if err := printHistory(&out, paint{}, h, 3, now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(`WHEN                 AGO  WHAT      MEMBER  HOW
+2026-05-01 03:03:05  60s  pause     -       moves were paused
+2026-05-01 02:04:05  60m  expelled  web-0   gone
+3 older events are left out: --limit 0 shows all
+
+how far back this reaches:
+  as far as it goes
+
+not known:
+  warnings: not allowed
+`, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPrintPlan(t *testing.T) {
+	p := &view.Plan{
+		Namespace: "ns", Name: "web", Epoch: 43, Now: 2, Replicas: 2, Slots: 128, Objects: ptr.To(70), Duties: 1,
+		Members: []view.PlannedMember{
+			{ID: "web-0-a", Weight: 1, Slots: 128, Then: 128, Objects: ptr.To(60), ObjectsThen: ptr.To(60)},
+			{ID: "web-1-b", Weight: 1, Slots: 128, Loses: 128, Objects: ptr.To(70), ObjectsThen: ptr.To(0), Duties: 1, Ends: true},
+			{ID: "+new-1", Weight: 1, Gains: 128, Then: 128, Objects: ptr.To(0), ObjectsThen: ptr.To(70), DutiesThen: 1, New: true},
+		},
+		Moves: []view.PlannedMove{{First: 0, Last: 127, From: "web-1-b", To: "+new-1"}, {First: 256, Last: 256, Duty: "report", From: "web-1-b", To: "+new-1"}},
+		Notes: []string{"so it is"},
+	}
+	var out bytes.Buffer
+	if err := printPlan(&out, paint{}, p, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(`rota ns/web, epoch 43: 2 replicas now, 2 then
+
+MEMBER   WEIGHT  SLOTS  GAINS  LOSES  THEN  OBJECTS  THEN  DUTIES  THEN  STATE
+web-0-a  1       128    0      0      128   60       60    0       0     stays
+web-1-b  1       128    0      128    0     70       0     1       0     ends
++new-1   1       0      128    0      128   0        70    0       1     new
+
+128 slots with about 70 objects and 1 duties would move
+  0-127  web-1-b -> +new-1
+  duty report  web-1-b -> +new-1
+
+note:
+  so it is
+`, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	for n := range planMoves {
+		p.Moves = append(p.Moves, view.PlannedMove{First: n, Last: n, From: "web-1-b", To: "+new-1"})
+	}
+	for wide, want := range map[bool]string{false: "and 2 more runs of slots: -o wide lists them", true: fmt.Sprintf("\n  %d  web-1-b", planMoves-1)} {
+		out.Reset()
+		if err := printPlan(&out, paint{on: true}, p, wide); err != nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "\x1b[33mends") {
+			t.Errorf("wide %v: %v, no %q in\n%s", wide, err, want, out.String())
+		}
+	}
+	p.Moves, p.Objects, p.Slots = nil, nil, 0
+	out.Reset()
+	if err := printPlan(&out, paint{}, p, false); err != nil || !strings.Contains(out.String(), "\nnothing would move\n") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// `rota plan` and `rota history` on a real API server.
+func TestPlanAndHistoryOfARota(t *testing.T) {
+	t.Parallel()
+	tab := halves()
+	tab.Expels = []table.Expel{{Pod: "web-9", At: time.Now().Unix() - 90}}
+	w := writeRota(t, tab)
+	stranger := t.TempDir() + "/stranger"
+	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		line  string
+		code  exitCode
+		words []string
+	}{
+		{"plan", exitGood, []string{"epoch 43: 2 replicas now, 2 then", "nothing would move"}},
+		{"plan web --replicas 4", exitGood, []string{"+new-2", "128 slots with about 0 objects would move", "-> +new-1"}},
+		{"plan --replicas 1 -o json", exitGood, []string{`"slotsMoved": 128`, `"ends": true`}},
+		{"plan --without web-0 -o yaml", exitGood, []string{"\nslotsMoved: 128\n"}},
+		{"plan --replicas 0", exitUsage, []string{"--replicas 0: must be at least 1"}},
+		{"plan --replicas 9999", exitUsage, []string{"must be from 1 to 4096"}},
+		{"plan --replicas x", exitUsage, []string{"see `rota plan --help`"}},
+		{"plan --without nobody", exitUsage, []string{"no live member or Pod nobody"}},
+		{"plan -o name", exitUsage, []string{"must be one of table, wide, json, yaml"}},
+		{"plan other", exitMissing, []string{"no member has ever started"}},
+		{"plan a b", exitUsage, []string{"got 2 names"}},
+		{"history", exitGood, []string{"expelled  web-9", "handover  web-0-a  got slots 0-127: web-9-z handed it over", "(warm 200ms)", "how far back this reaches"}},
+		{"history web --limit 1", exitGood, []string{"4 older events are left out"}},
+		{"history -o json", exitGood, []string{`"what": "handover"`, `"reach": [`}},
+		{"history -o yaml", exitGood, []string{"epoch: 43\n"}},
+		{"history --limit -1", exitUsage, []string{"must not be negative"}},
+		{"history other", exitMissing, []string{"no member has ever started"}},
+		{"history -o wide", exitUsage, []string{"must be one of table, json, yaml"}},
+	} {
+		code, out, errOut := w.rota(t, c.line)
+		for _, word := range c.words {
+			if code != c.code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 {
+				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", c.line, code, c.code, word, out, errOut)
+				break
+			}
+		}
+	}
+	for _, line := range []string{"plan web", "history web", "plan", "history"} {
+		if code, out, errOut := w.rota(t, line, stranger); code != exitForbidden || !strings.Contains(errOut, "configmaps") {
+			t.Errorf("rota %s as a stranger: exit code %d\n%s%s", line, code, out, errOut)
+		}
+	}
+	_, out, _ := w.rota(t, "plan --replicas 3 -o json")
+	var back view.Plan
+	if err := json.Unmarshal([]byte(out), &back); err != nil || back.Slots != 85 || len(back.Members) != 3 || back.Objects == nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}

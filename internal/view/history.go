@@ -1,0 +1,165 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coverage"
+)
+
+// What happened.
+const (
+	HappenedJoin     = "joined"
+	HappenedExpel    = "expelled"
+	HappenedHandover = "handover"
+	HappenedDrain    = "drain"
+	HappenedPause    = "pause"
+	HappenedWarning  = "warning"
+)
+
+// History is what is known of a rota's past. Nobody keeps all of it: Reach says how far back it goes. Its JSON is what
+// `rota history -o json` prints: fields are added, but neither renamed nor removed.
+type History struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Epoch     uint64 `json:"epoch"`
+	// Events are what happened, newest first.
+	Events []Event `json:"events"`
+	// Reach says for each kind of event how far back it is known.
+	Reach []string `json:"reach"`
+	// Unknown is as in Rota.
+	Unknown []Unknown `json:"unknown"`
+}
+
+// Event is something that happened to a rota.
+type Event struct {
+	// At is when, by the clock of the member or machine that wrote it. What is one of the words above.
+	At   time.Time `json:"at"`
+	What string    `json:"what"`
+	// Member is the ID, or for an expel the Pod. For a handover it is the one that got the slots.
+	Member string `json:"member,omitempty"`
+	// Text says it in words, with the reason.
+	Text string `json:"text"`
+	// Handover is set for a handover, Reason says why it took place.
+	Handover *Handover `json:"handover,omitempty"`
+	Reason   Reason    `json:"reason,omitempty"`
+}
+
+// History puts together what the table, the reports and the events of the last hour tell of the past. It is pure.
+func (r *Rota) History() *History {
+	h := &History{Namespace: r.Namespace, Name: r.Name, Epoch: r.Epoch, Events: []Event{}, Unknown: r.Unknown}
+	add := func(at time.Time, what, member, format string, args ...any) {
+		h.Events = append(h.Events, Event{At: at, What: what, Member: member, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, m := range r.Members {
+		add(m.Joined, HappenedJoin, m.ID, "joined%s", r.buildText(m))
+	}
+	for _, e := range r.Table.Expels {
+		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, or its container was restarted; "+
+			"others got its slots")
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
+		for _, got := range r.Reports[id].Handovers {
+			h.Events = append(h.Events, r.happened(id, got))
+		}
+	}
+	if t := r.Table; t.Paused() {
+		add(time.Unix(t.Pause.Since, 0), HappenedPause, "", "moves were paused%s, and still are",
+			askedText(t.Pause.By, t.Pause.Reason))
+	}
+	for _, d := range r.Table.Drains {
+		add(time.Unix(d.Since, 0), HappenedDrain, d.ID, "was to be drained%s, and still is", askedText(d.By, d.Reason))
+	}
+	for _, e := range r.Warnings {
+		add(e.At, HappenedWarning, e.Member, "%s: %s", e.Reason, strings.Join(strings.Fields(e.Message), " "))
+	}
+	slices.SortStableFunc(h.Events, func(a, b Event) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Member, b.Member))
+	})
+	h.Reach = r.reach()
+	return h
+}
+
+func (r *Rota) buildText(m Member) string {
+	if m.Build == "" {
+		return ""
+	}
+	return ", build " + m.Build
+}
+
+func askedText(by, reason string) string {
+	text := ""
+	if by != "" {
+		text = " by " + by
+	}
+	if reason != "" {
+		text += " (" + reason + ")"
+	}
+	return text
+}
+
+// happened describes a handover.
+func (r *Rota) happened(to string, got coverage.Handover) Event {
+	h := handoverOf(to, got)
+	e := Event{At: got.Ended, What: HappenedHandover, Member: to, Handover: &h}
+	var why string
+	e.Reason, why = r.reasonOf(h.Cause, to, h.From, &got.Ended)
+	what := fmt.Sprintf("%d slots", h.Count)
+	switch {
+	case h.Duty != "":
+		what = "duty " + h.Duty
+	case h.Count == 1:
+		what = "slot " + h.Slots
+	case len(got.Slots.Ranges()) == 1 && got.Slots.Len() == h.Count:
+		what = "slots " + h.Slots
+	}
+	e.Text = fmt.Sprintf("got %s: %s%s", what, why, phasesText(h))
+	return e
+}
+
+// phasesText says how long the phases of a handover took that took place.
+func phasesText(h Handover) string {
+	var phases []string
+	for _, p := range []struct {
+		name    string
+		seconds float64
+	}{{"warm", h.Warm}, {"drain", h.Drain}, {"activate", h.Activate}} {
+		if p.seconds > 0 {
+			phases = append(phases, fmt.Sprintf("%s %v", p.name,
+				time.Duration(p.seconds*float64(time.Second)).Round(time.Millisecond)))
+		}
+	}
+	if len(phases) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(phases, ", ") + ")"
+}
+
+// reach says how far back the history goes.
+func (r *Rota) reach() []string {
+	out := []string{
+		"joins: of the members that are there. Of those that have gone nothing is kept but expels",
+		fmt.Sprintf("expels: of the last %.0f minutes, by the table. Older ones stay until the next expel",
+			crashMemory.Minutes()),
+		"handovers: the last few that each member got. A member takes them along when it ends",
+	}
+	for _, m := range r.Members {
+		report := r.Reports[m.ID]
+		switch {
+		case report == nil:
+			out = append(out, m.ID+" does not report its handovers")
+		case len(report.Handovers) > 0:
+			oldest := report.Handovers[len(report.Handovers)-1].Ended
+			out = append(out, fmt.Sprintf("%s tells of %d, back to %s", m.ID, len(report.Handovers),
+				oldest.Local().Format(time.DateTime)))
+		default:
+			out = append(out, m.ID+" tells of none")
+		}
+	}
+	return append(out, fmt.Sprintf("warnings: of the last %.0f minutes, as the API server keeps events",
+		warningAge.Minutes()))
+}

@@ -1,0 +1,370 @@
+package view
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/plan"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// maxReplicas is the largest number of replicas that is planned for.
+const maxReplicas = slot.MaxCount
+
+// ErrPlan is wrapped by the error of PlanFor if its options make no sense.
+var ErrPlan = errors.New("cannot plan that")
+
+// PlanOptions say what to plan for.
+type PlanOptions struct {
+	// Replicas is the number of replicas, from 1 to 4,096; 0: as many as there are now, less those of Without. Replicas
+	// that do not leave and renew their Leases count.
+	Replicas int
+	// Without names members or Pods that end. Further ones that have to end are those that joined last.
+	Without []string
+}
+
+// Plan is what members hold now, and what the planner would give them. Its JSON is what `rota plan -o json` prints:
+// fields are added, but neither renamed nor removed.
+type Plan struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Epoch     uint64 `json:"epoch"`
+	// Now and Replicas are the numbers of replicas now and then.
+	Now      int             `json:"now"`
+	Replicas int             `json:"replicas"`
+	Members  []PlannedMember `json:"members"`
+	// Moves are runs of slots and duties that would move, in order.
+	Moves []PlannedMove `json:"moves"`
+	// Slots and Objects are how many of them would move. Objects is an estimate by what members report; nil: a member
+	// that owns slots does not report.
+	Slots   int      `json:"slotsMoved"`
+	Objects *int     `json:"objectsMoved,omitempty"`
+	Duties  int      `json:"dutiesMoved"`
+	Notes   []string `json:"notes"`
+}
+
+// PlannedMember is what a member has now, and then.
+type PlannedMember struct {
+	ID string `json:"id"`
+	// New: it does not exist yet, so that ID is made up. Ends: it would end.
+	New    bool `json:"new,omitempty"`
+	Ends   bool `json:"ends,omitempty"`
+	Weight int  `json:"weight"`
+	// Slots it has now, moves under way counted as done; gets, gives up, and has then.
+	Slots int `json:"slots"`
+	Gains int `json:"gains"`
+	Loses int `json:"loses"`
+	Then  int `json:"slotsThen"`
+	// Objects it has now and then, as estimates; nil: not known.
+	Objects     *int `json:"objects,omitempty"`
+	ObjectsThen *int `json:"objectsThen,omitempty"`
+	// Duties it has now and then, without the rota's own.
+	Duties     int `json:"duties"`
+	DutiesThen int `json:"dutiesThen"`
+}
+
+// PlannedMove is a run of slots, or a duty, that would move.
+type PlannedMove struct {
+	First int    `json:"first"`
+	Last  int    `json:"last"`
+	Duty  string `json:"duty,omitempty"`
+	// From and To are IDs; empty: nobody.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+}
+
+// planning is the work in progress.
+type planning struct {
+	r       *Rota
+	members []plan.Member
+	// entries are the members as the table has them, or would, and order their IDs, new ones last.
+	entries map[string]table.Member
+	order   []string
+	ends    map[string]bool
+	fresh   map[string]bool
+	notes   []string
+}
+
+// PlanFor plans for another number of replicas, by the rota's own planner (package plan). All replicas come and go at
+// once. The error wraps ErrPlan. It is pure.
+func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
+	p := &planning{r: r, entries: map[string]table.Member{}, ends: map[string]bool{}, fresh: map[string]bool{}}
+	now, err := p.settle(o)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.Receives }) {
+		return nil, fmt.Errorf("%w: no member would be left that may get slots", ErrPlan)
+	}
+	before, moving := p.owners()
+	total := int(r.Table.Slots)
+	in := plan.Input{Owners: before[:total], Moving: moving, Members: p.members}
+	after := append(plan.Assign(in), p.duties(before, moving)...)
+	return p.result(now, before, after), nil
+}
+
+func (p *planning) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// settle decides who is there then, and returns how many are there now.
+func (p *planning) settle(o PlanOptions) (now int, err error) {
+	r := p.r
+	var live []Member
+	for _, m := range r.Members {
+		switch m.State {
+		case Silent:
+			p.note("%s does not renew its Lease: it counts as gone", m.ID)
+		case Leaving:
+			p.note("%s is leaving: it counts as gone", m.ID)
+		default:
+			live = append(live, m)
+			continue
+		}
+		p.ends[m.ID] = true
+	}
+	for _, name := range o.Without {
+		i := slices.IndexFunc(live, func(m Member) bool { return m.ID == name || m.Pod == name })
+		if i < 0 {
+			return 0, fmt.Errorf("%w: there is no live member or Pod %s", ErrPlan, name)
+		}
+		p.ends[live[i].ID] = true
+	}
+	staying := slices.DeleteFunc(slices.Clone(live), func(m Member) bool { return p.ends[m.ID] })
+	want := cmp.Or(o.Replicas, len(staying))
+	switch {
+	case o.Replicas < 0 || o.Replicas > maxReplicas:
+		return 0, fmt.Errorf("%w: %d replicas: must be from 1 to %d", ErrPlan, o.Replicas, maxReplicas)
+	case want == 0:
+		return 0, fmt.Errorf("%w: no replica would be left", ErrPlan)
+	case want > len(staying) && len(o.Without) > 0:
+		p.note("%d new replicas take the place of those that end", want-len(staying))
+	}
+	byAge := slices.SortedFunc(slices.Values(staying), func(a, b Member) int {
+		return cmp.Or(a.Joined.Compare(b.Joined), cmp.Compare(a.ID, b.ID))
+	})
+	if n := len(byAge) - want; n > 0 {
+		var last []string
+		for _, m := range byAge[want:] {
+			p.ends[m.ID] = true
+			last = append(last, m.ID)
+		}
+		p.note("Kubernetes chooses the Pods that end. Here it is those that joined last: %s. --without names others",
+			strings.Join(last, ", "))
+	}
+	p.add(live)
+	p.addNew(byAge, want-len(byAge))
+	p.circumstances()
+	return len(live), nil
+}
+
+// add adds the members of the table.
+func (p *planning) add(live []Member) {
+	for _, m := range p.r.Members {
+		entry, _ := p.r.Table.Member(m.ID)
+		p.entries[m.ID], p.order = entry, append(p.order, m.ID)
+		gone := !slices.ContainsFunc(live, func(l Member) bool { return l.ID == m.ID })
+		if gone && m.State == Silent {
+			continue // the planner leaves out those that it expels
+		}
+		planned := plan.Member{ID: m.ID, Weight: m.Weight, Receives: true}
+		switch {
+		case p.ends[m.ID]:
+			planned.Receives, planned.Leaves = false, true
+		case p.r.Table.Drained(m.ID):
+			planned.Receives, planned.Leaves = false, true
+			p.note("%s is drained and gets nothing: `rota undrain` ends that", m.ID)
+		case onProbation(p.r.Table, m, p.r.At):
+			planned.Receives = false
+			p.note("%s is on probation and gets no slots for up to 5 minutes", m.ID)
+		}
+		p.members = append(p.members, planned)
+	}
+}
+
+// addNew adds replicas that do not exist yet. They are like the one that joined last.
+func (p *planning) addNew(byAge []Member, n int) {
+	like := table.Member{Weight: 1}
+	if len(byAge) > 0 {
+		like, _ = p.r.Table.Member(byAge[len(byAge)-1].ID)
+	}
+	for i := range max(n, 0) {
+		// No ID begins with a plus sign: they begin with the name of a Pod.
+		id := "+new-" + strconv.Itoa(i+1)
+		like.ID = id
+		p.entries[id], p.fresh[id], p.order = like, true, append(p.order, id)
+		p.members = append(p.members, plan.Member{ID: id, Weight: like.Weight, Receives: true})
+	}
+}
+
+// circumstances notes what keeps the members from doing this now.
+func (p *planning) circumstances() {
+	t := p.r.Table
+	if t.Paused() {
+		p.note("moves are paused: until `rota resume` only slots of members that end get other owners")
+	}
+	builds, last := map[string]bool{}, int64(0)
+	for _, m := range t.Members {
+		builds[m.Build] = true
+		last = max(last, m.Joined)
+	}
+	if len(builds) > 1 && p.r.At.Unix()-last < int64(coverage.RolloutQuiet.Seconds()) {
+		p.note("a rollout is going on: until it has ended, members move less than this")
+	}
+	if total := len(p.entries) - len(p.ends); total > int(t.Slots) {
+		p.note("there are %d slots, so that %d replicas would have none", t.Slots, total-int(t.Slots))
+	}
+}
+
+// owners returns the owners of all slots once the moves under way are done.
+func (p *planning) owners() (owners []string, moving slot.Set) {
+	t := p.r.Table
+	owners = make([]string, t.Total())
+	for _, run := range t.Runs {
+		for s := run.Slots.First; ; s++ {
+			owners[s] = run.Owner
+			if run.Next != "" && !p.ends[run.Next] {
+				owners[s] = run.Next
+				moving.Add(s)
+			}
+			if s == run.Slots.Last {
+				break
+			}
+		}
+	}
+	return owners, moving
+}
+
+// duties returns the owners of the duties then. Those of users and the rota's own are spread each by themselves.
+func (p *planning) duties(before []string, moving slot.Set) []string {
+	t := p.r.Table
+	after := slices.Clone(before[t.Slots:])
+	can := t.DutiesOf()
+	for _, own := range []bool{false, true} {
+		var slots []slot.Slot
+		in := plan.DutyInput{Members: p.members}
+		for i, name := range t.Duties {
+			if s := slot.Slot(int(t.Slots) + i); name != "" && table.OwnDuty(name) == own { //nolint:gosec // see slot.MaxDuties
+				slots = append(slots, s)
+				in.Owners, in.Moving = append(in.Owners, before[s]), append(in.Moving, moving.Has(s))
+			}
+		}
+		in.Can = func(member, duty int) bool {
+			set := can(p.entries[p.members[member].ID])
+			return set.Has(slots[duty])
+		}
+		for i, owner := range plan.AssignDuties(in) {
+			after[int(slots[i])-int(t.Slots)] = owner
+		}
+	}
+	return after
+}
+
+// result compares the owners before and after.
+func (p *planning) result(now int, before, after []string) *Plan {
+	t := p.r.Table
+	out := &Plan{
+		Namespace: p.r.Namespace, Name: p.r.Name, Epoch: t.Epoch, Now: now, Moves: []PlannedMove{}, Notes: p.notes,
+	}
+	loads, known := p.r.loads(before)
+	members := map[string]*PlannedMember{}
+	for id, entry := range p.entries {
+		m := &PlannedMember{ID: id, New: p.fresh[id], Ends: p.ends[id], Weight: entry.Weight}
+		members[id] = m
+		if !m.Ends {
+			out.Replicas++
+		}
+	}
+	objects, objectsThen, moved := map[string]float64{}, map[string]float64{}, 0.0
+	count := func(id string, f func(*PlannedMember)) {
+		if m := members[id]; m != nil {
+			f(m)
+		}
+	}
+	for i, from := range before {
+		s, to := slot.Slot(i), after[i] //nolint:gosec // see slot.MaxCount
+		if t.IsDuty(s) {
+			if name := t.Duty(s); name != "" && !table.OwnDuty(name) {
+				count(from, func(m *PlannedMember) { m.Duties++ })
+				count(to, func(m *PlannedMember) { m.DutiesThen++ })
+				out.Duties += map[bool]int{true: 1}[from != to]
+			}
+		} else {
+			count(from, func(m *PlannedMember) { m.Slots++ })
+			count(to, func(m *PlannedMember) { m.Then++ })
+			objects[from] += loads[i]
+			objectsThen[to] += loads[i]
+			if from != to {
+				out.Slots++
+				moved += loads[i]
+				count(from, func(m *PlannedMember) { m.Loses++ })
+				count(to, func(m *PlannedMember) { m.Gains++ })
+			}
+		}
+		if from != to {
+			out.addMove(i, t.Duty(s), from, to)
+		}
+	}
+	for _, id := range p.order {
+		m := members[id]
+		if known {
+			m.Objects, m.ObjectsThen = ptr.To(round(objects[id])), ptr.To(round(objectsThen[id]))
+		}
+		out.Members = append(out.Members, *m)
+	}
+	if known {
+		out.Objects = ptr.To(round(moved))
+	} else {
+		out.Notes = append(out.Notes, "not all members report their objects, so that their numbers are not known")
+	}
+	if out.Notes == nil {
+		out.Notes = []string{}
+	}
+	return out
+}
+
+func (p *Plan) addMove(n int, duty, from, to string) {
+	if i := len(p.Moves) - 1; i >= 0 && duty == "" {
+		if m := &p.Moves[i]; m.Duty == "" && m.Last == n-1 && m.From == from && m.To == to {
+			m.Last = n
+			return
+		}
+	}
+	p.Moves = append(p.Moves, PlannedMove{First: n, Last: n, Duty: duty, From: from, To: to})
+}
+
+func round(f float64) int { return int(math.Round(f)) }
+
+// loads estimates the number of objects in each slot, by the reports of those that have it open. known is false if an
+// owner does not report.
+func (r *Rota) loads(owners []string) (loads []float64, known bool) {
+	loads, known = make([]float64, len(owners)), true
+	for _, m := range r.Members {
+		report := r.Reports[m.ID]
+		if report == nil {
+			known = known && m.Owned == 0
+			continue
+		}
+		open := report.Open.Intersect(r.Table.Slots.All())
+		in := map[slot.Slot]int{} // open slots that one figure is about
+		for _, s := range open.Slots() {
+			in[groupOf(s, report.Fold).First]++
+		}
+		for _, digests := range report.Digests {
+			for _, s := range open.Slots() {
+				first := groupOf(s, report.Fold).First
+				loads[s] += float64(digests[first].Objects) / float64(in[first])
+			}
+		}
+	}
+	return loads, known
+}
