@@ -48,7 +48,7 @@ nothing.`,
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Dashboard of %s: %s (Ctrl-C ends it)\n", rota, server.URL())
 			if server.Exposed {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: other machines can reach this page. Whoever opens it sees "+
-					"what your kubeconfig may read of this rota. There is no password and no TLS.\n")
+					"what your kubeconfig may read of this rota, and may search for objects. There is no password and no TLS.\n")
 			}
 			if browse {
 				if err := openBrowser(ctx, server.URL()); err != nil {
@@ -90,7 +90,7 @@ func openDashboard(
 			}
 			w, err := finder.Who(ctx, r, kind, in, object)
 			if errors.Is(err, view.ErrNoKind) || errors.Is(err, view.ErrBadName) {
-				err = fmt.Errorf("%w: %w", dashboard.ErrBadQuestion, err)
+				return nil, dashboard.QuestionError{Err: err}
 			}
 			return w, err
 		},

@@ -24,8 +24,8 @@ type Options struct {
 	// Watch calls tell, from one goroutine, with each state of the rota, or with the error that keeps it from being read,
 	// until ctx ends. It runs while a page is open. An error that it returns is shown.
 	Watch func(ctx context.Context, tell func(*view.Rota, error)) error
-	// Who says which member works on an object. What it returns is encoded as JSON. An error of the caller's making wraps
-	// ErrBadQuestion.
+	// Who says which member works on an object. What it returns is encoded as JSON. An error of the caller's making is a
+	// QuestionError.
 	Who func(ctx context.Context, kind, namespace, name string) (any, error)
 	// Hosts are further names under which browsers may ask. IP addresses and localhost are always allowed.
 	Hosts []string
@@ -43,8 +43,13 @@ type Replicas interface {
 	Kill(ctx context.Context, pod string) error
 }
 
-// ErrBadQuestion says that the caller has to ask in another way.
-var ErrBadQuestion = errors.New("bad question")
+// QuestionError is an error of Options.Who that says that the caller has to ask in another way.
+type QuestionError struct{ Err error }
+
+func (e QuestionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e QuestionError) Unwrap() error { return e.Err }
 
 const (
 	// whoLimit bounds the search for an object.
@@ -159,7 +164,7 @@ func (h *handler) who(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	answer, err := h.o.Who(ctx, words[0], words[1], words[2])
 	switch {
-	case errors.Is(err, ErrBadQuestion):
+	case errors.As(err, &QuestionError{}):
 		refuse(w, http.StatusBadRequest, err.Error())
 	case err != nil:
 		refuse(w, http.StatusBadGateway, err.Error())

@@ -200,7 +200,7 @@ func TestWho(t *testing.T) {
 		asked = fmt.Sprintf("%q %q %q", kind, namespace, name)
 		switch kind {
 		case "odd":
-			return nil, fmt.Errorf("%w: no kind odd", ErrBadQuestion)
+			return nil, QuestionError{errors.New("no kind odd")}
 		case "gone":
 			return nil, errors.New("the API server does not answer")
 		}

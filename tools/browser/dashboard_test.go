@@ -146,7 +146,7 @@ func TestDashboard(t *testing.T) {
 		t.Errorf("rota status: %+v", first)
 	}
 	accessible(t, p)
-	textStays(t, w, p)
+	search(t, w, p)
 
 	// By keyboard: the button has the focus, and keeps it while the table changes.
 	victim := first.Members[1].Pod
@@ -160,7 +160,9 @@ func TestDashboard(t *testing.T) {
 	  return r > g + 10 && r > b + 10;
 	})()`, row))
 	t.Logf("%s was red %.1f s after the kill; its lease lasts %v", victim, took.Seconds(), lease)
+	p.wait(generous, victim+" is told to be silent", row+`.dataset.state === "Silent"`)
 	p.look("killed", 1280, "light")
+	textStays(t, w, p)
 	took = p.wait(generous, "the others have its slots", settled+" && "+members+" === 2")
 	t.Logf("and %.1f s later the others had its slots", took.Seconds())
 	agree(t, w, p)
@@ -215,8 +217,8 @@ func accessible(t *testing.T, p *tab) {
 		return err
 	}))
 	for role, least := range map[string]int{
-		"main": 1, "banner": 1, "contentinfo": 1, "table": 2, "rowheader": 3, "columnheader": 10, "button": 7,
-		"heading": 6,
+		"main": 1, "banner": 1, "contentinfo": 1, "search": 1, "table": 2, "rowheader": 3, "columnheader": 10, "button": 8,
+		"heading": 6, "textbox": 3,
 	} {
 		if roles[role] < least {
 			t.Errorf("%d of role %s, want %d at least; there are %v", roles[role], role, least, roles)
@@ -224,6 +226,50 @@ func accessible(t *testing.T, p *tab) {
 	}
 	if roles["img"]+roles["image"] == 0 {
 		t.Errorf("the ring is no image with a name: %v", roles)
+	}
+}
+
+// search asks for an object's member, in the page and with `rota who`.
+func search(t *testing.T, w *world, p *tab) {
+	t.Helper()
+	ask := func(kind, namespace, name string) {
+		t.Helper()
+		p.do("search", chromedp.SetValue("#who-kind", kind, chromedp.ByQuery),
+			chromedp.SetValue("#who-namespace", namespace, chromedp.ByQuery), chromedp.SetValue("#who-name", name, chromedp.ByQuery),
+			chromedp.Click("#who-form button", chromedp.ByQuery))
+		p.wait(generous, "an answer", `!document.getElementById("who-answer").textContent.startsWith("Looking")`)
+	}
+	ask("website", namespace+"-sites", evil)
+	if n := value[int](p, `document.querySelectorAll("main img").length`); n > 0 {
+		t.Error("a name became an element")
+	}
+	if text := value[string](p, `document.getElementById("who-answer").textContent`); text == "" {
+		t.Error("no answer for an object that cannot be")
+	}
+	var told struct {
+		Works, Member string
+		Slot          int
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), generous)
+	defer cancel()
+	// The load deletes Websites and makes them again.
+	var site string
+	for told.Works != "yes" {
+		site = anySite(t, w)
+		err := w.json(ctx, &told, "who", "website/"+site, "--rota", namespace+"/"+name, "-n", namespace+"-sites")
+		if ctx.Err() != nil {
+			t.Fatalf("rota who website/%s: %+v, %v", site, told, err)
+		}
+	}
+	ask("website", namespace+"-sites", site)
+	field := func(name string) string {
+		return value[string](p, fmt.Sprintf(`document.querySelector('#who-answer [data-field="%s"]')?.textContent ?? ""`, name))
+	}
+	if slot, member := field("slot"), field("member"); slot != fmt.Sprint(told.Slot) || member != told.Member {
+		t.Errorf("the page says slot %q of %q, rota who %+v", slot, member, told)
+	}
+	if answer := field("answer"); !strings.Contains(answer, site) {
+		t.Errorf("the page answers %q", answer)
 	}
 }
 
@@ -310,6 +356,10 @@ func endings(t *testing.T, w *world, p *tab, browser context.Context) {
 	second.wait(generous, "the page says that the rota cannot be read", fmt.Sprintf(stale, "cannot be read"))
 	second.look("lost", 1280, "light")
 	second.look("lost", 400, "dark")
+	second.do("leave the page", chromedp.Navigate("about:blank")) // with the last page, the last state is forgotten
+	third := openTab(t, browser, url, 1280)
+	third.wait(generous, "a page without data says why, and nothing else", `document.getElementById("main").hidden &&
+	  document.getElementById("banner").textContent.includes("cannot be read")`)
 	if err := server.end(t); err != nil {
 		t.Errorf("rota dashboard: %v", err)
 	}

@@ -68,6 +68,7 @@ function connect() {
       age = m.age || 0;
       came = performance.now();
       render();
+      show(byId("main"), true); // before, it would say that there is nothing
     }
     tick();
   });

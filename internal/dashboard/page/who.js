@@ -1,20 +1,6 @@
 // The search for the member of an object. The answer is the one of `rota who`.
 import { byId, element } from "./dom.js";
 
-// words turns the name of a field into words: "sinceEpoch" is "Since epoch".
-function words(name) {
-  const text = name.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function lines(value) {
-  if (Array.isArray(value)) return value.map(lines).join("\n");
-  if (value !== null && typeof value === "object") {
-    return Object.entries(value).map(([k, v]) => `${words(k)}: ${lines(v)}`).join("\n");
-  }
-  return String(value);
-}
-
 export function start() {
   const answer = byId("who-answer");
   let turn = 0;
@@ -29,7 +15,7 @@ export function start() {
     try {
       const response = await fetch(`who?${question}`);
       const body = await response.json();
-      nodes = response.ok ? [list(body)] : [element("p", { class: "failed" }, body.error)];
+      nodes = response.ok ? render(body) : [element("p", { class: "failed" }, body.error)];
     } catch {
       nodes = [element("p", { class: "failed" }, "There was no answer: is `rota dashboard` still running?")];
     }
@@ -37,13 +23,31 @@ export function start() {
   });
 }
 
-function list(body) {
+// render shows a Who. Its fields are those of `rota who -o json`.
+function render(who) {
+  const held = who.held === undefined ? "not known" : who.held ? "yes" : "no";
+  const rows = [
+    ["also", "reasons", who.reasons.slice(1)],
+    ["slot", "slot", who.slot],
+    ["sharded by", "by", [who.shardedBy, who.controllingOwner].filter(Boolean).join(" of ")],
+    ["member", "member", who.member],
+    ["Pod", "pod", who.pod],
+    ["since", "since", who.since && `epoch ${who.since.epoch}: ${who.since.text}`],
+    ["move", "move", who.move && `${who.move.from || "nobody"} → ${who.move.to}: ${who.move.phase}`],
+    ["delivery", "delivery", who.delivery],
+    ["held", "held", who.evidence && `${held}: ${who.evidence}`],
+    ["note", "notes", who.notes],
+  ];
   const dl = element("dl");
-  for (const [name, value] of Object.entries(body)) {
-    if (value === "" || value === null || (Array.isArray(value) && value.length === 0)) continue;
-    const dd = element("dd", {}, lines(value));
-    dd.dataset.field = name;
-    dl.append(element("div", {}, element("dt", {}, words(name)), dd));
+  for (const [title, field, value] of rows) {
+    for (const text of [value].flat().filter((v) => v !== undefined && v !== null && v !== "")) {
+      const dd = element("dd", {}, String(text));
+      dd.dataset.field = field;
+      dl.append(element("div", {}, element("dt", {}, title), dd));
+    }
   }
-  return dl;
+  const answer = element("p", { class: `works-${who.works}` }, who.answer);
+  answer.dataset.field = "answer";
+  const at = new Date().toLocaleTimeString();
+  return [answer, dl, element("p", { class: "quiet" }, `This was so at ${at}. Find asks again.`)];
 }
