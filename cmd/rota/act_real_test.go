@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -26,13 +25,17 @@ import (
 )
 
 // startMember starts a member of rota web in w's namespace, which shards ConfigMaps. end has it leave.
-func (w *written) startMember(t *testing.T, pod string) (id string, end func()) {
+func (w *written) startMember(t *testing.T, pod string, change ...func(*rota.Options)) (id string, end func()) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	plane := controlplane.For(t)
-	r, err := rota.New(plane.Config(), rota.Options{
+	plane := w.plane
+	o := rota.Options{
 		Name: w.name, Namespace: w.namespace, Identity: rota.Identity{Pod: pod, Build: "v7"}, LeaseDuration: 6 * time.Second, Logger: logr.Discard(),
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	r, err := rota.New(plane.Config(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +103,6 @@ func (w *written) until(t *testing.T, what string, ok func(*table.Table) bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-// newWritten is a namespace in which nothing has been written.
-func newWritten(t *testing.T) *written {
-	t.Helper()
-	return &written{client: kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), namespace: controlplane.Namespace(t), name: "web"}
 }
 
 // expect runs a command and looks at its exit code and output.

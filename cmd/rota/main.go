@@ -102,7 +102,7 @@ Exit codes:
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify()},
-		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance()},
+		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newUninstall()},
 		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch()},
 		groupDemo:  {newDemo()},
 		"":         {newOperator(), newDemoDispatch(), newVersion()},

@@ -22,6 +22,7 @@ import (
 
 // written is a rota that no process works on: a table, Leases and reports as members would have written them.
 type written struct {
+	plane           *controlplane.ControlPlane
 	client          kubernetes.Interface
 	namespace, name string
 	uid             string
@@ -43,7 +44,21 @@ func halves() *table.Table {
 // writeRota creates a rota with that table in a namespace of its own.
 func writeRota(t *testing.T, tab *table.Table) *written {
 	t.Helper()
-	w := &written{client: kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), namespace: controlplane.Namespace(t), name: "web"}
+	w := newWritten(t)
+	w.make(t, tab)
+	return w
+}
+
+// newWritten is a namespace in which nothing has been written.
+func newWritten(t *testing.T) *written {
+	t.Helper()
+	plane := controlplane.For(t)
+	return &written{plane: plane, client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: controlplane.Namespace(t), name: "web"}
+}
+
+// make creates the rota with that table.
+func (w *written) make(t *testing.T, tab *table.Table) {
+	t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{names.LabelRota: w.name}}}
 	cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
 	if err != nil {
@@ -54,7 +69,6 @@ func writeRota(t *testing.T, tab *table.Table) *written {
 	for _, m := range tab.Members {
 		w.member(t, tab, m.ID)
 	}
-	return w
 }
 
 // put writes the table.
@@ -101,7 +115,7 @@ func (w *written) member(t *testing.T, tab *table.Table, id string) {
 
 func (w *written) report(t *testing.T, r *coverage.Report, lease *coordinationv1.Lease) {
 	t.Helper()
-	reports, err := coverage.NewReports(controlplane.For(t).Config(), w.namespace, w.name)
+	reports, err := coverage.NewReports(w.plane.Config(), w.namespace, w.name)
 	if err == nil {
 		err = reports.Publish(t.Context(), r, lease.UID)
 	}
@@ -113,7 +127,7 @@ func (w *written) report(t *testing.T, r *coverage.Report, lease *coordinationv1
 // rota runs a command in the rota's namespace, as the administrator or with the kubeconfig that is given.
 func (w *written) rota(t *testing.T, line string, kubeconfig ...string) (code exitCode, out, errOut string) {
 	t.Helper()
-	path := append(kubeconfig, controlplane.For(t).Kubeconfig())[0]
+	path := append(kubeconfig, w.plane.Kubeconfig())[0]
 	args := append([]string{"rota"}, strings.Fields(line)...)
 	return runCommand(t.Context(), append(args, "-n", w.namespace, "--kubeconfig", path)...)
 }

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/internal/remains"
+)
+
+// uninstallTimeout bounds all of it. Labels go at 200 a second.
+const uninstallTimeout = 2 * time.Hour
+
+type uninstallOptions struct {
+	target      rotaFlags
+	dryRun, yes bool
+	keepLabels  bool
+	keeper      bool
+}
+
+func newUninstall() *cobra.Command {
+	o := &uninstallOptions{}
+	cmd := &cobra.Command{
+		Use:   "uninstall NAME",
+		Short: "Remove what a rota has in the cluster, and show that nothing is left",
+		Long: `Removes the fence of a rota, the labels of objects that no other rota uses, the members' reports and Leases,
+the table, and the events. Then it looks again for what is left.
+
+It refuses while members live. Scale their Deployment to 0 first. Roles, Deployments and whatever else you installed
+yourself stay.
+
+To find labels, the API server has to go through all objects of each kind; --keep-labels leaves labels where they are.
+Nobody looks at them any more.`,
+		Example: `  rota uninstall website -n operators --dry-run
+  rota uninstall website -n operators --yes`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 { // what removes things does not guess
+				return fmt.Errorf("give the name of one rota; got %d names", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.target.bind(cmd)
+	cmd.ValidArgsFunction = o.target.completeRotas
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and change nothing")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.keepLabels, "keep-labels", false, "leave the labels of objects where they are")
+	cmd.Flags().BoolVar(&o.keeper, "keeper", false, "also remove the policy rota-fence-keeper, if no fence is left")
+	return cmd
+}
+
+func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
+	cfg, rota, err := o.target.loadRota(cmd.Context(), args)
+	if err != nil {
+		return err
+	}
+	finder, err := remains.NewFinder(cfg, remains.Options{Rota: rota, KeepLabels: o.keepLabels, Keeper: o.keeper})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), uninstallTimeout)
+	defer cancel()
+	named := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("rota %s: %w", rota, err)
+	}
+	live, err := finder.Live(ctx)
+	if err != nil {
+		return named(err)
+	}
+	found, err := finder.Find(ctx)
+	if err != nil {
+		return named(err)
+	}
+	w := cmd.OutOrStdout()
+	if found.Nothing() {
+		printKept(w, found.Kept)
+		return missingf("rota %s: there is nothing of it in the cluster", rota)
+	}
+	verb := "to remove"
+	if o.dryRun {
+		verb = "would be removed"
+	}
+	printRemains(w, found, verb)
+	printKept(w, found.Kept)
+	if len(live) > 0 {
+		return named(fmt.Errorf("these members live, so nothing is removed: %s; scale their Deployment to 0, wait until "+
+			"their Pods are gone, and try again", strings.Join(live, ", ")))
+	}
+	if o.dryRun {
+		return nil
+	}
+	if !o.yes {
+		if err := ask(cmd, rota.Name); err != nil {
+			return err
+		}
+	}
+	removing := finder.Remove(ctx, found, func(text string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) })
+	left, err := finder.Find(ctx)
+	if err = errors.Join(removing, err); err != nil {
+		return named(err)
+	}
+	if !left.Nothing() {
+		_, _ = fmt.Fprintln(w)
+		printRemains(w, left, "still there")
+		return named(errors.New("some of it is there again or still: a member may have started meanwhile; look for its " +
+			"Deployment, and try again"))
+	}
+	labels := fmt.Sprintf("and labels of %d kinds", found.Kinds)
+	if o.keepLabels {
+		labels = "but for labels, which were not looked at"
+	}
+	_, err = fmt.Fprintf(w, "\nNothing of rota %s is left: looked again for its fence, Leases, reports, table and "+
+		"events, %s.\n", rota, labels)
+	return err
+}
+
+// ask has a person type the rota's name.
+func ask(cmd *cobra.Command, name string) error {
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Type the name of the rota to remove all this: ")
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	switch answer = strings.TrimSpace(answer); {
+	case answer == name:
+		return nil
+	case answer == "" && err != nil:
+		return usagef("uninstall: nobody answers on standard input; give --yes")
+	}
+	return usagef("uninstall: %q is not the name of the rota, so nothing was removed", answer)
+}
+
+func printRemains(w io.Writer, r *remains.Remains, verb string) {
+	_, _ = fmt.Fprintf(w, "%s:\n", verb)
+	for _, o := range r.Objects {
+		_, _ = fmt.Fprintf(w, "  %s\n", o)
+	}
+	for _, l := range r.Labels {
+		_, _ = fmt.Fprintf(w, "  label %s of %d %s\n", l.Label, l.Objects, l.Resource.GroupResource())
+	}
+	if r.Events > 0 {
+		_, _ = fmt.Fprintf(w, "  %s\n", counted(r.Events, "event"))
+	}
+}
+
+func printKept(w io.Writer, kept []remains.Kept) {
+	for _, k := range kept {
+		_, _ = fmt.Fprintf(w, "stays: %s: %s\n", k.What, k.Why)
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/slot"
+)
+
+// everything lists all objects of a cluster, each with its labels and annotations.
+func everything(t *testing.T, plane *controlplane.ControlPlane) (all []string) {
+	t.Helper()
+	lists, err := kubernetes.NewForConfigOrDie(plane.Config()).Discovery().ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := plane.Config()
+	cfg.WarningHandler = rest.NoWarnings{} // of deprecated kinds
+	client := metadata.NewForConfigOrDie(cfg)
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists) {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list.APIResources {
+			objects, err := client.Resource(gv.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects.Items {
+				all = append(all, fmt.Sprint(gv.WithResource(r.Name), " ", o.Namespace, "/", o.Name, " ", o.UID, o.Labels, o.Annotations))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Uninstalling refuses while a member lives, and then leaves the cluster as it was before: labels, fence, Leases, those of
+// a member that died, reports, table and events are gone, and nothing else is.
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	plane := controlplane.New(t, controlplane.Options{})
+	w := &written{plane: plane, client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: "operators", name: "web"}
+	for _, ns := range []string{w.namespace, "other"} {
+		if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maps := w.client.CoreV1().ConfigMaps(w.namespace)
+	for i := range 40 {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", i), Labels: map[string]string{"app": "a"}}}
+		if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.expect(t, "uninstall web", exitMissing, "there is nothing of it")
+	before := everything(t, plane)
+
+	label := delivery.HashLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"})
+	id, end := w.startMember(t, "web-0", func(o *rota.Options) { o.Label, o.LabelNamespaces = true, []string{w.namespace} })
+	labelled := func() int {
+		list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: label})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	limit, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+	for labelled() < 41 { // the table, too
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%d objects have labels after a minute, want 41", labelled())
+		}
+	}
+	o := fence.Options{
+		Rota:           types.NamespacedName{Namespace: w.namespace, Name: w.name},
+		ServiceAccount: types.NamespacedName{Namespace: w.namespace, Name: "web"}, Resources: []schema.GroupResource{{Resource: "secrets"}},
+	}
+	if err := fence.Apply(t.Context(), plane.Config(), o); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, "pause", exitGood, "paused") // leaves an event
+	w.expect(t, "uninstall web --yes", exitFindings, "these members live, so nothing is removed: "+id)
+	end()
+	dead := w.table(t) // as if its Lease had outlived a member that was killed
+	dead.UID, w.uid = "", dead.UID
+	w.member(t, dead, "web-9-z")
+	lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, "web-9-z"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(int32(1)), ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Minute)))
+	if _, err := w.client.CoordinationV1().Leases(w.namespace).Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Another rota has the same labels.
+	other := &written{plane: plane, client: w.client, namespace: "other", name: "web"}
+	other.make(t, halves())
+	w.expect(t, "uninstall web --dry-run", exitGood, "stays: label "+label, "rota other/web may use it", "validatingadmissionpolicybindings ", "leases operators/web.web-9-z.report")
+	if err := w.client.CoreV1().ConfigMaps(other.namespace).Delete(t.Context(), other.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := metav1.ListOptions{}
+	if err := w.client.CoordinationV1().Leases(other.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, all); err != nil {
+		t.Fatal(err)
+	}
+
+	w.expect(t, "uninstall web", exitUsage, "give --yes")
+	w.expect(t, "uninstall web --dry-run", exitGood, "would be removed", "label "+label+" of 40 configmaps", "stays: policy rota-fence-keeper")
+	if labelled() != 41 || w.table(t) == nil {
+		t.Fatal("a dry run, or one that nobody answered, removed something")
+	}
+	w.expect(t, "uninstall web --yes --keeper", exitGood, "Nothing of rota operators/web is left")
+	w.expect(t, "uninstall web --keeper", exitMissing, "there is nothing of it")
+	if diff := cmp.Diff(before, everything(t, plane)); diff != "" {
+		t.Errorf("-before the install +after the uninstall:\n%s", diff)
+	}
+}
+
+// A ConfigMap of that name that is no table stays. A user who may not look for labels is told what to do.
+func TestUninstallRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWritten(t)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "this ConfigMap is no rota's table")
+	w.expect(t, "uninstall", exitUsage, "got 0 names")
+	code, _, errOut := w.rota(t, "uninstall web --yes", w.user(t, "get", "list"))
+	if code != exitForbidden || !strings.Contains(errOut, "validatingadmissionpolicybindings") {
+		t.Errorf("without permission: exit code %d\n%s", code, errOut)
+	}
+}
