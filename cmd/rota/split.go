@@ -70,7 +70,7 @@ The controllers of Kubernetes v1.36 are built in. For other versions, pass the o
 	f.StringVar(&o.version, "kubernetes-version", "",
 		"version of kube-controller-manager (default that of the image in the manifest)")
 	f.StringVar(&o.list, "controllers-list", "",
-		"file with the output of `kube-controller-manager --help`, from which the controllers are taken")
+		"file with the output of \"kube-controller-manager --help\", from which the controllers are taken")
 	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default as --print-groups)")
 	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups, as a beginning of an own file")
 	f.StringVar(&o.out, "out", "", "folder to write to, which must not exist or be empty")

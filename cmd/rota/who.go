@@ -54,6 +54,8 @@ kind or object.`,
 	o.out.bind(cmd, "table", "json", "yaml")
 	cmd.Flags().StringVar(&o.rota, "rota", "",
 		"the rota, as NAME or NAMESPACE/NAME (default the one that shards the kind)")
+	cmd.ValidArgsFunction = o.target.completeObject
+	_ = cmd.RegisterFlagCompletionFunc("rota", o.target.completeAnyRota)
 	return cmd
 }
 

@@ -98,7 +98,7 @@ func (w *written) sharded(t *testing.T) {
 		r := &coverage.Report{
 			Member: m.ID, Serial: 2, Open: tab.Owned(m.ID), Digests: coverage.Digests{configMap: {}, secret: {}},
 			Owners: map[schema.GroupKind]map[schema.GroupKind]bool{secret: {configMap: true}},
-			// Objects that are younger than half of a lease may be newer than a report.
+			// Objects that are younger than a lease may be newer than a report.
 			Setup: map[string]string{coverage.SettingLease: "10ms", coverage.SettingFence: "1ms", coverage.SettingRetry: "1h", coverage.SettingDelivery: "Filter"},
 		}
 		if r.Open.Has(n) {
@@ -177,6 +177,7 @@ func TestWhoOfAnObject(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	w.search(t, owner)
+	w.completes(t)
 	if _, out, _ := w.rota(t, "who cm/blog -o yaml"+rota); !strings.Contains(out, "\nmember: "+owner+"\n") {
 		t.Errorf("yaml:\n%s", out)
 	}
@@ -209,6 +210,35 @@ func (w *written) search(t *testing.T, owner string) {
 		response.Body.Close()
 		if got := fmt.Sprint(response.StatusCode, " ", string(body)); !strings.HasPrefix(got, want) {
 			t.Errorf("who?%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// completes presses the Tab key: rotas, members, kinds and names of objects.
+func (w *written) completes(t *testing.T) {
+	t.Helper()
+	for _, c := range []struct{ line, word, want string }{
+		{"status", "", "web\n"},
+		{"plan", "w", "web\n"},
+		{"history", "", "web\n"},
+		{"plan web --without", "", "web-0-a\nweb-1-b\n"},
+		{"plan --without", "", "web-0-a\nweb-1-b\n"},
+		{"drain", "", "web-0-a\nweb-1-b\n"},
+		{"who --rota", "", w.namespace + "/web\n"},
+		{"who", "", "configmaps/\n"},
+		{"who", "", "secrets/\n"},
+		{"who", "cm/b", "cm/blog\n"},
+		{"who", "secret/", "secret/shop\n"},
+		{"who cm", "", "blog\n"},
+		{"who cm/blog", "", ":4\n"}, // nothing, and no files
+		{"who nothing", "", ":1\n"}, // an error
+		{"who cm/blog -o", "", "table\njson\nyaml\n"},
+	} {
+		words := strings.Fields(c.line)
+		args := append([]string{"rota", "__complete", words[0], "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig()}, words[1:]...)
+		_, out, _ := runCommand(t.Context(), append(args, c.word)...)
+		if !strings.Contains("\n"+out, "\n"+c.want) {
+			t.Errorf("completion of %q %q: no %q in\n%s", c.line, c.word, c.want, out)
 		}
 	}
 }

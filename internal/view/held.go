@@ -39,7 +39,7 @@ const (
 func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report, exist listed) {
 	group := groupOf(p.slot, report.Fold)
 	held := report.Digests[about.kind][group.First]
-	period := coverage.BoundsBy([]*coverage.Report{report}).Stale / 4
+	period := coverage.BoundsBy([]*coverage.Report{report}).Stale / 2
 	what := "slot " + group.String()
 	if group.Len() > 1 {
 		what = "slots " + group.String()

@@ -190,7 +190,7 @@ func TestWho(t *testing.T) {
 		"new": {func(q *question) {
 			q.about.object.CreationTimestamp = metav1.NewTime(now)
 			q.in.reports[1].Digests[website] = map[slot.Slot]delivery.Digest{}
-		}, WorksYes, []string{"younger than 7.5s"}},
+		}, WorksYes, []string{"younger than 15s"}},
 		"label missing": {func(q *question) { q.label(""); q.gone(n) }, WorksNo, []string{"it lacks the label rota.dev/hash-website-", "no member labels the kind"}},
 		"label wrong": {func(q *question) {
 			q.label("7")

@@ -70,7 +70,8 @@ func TestStart(t *testing.T) {
 		t.Fatalf("the commands of docs/start.md: %v", err)
 	}
 	text := out.String()
-	for _, want := range []string{"web-0-", "web-1-", "web-3-", "Expelled", "kind: ConfigMap"} {
+	for _, want := range []string{"web-0-", "web-1-", "web-3-", "Expelled", "kind: ConfigMap",
+		"works on Website default/hello-7", "works on Service default/hello-7", "was expelled", "how far back this reaches"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the output has no %q", want)
 		}
