@@ -24,7 +24,7 @@ test: kube ## Run every test, including those on the real API server
 	@$(MAKE) --no-print-directory -j 2 $(MODULES)
 
 # Tests with dependencies that the main module must not have. Each is a module of its own.
-MODULES := tools/alerts tools/browser tools/chart tools/start
+MODULES := tools/alerts tools/browser tools/chart tools/start tools/traces
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -64,4 +65,14 @@ func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Traces of handovers go to the program's own provider. docs/operations.md shows one for OTLP.
+func ExampleOptions_traces() {
+	var provider trace.TracerProvider // in a program: that of go.opentelemetry.io/otel/sdk/trace
+	cfg, err := rest.InClusterConfig()
+	check(err)
+	r, err := rota.New(cfg, rota.Options{Name: "checksum", TracerProvider: provider})
+	check(err)
+	log.Println("handovers of", r.Name(), "are traced")
 }

@@ -64,8 +64,9 @@ func (i *incarnation) doSlots(a member.Action) {
 			i.rota.keeper.Open(hashes, a.Epoch)
 		}
 		i.rota.duties.open(i.ctx, a.Slots.Minus(hashes), a.Epoch)
-		i.rota.metrics.landed(i.moves.opened(i.rota.now(), time.Now(), a.Slots))
+		i.opens(a.Slots)
 	case member.Drain:
+		i.moves.draining(i.rota.now(), a.Slots, a.Round)
 		i.drain(a)
 	case member.Shut:
 		i.callOff(a.Slots)

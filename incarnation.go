@@ -192,20 +192,31 @@ func (i *incarnation) observe(e member.Event) {
 		s = e.Snapshot
 	case member.Warmed:
 		i.moves.warmed(i.rota.now(), e.Slots, e.Round)
+	case member.Drained:
+		i.moves.drained(i.rota.now(), e.Slots, e.Round)
 	}
+	if watched {
+		i.rota.mu.Lock()
+		i.rota.tableGone = s.UID == "" && s.Err == nil
+		i.rota.mu.Unlock()
+	}
+	if s.Table != nil {
+		i.seen(s)
+	}
+}
+
+// seen keeps a version of the table if it is newer than the one before.
+func (i *incarnation) seen(s member.Snapshot) {
 	i.rota.mu.Lock()
 	defer i.rota.mu.Unlock()
-	if watched {
-		i.rota.tableGone = s.UID == "" && s.Err == nil
-	}
-	if s.Table == nil {
-		return
-	}
 	if old := i.rota.snapshot; old.UID == s.UID && resourceversion.Compare(old.Version, s.Version) > 0 {
 		return
 	}
 	i.rota.snapshot = s
-	i.moves.seen(i.rota.now(), s.Table)
+	now := i.now()
+	if given := i.moves.seen(now.mono, s.Table); len(given) > 0 {
+		i.trace(func(t tracing) { t.went(s.UID, now, given) })
+	}
 	if _, ok := s.Table.Member(i.id); ok {
 		select {
 		case <-i.rota.joined:

@@ -13,8 +13,8 @@ import (
 // keptHandovers is how many handovers a member remembers.
 const keptHandovers = 16
 
-// moves measures the moves of slots and duties to this incarnation. It is told what the incarnation sees and does, with
-// the time, and has no clock. Each slot goes through this:
+// moves measures the moves of slots and duties to this incarnation, and from it. It is told what the incarnation sees
+// and does, with the time, and has no clock. Each slot goes through this:
 //
 //	     next is me          Warmed          owner is me          Open
 //	away ─────────▶ warming ───────▶ waiting ───────────▶ activating ─────▶ working
@@ -31,6 +31,8 @@ type moves struct {
 	slots map[slot.Slot]*move
 	// idle says, of the slots that nobody works on as far as the tables tell, since when.
 	idle map[slot.Slot]time.Duration
+	// giving are the slots that this member drains.
+	giving map[slot.Slot]giving
 	// ended are the last ones, newest first.
 	ended []coverage.Handover
 }
@@ -61,17 +63,19 @@ const (
 type landed struct {
 	move
 	slot slot.Slot
+	duty string
 	// stall is for how long nobody worked on the slot, as far as the tables tell: the last moment of a drain, and the wait
 	// until a crashed member was expelled, are not in it.
 	stall time.Duration
 }
 
 func newMoves(id string) *moves {
-	return &moves{id: id, slots: map[slot.Slot]*move{}, idle: map[slot.Slot]time.Duration{}}
+	return &moves{id: id, slots: map[slot.Slot]*move{}, idle: map[slot.Slot]time.Duration{},
+		giving: map[slot.Slot]giving{}}
 }
 
-// seen takes a version of the table, newer than the last one.
-func (m *moves) seen(now time.Duration, t *table.Table) {
+// seen takes a version of the table, newer than the last one. It returns the slots that others got from this member.
+func (m *moves) seen(now time.Duration, t *table.Table) []given {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range t.Runs {
@@ -88,6 +92,7 @@ func (m *moves) seen(now time.Duration, t *table.Table) {
 		}
 	}
 	m.last = t
+	return m.gave(t)
 }
 
 func (m *moves) see(now time.Duration, t *table.Table, s slot.Slot, r table.Run) {
@@ -169,25 +174,26 @@ func (m *moves) opened(now time.Duration, wall time.Time, set slot.Set) []landed
 	defer m.mu.Unlock()
 	var out []landed
 	for _, s := range set.Slots() {
+		delete(m.giving, s) // the drain was called off
 		mv := m.slots[s]
 		if mv == nil || mv.phase != moveActivating {
 			continue // it was open before
 		}
 		mv.phase, mv.activate = moveEnded, now-mv.begun
-		out = append(out, landed{move: *mv, slot: s, stall: now - m.idle[s]})
+		duty := ""
+		if m.last != nil {
+			duty = m.last.Duty(s)
+		}
+		out = append(out, landed{move: *mv, slot: s, duty: duty, stall: now - m.idle[s]})
 		delete(m.idle, s)
-		m.keep(wall, s, mv)
+		m.keep(wall, s, duty, mv)
 	}
 	return out
 }
 
 // keep adds a move to the handovers, except for those of the rota's own duties. What came with one version of the
 // table, the same way, is one handover.
-func (m *moves) keep(wall time.Time, s slot.Slot, mv *move) {
-	duty := ""
-	if m.last != nil {
-		duty = m.last.Duty(s)
-	}
+func (m *moves) keep(wall time.Time, s slot.Slot, duty string, mv *move) {
 	if table.OwnDuty(duty) {
 		return
 	}

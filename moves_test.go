@@ -174,3 +174,39 @@ func slotsOf(handovers []coverage.Handover) (n int) {
 	}
 	return n
 }
+
+// A member remembers what it drained until the table shows who has it.
+func TestGivenSlotsAreMeasured(t *testing.T) {
+	m := newMoves("a")
+	run := func(first, last slot.Slot, owner string, epoch uint64) table.Run {
+		return table.Run{Slots: rangeOf(first, last), Owner: owner, Epoch: epoch}
+	}
+	seen := func(at int, epoch uint64, runs ...table.Run) (out []given) {
+		out = m.seen(ms(at), runsOf(epoch, map[uint64]table.Note{epoch: {Cause: table.CauseHanded}}, runs...))
+		slices.SortFunc(out, func(x, y given) int { return int(x.slot) - int(y.slot) })
+		return out
+	}
+	if got := seen(0, 1, run(0, 8, "a", 1)); got != nil {
+		t.Errorf("at the start: %v", got)
+	}
+	m.draining(ms(10), slot.SetOf(rangeOf(0, 5), rangeOf(8, 8)), 7)
+	m.drained(ms(20), slot.SetOf(rangeOf(0, 1), rangeOf(8, 8)), 7)
+	m.drained(ms(25), slot.SetOf(rangeOf(0, 0)), 7) // again
+	m.drained(ms(30), slot.SetOf(rangeOf(2, 2)), 6) // a drain that was called off
+	if got := seen(35, 2, run(0, 8, "a", 1)); got != nil {
+		t.Errorf("before the transfer: %v", got)
+	}
+	m.opened(ms(40), time.Time{}, slot.SetOf(rangeOf(5, 5))) // the slot stays
+	m.drained(ms(45), slot.SetOf(rangeOf(5, 5)), 7)
+	// 1 goes on to c at once; 2 was not drained when it was taken away; 3 and 4 are taken by nobody.
+	got := seen(50, 4, run(0, 0, "b", 3), run(1, 1, "c", 4), run(2, 2, "b", 3), run(3, 4, "", 0), run(5, 7, "a", 1),
+		run(8, 8, "b", 3))
+	left := giving{round: 7, begun: ms(10), drained: ms(20), done: true}
+	want := []given{{left, 0, "b", "", 3}, {left, 1, "c", "", 4}, {left, 8, "b", "mail", 3}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(given{}, giving{})); diff != "" {
+		t.Error(diff)
+	}
+	if again := seen(60, 5, run(0, 8, "b", 5)); again != nil || len(m.giving) != 0 {
+		t.Errorf("later: %v, and %v", again, m.giving)
+	}
+}

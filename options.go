@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/delivery"
@@ -94,6 +95,12 @@ type Options struct {
 	// delivered as with delivery.Filter. Two processes with Solo do not know of each other. New refuses it in a Pod whose
 	// program is no test.
 	Solo bool
+
+	// TracerProvider gets a trace of each handover, with spans of the members that took part: handover, warm, drain,
+	// transfer, activate. They are sent when they have ended. It is called by goroutines of the member, and may block; Run
+	// returns when it has the last spans, so shut it down after that. Its sampler decides: all members of a handover have
+	// the same trace ID, below a remote parent that is sampled. nil: no traces.
+	TracerProvider trace.TracerProvider
 
 	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
