@@ -101,7 +101,7 @@ Exit codes:
 		&cobra.Group{ID: groupDemo, Title: "Try it out, on a control plane of its own:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify()},
+		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
 		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newUninstall()},
 		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch()},
 		groupDemo:  {newDemo()},

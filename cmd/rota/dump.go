@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/support"
+	"github.com/rota-dev/rota/internal/view"
+)
+
+const (
+	// dumpTimeout bounds all requests of `rota dump`.
+	dumpTimeout = 5 * time.Minute
+	// maxLogBytes bounds the log of one container.
+	maxLogBytes = 2 << 20
+)
+
+type dumpOptions struct {
+	target rotaFlags
+	file   string
+	noLogs bool
+}
+
+func newDump() *cobra.Command {
+	o := &dumpOptions{}
+	cmd := &cobra.Command{
+		Use:   "dump [NAME]",
+		Short: "Write a support archive: all that is known of a rota, without Secrets",
+		Long: `Writes a tar.gz with the table, Leases, reports, status, history, events, fence, the members' Pods and
+ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be read and why.
+
+It reads no Secrets. It leaves out the values of environment variables, arguments, volumes, and annotations. Logs,
+metrics and events are as the program wrote them: look at them before you pass them on, or give --no-logs.`,
+		Example: `  rota dump website -n operators
+  rota dump website -n operators -f - | tar tz`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.target.bind(cmd)
+	cmd.ValidArgsFunction = o.target.completeRotas
+	cmd.Flags().StringVarP(&o.file, "file", "f", "",
+		`the archive's name; "-" is standard output (default rota-NAMESPACE-NAME-TIME.tar.gz)`)
+	cmd.Flags().BoolVar(&o.noLogs, "no-logs", false, "leave out logs, and the last words of containers that ended")
+	return cmd
+}
+
+func (o *dumpOptions) run(cmd *cobra.Command, args []string) (err error) {
+	cfg, rota, err := o.target.loadRota(cmd.Context(), args)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	dir := fmt.Sprintf("rota-%s-%s-%s", rota.Namespace, rota.Name, now.UTC().Format("20060102T150405Z"))
+	name, w := o.file, cmd.OutOrStdout()
+	if name == "" {
+		name = dir + ".tar.gz"
+	}
+	if name != "-" {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return usagef("dump: --file: %w", err)
+		}
+		w = file
+		defer func() {
+			if closeErr := file.Close(); err == nil {
+				err = closeErr
+			}
+		}()
+	}
+	unread, err := o.write(cmd.Context(), w, cfg, rota, dir, now)
+	if err != nil {
+		if name != "-" {
+			_ = os.Remove(name)
+		}
+		return fmt.Errorf("rota %s: %w", rota, err)
+	}
+	for _, u := range unread {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: not in the archive: %s\n", u)
+	}
+	if name != "-" {
+		_, _ = fmt.Fprintln(cmd.OutOrStdout(), name)
+	}
+	return nil
+}
+
+// write writes the archive. It fails if there is nothing of the rota, or nothing of it could be read.
+func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, rota types.NamespacedName, dir string,
+	now time.Time,
+) ([]support.Unread, error) {
+	limited, cancel := context.WithTimeout(ctx, dumpTimeout)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a := support.NewArchive(w, dir, now)
+	r, statusErr := view.Read(limited, cfg, rota.Namespace, rota.Name)
+	found := support.Collect(limited, client, support.Options{Rota: rota, Logs: !o.noLogs, LogBytes: maxLogBytes}, a)
+	if err := ctx.Err(); err != nil { // but after dumpTimeout, what was read is worth having
+		return nil, err
+	}
+	if !found {
+		// The most telling error is that of the table.
+		for _, u := range a.Unread() {
+			if code := codeOf(u.Err); code == exitForbidden || code == exitUnreachable {
+				return nil, u.Err
+			}
+		}
+		return nil, missingf("there is no ConfigMap of that name, and no Lease: nothing to archive")
+	}
+	a.Fail("status and history", statusErr)
+	if statusErr == nil {
+		addStatus(a, r)
+	}
+	err = a.Close(fmt.Sprintf("Rota %s, read at %s by `rota dump` %s.", rota, now.UTC().Format(time.RFC3339), version()))
+	return slices.Clone(a.Unread()), err
+}
+
+// addStatus adds what `rota status` and `rota history` print.
+func addStatus(a *support.Archive, r *view.Rota) {
+	h := r.History()
+	for name, v := range map[string]any{"status.json": r, "history.json": h} {
+		data, err := json.MarshalIndent(v, "", "  ")
+		a.Fail(name, err)
+		a.Add(name, append(data, '\n'))
+	}
+	var status, history strings.Builder
+	err := errors.Join(printStatus(&status, paint{}, r, true), printHistory(&history, paint{}, h, 0, r.At))
+	a.Fail("status and history as text", err)
+	a.Add("status.txt", []byte(status.String()))
+	a.Add("history.txt", []byte(history.String()))
+}
