@@ -23,6 +23,9 @@ const (
 // server does not answer, later refusals say what is missing.
 func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
+	if lease := r.opts.electionLease(); lease.Name != "" {
+		needs = append(needs, permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name))...)
+	}
 	for _, k := range labels {
 		if s := k.served(); s != nil {
 			needs = append(needs, s.Needs()...)

@@ -92,6 +92,7 @@ func (i *incarnation) holdings() *coverage.Report {
 		c.oldest(since)
 	}
 	r.Handovers = i.moves.handovers()
+	r.Waits = i.elector.waiting()
 	now := i.rota.now()
 	for s, at := range since {
 		if age := now - at; age > time.Second && open.Has(s) {

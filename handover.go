@@ -108,10 +108,14 @@ func (i *incarnation) warm(a member.Warm) {
 }
 
 func (i *incarnation) load(a member.Load) {
+	a, waits := i.afresh(a)
 	hashes := i.rota.hashes(a.Slots)
 	if duties := a.Slots.Minus(hashes); !duties.Empty() {
 		i.rota.duties.load(a.Duties)
 		i.calls.Go(func() {
+			if waits && !i.elector.await(i.ctx) {
+				return
+			}
 			if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
 				i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
 			}
@@ -121,8 +125,8 @@ func (i *incarnation) load(a member.Load) {
 	if hashes.Empty() {
 		return
 	}
-	if a.Cause == table.CauseHanded || a.Held {
-		i.rota.share.Hold(hashes)
+	if a.Cause == table.CauseHanded || a.Held || waits {
+		i.rota.share.Hold(hashes) // while it waits, too: what it lists now may be old by then
 	} else {
 		i.rota.share.HoldAnew(hashes)
 	}
@@ -133,6 +137,9 @@ func (i *incarnation) load(a member.Load) {
 	}
 	i.inherit(a)
 	i.calls.Go(func() {
+		if waits && !i.elector.await(i.ctx) {
+			return
+		}
 		held := i.retry("load", hashes, func(set slot.Set) error {
 			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
 				return err

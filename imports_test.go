@@ -21,7 +21,7 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
-	{"internal/inspect", pure}, {"member", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
+	{"internal/inspect", pure}, {"member", pure}, {"internal/election", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},

@@ -21,6 +21,8 @@ type incarnation struct {
 	member stepper
 	box    *mailbox
 	moves  *moves
+	// elector is nil unless the rota has to hold the Lease of a leader election.
+	elector *elector
 	// settling are drained slots for which the versions of some writes are not known yet.
 	settling *mailbox
 	calls    sync.WaitGroup
@@ -59,11 +61,14 @@ func newIncarnation(r *Rota) *incarnation {
 	r.mu.Unlock()
 	moves := newMoves(r.cfg.Self.ID)
 	r.moves.Store(moves)
-	return &incarnation{
+	i := &incarnation{
 		rota: r, id: r.cfg.Self.ID, member: r.decide(), moves: moves,
 		box: newMailbox(), settling: newMailbox(), unwatch: func() {},
 		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
 	}
+	i.elector = newElector(i)
+	r.elector.Store(i.elector)
+	return i
 }
 
 // run returns how the incarnation ended. ctx's end makes it leave.
@@ -78,6 +83,9 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 		})
 	}
 	i.calls.Go(i.settleDrained)
+	if i.elector != nil {
+		i.calls.Go(func() { i.elector.run(i.ctx) })
+	}
 	if i.rota.reports != nil {
 		i.calls.Go(i.publish)
 		i.calls.Go(i.scrub)
@@ -123,11 +131,15 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 // end stops everything that the incarnation started, and gives up all slots.
 func (i *incarnation) end() {
 	i.rota.moves.Store(nil)
+	i.rota.elector.Store(nil)
 	i.rota.gate.Shut(i.all().Union(dutySlots(i.rota.cfg.Slots)))
 	i.rota.duties.stop(dutySlots(i.rota.cfg.Slots), true)
 	i.rota.shutKeeper(i.all())
 	i.cancel()
 	i.calls.Wait()
+	if i.elector != nil && i.stop != nil && i.stop.Err == nil {
+		i.elector.release()
+	}
 	i.rota.shutKeeper(i.all()) // a Load may have gone on until now
 	i.silence(i.all())
 	i.rota.share.ReleaseDuties(dutySlots(i.rota.cfg.Slots))
@@ -185,6 +197,7 @@ func (i *incarnation) observe(e member.Event) {
 		s, watched = e.Snapshot, !e.Consistent
 	case member.Swapped:
 		i.rota.metrics.swap(e.Outcome)
+		i.elector.swapped(e)
 		if i.plan != 0 && e.Serial == i.plan {
 			i.rota.metrics.plans.WithLabelValues(e.Outcome.String()).Inc()
 			i.plan = 0
@@ -195,22 +208,23 @@ func (i *incarnation) observe(e member.Event) {
 	case member.Drained:
 		i.moves.drained(i.rota.now(), e.Slots, e.Round)
 	}
+	gone := watched && s.UID == "" && s.Err == nil
 	if watched {
 		i.rota.mu.Lock()
-		i.rota.tableGone = s.UID == "" && s.Err == nil
+		i.rota.tableGone = gone
 		i.rota.mu.Unlock()
 	}
-	if s.Table != nil {
-		i.seen(s)
+	if gone || s.Table != nil && i.seen(s) {
+		i.elector.seen(s.Table, s.UID)
 	}
 }
 
-// seen keeps a version of the table if it is newer than the one before.
-func (i *incarnation) seen(s member.Snapshot) {
+// seen keeps a version of the table if it is newer than the one before. It says whether it is.
+func (i *incarnation) seen(s member.Snapshot) bool {
 	i.rota.mu.Lock()
 	defer i.rota.mu.Unlock()
 	if old := i.rota.snapshot; old.UID == s.UID && resourceversion.Compare(old.Version, s.Version) > 0 {
-		return
+		return false
 	}
 	i.rota.snapshot = s
 	now := i.now()
@@ -224,6 +238,7 @@ func (i *incarnation) seen(s member.Snapshot) {
 			close(i.rota.joined)
 		}
 	}
+	return true
 }
 
 func (i *incarnation) do(a member.Action) {
@@ -240,6 +255,7 @@ func (i *incarnation) do(a member.Action) {
 		})
 	case member.Swap:
 		i.planned(a)
+		i.elector.swapping(a)
 		i.swap(a.Serial, func() (member.Snapshot, member.Outcome, error) {
 			return i.rota.store.SwapTable(i.ctx, a.Table, a.UID, a.Version, a.Timeout)
 		})
@@ -252,12 +268,10 @@ func (i *incarnation) do(a member.Action) {
 			i.box.put(member.LeaseDeleted{ID: a.ID, Outcome: outcome})
 		})
 	case member.Deadline:
-		i.rota.mu.Lock()
-		i.rota.deadline, i.rota.renewed = a.At, true
-		i.rota.mu.Unlock()
-		i.rota.gate.SetDeadline(a.At)
-		if i.rota.keeper != nil {
-			i.rota.keeper.SetDeadline(a.At)
+		if i.elector != nil {
+			i.elector.member(a.At)
+		} else {
+			i.setDeadline(a.At)
 		}
 	case member.Notify:
 		i.notify(a)
@@ -324,6 +338,9 @@ func (i *incarnation) watchLeases(a member.WatchLeases) {
 }
 
 func (i *incarnation) notify(n member.Notify) {
+	if why := i.elector.waiting(); why != "" && n.Reason == "Lapsed" {
+		n.Message = why
+	}
 	i.rota.tell(i.ctx, n)
 }
 

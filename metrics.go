@@ -28,6 +28,7 @@ type metrics struct {
 	findings, scrubs, failing, refused, lacking                                        *prometheus.Desc
 	duties, dutyOwned, dutyRestarts, dutyFailing                                       *prometheus.Desc
 	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
+	elected                                                                            *prometheus.Desc
 	oldestMove, oldestKey, imbalance, objects                                          *prometheus.Desc
 }
 
@@ -88,6 +89,8 @@ func newMetrics(r *Rota) *metrics {
 		epoch: desc("rota_table_epoch", "Epoch of the table; 0 without a table."),
 		tableBytes: desc("rota_table_bytes",
 			"Size of the table as text, of at most 983,040 bytes. Above 737,280 there is the event TableLarge."),
+		elected: desc("rota_elected", "1: the rota holds leader election's Lease, so this member works. 0: it works on "+
+			"nothing, because another one holds it. Only with Options.LeaderElectionID."),
 		members:  desc("rota_members", "Members in the table; 0 without a table."),
 		inFlight: desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
 		parked:   desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
@@ -155,8 +158,8 @@ func newMetrics(r *Rota) *metrics {
 func reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
-		"Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
-		"NotJoining", "OrdersEnded", "PermissionMissing",
+		"Elected", "Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
+		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing",
 		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
 		"TableLost",
 	}
@@ -219,6 +222,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		gauge(m.present, 0)
 	} else if s.Epoch > 0 {
 		gauge(m.present, 1)
+	}
+	if m.rota.opts.LeaderElectionID != "" && s.ID != "" {
+		holds := 1.0
+		if s.Waiting != "" {
+			holds = 0
+		}
+		gauge(m.elected, holds)
 	}
 	gauge(m.conflicts, float64(len(m.rota.unlike.texts())))
 	gauge(m.oldestMove, m.rota.oldestMove().Seconds())

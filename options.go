@@ -89,6 +89,14 @@ type Options struct {
 	// controllers that are in no group that runs, or in several (event GroupsDiffer, Status.Gaps).
 	Group *group.Group
 
+	// LeaderElectionID and LeaderElectionNamespace name the Lease of the operator's stock leader election, as in
+	// manager.Options of controller-runtime. With them, the rota as a whole is one candidate of that election, so that a
+	// rolling update replaces replicas with leader election by members, and back (docs/migrate.md). Members join at once,
+	// and are ready, but work only while the rota holds the Lease; Status.Waiting says who does. The last member that
+	// leaves releases it. RenewDeadline must be shorter than the stock replicas' LeaseDuration. Default: there is no such
+	// Lease. The default of LeaderElectionNamespace is Namespace. With Solo both are ignored.
+	LeaderElectionID, LeaderElectionNamespace string
+
 	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns
 	// all slots and duties as soon as its workers run. There is no table, no Lease and nothing to wait for. Wiring is
 	// checked as ever, but for wrapped clients where New gets no config. Name and Namespace may be empty, and objects are
@@ -205,6 +213,9 @@ func (o Options) withDefaults() (Options, error) {
 	if err := o.checkSolo(); err != nil {
 		return o, err
 	}
+	if err := o.checkElection(); err != nil {
+		return o, fmt.Errorf("rota %s: %w", o.Name, err)
+	}
 	if o.LeaveTimeout == 0 {
 		o.LeaveTimeout = 25 * time.Second
 	}
@@ -296,6 +307,10 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 		o.LabelNamespaces = strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
 		return nil
 	})
+	flags.StringVar(&o.LeaderElectionID, "rota-leader-election-id", o.LeaderElectionID,
+		"name of the Lease of stock leader election, while replicas with it are replaced (default: there is none)")
+	flags.StringVar(&o.LeaderElectionNamespace, "rota-leader-election-namespace", o.LeaderElectionNamespace,
+		"namespace of that Lease (default: that of the rota)")
 	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration,
 		"how long others wait before they take a silent member's slots (0: 15s)")
 }

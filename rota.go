@@ -43,8 +43,9 @@ type Rota struct {
 	clock     *clock
 
 	metrics *metrics
-	moves   atomic.Pointer[moves] // of the incarnation; nil: there is none
-	wrapped atomic.Int32          // how many transports were wrapped
+	moves   atomic.Pointer[moves]   // of the incarnation; nil: there is none
+	elector atomic.Pointer[elector] // likewise
+	wrapped atomic.Int32            // how many transports were wrapped
 	faults  faults
 	labels  labels
 	// refusals are reported once each.
@@ -219,6 +220,10 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
+	if r.keeper != nil && r.opts.LeaderElectionID != "" {
+		return fmt.Errorf("rota %s: Options.LeaderElectionID: dispatchers cannot hold leader election's Lease, since their "+
+			"workers go on after it is lost; leave it out", r.Name())
+	}
 	r.declareOwnDuties()
 	r.cfg.Self.Duties = r.duties.names()
 	defer r.closeStore()

@@ -26,6 +26,9 @@ type Status struct {
 	// TableGone says that there is no table: it was deleted, or no member has created one yet. Then no slot has an owner,
 	// and there are no members.
 	TableGone bool
+	// Waiting says what all work of this member waits for: another one holds the Lease of Options.LeaderElectionID. Empty:
+	// for nothing.
+	Waiting string
 	// Owned are the slots of this member by the last table, Open those whose keys it admits.
 	Owned, Open slot.Set
 	// Coming are slots that move to this member, Going those that move away.
@@ -68,6 +71,7 @@ func (r *Rota) Status() Status {
 		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
+	s.Waiting = r.elector.Load().waiting()
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()
 	s.Gaps = r.gaps.get()
 	if id == "" {

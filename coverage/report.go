@@ -38,6 +38,8 @@ type Report struct {
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
+	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
+	Waits string
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
 	// Encode leaves out the oldest.
 	Handovers []Handover
@@ -53,6 +55,7 @@ const (
 	fieldSetup     = "setup"
 	fieldWaiting   = "waiting"
 	fieldHandovers = "handovers"
+	fieldWaits     = "waits"
 )
 
 const (
@@ -81,6 +84,7 @@ const (
 //	  LeaseDuration 15s
 //	waiting: |
 //	  7 12                            slot, seconds
+//	waits: this member works on nothing and waits for …
 //	handovers: |                      epoch, end, cause, from, warm, drain, activate, number of slots, slots or duty
 //	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
 //	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
@@ -115,6 +119,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	data := map[string]string{
 		fieldMember: r.Member, fieldSerial: strconv.FormatUint(r.Serial, 10), fieldOpen: strings.Join(open, " "),
 		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
+	}
+	if r.Waits != "" {
+		data[fieldWaits] = r.Waits
 	}
 	n := Size(data)
 	if room := min(maxHandovers, usualReport-n-len(fieldHandovers)); room > 0 && len(r.Handovers) > 0 {
@@ -178,7 +185,7 @@ func firstOf(n slot.Slot, slots int) slot.Slot { return n &^ slot.Slot(slots-1) 
 // names the field and the line.
 func Decode(data map[string]string) (*Report, error) {
 	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{},
-		Waiting: map[slot.Slot]time.Duration{}}
+		Waiting: map[slot.Slot]time.Duration{}, Waits: data[fieldWaits]}
 	if r.Member == "" {
 		return nil, fmt.Errorf("report: field %s is empty", fieldMember)
 	}

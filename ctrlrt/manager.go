@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // Manager is a controller-runtime manager whose sharded controllers work on this member's share.
@@ -69,6 +70,12 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if o.Cache.NewInformer != nil {
 		return nil,
 			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
+	}
+	if lease := adapter.Of(r).Election; o.LeaderElection && lease.Name != "" && o.LeaderElectionID == lease.Name &&
+		(o.LeaderElectionNamespace == "" || o.LeaderElectionNamespace == lease.Namespace) {
+		return nil, fmt.Errorf("ctrlrt: leader election and rota %s would both hold Lease %s, so that the rota waits for "+
+			"its own manager: leave LeaderElection out, and make unsharded controllers duties (NewDutyControllerManagedBy)",
+			r.Name(), lease)
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme

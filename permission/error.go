@@ -93,3 +93,15 @@ func Rules(name string) []rbacv1.PolicyRule {
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
 	}
 }
+
+// ElectionRules returns the permissions that a member needs in the namespace of a Lease of leader election, to hold it
+// for the rota (rota.Options.LeaderElectionID). In the rota's own namespace, Rules has them already.
+func ElectionRules(lease string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{lease},
+			Verbs: []string{"get", "update"},
+		},
+	}
+}

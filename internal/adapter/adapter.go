@@ -5,6 +5,8 @@ package adapter
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/slot"
@@ -19,6 +21,8 @@ type Parts struct {
 	// Slots and Key are as in rota.Options, with defaults.
 	Slots slot.Count
 	Key   slot.Key
+	// Election is the Lease of leader election that the rota holds; empty: there is none.
+	Election types.NamespacedName
 	// Reported says whether others can read a report of this member.
 	Reported func() bool
 }

@@ -34,6 +34,7 @@ var groupOf = map[string]string{
 	view.DutyUnowned: groupDuties, view.ReportMissing: groupCoverage, view.MemberSilent: groupMembers,
 	view.MemberStopped: groupMembers, view.LeaseMissing: groupMembers, view.Probation: groupMembers,
 	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
+	view.NotElected: groupMembers,
 }
 
 // rota looks at the rota. The error says that there is none, or that it may not be read.

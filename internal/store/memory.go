@@ -6,6 +6,9 @@ import (
 	"maps"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/election"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -20,6 +23,9 @@ type Memory struct {
 	breaks int
 	counts Counts
 	notes  []member.Notify
+	// elections are the Leases of leader elections, and written counts their versions.
+	elections map[types.NamespacedName]election.Record
+	written   int
 }
 
 // Counts says how often a Memory was asked for what.
@@ -44,6 +50,9 @@ const (
 	OpDeleteLease Op = "DeleteLease"
 	OpWatchLeases Op = "WatchLeases"
 	OpNotify      Op = "Notify"
+
+	OpReadElection  Op = "ReadElection"
+	OpWriteElection Op = "WriteElection"
 )
 
 // ErrLost is for hooks: the connection was lost, and nobody knows whether the request had an effect.
@@ -59,7 +68,8 @@ type Hook func(ctx context.Context, op Op, after bool) error
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{objects: NewObjects(), changed: make(chan struct{}), counts: Counts{Requests: map[Op]int{}}}
+	return &Memory{objects: NewObjects(), changed: make(chan struct{}), counts: Counts{Requests: map[Op]int{}},
+		elections: map[types.NamespacedName]election.Record{}}
 }
 
 // Client returns the store as one member sees it. hook may be nil.

@@ -223,7 +223,7 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Stopped
 	case owned == 0 && out.Drain != nil:
 		out.State = Drained
-	case owned == 0:
+	case owned == 0, r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
 		out.State = Waiting
 	case activating:
 		out.State = Activating

@@ -25,12 +25,13 @@ const (
 	Probation     = "Probation"
 	KeyWaiting    = "KeyWaiting"
 	SetupClash    = "SetupClash"
+	NotElected    = "NotElected"
 )
 
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
-		ReportMissing, Probation, KeyWaiting, SetupClash}
+		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected}
 }
 
 const (
@@ -154,7 +155,9 @@ func (r *Rota) memberProblems(m Member, e evidence,
 			"its slots after a lease")
 		return
 	}
-	if closed, ok := e.closed[m.ID]; ok && !closed.Empty() {
+	if report != nil && report.Waits != "" {
+		add(Warn, NotElected, owned, m.ID, "%s. It goes on by itself when that one has ended", report.Waits)
+	} else if closed, ok := e.closed[m.ID]; ok && !closed.Empty() {
 		add(Error, SlotClosed, setText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
 			"under way. Restart that member, and report it with its log")
 	}

@@ -121,6 +121,9 @@ func TestProblems(t *testing.T) {
 			in.table.Expels = []table.Expel{{Pod: "pod-a", At: now.Unix() - 700}, {Pod: "pod-a", At: now.Unix() - 70}}
 			in.reports[1].Open = in.table.Owned("b")
 		}},
+		"another one leads": {change: func(in *input) {
+			in.reports[0].Open, in.reports[0].Waits = slot.Set{}, `this member waits for leader election's Lease, held by "c"`
+		}, want: "warning NotElected a 0-127", text: `held by "c"`},
 		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
 	} {
 		in := healthy(t)

@@ -114,7 +114,7 @@ const (
 	Working State = "Working"
 	// Activating: it waits with some of its slots for the work of their former owners to show.
 	Activating State = "Activating"
-	// Waiting: it owns no slots yet.
+	// Waiting: it owns no slots yet, or the rota does not hold leader election's Lease.
 	Waiting State = "Waiting"
 	// Drained: it was told to give up its slots, has none, and stays without until told otherwise (`rota drain`, `rota
 	// undrain`).

@@ -1,0 +1,327 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/table"
+)
+
+// checkElection returns an error for options that cannot work.
+func (o *Options) checkElection() error {
+	switch {
+	case o.LeaderElectionID == "" && o.LeaderElectionNamespace != "":
+		return fmt.Errorf("LeaderElectionNamespace %q without LeaderElectionID: set both, or none",
+			o.LeaderElectionNamespace)
+	case o.LeaderElectionID == "":
+		return nil
+	case o.Group != nil:
+		return errors.New("LeaderElectionID and Group: the groups of a program are rotas of their own, and only one rota " +
+			"can be the candidate; go over from leader election with one rota first, and divide it afterwards")
+	}
+	if o.LeaderElectionNamespace == "" {
+		o.LeaderElectionNamespace = o.Namespace
+	}
+	if reasons := validation.IsDNS1123Subdomain(o.LeaderElectionID); len(reasons) > 0 {
+		return fmt.Errorf("LeaderElectionID %q: no Lease has such a name: %s", o.LeaderElectionID,
+			strings.Join(reasons, "; "))
+	}
+	return nil
+}
+
+// electionLease is the Lease of leader election; empty: there is none to hold.
+func (o *Options) electionLease() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.LeaderElectionNamespace, Name: o.LeaderElectionID}
+}
+
+// elector drives an election.Candidate for an incarnation (rule R20). The member itself knows nothing of it. To the
+// member, a load takes long while the Lease is another's, and the gate lapses when the Lease is lost.
+type elector struct {
+	inc   *incarnation
+	lease types.NamespacedName
+	store store.Elections
+	wake  chan struct{}
+
+	mu   sync.Mutex
+	core *election.Candidate
+	// table is the UID of the table that names this member.
+	table string
+	// own is the member's own deadline, by clock.late.
+	own time.Duration
+	// changed is closed and replaced when the candidate's Until becomes later.
+	changed chan struct{}
+	until   time.Duration
+	told    string // what was last told of the Lease
+	// frozen is the serial of the change of the table that removes this member, the last one; 0: none was sent.
+	frozen uint64
+	last   bool // that change was made
+}
+
+// newElector returns nil if there is no Lease to hold.
+func newElector(i *incarnation) *elector {
+	o, cfg := &i.rota.opts, &i.rota.cfg
+	if o.Solo || o.LeaderElectionID == "" {
+		return nil
+	}
+	return &elector{
+		inc: i, lease: o.electionLease(), store: i.rota.store.(store.Elections),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		core: election.New(election.Config{
+			Holder: "rota:" + i.rota.Name().String(), Lease: cfg.LeaseDuration, Deadline: cfg.RenewDeadline,
+			Retry: cfg.RetryPeriod, Fence: cfg.FenceDelay, Seed: cfg.Seed,
+		}),
+	}
+}
+
+// run looks at the Lease, and renews it, until ctx ends.
+func (e *elector) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		e.mu.Lock()
+		req, ok := e.core.Next(e.inc.rota.clock.now())
+		at, waits := e.core.Wake()
+		e.mu.Unlock()
+		if ok {
+			e.send(ctx, req)
+			continue
+		}
+		wait := lookEvery
+		if waits {
+			wait = min(wait, max(at-e.inc.rota.now(), time.Millisecond))
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+		case <-timer.C:
+		}
+		e.mu.Lock()
+		e.settle()
+		e.mu.Unlock()
+	}
+}
+
+func (e *elector) send(ctx context.Context, req election.Request) {
+	r := e.inc.rota
+	start := r.clock.late()
+	outcome, record, err := e.call(ctx, req)
+	if outcome != member.OutcomeConflict {
+		e.inc.complain(fmt.Sprintf("%s leader election's Lease %s", req.Verb, e.lease), err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.core.Answer(r.clock.now(), req, start, outcome, record)
+	e.settle()
+}
+
+func (e *elector) call(ctx context.Context, req election.Request) (member.Outcome, election.Record, error) {
+	timeout := e.inc.rota.cfg.WriteTimeout
+	if req.Verb != election.Get {
+		record, outcome, err := e.store.WriteElection(ctx, e.lease, req.Record, timeout)
+		return outcome, record, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	record, err := e.store.ReadElection(ctx, e.lease)
+	if err != nil {
+		return member.OutcomeFailed, record, err
+	}
+	return member.OutcomeDone, record, nil
+}
+
+// settle makes the gate's deadline, and what people are told, follow the candidate. e.mu is held.
+func (e *elector) settle() {
+	before := e.until
+	e.until = e.core.Until()
+	if e.until != before {
+		e.setDeadline()
+	}
+	if e.until > before {
+		close(e.changed)
+		e.changed = make(chan struct{})
+	}
+	seen, known := e.core.Seen()
+	if !known {
+		return
+	}
+	n := member.Notify{Reason: "Elected",
+		Message: fmt.Sprintf("the rota holds leader election's Lease %s: its members work", e.lease)}
+	if !e.elected() {
+		n = member.Notify{Reason: "NotElected", Warning: e.told != "", Message: e.waitsFor(seen)}
+	}
+	if n.Message != e.told {
+		e.told = n.Message
+		e.inc.rota.tell(e.inc.ctx, n)
+	}
+}
+
+// setDeadline has the gate shut at the earlier one of the two deadlines. e.mu is held.
+func (e *elector) setDeadline() { e.inc.setDeadline(min(e.own, e.until)) }
+
+func (e *elector) waitsFor(seen election.Record) string {
+	who := fmt.Sprintf("held by %q", seen.Holder)
+	switch seen.Holder {
+	case "":
+		who = "held by nobody"
+	case "rota:" + e.inc.rota.Name().String():
+		who = "which the rota has to renew"
+	}
+	return fmt.Sprintf("this member works on nothing and waits for leader election's Lease %s, %s", e.lease, who)
+}
+
+// elected reports whether this member may work now. e.mu is held.
+func (e *elector) elected() bool { return e.until > e.inc.rota.clock.late() }
+
+// member tells of the member's own deadline.
+func (e *elector) member(at time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.own = at
+	e.setDeadline()
+}
+
+// seen tells of a version of the table, or that it is gone (nil).
+func (e *elector) seen(t *table.Table, uid string) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.table != uid {
+		e.core.Quit() // what was seen by another table does not count
+	}
+	e.table = uid
+	if t == nil {
+		e.core.Quit()
+	} else if _, named := t.Member(e.inc.id); named {
+		e.core.Join(e.inc.rota.clock.now())
+	} else {
+		e.core.Quit()
+	}
+	e.settle()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// swapping tells of a change of the table that is about to be sent.
+func (e *elector) swapping(a member.Swap) {
+	if e == nil || len(a.Table.Members) > 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.frozen = a.Serial
+	e.core.Freeze()
+}
+
+// swapped tells how it ended.
+func (e *elector) swapped(a member.Swapped) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.frozen != a.Serial || a.Serial == 0 {
+		return
+	}
+	if e.last = a.Outcome == member.OutcomeDone; !e.last {
+		e.frozen = 0
+		e.core.Thaw()
+	}
+}
+
+// release releases the Lease if this member was the last one. Nothing of it is in flight.
+func (e *elector) release() {
+	e.mu.Lock()
+	req, ok := e.core.Release(e.inc.rota.clock.now())
+	ok = ok && e.last
+	e.mu.Unlock()
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), e.inc.rota.cfg.WriteTimeout)
+	defer cancel()
+	log := e.inc.rota.log
+	if _, _, err := e.call(ctx, req); err != nil {
+		log.Info("Leader election's Lease was not released: others take it when it has run out", "lease", e.lease.String(),
+			"cause", err.Error())
+		return
+	}
+	log.Info("The last member of the rota has released leader election's Lease", "lease", e.lease.String())
+}
+
+// afresh prepares a load. waits says that it must not end before the rota holds the Lease. While another one held it,
+// that one's writes were not those of the slots' former owner in the table. So the load waits for everything that there
+// is, as after an expel.
+func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool) {
+	e := i.elector
+	if e == nil {
+		return a, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waits = !e.elected()
+	turned := e.core.Turned()
+	if waits || turned > 0 && i.rota.now()-turned < i.rota.cfg.LeaseDuration {
+		a.Held, a.Cause = false, table.CauseExpelled
+	}
+	return a, waits
+}
+
+// await waits until this member may work. It returns false when ctx ends.
+func (e *elector) await(ctx context.Context) bool {
+	for {
+		e.mu.Lock()
+		elected, changed := e.elected(), e.changed
+		e.mu.Unlock()
+		if elected {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// waiting says what all work waits for; "" if for nothing.
+func (e *elector) waiting() string {
+	if e == nil {
+		return ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.elected() {
+		return ""
+	}
+	seen, known := e.core.Seen()
+	if !known {
+		return fmt.Sprintf("this member has not seen leader election's Lease %s yet", e.lease)
+	}
+	return e.waitsFor(seen)
+}
+
+// setDeadline has the gate and the writes end at a time, by clock.late.
+func (i *incarnation) setDeadline(at time.Duration) {
+	i.rota.mu.Lock()
+	i.rota.deadline, i.rota.renewed = at, true
+	i.rota.mu.Unlock()
+	i.rota.gate.SetDeadline(at)
+	if i.rota.keeper != nil {
+		i.rota.keeper.SetDeadline(at)
+	}
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
+)
+
+// Elections reads and writes the Lease of a leader election, which is not the rota's own. Its methods may be called
+// concurrently.
+type Elections interface {
+	// ReadElection gets the Lease without resourceVersion. A missing one is an empty Record and no error.
+	ReadElection(ctx context.Context, lease types.NamespacedName) (election.Record, error)
+	// WriteElection creates the Lease, or replaces it if it still has the record's version. It keeps what else the Lease
+	// has. OutcomeConflict: it has another version, or there is one.
+	WriteElection(ctx context.Context, lease types.NamespacedName, r election.Record, timeout time.Duration,
+	) (election.Record, member.Outcome, error)
+}
+
+var (
+	_ Elections = (*Kubernetes)(nil)
+	_ Elections = (*Client)(nil)
+)
+
+func electionKey(lease types.NamespacedName) string { return "election/" + lease.String() }
+
+func electionError(lease types.NamespacedName, verb string) permission.Error {
+	want := permission.Error{Namespace: lease.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
+	if verb != "create" {
+		want.Name = lease.Name
+	}
+	return want
+}
+
+// ReadElection implements Elections.
+func (k *Kubernetes) ReadElection(ctx context.Context, lease types.NamespacedName) (election.Record, error) {
+	var obj coordinationv1.Lease
+	req := k.calls.leases.Get().Namespace(lease.Namespace).Resource(leases).Name(lease.Name)
+	switch err := k.get(ctx, req, &obj, electionError(lease, "get")); {
+	case notFound(err):
+		k.forget(electionKey(lease))
+		return election.Record{}, nil
+	case err != nil:
+		return election.Record{}, err
+	}
+	k.remember(electionKey(lease), &obj)
+	return readElection(&obj), nil
+}
+
+// WriteElection implements Elections.
+func (k *Kubernetes) WriteElection(ctx context.Context, lease types.NamespacedName, r election.Record,
+	timeout time.Duration,
+) (election.Record, member.Outcome, error) {
+	if r.Version == "" {
+		obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}}
+		putElection(obj, r)
+		return k.sendElection(ctx, lease, "create", obj, timeout)
+	}
+	base, ok := k.recall(electionKey(lease)).(*coordinationv1.Lease)
+	if !ok || base.ResourceVersion != r.Version {
+		return election.Record{}, member.OutcomeConflict,
+			fmt.Errorf("lease %s: it is not known at version %s", lease, r.Version)
+	}
+	obj := base.DeepCopy() // with its UID: without one, a PUT creates a Lease that is missing
+	putElection(obj, r)
+	return k.sendElection(ctx, lease, "update", obj, timeout)
+}
+
+func (k *Kubernetes) sendElection(ctx context.Context, lease types.NamespacedName, verb string,
+	obj *coordinationv1.Lease, timeout time.Duration,
+) (election.Record, member.Outcome, error) {
+	req := k.calls.leases.Post()
+	if verb == "update" {
+		req = k.calls.leases.Put().Name(lease.Name)
+	}
+	var out coordinationv1.Lease
+	o, err := k.write(ctx, timeout, req.Namespace(lease.Namespace).Resource(leases).Body(obj), &out,
+		electionError(lease, verb))
+	if o != member.OutcomeDone {
+		return election.Record{}, o, err
+	}
+	k.remember(electionKey(lease), &out)
+	return readElection(&out), o, nil
+}
+
+// putElection writes the record into a Lease, as k8s.io/client-go/tools/leaderelection does.
+func putElection(obj *coordinationv1.Lease, r election.Record) {
+	obj.Spec.HolderIdentity = ptr.To(r.Holder)
+	obj.Spec.LeaseDurationSeconds = ptr.To(int32(r.Duration / time.Second)) //nolint:gosec // minutes at most
+	obj.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Unix(r.Acquired, 0)))
+	obj.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Unix(r.Renewed, 0)))
+	obj.Spec.LeaseTransitions = ptr.To(r.Transitions)
+}
+
+func readElection(obj *coordinationv1.Lease) election.Record {
+	r := election.Record{
+		Version: obj.ResourceVersion, Holder: holder(obj),
+		Duration:    time.Duration(ptr.Deref(obj.Spec.LeaseDurationSeconds, 0)) * time.Second,
+		Transitions: ptr.Deref(obj.Spec.LeaseTransitions, 0),
+	}
+	if t := obj.Spec.AcquireTime; t != nil {
+		r.Acquired = t.Unix()
+	}
+	if t := obj.Spec.RenewTime; t != nil {
+		r.Renewed = t.Unix()
+	}
+	return r
+}
+
+// ReadElection implements Elections.
+func (c *Client) ReadElection(ctx context.Context, lease types.NamespacedName) (r election.Record, err error) {
+	c.memory.count(OpReadElection)
+	if err := errors.Join(c.hook(ctx, OpReadElection, false), ctx.Err()); err != nil {
+		return r, err
+	}
+	c.memory.Do(func(*Objects) { r = c.memory.elections[lease] })
+	if err := c.hook(ctx, OpReadElection, true); err != nil {
+		return election.Record{}, err
+	}
+	return r, nil
+}
+
+// WriteElection implements Elections.
+func (c *Client) WriteElection(ctx context.Context, lease types.NamespacedName, r election.Record,
+	timeout time.Duration,
+) (out election.Record, o member.Outcome, err error) {
+	o, err = c.write(ctx, OpWriteElection, timeout, func(*Objects) (member.Outcome, string) {
+		if c.memory.elections[lease].Version != r.Version {
+			return member.OutcomeConflict, "lease " + lease.String()
+		}
+		c.memory.written++
+		out = r
+		out.Version = strconv.Itoa(c.memory.written)
+		c.memory.elections[lease] = out
+		return member.OutcomeDone, "lease " + lease.String()
+	})
+	if o != member.OutcomeDone {
+		out = election.Record{}
+	}
+	return out, o, err
+}

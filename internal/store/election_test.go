@@ -1,0 +1,103 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/permission"
+)
+
+// Leader election's Lease is written on condition of its version, by a user who has ElectionRules and nothing else. What
+// others added to it stays.
+func TestElectionLease(t *testing.T) {
+	controlplane.For(t)
+	k := newTamper(t)
+	lease := types.NamespacedName{Namespace: k.namespace, Name: "operator.example.com"}
+	k.grant(t, append(permission.ElectionRules(lease.Name), rbacv1.PolicyRule{ // by the second one grant sees the first
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{rotaName}, Verbs: []string{"get"},
+	}))
+	testElection(t, k.store(t), k.store(t), lease, func(change func(*coordinationv1.Lease)) {
+		leases := k.admin.CoordinationV1().Leases(lease.Namespace)
+		obj, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(obj)
+		if _, err := leases.Update(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	obj, err := k.admin.CoordinationV1().Leases(lease.Namespace).Get(t.Context(), lease.Name, metav1.GetOptions{})
+	if err != nil || obj.Labels["team"] != "a" || *obj.Spec.HolderIdentity != "" || *obj.Spec.LeaseDurationSeconds != 1 {
+		t.Errorf("%+v (%v), want it released, and its label kept", obj, err)
+	}
+}
+
+func TestElectionLeaseInMemory(t *testing.T) {
+	m := store.NewMemory()
+	lease := types.NamespacedName{Namespace: "a", Name: "b"}
+	testElection(t, m.Client(nil), m.Client(nil), lease, nil)
+}
+
+func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName,
+	edit func(func(*coordinationv1.Lease)),
+) {
+	t.Helper()
+	ctx := t.Context()
+	if r, err := a.ReadElection(ctx, lease); err != nil || r != (election.Record{}) {
+		t.Fatalf("%+v, %v before there is one", r, err)
+	}
+	want := election.Record{Holder: "rota:a/b", Duration: 15 * time.Second, Acquired: 1_700_000_000, Renewed: 1_700_000_001,
+		Transitions: 3}
+	first, o, err := a.WriteElection(ctx, lease, want, time.Second)
+	if err != nil || o != member.OutcomeDone || first.Version == "" {
+		t.Fatalf("created %+v: %v, %v", first, o, err)
+	}
+	if want.Version = first.Version; first != want {
+		t.Errorf("created %+v, want %+v", first, want)
+	}
+	if _, o, err := b.WriteElection(ctx, lease, election.Record{Holder: "b", Duration: time.Second}, time.Second); o != member.OutcomeConflict {
+		t.Errorf("created twice: %v, %v", o, err)
+	}
+	seen, err := b.ReadElection(ctx, lease)
+	if err != nil || seen != first {
+		t.Fatalf("read %+v (%v), want %+v", seen, err, first)
+	}
+	seen.Renewed++
+	second, o, err := b.WriteElection(ctx, lease, seen, time.Second)
+	if err != nil || o != member.OutcomeDone || second.Version == first.Version || second.Renewed != seen.Renewed {
+		t.Fatalf("renewed %+v: %v, %v", second, o, err)
+	}
+	if _, o, err := a.WriteElection(ctx, lease, first, time.Second); o != member.OutcomeConflict {
+		t.Errorf("over an old version: %v, %v", o, err)
+	}
+	if edit != nil {
+		edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"team": "a"} })
+		if _, o, err := b.WriteElection(ctx, lease, second, time.Second); o != member.OutcomeConflict {
+			t.Errorf("over an edit: %v, %v", o, err)
+		}
+	}
+	last, err := a.ReadElection(ctx, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Holder, last.Duration = "", time.Second
+	if _, o, err := a.WriteElection(ctx, lease, last, time.Second); err != nil || o != member.OutcomeDone {
+		t.Errorf("released: %v, %v", o, err)
+	}
+	for _, r := range permission.ElectionRules("x") {
+		if slices.Contains(r.Verbs, "delete") {
+			t.Error("a member may delete leader election's Lease")
+		}
+	}
+}
