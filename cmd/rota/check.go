@@ -37,8 +37,8 @@ func newCheck() *cobra.Command {
 		Short: "Check a cluster and a rota, and say what to do about what is wrong",
 		Long: `Checks the cluster, the operator's permissions, and the rota: table, members, slots, duties, coverage, fence.
 
-Each line begins with √ (good), ‼ (something may go wrong, or is not known) or × (something does not work). What is not
-good comes with what to do, and with the address of its section in docs/troubleshooting.md. The exit status is 1 if
+Each line begins with √ (good), ‼ (something may go wrong, or is not known) or × (something does not work). What is
+not good comes with what to do, and with the address of its section in docs/troubleshooting.md. The exit status is 1 if
 there is a ×; ‼ does not change it.
 
 The permissions are those of the operator's ServiceAccount, by SelfSubjectAccessReviews in its name. It is that of the

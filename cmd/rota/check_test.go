@@ -155,7 +155,7 @@ func TestCheckGood(t *testing.T) {
 	for _, want := range []string{
 		"√ the API server answers: Kubernetes v1.", "√ this machine's clock", "permissions that a member needs",
 		"delivery is Filter; possible here: Filter, SlotLabel (with the permission to patch objects), ShardSelector",
-		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ 2 members renew", "√ their clocks", "√ they are alike",
+		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ every member renews its Lease (2)", "√ their clocks", "√ they are alike",
 		"√ all 256 slots", "√ 2 of 2 members report", "√ the API server refuses writes by who is no member",
 	} {
 		if !strings.Contains(out, want) {
@@ -302,6 +302,23 @@ func TestCheckFindings(t *testing.T) {
 		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || strings.Contains(out, "slots 127") {
 			t.Errorf("exit code %d:\n%s", code, out)
 		}
+	})
+	t.Run("orders", func(t *testing.T) {
+		t.Parallel()
+		w := checked(t, nil)
+		tab := halves()
+		for i := range tab.Members {
+			tab.Members[i].PodUID, tab.Members[i].MaxFormat = "uid-of-"+tab.Members[i].ID, table.OrderFormat
+		}
+		w.put(t, tab)
+		for _, line := range []string{"pause web --reason upgrade", "drain web-0-a web --reason memory"} {
+			if code, out, errOut := w.rota(t, line); code != exitGood {
+				t.Fatalf("rota %s: exit code %d:\n%s%s", line, code, out, errOut)
+			}
+		}
+		expect(t, w, exitGood, "‼", "MovesPaused", "moves are paused since ", ": upgrade", "rota resume -n "+w.namespace+" web")
+		expect(t, w, exitGood, "‼", "MemberDrained", "member web-0-a: it was told to give up its slots since ", ": memory",
+			"rota undrain -n "+w.namespace+" web-0-a web")
 	})
 	t.Run("events", func(t *testing.T) {
 		t.Parallel()

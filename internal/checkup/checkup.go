@@ -97,6 +97,8 @@ const (
 	codePruned      = "TablePruned"
 	codeBuilds      = "BuildsDiffer"
 	codeWorkloads   = "TwoWorkloads"
+	codePaused      = "MovesPaused"
+	codeDrained     = "MemberDrained"
 	codeNoFence     = "FenceMissing"
 	codeFenceOff    = "FenceOff"
 	codeFenceKinds  = "FenceKinds"
@@ -119,8 +121,8 @@ const (
 // Codes returns the codes of lines, without problems of package view.
 func Codes() []string {
 	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codePruned, codeBuilds, codeWorkloads,
-		codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember, codeFenceBlind, codeUnknown, codeClock,
-		codePermission, codeKind, codeLost, codeSetup, codeCoverage}
+		codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember, codeFenceBlind,
+		codeUnknown, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
 }
 
 // Options say what to look at. Name of Rota may be empty with Pre.

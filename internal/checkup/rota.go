@@ -67,6 +67,7 @@ func (r *run) rota(ctx context.Context) error {
 	}
 	r.table(ctx, v)
 	r.members(v)
+	r.orders(v)
 	r.slots(v)
 	r.coverage(v)
 	r.events(v)
@@ -196,7 +197,7 @@ func (r *run) members(v *view.Rota) {
 		return
 	}
 	if !r.found(groupMembers, view.MemberSilent, view.MemberStopped, view.LeaseMissing, codeUnknown) {
-		r.good(groupMembers, view.MemberSilent, "%d members renew their Leases", len(v.Members))
+		r.good(groupMembers, view.MemberSilent, "every member renews its Lease (%d)", len(v.Members))
 	}
 	skewed := false
 	for _, m := range v.Members {
