@@ -24,10 +24,10 @@ func newHistory() *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [NAME]",
-		Short: "Show what happened to a rota lately: joins, expels, handovers with their reasons, warnings",
+		Short: "Show what happened to a rota lately: joins, expels, handovers with their reasons, events",
 		Long: `Shows what happened to a rota lately, newest first: which members joined and were expelled, which slots and
-duties came to whom, why, and how long each phase took, and the members' warnings. Nobody keeps all of it, so it says
-how far back it reaches. The clocks are those of the machines that wrote it.`,
+duties came to whom, why, and how long each phase took, what people asked for, and the members' events. Nobody keeps all
+of it, so it says how far back it reaches. The clocks are those of the machines that wrote it.`,
 		Example: `  rota history website -n operators
   rota history website -n operators --limit 0 -o json`,
 		Args: oneName,

@@ -26,7 +26,7 @@ type input struct {
 	reports []*coverage.Report
 	// noLeases and noReports say that not all could be read.
 	noLeases, noReports bool
-	warnings            []Warning
+	warnings, notices   []Warning
 	fence               string
 	fenceState          fence.State
 	unknown             []Unknown
@@ -41,7 +41,8 @@ func build(in input) *Rota {
 	r := &Rota{
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
 		Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
-		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Fence: in.fence, Unknown: in.unknown,
+		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
+		Unknown:    in.unknown,
 		FenceState: in.fenceState,
 		Table:      t, Reports: map[string]*coverage.Report{},
 	}

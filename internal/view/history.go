@@ -19,6 +19,7 @@ const (
 	HappenedDrain    = "drain"
 	HappenedPause    = "pause"
 	HappenedWarning  = "warning"
+	HappenedNotice   = "notice"
 )
 
 // History is what is known of a rota's past. Nobody keeps all of it: Reach says how far back it goes. Its JSON is what
@@ -59,6 +60,9 @@ func (r *Rota) History() *History {
 		add(m.Joined, HappenedJoin, m.ID, "joined%s", r.buildText(m))
 	}
 	for _, e := range r.Table.Expels {
+		if told(r.Warnings, "Expelled", "member "+e.Pod+"-", e.At) {
+			continue
+		}
 		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, or its container was restarted; "+
 			"others got its slots")
 	}
@@ -67,21 +71,33 @@ func (r *Rota) History() *History {
 			h.Events = append(h.Events, r.happened(id, got))
 		}
 	}
-	if t := r.Table; t.Paused() {
+	if t := r.Table; t.Paused() && !told(r.Notices, "MovesPaused", "", t.Pause.Since) {
 		add(time.Unix(t.Pause.Since, 0), HappenedPause, "", "moves were paused%s, and still are",
 			askedText(t.Pause.By, t.Pause.Reason))
 	}
 	for _, d := range r.Table.Drains {
+		if told(r.Notices, "MemberDrained", d.ID, d.Since) {
+			continue
+		}
 		add(time.Unix(d.Since, 0), HappenedDrain, d.ID, "was to be drained%s, and still is", askedText(d.By, d.Reason))
 	}
-	for _, e := range r.Warnings {
-		add(e.At, HappenedWarning, e.Member, "%s: %s", e.Reason, strings.Join(strings.Fields(e.Message), " "))
+	for what, events := range map[string][]Warning{HappenedWarning: r.Warnings, HappenedNotice: r.Notices} {
+		for _, e := range events {
+			add(e.At, what, e.Member, "%s: %s", e.Reason, strings.Join(strings.Fields(e.Message), " "))
+		}
 	}
 	slices.SortStableFunc(h.Events, func(a, b Event) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Member, b.Member))
 	})
 	h.Reach = r.reach()
 	return h
+}
+
+// told says whether an event tells what the table has, too: of that reason, with that word, within some seconds.
+func told(events []Warning, reason, word string, at int64) bool {
+	return slices.ContainsFunc(events, func(e Warning) bool {
+		return e.Reason == reason && strings.Contains(e.Message, word) && e.At.Sub(time.Unix(at, 0)).Abs() < 10*time.Second
+	})
 }
 
 func (r *Rota) buildText(m Member) string {
@@ -160,6 +176,6 @@ func (r *Rota) reach() []string {
 			out = append(out, m.ID+" tells of none")
 		}
 	}
-	return append(out, fmt.Sprintf("warnings: of the last %.0f minutes, as the API server keeps events",
+	return append(out, fmt.Sprintf("warnings and notices: of the last %.0f minutes, as the API server keeps events",
 		warningAge.Minutes()))
 }

@@ -104,6 +104,9 @@ func (r *Rota) place(about subject) place {
 	if first.share != nil {
 		return first
 	}
+	if len(r.Members) == 0 {
+		return place{nowhere: fmt.Sprintf("rota %s/%s has no members: start some", r.Namespace, r.Name)}
+	}
 	if len(r.Reports) == 0 {
 		first = place{uncertain: true, nowhere: "no member reports which kinds it works on"}
 		if r.Table.Key != slot.KeyUID {

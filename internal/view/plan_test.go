@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,7 @@ func TestHistory(t *testing.T) {
 	in.table.Pause = table.Pause{Since: at(time.Minute).Unix(), By: "ann", Reason: "bad release"}
 	in.table.Drains = []table.Drain{{ID: "b", Since: at(2 * time.Minute).Unix()}}
 	in.warnings = []Warning{{At: at(3 * time.Minute), Member: "pod-a", Reason: "Lapsed", Message: "x\n y"}}
+	in.notices = []Warning{{At: at(4 * time.Minute), Member: "pod-a", Reason: "Resumed", Message: "z"}}
 	h := build(in).History()
 	var got []string
 	for i, e := range h.Events {
@@ -187,6 +189,7 @@ func TestHistory(t *testing.T) {
 		"1m0s pause : moves were paused by ann (bad release), and still are",
 		"2m0s drain b: was to be drained, and still is",
 		"3m0s warning pod-a: Lapsed: x y",
+		"4m0s notice pod-a: Resumed: z",
 		"9m0s handover a: got duty report: c-1 was expelled: it did not renew its Lease in time, or its container was restarted (activate 2.6s)",
 		"10m0s expelled pod-c: did not renew its Lease in time, or its container was restarted; others got its slots",
 		"20m0s handover a: got slots 0-3: b handed it over, to even out the shares (warm 200ms, drain 50ms)",
@@ -203,6 +206,18 @@ func TestHistory(t *testing.T) {
 		if !strings.Contains(reach, word) {
 			t.Errorf("no %q in\n%s", word, reach)
 		}
+	}
+	// What events tell, too, is told once.
+	in.notices = []Warning{
+		{At: at(time.Minute), Reason: "MovesPaused", Message: "x"}, {At: at(2 * time.Minute), Reason: "MemberDrained", Message: "member b gives"},
+		{At: at(4 * time.Minute), Reason: "Resumed"},
+	}
+	in.warnings = []Warning{{At: at(10 * time.Minute), Reason: "Expelled", Message: "member pod-c-17 did not"}, {At: at(3 * time.Minute)}}
+	again := build(in).History()
+	if len(again.Events) != len(h.Events) || slices.ContainsFunc(again.Events, func(e Event) bool {
+		return e.What == HappenedPause || e.What == HappenedDrain || e.What == HappenedExpel
+	}) {
+		t.Errorf("%d events, %d before: %+v", len(again.Events), len(h.Events), again.Events)
 	}
 	in.reports = in.reports[:1]
 	if reach := strings.Join(build(in).History().Reach, "\n"); !strings.Contains(reach, "b does not report") {

@@ -112,7 +112,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	}
 	unknown("Leases", leasesErr)
 	in.leases, in.noLeases = leases, leasesErr != nil
-	in.warnings, err = r.warnings(ctx)
+	in.warnings, in.notices, err = r.events(ctx)
 	unknown("warnings", err)
 	if state, err := fence.Look(ctx, r.cfg, r.rota); err != nil {
 		unknown("fence", err)
@@ -153,28 +153,31 @@ func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, e
 	return out, nil
 }
 
-// warnings returns the warnings among the members' events, oldest first. Elsewhere, only the process itself shows that
-// it waits before it joins, or that its reconciles all fail.
-func (r *Reader) warnings(ctx context.Context) ([]Warning, error) {
+// events returns the events of the last hour about the rota, warnings and others, each oldest first. Elsewhere, only
+// the process itself shows that it waits before it joins, or that its reconciles all fail.
+func (r *Reader) events(ctx context.Context) (warnings, notices []Warning, err error) {
 	list, err := r.client.CoreV1().Events(r.rota.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{
-			"involvedObject.kind": "ConfigMap", "involvedObject.name": r.rota.Name, "type": corev1.EventTypeWarning,
+			"involvedObject.kind": "ConfigMap", "involvedObject.name": r.rota.Name,
 		}.String(),
 	})
 	if err != nil {
-		return nil, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace, Resource: "events", Verb: "list"})
+		return nil, nil, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace, Resource: "events",
+			Verb: "list"})
 	}
-	return warningsOf(list.Items, time.Now()), nil
+	now := time.Now()
+	return eventsOf(list.Items, corev1.EventTypeWarning, now), eventsOf(list.Items, corev1.EventTypeNormal, now), nil
 }
 
-func warningsOf(events []corev1.Event, now time.Time) []Warning {
+// eventsOf returns the events of a type of the last hour.
+func eventsOf(events []corev1.Event, kind string, now time.Time) []Warning {
 	var out []Warning
 	for _, e := range events {
 		at := e.EventTime.Time
 		if at.IsZero() {
 			at = e.LastTimestamp.Time
 		}
-		if now.Sub(at) <= warningAge {
+		if e.Type == kind && now.Sub(at) <= warningAge {
 			out = append(out, Warning{At: at, Member: cmp.Or(e.ReportingInstance, e.Source.Host), Reason: e.Reason,
 				Message: e.Message})
 		}

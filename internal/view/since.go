@@ -61,18 +61,48 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 	was, there := r.memberOf(from)
 	self, _ := r.memberOf(to)
 	switch {
-	case there && was.Drain != nil && (at == nil || at.After(was.Drain.Since)):
+	case there && was.Drain != nil && (at == nil || at.After(was.Drain.Since)), at != nil && r.drained(from, *at):
 		return WasDrained, from + " was drained, and handed it over"
 	case there && was.State == Leaving:
 		return Left, from + " is leaving, and handed it over"
 	case !there && !r.expelled(from):
 		return Left, from + " handed it over, and is gone now"
-	case at != nil && at.Sub(self.Joined) >= 0 && at.Sub(self.Joined) < joinTime:
+	case at != nil && at.Sub(self.Joined) >= 0 && at.Sub(self.Joined) < joinTime && r.firstOf(to, *at):
 		return Joined, fmt.Sprintf("%s had joined %s before, and got its share from %s", to,
 			ago(at.Sub(self.Joined).Seconds()), from)
 	default:
 		return Rebalanced, from + " handed it over, to even out the shares"
 	}
+}
+
+// drained says whether a member was drained at that time, by the events of the last hour.
+func (r *Rota) drained(id string, at time.Time) (drained bool) {
+	for _, e := range r.Notices {
+		if e.At.Before(at) && strings.Contains(e.Message, "member "+id+" ") {
+			switch e.Reason {
+			case "MemberDrained":
+				drained = true
+			case "MemberUndrained":
+				drained = false
+			}
+		}
+	}
+	return drained
+}
+
+// shareTime is how long it may take until a member has all of its first share: several members give.
+const shareTime = 10 * time.Second
+
+// firstOf says whether a member got its first slots at about that time, by its report.
+func (r *Rota) firstOf(id string, at time.Time) bool {
+	if report := r.Reports[id]; report != nil {
+		for _, h := range report.Handovers {
+			if h.Duty == "" && at.Sub(h.Ended) > shareTime {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (r *Rota) memberOf(id string) (Member, bool) {

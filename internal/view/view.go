@@ -42,6 +42,8 @@ type Rota struct {
 	Differences []string `json:"differences"`
 	// Warnings are the warnings among the members' events of the last hour, oldest first.
 	Warnings []Warning `json:"warnings"`
+	// Notices are the other events of the last hour about the rota, oldest first.
+	Notices []Warning `json:"-"`
 	// Fence says whether a fence stands, as text.
 	Fence string `json:"fence"`
 	// Unknown is what could not be read, and why. What depends on it is left out above.

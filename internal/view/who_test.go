@@ -162,6 +162,11 @@ func TestWho(t *testing.T) {
 		"moving": {func(q *question) { q.run(func(r *table.Run) { r.Next, r.Ready = "a", true }) }, WorksYes, []string{"b works on", "b > a drain"}},
 		"no report": {func(q *question) { q.in.reports = q.in.reports[:1] }, WorksYes,
 			[]string{"b does not report what it works on"}},
+		"no members": {func(q *question) {
+			q.in.table, q.in.reports = table.New(256, slot.KeyName, 43), nil
+			q.in.table.UID = "uid"
+		}, WorksNo,
+			[]string{"rota ns/web has no members: start some"}},
 		"no reports":     {func(q *question) { q.in.reports = nil }, WorksUnknown, []string{"no member reports", fmt.Sprintf("in slot %d, which b owns", n)}},
 		"closed for now": {func(q *question) { q.in.reports[1].Open = slot.Set{} }, WorksUnknown, []string{"does not work on it; reports come every few"}},
 		"closed for long": {func(q *question) {
@@ -312,6 +317,18 @@ func TestReasonOf(t *testing.T) {
 		if got, text := r.reasonOf(c.cause, "b", c.from, c.at); got != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%s from %q: %s, %q; want %s with %q", c.cause, c.from, got, text, c.want, c.text)
 		}
+	}
+	r.Reports["b"].Handovers = []coverage.Handover{{Count: 1, Ended: soon.Add(-11 * time.Second)}}
+	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != Rebalanced {
+		t.Errorf("not the first slots: %s", got)
+	}
+	r.Notices = []Warning{{At: soon.Add(-time.Second), Reason: "MemberDrained", Message: "member a gives"}}
+	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != WasDrained {
+		t.Errorf("from one that was drained then: %s", got)
+	}
+	r.Notices = append(r.Notices, Warning{At: soon.Add(-time.Millisecond), Reason: "MemberUndrained", Message: "member a gets"})
+	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != Rebalanced {
+		t.Errorf("from one that was not drained any more: %s", got)
 	}
 	r.Members[0].State = Leaving
 	if got, _ := r.reasonOf("handed", "b", "a", &soon); got != Left {
