@@ -167,6 +167,14 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 // firstReport is how often a member tries to publish its first report. Dispatchers hand out nothing before.
 const firstReport = 250 * time.Millisecond
 
+// lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has
+// joined, a missing permission would end it, and this one is not worth that.
+func (i *incarnation) lacks(what string, err error) {
+	if !i.rota.hasJoined() || !i.rota.refused(what, err) {
+		i.rota.log.Error(err, what)
+	}
+}
+
 // publish publishes the report until the incarnation ends, and then withdraws it. A changed report is published every
 // reportPeriod at most, an unchanged one every renewalPeriod.
 func (i *incarnation) publish() {
@@ -206,7 +214,7 @@ func (i *incarnation) publish() {
 		if err != nil {
 			if i.ctx.Err() == nil && !denied {
 				// A new API server may refuse what it allows a moment later.
-				i.rota.log.Error(err, "Cannot tell what this member holds, so that nobody can check it; trying again")
+				i.lacks("Cannot tell what this member holds, so that nobody can check it; trying again", err)
 			}
 			denied = true
 			continue
@@ -254,7 +262,7 @@ func (i *incarnation) scrub() {
 		findings, err := i.compare(&s)
 		if err != nil {
 			if i.ctx.Err() == nil && !s.failing {
-				i.rota.log.Error(err, "Cannot compare what members hold with what there is; trying again")
+				i.lacks("Cannot compare what members hold with what there is; trying again", err)
 			}
 			s.failing = true
 			continue

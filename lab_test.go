@@ -22,7 +22,9 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/order"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/table"
 )
 
 // lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.
@@ -88,6 +90,16 @@ func inLab(t *testing.T, test func(l *lab)) {
 		}()
 		test(l)
 	})
+}
+
+// order changes the table as people do.
+func (l *lab) order(change func(*table.Table) error) {
+	l.t.Helper()
+	_, changed, err := order.Give(l.t.Context(), l.memory.Client(nil),
+		func(context.Context) (map[string]uint64, error) { return nil, nil }, change)
+	if err != nil || !changed {
+		l.t.Fatalf("the table was changed: %t, %v", changed, err)
+	}
 }
 
 // start starts a member.

@@ -30,6 +30,7 @@ type metrics struct {
 	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
 	elected                                                                            *prometheus.Desc
 	oldestMove, oldestKey, imbalance, objects                                          *prometheus.Desc
+	paused, drained                                                                    *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -75,6 +76,9 @@ func newMetrics(r *Rota) *metrics {
 		}),
 		plans: counter("rota_plans_total", "Changes of the table by which this member planned moves or took slots from dead "+
 			"members, by outcome.", "outcome"),
+		paused: desc("rota_moves_paused",
+			"1 while people have moves between live members paused (rota pause), else 0."),
+		drained: desc("rota_members_drained", "Members that people want to have no slots (rota drain)."),
 		oldestMove: desc("rota_handover_oldest_seconds",
 			"For how long the oldest handover to this member has been under way; 0 if there is none."),
 		oldestKey: desc("rota_oldest_waiting_seconds",
@@ -207,6 +211,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.epoch, float64(s.Epoch))
 	gauge(m.tableBytes, float64(m.rota.tableOf().Size(1)))
 	gauge(m.members, float64(s.Members))
+	m.collectOrders(gauge, s)
 	gauge(m.inFlight, float64(m.rota.inFlight()))
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
@@ -250,6 +255,19 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	m.collectDuties(out, s)
 	m.collectDelivery(out)
+}
+
+// collectOrders shows what people have asked for. Without a table nobody has.
+func (m *metrics) collectOrders(gauge func(*prometheus.Desc, float64, ...string), s Status) {
+	paused, drained := 0.0, 0
+	if t := m.rota.tableOf(); !s.TableGone {
+		if t.Paused() {
+			paused = 1
+		}
+		drained = len(t.Drains)
+	}
+	gauge(m.paused, paused)
+	gauge(m.drained, float64(drained))
 }
 
 func (m *metrics) collectDuties(out chan<- prometheus.Metric, s Status) {

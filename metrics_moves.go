@@ -113,7 +113,7 @@ func imbalanceOf(t *table.Table, reports []*coverage.Report) imbalance {
 	var slots, held ratio
 	known := true
 	for _, other := range t.Members {
-		if other.Leaving {
+		if other.Leaving || t.Drained(other.ID) {
 			continue
 		}
 		n, reported := objects[other.ID]

@@ -21,7 +21,9 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/order"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -539,6 +541,46 @@ var scenarios = map[string]func(l *lab){
 			l.wait(time.Minute)
 		}
 		a.want("after them", "rota_write_timeouts_total", "", 3)
+	},
+	// Somebody pauses moves, and forgets it.
+	"paused": func(l *lab) {
+		a := l.start("web-0")
+		l.start("web-1")
+		l.wait(2 * time.Minute)
+		l.order(func(t *table.Table) error { return order.Pause(t, order.By{At: time.Now(), User: "jane"}) })
+		l.wait(30 * time.Minute)
+		a.want("while moves are paused", "rota_moves_paused", "", 1)
+		l.wait(45 * time.Minute)
+		l.order(order.Resume)
+		l.wait(time.Minute)
+		a.want("afterwards", "rota_moves_paused", "", 0)
+	},
+	// Two of three members are drained: the load of the others counts as even.
+	"drained": func(l *lab) {
+		a := l.start("web-0")
+		b, c := l.start("web-1"), l.start("web-2")
+		l.wait(2 * time.Minute)
+		for _, m := range []*labMember{b, c} {
+			l.order(func(t *table.Table) error { return order.Drain(t, m.ID(), order.By{At: time.Now()}) })
+		}
+		l.wait(30 * time.Minute)
+		a.want("while two are drained", "rota_members_drained", "", 2)
+		a.want("while two are drained", "rota_slots", `state="open"`, 256)
+		for _, m := range l.members {
+			if m.doesOwn(scrubName) {
+				m.want("while two are drained", "rota_imbalance_ratio", `of="slots"`, 1)
+			}
+		}
+	},
+	// Members may not write their reports any more.
+	"permission-removed": func(l *lab) {
+		a := l.start("web-0")
+		l.start("web-1")
+		l.wait(2 * time.Minute)
+		l.reports.Refuse(&permission.Error{Namespace: "operators", Group: "coordination.k8s.io", Resource: "leases",
+			Verb: "update", Err: errForbidden})
+		l.wait(10 * time.Minute)
+		a.want("afterwards", "rota_events_total", `reason="PermissionMissing"`, 1)
 	},
 	// All workers are busy.
 	"keys-wait": func(l *lab) {

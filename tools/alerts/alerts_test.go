@@ -50,6 +50,9 @@ var firing = map[string][]string{
 	"fenced":              {"RotaFenceRejections"},
 	"leaves-slowly":       nil,
 	"late-writes":         nil,
+	"paused":              {"RotaMovesPaused"},
+	"drained":             nil,
+	"permission-removed":  {"RotaCoverage", "RotaPermissionMissing", "RotaReportOld"},
 	"keys-wait":           {"RotaCoverage", "RotaKeysWait"},
 	"table-large":         {"RotaTableLarge"},
 
@@ -64,14 +67,18 @@ var firing = map[string][]string{
 	"nothing":         {"RotaNoMembers"},   // no process is left
 	"one-rota-of-two": {"RotaMembersGone"}, // no process of one of two rotas is left
 
+	"clock-differs": {"RotaClockSkew"},
+
 	"dispatch-healthy":       nil,
 	"dispatch-no-workers":    {"RotaDispatchKeysWait"},
 	"dispatch-workers-die":   {"RotaDispatchTakesExpire"},
 	"dispatch-no-api-server": {"RotaDispatchReviewsFail"},
 }
 
-// dispatch are series of dispatchers for an hour, by scenario, in the notation of Prometheus' own tests.
-var dispatch = map[string][]string{
+// written are series for an hour of what the lab has not: dispatchers, and members with different clocks. They are in
+// the notation of Prometheus' own tests.
+var written = map[string][]string{
+	"clock-differs": {`rota_events_total{rota="a/b",reason="ClockSkew"} 0x60 1x178`},
 	"dispatch-healthy": {
 		`rota_dispatch_oldest_seconds{rota="a/b",kind="K"} 0+1x20 0+1x218`,
 		`rota_dispatch_takes_ended_total{rota="a/b",kind="K",how="ok"} 0+30x239`,
@@ -141,7 +148,7 @@ func TestAlerts(t *testing.T) {
 	stays, goes := strings.Repeat(" 256", 120), strings.Repeat(" 256", 20)+" stale"+strings.Repeat(" _", 99)
 	write("one-rota-of-two", "load 15s\n"+series("stays", "all", stays)+series("stays", "open", stays)+
 		series("goes", "all", goes)+series("goes", "open", goes))
-	for name, lines := range dispatch {
+	for name, lines := range written {
 		healthy := []string{`rota_slots{rota="a/b",state="all"} 256x239`, `rota_slots{rota="a/b",state="open"} 256x239`}
 		write(name, "load 15s\n  "+strings.Join(append(healthy, lines...), "\n  ")+"\n")
 	}
