@@ -199,8 +199,8 @@ func (w *written) search(t *testing.T, owner string) {
 	}()
 	for query, want := range map[string]string{
 		"kind=cm&namespace=" + w.namespace + "&name=blog": `200 {"answer":"` + owner + ` works on ConfigMap ` + w.namespace + `/blog"`,
-		"kind=nothing&name=blog":                          "400 {\"error\":\"bad question: kind \\\"nothing\\\"",
-		"kind=cm&name=blog":                               "400 {\"error\":\"bad question: blog: no object can have that name: ConfigMap is namespaced",
+		"kind=nothing&name=blog":                          "400 {\"error\":\"kind \\\"nothing\\\"",
+		"kind=cm&name=blog":                               "400 {\"error\":\"blog: no object can have that name: ConfigMap is namespaced",
 	} {
 		response, err := http.Get(server.URL() + "who?" + query)
 		if err != nil {
