@@ -210,6 +210,8 @@ func (r *run) order(words []string) error {
 			t.PutDrain(r.node(words[1]).ID, since, "somebody", "")
 		case "undrain":
 			t.DropDrain(r.node(words[1]).ID)
+		case "rebalance":
+			r.w.Rebalance(t)
 		default:
 			panic("no order " + words[0])
 		}

@@ -36,7 +36,7 @@ import (
 //	edit FIELD TEXT             a field of the table, by hand
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
 //	stick POD DUTY              it does not return when it should, until land POD DUTY
-//	order pause|resume, order drain|undrain POD    what people ask for by the table
+//	order pause|resume|rebalance, order drain|undrain POD    what people ask for by the table
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
 //	remove, reconcile POD SLOT  delete a key's object, reconcile that; hand POD SLOT: it is left to the next owner
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once

@@ -29,6 +29,9 @@ type Chaos struct {
 	// people give orders, if orders is set. They too have a source of chance of their own.
 	people *rand.Rand
 	orders bool
+	// eveners have shares evened out, if evens is set.
+	eveners *rand.Rand
+	evens   bool
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
 }
@@ -54,6 +57,7 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	c.users()
 	c.scrubs()
 	c.giveOrders()
+	c.evenOut()
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}

@@ -45,7 +45,17 @@ func (w *World) order(s member.Snapshot, change func(*table.Table)) error {
 func (w *World) checkOrder(old, t *table.Table) {
 	if w.person {
 		for s := range min(old.Total(), t.Total()) {
-			if old.At(slot.Slot(s)) != t.At(slot.Slot(s)) {
+			was, is := old.At(slot.Slot(s)), t.At(slot.Slot(s))
+			was.Slots, is.Slots = slot.Range{}, slot.Range{}
+			begins := is.Next != "" && was.Owner != "" && was.Next == ""
+			if begins { // a rebalance
+				to, there := t.Member(is.Next)
+				if !there || to.Leaving || old.Paused() || t.Drained(is.Next) {
+					w.violate("ordered", "a person's command begins to move slot %v to %s", slot.Slot(s), is.Next)
+				}
+				was.Next = is.Next
+			}
+			if is != was {
 				w.violate("ordered", "a person's command changes slot %v", slot.Slot(s))
 			}
 		}
@@ -103,16 +113,40 @@ func (w *World) undrained(t *table.Table, fair bool) string {
 	return ""
 }
 
+// Rebalance begins the moves that make shares even, as a person's command does.
+func (w *World) Rebalance(t *table.Table) {
+	if next := member.Rebalance(t, epochStart+int64(w.now/time.Second)); next != t {
+		w.Counts.Rebalanced++
+		*t = *next
+	}
+}
+
 // drawOrders decides whether people give orders in this life: in one of three. They have a source of chance of their
 // own, so that lives without them stay what they were.
 func (c *Chaos) drawOrders() {
 	c.people = rand.New(rand.NewPCG(c.opts.Seed, 4)) //nolint:gosec // must be repeatable
 	c.orders = c.people.IntN(3) == 0
+	// Those who even out have a source of their own, too.
+	c.eveners = rand.New(rand.NewPCG(c.opts.Seed, 5)) //nolint:gosec // must be repeatable
+	c.evens = c.eveners.IntN(6) == 0
 }
 
 // soon is a random duration of the people's.
 func (c *Chaos) soon(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.people.Int64N(int64(high-low)))
+}
+
+// evenOut has people even out shares now and then, until faults have ended.
+func (c *Chaos) evenOut() {
+	if !c.evens {
+		return
+	}
+	c.after(time.Second+time.Duration(c.eveners.Int64N(int64(20*time.Second))), func() {
+		if !c.over {
+			c.tryOrder(c.Rebalance, 5)
+			c.evenOut()
+		}
+	})
 }
 
 // giveOrders has people pause, resume, drain and undrain now and then, until faults have ended.

@@ -223,6 +223,8 @@ type Counts struct {
 	// Orders are the people's commands that changed the table, OrdersEnded those that ended since a process could not read
 	// of them.
 	Orders, OrdersEnded int
+	// Rebalanced are the commands that began moves.
+	Rebalanced int
 }
 
 // Messages counts the traffic between members and API server.
