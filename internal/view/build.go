@@ -18,10 +18,12 @@ import (
 
 // input is what one Read has read.
 type input struct {
-	rota    types.NamespacedName
-	at      time.Time
-	table   *table.Table
-	uid     string // of the ConfigMap
+	rota  types.NamespacedName
+	at    time.Time
+	table *table.Table
+	uid   string // of the ConfigMap
+	// told is the highest epoch that Leases told of before the table was read. Later ones may tell of a newer table.
+	told    uint64
 	leases  map[string]coordinationv1.Lease
 	reports []*coverage.Report
 	// noLeases and noReports say that not all could be read.

@@ -38,7 +38,7 @@ func (m *memory) look(in input) *Rota {
 	}
 	m.moves = moves
 	e := evidence{
-		bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, noLeases: in.noLeases,
+		bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, told: in.told, noLeases: in.noLeases,
 		noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
 	}
 	closed := map[closure]time.Time{}
@@ -63,9 +63,6 @@ func (m *memory) look(in input) *Rota {
 		}
 	}
 	m.closed = closed
-	for _, l := range in.leases {
-		e.told = max(e.told, epochOf(l, in.uid))
-	}
 	r.Problems = problems(r, e)
 	return r
 }

@@ -36,7 +36,7 @@ func healthy(t testing.TB) input {
 		t.Fatal(err)
 	}
 	in := input{
-		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, table: tab, uid: "uid", fence: "none",
+		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, table: tab, uid: "uid", told: 43, fence: "none",
 		leases: map[string]coordinationv1.Lease{},
 	}
 	for _, id := range []string{"a", "b"} {

@@ -107,6 +107,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 		return nil, fmt.Errorf("rota %s: %w", r.rota, noRota(leases))
 	}
 	in.table, in.uid = snapshot.Table, snapshot.UID
+	in.told = toldBy(leases, in.uid)
 	if leasesErr == nil && lacks(in.table, leases) { // it joined in between
 		leases, leasesErr = r.leases(ctx)
 	}
@@ -124,6 +125,14 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen.look(in), nil
+}
+
+// toldBy returns the highest epoch of the table with that UID that the Leases tell of.
+func toldBy(leases map[string]coordinationv1.Lease, uid string) (told uint64) {
+	for _, l := range leases {
+		told = max(told, epochOf(l, uid))
+	}
+	return told
 }
 
 // noRota says why there may be no table, by the Leases that are left.
