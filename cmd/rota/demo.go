@@ -38,6 +38,9 @@ rolling restart. It takes two to five minutes once the control plane has been bu
 With --dashboard it serves "rota dashboard" with buttons that add, stop and kill replicas, instead of telling its story.
 Ctrl-C ends and judges the run.
 
+With --migrate it starts replicas with leader election, replaces them by members of a rota in a rolling update, and
+these by replicas with leader election again.
+
 With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
 join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
 
@@ -56,6 +59,7 @@ anything was lost, done twice, or done by the wrong replica.`,
 			if dispatch {
 				for _, name := range []string{
 					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release", "dashboard",
+					"migrate",
 				} {
 					if cmd.Flags().Changed(name) {
 						return usagef("--%s: not with --dispatch", name)
@@ -76,8 +80,8 @@ anything was lost, done twice, or done by the wrong replica.`,
 				}
 			}
 			if page != "" {
-				if o.Release != "" {
-					return usagef("--release: not with --dashboard, which has no story")
+				if o.Release != "" || o.Migrate {
+					return usagef("--release, --migrate: not with --dashboard, which has no story")
 				}
 				o.Dashboard = func(
 					ctx context.Context, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
@@ -114,6 +118,8 @@ anything was lost, done twice, or done by the wrong replica.`,
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
 	f.StringVar(&o.Release, "release", "",
 		"the program rota of another release: after the rolling restart, update to its replicas, and back")
+	f.BoolVar(&o.Migrate, "migrate", false,
+		"replace replicas with leader election by members of a rota, in a rolling update, and back")
 	f.StringVar(&page, "dashboard", "", "instead of the story, leave the replicas to the buttons of a dashboard, here "+
 		"or at =HOST:PORT, until Ctrl-C")
 	f.Lookup("dashboard").NoOptDefVal = anyPort

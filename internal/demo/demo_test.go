@@ -106,6 +106,46 @@ func testDemo(t *testing.T, kind delivery.Mode) {
 	}
 }
 
+// TestMigration goes from leader election to a rota and back, small. How long it takes is not checked.
+func TestMigration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane: not under -short")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Options{
+		Migrate: true, Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: time.Second,
+		Progress: t.Output(), Command: []string{self},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := report.Failures(); len(bad) > 0 {
+		t.Errorf("%s", strings.Join(bad, "; "))
+	}
+	var b bytes.Buffer
+	if err := report.WriteText(&b); err != nil || strings.Contains(b.String(), "FAIL") {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
+	t.Log(b.String())
+	if report.Objects != 60 || report.Reconciled != 60 || len(report.Phases) != 2 {
+		t.Errorf("report: %+v", report)
+	}
+	for want, spoil := range map[string]func(*Report){
+		"two replicas at once": func(r *Report) { r.Overlaps = 1 },
+		"other side":           func(r *Report) { r.SidesOverlap = 1 },
+		"not up to date":       func(r *Report) { r.Reconciled-- },
+	} {
+		bad := *report
+		spoil(&bad)
+		if f := bad.Failures(); len(f) != 1 || !strings.Contains(f[0], want) {
+			t.Errorf("%s: failures %q", want, f)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	good := Options{Objects: 10, Rate: 1, Slots: 256}
 	if err := good.validate(); err != nil {

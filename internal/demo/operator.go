@@ -34,6 +34,9 @@ type operatorConfig struct {
 	Delivery                                   delivery.Mode
 	Lease, Renew, Retry, Write                 time.Duration
 	Verbose                                    bool
+	// Stock says that the replica has leader election instead of Rota. Election is the Lease that a rota holds; "": none.
+	Stock    bool
+	Election string
 }
 
 // OperatorMain is a replica: the Website operator with Rota, and a journal of its reconciles. It returns the exit
@@ -58,7 +61,8 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	mgr, r, err := stage.NewManager(cfg, rota.Options{
 		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
 		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write,
-	}, ctrl.Options{})
+		LeaderElectionID: c.Election,
+	}, c.managerOptions())
 	if err != nil {
 		return err
 	}
@@ -67,6 +71,10 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if c.Stock {
+		ctrl.Log.Info(stockRuns)
+		return mgr.Start(ctx)
 	}
 	if err := c.declareDuties(r, mgr.GetClient(), mgr.GetAPIReader(), w); err != nil {
 		return err
@@ -81,6 +89,22 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		}
 	})
 	return mgr.Start(ctx)
+}
+
+// managerOptions has leader election for a stock replica, with the durations of the rota.
+func (c *operatorConfig) managerOptions() (o ctrl.Options) {
+	if !c.Stock {
+		return o
+	}
+	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, electionName, rotaNamespace
+	o.LeaderElectionReleaseOnCancel = true
+	if c.Lease > 0 {
+		lease := max(c.Lease.Truncate(time.Second), time.Second)
+		renew := lease * 2 / 3
+		retry := renew / 5
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &lease, &renew, &retry
+	}
+	return o
 }
 
 // journaled records each reconcile of the one that it wraps.

@@ -43,6 +43,8 @@ type Options struct {
 	// Dashboard, unless nil, opens a dashboard with buttons. Once everything is set up, the demo leaves the replicas to
 	// them, instead of its story, until Run's ctx ends. It judges the run then, which takes a minute or two more.
 	Dashboard OpenDashboard
+	// Migrate tells another story: replicas with leader election are replaced by members of a rota, and back.
+	Migrate bool
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
 	Command []string
@@ -56,6 +58,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine bears", o.Rate)
 	case o.AuditLog != "" && o.Kubeconfig == "":
 		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLog)
+	case o.Migrate && o.Release != "":
+		return fmt.Errorf("migration and release %s: choose one of the two stories", o.Release)
 	case o.Slots < 16:
 		if err := o.Slots.Validate(); err != nil {
 			return err

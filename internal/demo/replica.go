@@ -14,6 +14,7 @@ import (
 type replica struct {
 	*process.Process
 	pod, build string
+	stock      bool
 	// mayEnd says that it may end by itself: see engine.comes.
 	mayEnd atomic.Bool
 	// trafficPath is where recordTraffic writes.
@@ -33,7 +34,8 @@ func startReplica(command []string, dir, pod string, c operatorConfig) (*replica
 		return nil, err
 	}
 	return &replica{
-		Process: p, pod: pod, build: c.Build, journal: journal.NewReader(c.Journal, pod), trafficPath: c.Traffic,
+		Process: p, pod: pod, build: c.Build, stock: c.Stock, journal: journal.NewReader(c.Journal, pod),
+		trafficPath: c.Traffic,
 	}, nil
 }
 

@@ -51,6 +51,10 @@ type Report struct {
 	// none.
 	DutyTakenOverSeconds float64 `json:"duty_taken_over_seconds"`
 	Phases               []Phase `json:"phases"`
+	// Migrated says that this is the report of Options.Migrate. What it leaves out is 0. SidesOverlap are the reconciles
+	// that began while the other side, stock replicas or members, reconciled something, be it another object.
+	Migrated     bool `json:"migrated,omitempty"`
+	SidesOverlap int  `json:"sides_overlap,omitempty"`
 }
 
 // Phase is what one phase showed.
@@ -80,6 +84,8 @@ type Phase struct {
 	// a machine that is busy is mostly a wait for a processor. null where the system does not tell.
 	MachineBusy *float64 `json:"machine_busy"`
 	Seconds     float64  `json:"seconds"`
+	// GapSeconds is the longest time without a reconcile; only with Options.Migrate.
+	GapSeconds float64 `json:"gap_seconds,omitempty"`
 
 	canaries, transfers int
 }
@@ -109,6 +115,12 @@ func (r *Report) verdicts() []verdict {
 			count(*n, "write", "writes") + " by a replica that did not own the Website",
 		})
 	}
+	if r.Migrated {
+		return append(all, verdict{
+			r.SidesOverlap == 0, "no member reconciled anything while a stock replica did",
+			count(r.SidesOverlap, "reconcile", "reconciles") + " began while the other side worked",
+		}, r.upToDate(), r.children())
+	}
 	all = append(all, verdict{
 		r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have") + " no owner",
 	})
@@ -120,18 +132,26 @@ func (r *Report) verdicts() []verdict {
 			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s", took, bound),
 		})
 	}
-	return append(all, verdict{
+	return append(all, r.upToDate(), r.children(), verdict{
+		r.DeletionsMissed == 0, "no deletion was missed while slots moved",
+		count(r.DeletionsMissed, "page was", "pages were") + " left behind by a deletion that nobody noticed",
+	})
+}
+
+func (r *Report) upToDate() verdict {
+	return verdict{
 		r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
 		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects),
-	}, verdict{
+	}
+}
+
+func (r *Report) children() verdict {
+	return verdict{
 		r.ChildrenRight == r.Children && r.ChildrenStray == 0,
 		fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
 		fmt.Sprintf("%d of %d children are as they have to be, and %d belong to no Website",
 			r.ChildrenRight, r.Children, r.ChildrenStray),
-	}, verdict{
-		r.DeletionsMissed == 0, "no deletion was missed while slots moved",
-		count(r.DeletionsMissed, "page was", "pages were") + " left behind by a deletion that nobody noticed",
-	})
+	}
 }
 
 // Failures lists what must not have happened, in words.

@@ -168,11 +168,15 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
-	err = e.story(ctx, loading)
+	story, finish := e.story, e.finish
+	if e.o.Migrate {
+		story, finish = e.migration, e.finishMigration
+	}
+	err = story(ctx, loading)
 	endLoad()
 	e.load.Wait()
 	if err == nil {
-		report, err = e.finish(ctx)
+		report, err = finish(ctx)
 	}
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
@@ -211,6 +215,11 @@ func (e *engine) start() (*replica, error) { return e.startAs("v1", e.o.Command)
 
 // startAs is start with another program.
 func (e *engine) startAs(build string, command []string) (*replica, error) {
+	return e.startMode(build, command, false)
+}
+
+// startMode is startAs for a replica with Rota, or with leader election.
+func (e *engine) startMode(build string, command []string, stock bool) (*replica, error) {
 	e.mu.Lock()
 	e.pods++
 	pod := fmt.Sprintf("web-%d", e.pods)
@@ -219,7 +228,12 @@ func (e *engine) startAs(build string, command []string) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	election := ""
+	if e.o.Migrate {
+		election = electionName
+	}
 	p, err := startReplica(command, e.dir, pod, operatorConfig{
+		Stock: stock, Election: election,
 		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
 		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
 	})

@@ -27,10 +27,14 @@ var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
 	"hand":    "by hand",
 	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
+	"there": "leader election to Rota", "back": "and back",
 }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
+	if r.Migrated {
+		return r.writeMigration(w)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d Websites with three children each on %d replicas, in %d slots, delivered by %s, "+
 		"under a load of %v changes per second that never stopped:\n\n", r.Objects, r.Members, r.Slots, r.Delivery, r.Rate)
