@@ -243,6 +243,11 @@ func TestCheckFindings(t *testing.T) {
 	t.Run("table", func(t *testing.T) {
 		t.Parallel()
 		w := checked(t, nil)
+		w.data(t, map[string]string{"format": "99", "epoch": "1"})
+		expect(t, w, exitFindings, "×", "TableNewer", "rota "+w.namespace+"/web: a newer release wrote the table", "do not delete the table")
+		if code, _, errOut := w.rota(t, "status web"); code != exitFindings || !strings.Contains(errOut, "do not delete it") {
+			t.Errorf("status of a newer table: exit code %d: %s", code, errOut)
+		}
 		w.data(t, map[string]string{"format": "1", "epoch": "x"})
 		expect(t, w, exitFindings, "×", "TableInvalid", "rota "+w.namespace+"/web: the table is invalid", "kubectl delete configmap -n "+w.namespace+" web")
 		if err := w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{}); err != nil {

@@ -94,6 +94,7 @@ const (
 	codeDelivery    = "DeliveryImpossible"
 	codeName        = "NameTaken"
 	codeInvalid     = "TableInvalid"
+	codeNewer       = "TableNewer"
 	codePruned      = "TablePruned"
 	codeBuilds      = "BuildsDiffer"
 	codeWorkloads   = "TwoWorkloads"
@@ -120,9 +121,9 @@ const (
 
 // Codes returns the codes of lines, without problems of package view.
 func Codes() []string {
-	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codePruned, codeBuilds, codeWorkloads,
-		codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember, codeFenceBlind,
-		codeUnknown, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
+	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer, codePruned, codeBuilds,
+		codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember,
+		codeFenceBlind, codeUnknown, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
 }
 
 // Options say what to look at. Name of Rota may be empty with Pre.

@@ -2,6 +2,8 @@ package checkup
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,9 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/table"
 )
 
 // The header Date of an answer tells how far this machine's clock is from the server's, whichever way.
@@ -123,5 +127,32 @@ func TestProblemsHaveGroups(t *testing.T) {
 		if result := r.result(); result.Failed != 1 || result.Groups[0].Lines[0].Link != Page+"#"+strings.ToLower(what) {
 			t.Errorf("problem %s: %+v", what, result)
 		}
+	}
+}
+
+// A table that a newer release wrote is not broken: nobody is told to delete it.
+func TestUnreadableTables(t *testing.T) {
+	_, newer := table.Decode(map[string]string{"format": "99"})
+	for _, c := range []struct {
+		err        error
+		code, cure string
+		deletes    bool
+	}{
+		{fmt.Errorf("%w: %w", view.ErrNewer, newer), codeNewer, "do not delete the table", false},
+		{fmt.Errorf("%w: %w", view.ErrTable, errors.New("field epoch")), codeInvalid, "kubectl delete configmap -n ns web", true},
+		{fmt.Errorf("%w: %w", view.ErrNoRota, view.ErrDeleted), codeLost, "after a lease", false},
+	} {
+		r := &run{Options: Options{Rota: types.NamespacedName{Namespace: "ns", Name: "web"}}, lines: map[string][]Line{}}
+		if !r.unreadable(c.err) {
+			t.Fatalf("%v: not told", c.err)
+		}
+		got := r.lines[groupTable][0]
+		if got.Level != Failed || got.Code != c.code || !strings.Contains(got.Cure, c.cure) ||
+			strings.Contains(got.Cure, "kubectl delete") != c.deletes {
+			t.Errorf("%v: %+v", c.err, got)
+		}
+	}
+	if r := (&run{lines: map[string][]Line{}}); r.unreadable(errors.New("timeout")) || r.unreadable(nil) {
+		t.Errorf("told: %+v", r.lines)
 	}
 }

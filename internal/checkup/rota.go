@@ -40,16 +40,10 @@ var groupOf = map[string]string{
 // rota looks at the rota. The error says that there is none, or that it may not be read.
 func (r *run) rota(ctx context.Context) error {
 	v, err := r.look(ctx)
-	switch {
-	case errors.Is(err, view.ErrTable):
-		r.fail(groupTable, codeInvalid, fmt.Sprintf("repair what was edited, or have the members make a new table, which "+
-			"takes a lease: kubectl delete configmap -n %s %s", r.Rota.Namespace, r.Rota.Name), "%s", oneLine(err))
+	if r.unreadable(err) {
 		return nil
-	case errors.Is(err, view.ErrDeleted):
-		r.fail(groupTable, codeLost, "run it again after a lease (15 s). If there is none then, look at the members' logs; "+
-			"then keep the ConfigMap out of what prunes it", "%s", oneLine(err))
-		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	r.learn(v)
@@ -73,6 +67,24 @@ func (r *run) rota(ctx context.Context) error {
 	r.events(v)
 	r.fence(ctx, v)
 	return ctx.Err()
+}
+
+// unreadable adds that there is a rota whose table cannot be read, or is gone. false: err is about something else.
+func (r *run) unreadable(err error) bool {
+	switch {
+	case errors.Is(err, view.ErrNewer):
+		r.fail(groupTable, codeNewer, "do not delete the table: members work with it. Use the command rota of the "+
+			"operator's release", "%s", oneLine(err))
+	case errors.Is(err, view.ErrTable):
+		r.fail(groupTable, codeInvalid, fmt.Sprintf("repair what was edited, or have the members make a new table, which "+
+			"takes a lease: kubectl delete configmap -n %s %s", r.Rota.Namespace, r.Rota.Name), "%s", oneLine(err))
+	case errors.Is(err, view.ErrDeleted):
+		r.fail(groupTable, codeLost, "run it again after a lease (15 s). If there is none then, look at the members' logs; "+
+			"then keep the ConfigMap out of what prunes it", "%s", oneLine(err))
+	default:
+		return false
+	}
+	return true
 }
 
 // look reads the rota, again and again while something moves that should come to rest, for at most Wait.

@@ -39,6 +39,10 @@ var ErrDeleted = errors.New("it was deleted, and they make a new one, which take
 // ErrTable is wrapped by the error of Read if there is a table that cannot be read.
 var ErrTable = errors.New("the table is invalid")
 
+// ErrNewer is wrapped by the error of Read if there is a table that a newer release wrote.
+var ErrNewer = errors.New("a newer release wrote the table; it is not broken, so do not delete it: use the command " +
+	"rota of the operator's release")
+
 // Reader reads one rota again and again. It keeps its clients, and remembers since when it has seen what should not
 // last. It is safe for concurrent use.
 type Reader struct {
@@ -84,7 +88,7 @@ func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
 func (r *Reader) Close() { r.store.Close() }
 
 // Read reads the rota now. What else than the table cannot be read is in Rota.Unknown. The error wraps ErrNoRota,
-// ErrTable, or that of the API server.
+// ErrTable, ErrNewer, or that of the API server.
 func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	in := input{rota: r.rota}
 	unknown := func(what string, err error) {
@@ -101,6 +105,8 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("rota %s: %w", r.rota, err)
+	case errors.Is(snapshot.Err, table.ErrFormat):
+		return nil, fmt.Errorf("rota %s: %w: %w", r.rota, ErrNewer, snapshot.Err)
 	case snapshot.Err != nil:
 		return nil, fmt.Errorf("rota %s: %w: %w", r.rota, ErrTable, snapshot.Err)
 	case snapshot.Missing():
