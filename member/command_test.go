@@ -209,7 +209,7 @@ func (r *run) order(words []string) error {
 		case "drain":
 			t.PutDrain(r.node(words[1]).ID, since, "somebody", "")
 		case "undrain":
-			t.DropDrain(r.node(words[1]).ID)
+			t.Undrain(r.node(words[1]).ID)
 		case "rebalance":
 			r.w.Rebalance(t)
 		default:

@@ -81,13 +81,39 @@ func (t *Table) putDrain(d Drain) {
 	t.Drains = slices.Insert(t.Drains, i, d)
 }
 
-// DropDrain takes a member's mark away. It says whether there was one.
+// DropDrain takes one mark away. It says whether there was one.
 func (t *Table) DropDrain(id string) bool {
 	i, has := t.findDrain(id)
 	if has {
 		t.Drains = slices.Delete(t.Drains, i, i+1)
 	}
 	return has
+}
+
+// Undrain takes away the mark of a member, and those of earlier processes of its container, which the next one would
+// inherit. Outside a cluster, other members of the same Pod name keep theirs. It says whether there was a mark. The ID
+// may be that of a member that was expelled.
+func (t *Table) Undrain(id string) bool {
+	m, ok := t.Member(id)
+	of := Drain{Pod: m.Pod, PodUID: m.PodUID, Container: m.Container}
+	if i, has := t.findDrain(id); has {
+		of, ok = t.Drains[i], true
+	}
+	if !ok {
+		return false
+	}
+	before := len(t.Drains)
+	t.Drains = slices.DeleteFunc(t.Drains, func(d Drain) bool {
+		_, there := t.Member(d.ID)
+		return d.ID == id || d.sameContainer(of.Pod, of.PodUID, of.Container) && (d.PodUID != "" || !there)
+	})
+	return len(t.Drains) < before
+}
+
+// sameContainer says that a mark is of that container. Outside a cluster, where there is no POD_UID, a container is
+// known by the names of Pod and container.
+func (d *Drain) sameContainer(pod, podUID, container string) bool {
+	return d.Pod == pod && d.PodUID == podUID && d.Container == container && pod+podUID != ""
 }
 
 // DropOrders ends the pause and takes all marks away.
@@ -102,10 +128,9 @@ func (t *Table) Lose(id string, at int64) {
 }
 
 // Inherit gives a member that joins the mark of an earlier process of its container, or of one of the IDs in former.
-// Outside a cluster, where there is no POD_UID, a container is known by the names of pod and container.
 func (t *Table) Inherit(m Member, former []string) {
 	for _, d := range slices.Clone(t.Drains) {
-		same := d.Pod == m.Pod && d.PodUID == m.PodUID && d.Container == m.Container && m.Pod+m.PodUID != ""
+		same := d.sameContainer(m.Pod, m.PodUID, m.Container)
 		if d.ID == m.ID || !same && !slices.Contains(former, d.ID) {
 			continue
 		}

@@ -149,3 +149,44 @@ func TestMarksFollowTheirContainer(t *testing.T) {
 		}
 	}
 }
+
+// Whoever undrains a member means its container: the marks of earlier processes, which died one after the other, go too.
+func TestUndrainedIsTheContainer(t *testing.T) {
+	next := func(id, uid, container string) table.Member {
+		return table.Member{ID: id, Pod: "a", PodUID: uid, Container: container, Weight: 1, MinFormat: 1, MaxFormat: table.Format}
+	}
+	join := func(tab *table.Table, m table.Member) {
+		tab.Put(m)
+		tab.Inherit(m, nil)
+	}
+	tab := ordered(t)
+	join(tab, next("a-2", "uid-a", "main")) // before a-1 is expelled
+	tab.Lose("a-1", 5)
+	tab.Remove("a-1")
+	if !tab.Undrain("a-2") || tab.Undrain("a-2") {
+		t.Error("undrained none, or twice")
+	}
+	tab.Lose("a-2", 9)
+	tab.Remove("a-2")
+	join(tab, next("a-3", "uid-a", "main"))
+	if len(tab.Drains) != 1 || tab.Drained("a-3") || !tab.Drained("b-1") {
+		t.Errorf("after the next restart: %+v", tab.Drains)
+	}
+
+	tab.PutDrain("a-3", 5, "", "")
+	join(tab, next("a-4", "uid-a", "side")) // the Pod's other container
+	tab.PutDrain("a-4", 5, "", "")
+	if tab.Undrain("a-4"); !tab.Drained("a-3") {
+		t.Error("the mark of another container went")
+	}
+	// Outside a cluster, processes of one machine look like one container. Those that live keep their own.
+	for _, id := range []string{"x", "y", "z"} {
+		tab.Put(next(id, "", ""))
+		tab.PutDrain(id, 5, "", "")
+	}
+	tab.Lose("y", 9)
+	tab.Remove("y")
+	if tab.Undrain("z"); !tab.Drained("x") || tab.Drained("y") || tab.Drained("z") {
+		t.Errorf("outside a cluster: %+v", tab.Drains)
+	}
+}

@@ -140,15 +140,9 @@ func newUndrain() *cobra.Command {
 
 func (a *actor) undrain(name string) error {
 	id := name
-	_, changed, err := a.give(func(t *table.Table, _ order.By) error {
-		if !t.Drained(name) { // a mark may outlive its member for a while
-			m, err := order.Find(t, name)
-			if err != nil {
-				return err
-			}
-			id = m.ID
-		}
-		return order.Undrain(t, id)
+	_, changed, err := a.give(func(t *table.Table, _ order.By) (err error) {
+		id, err = order.Undrain(t, name)
+		return err
 	}, eventUndrained, func() string { return "member " + id + " gets slots and duties again" })
 	switch {
 	case err != nil:

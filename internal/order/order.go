@@ -219,12 +219,42 @@ func Drain(t *table.Table, id string, by By) error {
 	return readable(t)
 }
 
-// Undrain takes the mark away.
-func Undrain(t *table.Table, id string) error {
-	if !t.DropDrain(id) {
-		return ErrAsItIs
+// Undrain takes the mark of a member away. The name is an ID or that of a Pod. A mark may outlive its member: then the
+// name may be the ID of the expelled member or the name of its Pod. It returns the ID of the member or of the mark.
+func Undrain(t *table.Table, name string) (id string, err error) {
+	if id, err = marked(t, name); err != nil {
+		return "", err
 	}
-	return nil
+	if !t.Undrain(id) {
+		return id, ErrAsItIs
+	}
+	return id, nil
+}
+
+// marked returns the ID of the mark or the member of that name.
+func marked(t *table.Table, name string) (string, error) {
+	if t.Drained(name) {
+		return name, nil
+	}
+	m, err := Find(t, name)
+	if err == nil {
+		return m.ID, nil
+	}
+	var unknown *MemberError
+	if errors.As(err, &unknown) && unknown.Several {
+		return "", err
+	}
+	id := "" // of the last process of that Pod, whose mark waits for the next one
+	latest := int64(0)
+	for _, d := range t.Drains {
+		if d.Pod == name && d.Lost >= latest {
+			id, latest = d.ID, d.Lost
+		}
+	}
+	if id == "" {
+		return "", err
+	}
+	return id, nil
 }
 
 // Rest is what a drained member still has.

@@ -223,3 +223,26 @@ func TestLongTexts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A mark whose member was expelled waits for its container. It is found by that member's ID and by the Pod's name.
+func TestUndrain(t *testing.T) {
+	for name, want := range map[string]string{
+		"a-1": "a-1", "a": "a-1", "b": "b-1: nothing to change", "b-1": "b-1: nothing to change",
+		"c": ": there is no member c: the members are b-1",
+	} {
+		tab := pair()
+		if err := order.Drain(tab, "a-1", by); err != nil {
+			t.Fatal(err)
+		}
+		tab.Lose("a-1", 5)
+		tab.Remove("a-1")
+		id, err := order.Undrain(tab, name)
+		got := id
+		if err != nil {
+			got = fmt.Sprint(id, ": ", err)
+		}
+		if got != want || tab.Drained("a-1") != (err != nil) {
+			t.Errorf("undrain %s: %s, want %s; drained %+v", name, got, want, tab.Drains)
+		}
+	}
+}

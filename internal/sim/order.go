@@ -181,7 +181,7 @@ func (c *Chaos) drawOrder() func(*table.Table) {
 	default:
 		return func(t *table.Table) {
 			if n := len(t.Drains); n > 0 {
-				t.DropDrain(t.Drains[nth%n].ID)
+				t.Undrain(t.Drains[nth%n].ID)
 			}
 		}
 	}
