@@ -67,6 +67,11 @@ type elector struct {
 	last   bool // that change was made
 }
 
+// holderPrefix begins the name of a rota as a holder.
+const holderPrefix = "rota:"
+
+func holder(r *Rota) string { return holderPrefix + r.Name().String() }
+
 // newElector returns nil if there is no Lease to hold.
 func newElector(i *incarnation) *elector {
 	o, cfg := &i.rota.opts, &i.rota.cfg
@@ -77,7 +82,7 @@ func newElector(i *incarnation) *elector {
 		inc: i, lease: o.electionLease(), store: i.rota.store.(store.Elections),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		core: election.New(election.Config{
-			Holder: "rota:" + i.rota.Name().String(), Lease: cfg.LeaseDuration, Deadline: cfg.RenewDeadline,
+			Holder: holder(i.rota), Lease: cfg.LeaseDuration, Deadline: cfg.RenewDeadline,
 			Retry: cfg.RetryPeriod, Fence: cfg.FenceDelay, Seed: cfg.Seed,
 		}),
 	}
@@ -171,11 +176,17 @@ func (e *elector) setDeadline() { e.inc.setDeadline(min(e.own, e.until)) }
 
 func (e *elector) waitsFor(seen election.Record) string {
 	who := fmt.Sprintf("held by %q", seen.Holder)
-	switch seen.Holder {
-	case "":
+	switch cfg := e.inc.rota.cfg; {
+	case seen.Version == "":
+		who = fmt.Sprintf("which does not exist; the rota creates it in %v unless a leader does; if one works now, it holds "+
+			"another Lease, so LeaderElectionID or LeaderElectionNamespace is wrong", cfg.LeaseDuration+cfg.FenceDelay)
+	case seen.Holder == "":
 		who = "held by nobody"
-	case "rota:" + e.inc.rota.Name().String():
+	case seen.Holder == holder(e.inc.rota):
 		who = "which the rota has to renew"
+	case strings.HasPrefix(seen.Holder, holderPrefix):
+		who += "; that is another rota, and these two never work at once: " +
+			"give one of them another LeaderElectionID if both shall work"
 	}
 	return fmt.Sprintf("this member works on nothing and waits for leader election's Lease %s, %s", e.lease, who)
 }
@@ -223,7 +234,7 @@ func (e *elector) swapping(a member.Swap) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.frozen = a.Serial
+	e.frozen, e.last = a.Serial, false
 	e.core.Freeze()
 }
 

@@ -240,6 +240,81 @@ func TestElectionAfterCrashes(t *testing.T) {
 	})
 }
 
+// Somebody deletes the Lease of a leader that works. The leader creates it again at its next renewal. Until then it
+// works, so no member may.
+func TestElectionsLeaseIsDeletedUnderTheLeader(t *testing.T) {
+	inLab(t, func(l *lab) {
+		stock := l.startStock("stock-0", true)
+		defer stock.stop()
+		l.until("the stock replica leads", 5*time.Second, stock.leads.Load)
+		a, b := l.start("web-0", withElection), l.start("web-1", withElection)
+		defer l.watchSides(stock)()
+		l.wait(time.Minute)
+		for range 20 {
+			l.memory.DeleteElection(electionLease)
+			l.wait(5*time.Second + 300*time.Millisecond)
+		}
+		if !stock.leads.Load() || a.works() || b.works() {
+			t.Errorf("the stock replica leads: %t; members work: %t, %t", stock.leads.Load(), a.works(), b.works())
+		}
+	})
+}
+
+// A rota that finds no Lease at all takes it, but says that its name may be wrong. So does one that finds another rota's.
+func TestElectionWithoutALease(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("web-0", withElection)
+		l.until("the member has seen that there is none", time.Minute, func() bool {
+			return strings.Contains(a.Status().Waiting, "which does not exist; the rota creates it in 17.5s unless a leader does")
+		})
+		l.until("the member works", time.Minute, a.works)
+		a.stop()
+		_, _, err := l.memory.Client(nil).WriteElection(l.t.Context(), electionLease, election.Record{
+			Version: l.election().Version, Holder: "rota:operators/other", Duration: time.Minute, Renewed: 1,
+		}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := l.start("web-1", withElection)
+		l.until("it names the other rota", time.Minute, func() bool {
+			return strings.Contains(b.Status().Waiting, `held by "rota:operators/other"; that is another rota`)
+		})
+	})
+}
+
+// The last member releases the Lease even if it cannot delete its own.
+func TestElectionsLeaseIsReleasedWhenTheOwnOneIsLeft(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("web-0", withElection)
+		l.until("the member works", time.Minute, a.works)
+		a.fail(func(op store.Op) error {
+			if op == store.OpDeleteLease {
+				return store.ErrLost
+			}
+			return nil
+		})
+		a.leave()
+		if err := <-a.done; err == nil || !strings.Contains(err.Error(), "could not be deleted") {
+			l.t.Errorf("error %v", err)
+		}
+		a.done <- nil
+		a.scraped = false
+		if r := l.election(); r.Holder != "" {
+			l.t.Errorf("the Lease says %+v", r)
+		}
+	})
+}
+
+// election is what the Lease says.
+func (l *lab) election() election.Record {
+	l.t.Helper()
+	r, err := l.memory.Client(nil).ReadElection(l.t.Context(), electionLease)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
 // A member that can renew its own Lease but not leader election's stops, and goes on when it can.
 func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 	inLab(t, func(l *lab) {

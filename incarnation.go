@@ -137,7 +137,7 @@ func (i *incarnation) end() {
 	i.rota.shutKeeper(i.all())
 	i.cancel()
 	i.calls.Wait()
-	if i.elector != nil && i.stop != nil && i.stop.Err == nil {
+	if i.elector != nil {
 		i.elector.release()
 	}
 	i.rota.shutKeeper(i.all()) // a Load may have gone on until now

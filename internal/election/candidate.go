@@ -11,7 +11,8 @@ import (
 type Config struct {
 	// Holder names the rota in the Lease. It is the same for all members.
 	Holder string
-	// Lease is how long stock replicas wait after the last renewal. It is written in whole seconds, rounded up.
+	// Lease is how long stock replicas wait after the last renewal. It is written in whole seconds, rounded up. If another
+	// member has written a longer one, that is kept.
 	Lease time.Duration
 	// Deadline is how long after a renewal was sent a member may go on working. It must be shorter than Lease.
 	Deadline time.Duration
@@ -71,7 +72,7 @@ type Request struct {
 
 // Candidate is one member's part in the rota's candidacy.
 //
-//	        Join                the Lease is another's          released, or run out
+//	        Join       the Lease is another's, or missing       released, or run out
 //	idle ─────────▶ looking ──────────────────────────▶ waiting ─────────────────────▶ taking
 //	  ▲                │ the Lease is the rota's                                         │
 //	  │ Quit           ▼          nobody has renewed it since the last look              ▼
@@ -79,10 +80,11 @@ type Request struct {
 //
 // Invariants:
 //  1. Until is at most Deadline after a moment before a renewal that this member knows of: of one that it sent itself,
-//     or of one that was not there yet when it looked before.
+//     or of one that was not there yet when it looked before. That renewal, and all later ones while the Lease is the
+//     rota's, say that the Lease lasts for this member's Lease or longer.
 //  2. Every write changes what the Lease says, also in seconds. So a stock replica waits from the renewal on.
-//  3. What was seen before Join does not count: the member that leaves last releases the Lease only if that is as it was
-//     before the table lost its last member (see Freeze).
+//  3. What was seen before Join does not count: the member that leaves last releases the Lease only if that is as it
+//     was before the table lost its last member (see Freeze).
 //
 // A Candidate is not safe for concurrent use.
 type Candidate struct {
@@ -179,21 +181,23 @@ func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	renewed := c.known && r.says() != c.seen.says()
 	before := c.at
 	c.look(now, start, r)
-	mine := r.Holder == c.cfg.Holder
+	mine, lease := r.Holder == c.cfg.Holder, (c.cfg.Lease + time.Second - 1).Truncate(time.Second)
 	switch {
-	case mine && renewed:
+	case mine && renewed && r.Duration >= lease:
 		c.until = max(c.until, before+c.cfg.Deadline) // it was not there when the look before was sent
 		return
-	case mine, r.Holder == "":
-	case now.Mono-c.since < c.lasts(r):
+	case mine, r.Holder == "" && r.Version != "":
+	case now.Mono-c.since < c.lasts(r): // also if there is none: somebody may have deleted that of a leader that works
 		return
 	}
 	c.next = now.Mono
 	w := Record{
-		Version: r.Version, Holder: c.cfg.Holder, Duration: (c.cfg.Lease + time.Second - 1).Truncate(time.Second),
+		Version: r.Version, Holder: c.cfg.Holder, Duration: lease,
 		Acquired: r.Acquired, Renewed: max(now.Wall, r.Renewed+1), Transitions: r.Transitions,
 	}
-	if !mine {
+	if mine {
+		w.Duration = max(lease, r.Duration) // members that count on it may work for longer
+	} else {
 		w.Acquired = w.Renewed
 		if r.Version != "" {
 			w.Transitions++
@@ -205,7 +209,7 @@ func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	}
 }
 
-// lasts is how long the rota waits while another one's Lease says the same.
+// lasts is how long the rota waits while another one's Lease says the same, or while there is none.
 func (c *Candidate) lasts(r Record) time.Duration {
 	d := r.Duration
 	if d <= 0 {

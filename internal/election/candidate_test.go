@@ -14,7 +14,8 @@ import (
 //	join, quit, freeze, thaw
 //	get VERSION HOLDER DURATION RENEWED   it asks what the Lease says, and gets this answer; "get -": there is none
 //	lost                                  it asks, and gets no answer
-//	put VERSION RENEWED                   it writes, on condition of the version before, and the Lease has this version then
+//	put VERSION RENEWED [DURATION]        it writes, on condition of the version before, and the Lease has this version then
+//	                                      and this duration (15)
 //	put conflict                          it writes, and somebody else was faster
 //	quiet                                 it wants nothing
 //	until SECONDS                         until then it may work
@@ -83,7 +84,11 @@ func talk(t *testing.T, lines string) {
 			if !ok {
 				return
 			}
-			if req.Record.Version != r.Version || req.Record.Holder != "rota" || req.Record.Duration != 15*time.Second {
+			lasts := 15 * time.Second
+			if len(f) > 4 {
+				lasts, _ = time.ParseDuration(f[4] + "s")
+			}
+			if req.Record.Version != r.Version || req.Record.Holder != "rota" || req.Record.Duration != lasts {
 				t.Errorf("%s: it writes %+v over %+v", line, req.Record, r)
 			}
 			if req.Record.says() == r.says() {
@@ -117,14 +122,29 @@ func talk(t *testing.T, lines string) {
 func TestCandidate(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string]string{
-		"a Lease that nobody has is taken": `
+		"a Lease that is missing may have been deleted under a leader that works: it is taken after a lease": `
 			0s quiet
 			0s join
 			0s get -
-			0.1s put v1 1000
-			0.2s until 10.1
-			0.3s quiet`,
-		"so is one that was released": `
+			0.1s quiet
+			2.6s get -
+			16.9s get -
+			17s quiet
+			19.5s get -
+			19.6s put v1 1019
+			19.7s until 29.6
+			19.8s quiet`,
+		"nor does a short absence count": `
+			0s join
+			0s get v1 stock 15 990
+			2.6s get -
+			5.2s get v3 stock 15 995
+			7.8s get -
+			24s get -
+			24.1s quiet
+			26.6s get -
+			26.7s put v4 1026`,
+		"one that was released is taken at once": `
 			0s join
 			0s get v1 "" 1 990
 			0.1s put v2 1000
@@ -205,6 +225,26 @@ func TestCandidate(t *testing.T) {
 			0.1s put v2 5001
 			2.7s get v2 rota 15 5001
 			2.8s put v3 5002`,
+		"a renewal that is shorter than one's own lease does not count, and is made longer": `
+			0s join
+			0s get v1 rota 15 990
+			0.1s put v2 1000
+			0.2s until 10.1
+			2.8s get v3 rota 12 1001
+			2.9s until 10.1
+			2.9s put v4 1002
+			3s until 12.9`,
+		"one that is longer is kept, since who wrote it counts on it": `
+			0s join
+			0s get v1 rota 60 990
+			0.1s put v2 1000 60
+			0.2s until 10.1
+			2.8s get v3 rota 60 1001
+			2.9s until 10.1
+			2.9s quiet
+			5.4s get v4 stock 60 1003
+			68s get v4 stock 60 1003
+			68.1s put v5 1068 15`,
 		"a write without an answer is no renewal until it is seen": `
 			0s join
 			0s get v1 rota 15 990
@@ -216,13 +256,13 @@ func TestCandidate(t *testing.T) {
 			5.1s quiet`,
 		"who sees that another one has the Lease stops": `
 			0s join
-			0s get -
+			0s get v0 "" 1 990
 			0.1s put v1 1000
 			2.7s get v2 stock 15 1002
 			2.8s until 0`,
 		"a member that is not in the table any more stops": `
 			0s join
-			0s get -
+			0s get v0 "" 1 990
 			0.1s put v1 1000
 			1s quit
 			1s until 0
@@ -238,7 +278,7 @@ func TestCandidate(t *testing.T) {
 			2.1s put v4 1002`,
 		"the last one releases it": `
 			0s join
-			0s get -
+			0s get v0 "" 1 990
 			0.1s put v1 1000
 			1s release no
 			1s freeze
@@ -253,7 +293,7 @@ func TestCandidate(t *testing.T) {
 			1s release no`,
 		"the change of the table failed": `
 			0s join
-			0s get -
+			0s get v0 "" 1 990
 			0.1s put v1 1000
 			1s freeze
 			1s thaw
@@ -317,13 +357,13 @@ func TestTurned(t *testing.T) {
 		c.Answer(now, req, at, member.OutcomeDone, r)
 	}
 	c.Join(member.Time{})
-	see(0, Record{Version: "v1", Holder: "rota", Renewed: 1})
+	see(0, Record{Version: "v1", Holder: "rota", Duration: 15 * time.Second, Renewed: 1})
 	see(0, Record{})
 	if c.Turned() != 0 {
 		t.Error("it was the rota's from the first")
 	}
 	see(5*time.Second, Record{Version: "v3", Holder: "stock", Renewed: 2})
-	see(10*time.Second, Record{Version: "v4", Holder: "rota", Renewed: 3})
+	see(10*time.Second, Record{Version: "v4", Holder: "rota", Duration: 15 * time.Second, Renewed: 3})
 	if c.Turned() != 10*time.Second || c.Until() != 15*time.Second {
 		t.Errorf("turned at %v, until %v", c.Turned(), c.Until())
 	}

@@ -6,6 +6,6 @@
 // no clock and does no I/O: time and answers are inputs.
 //
 // Stock replicas (k8s.io/client-go/tools/leaderelection) judge the Lease by what it says, in whole seconds: holder,
-// duration, times, transitions. Its resourceVersion does not count. They take the Lease if it has no holder, or if it
-// has said the same since they first saw that, for as long as it says that it lasts.
+// duration, times, transitions. Its resourceVersion does not count. They take the Lease if it is missing, if it has no
+// holder, or if it has said the same since they first saw that, for as long as it says that it lasts.
 package election

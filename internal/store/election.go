@@ -150,3 +150,8 @@ func (c *Client) WriteElection(ctx context.Context, lease types.NamespacedName, 
 	}
 	return out, o, err
 }
+
+// DeleteElection deletes the Lease, as somebody does by hand.
+func (m *Memory) DeleteElection(lease types.NamespacedName) {
+	m.Do(func(*Objects) { delete(m.elections, lease) })
+}
