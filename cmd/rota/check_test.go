@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -259,19 +260,26 @@ func TestCheckFindings(t *testing.T) {
 	t.Run("dead member, and one with a wrong clock", func(t *testing.T) {
 		t.Parallel()
 		w := checked(t, nil)
-		renew := func(id string, ago time.Duration) {
-			leases := w.client.CoordinationV1().Leases(w.namespace)
+		leases := w.client.CoordinationV1().Leases(w.namespace)
+		change := func(id string, change func(*coordinationv1.Lease)) {
 			lease, err := leases.Get(t.Context(), names.Lease(w.name, id), metav1.GetOptions{})
 			if err == nil {
-				lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-ago)))
-				_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+				change(lease)
+				_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{FieldManager: "somebody"})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		renew("web-0-a", 2*time.Hour)
-		renew("web-1-b", 10*time.Minute)
+		change("web-0-a", func(l *coordinationv1.Lease) {
+			l.Labels["x"] = "y" // the API server takes no change of these times alone
+			for i := range l.ManagedFields {
+				l.ManagedFields[i].Time = ptr.To(metav1.NewTime(time.Now().Add(-2 * time.Hour)))
+			}
+		})
+		change("web-1-b", func(l *coordinationv1.Lease) {
+			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-10 * time.Second)))
+		})
 		expect(t, w, exitFindings, "×", "MemberSilent", "member web-0-a slots 0-127: it has not renewed its Lease", "kubectl get pod web-0")
 		expect(t, w, exitFindings, "‼", "ClockSkew", "member web-1-b: the clock of its machine is ", "behind the API server's", "synchronize it")
 	})

@@ -317,7 +317,10 @@ func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
 		if wide {
 			renewed := "missing"
 			if m.Renewed != nil {
-				renewed = age(*m.Renewed, r.At) + " ago"
+				renewed = "not known"
+			}
+			if m.Renewed != nil && m.Left != nil {
+				renewed = wholeSeconds(m.Lease-*m.Left) + " ago"
 			}
 			line = append(line, m.Pod, number(m.Weight), orDash(m.Open, number), renewed, cmp.Or(m.Gate, "-"))
 		}

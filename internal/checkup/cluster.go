@@ -19,7 +19,7 @@ import (
 
 // maxSkew is how far clocks may be apart. What Rota promises depends on the rates of clocks only. But a deadline that
 // is shown is wrong by as much. The API server tells its time in whole seconds.
-const maxSkew = 30 * time.Second
+const maxSkew = 5 * time.Second
 
 // cluster looks at the API server. The error is that of the first request, if it fails.
 func (r *run) cluster(ctx context.Context) error {

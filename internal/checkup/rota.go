@@ -213,8 +213,7 @@ func (r *run) members(v *view.Rota) {
 	}
 	skewed := false
 	for _, m := range v.Members {
-		// A member that is silent may have been renamed or annotated since.
-		if m.ClockAhead == nil || m.State == view.Silent {
+		if m.ClockAhead == nil {
 			continue
 		}
 		if ahead := time.Duration(*m.ClockAhead * float64(time.Second)); ahead.Abs() > maxSkew {

@@ -23,8 +23,11 @@ type input struct {
 	table *table.Table
 	uid   string // of the ConfigMap
 	// told is the highest epoch that Leases told of before the table was read. Later ones may tell of a newer table.
-	told    uint64
-	leases  map[string]coordinationv1.Lease
+	told   uint64
+	leases map[string]coordinationv1.Lease
+	// listed is when the Leases were listed, ages for how long they had not been written then, at least.
+	listed  listing
+	ages    map[string]time.Duration
 	reports []*coverage.Report
 	// noLeases and noReports say that not all could be read.
 	noLeases, noReports bool
@@ -209,12 +212,13 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		}
 		out.Lease = float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))
 		if l.Spec.RenewTime != nil {
-			renewed := l.Spec.RenewTime.Time
-			// A clock that is ahead of this one says nothing of the time left but that it was renewed lately.
-			out.Renewed, out.Left = &renewed, ptr.To(out.Lease-max(0, in.at.Sub(renewed).Seconds()))
+			out.Renewed = ptr.To(l.Spec.RenewTime.Time)
 			if at, ok := written(l); ok {
-				out.ClockAhead = ptr.To(renewed.Sub(at).Seconds())
+				out.ClockAhead = ptr.To(l.Spec.RenewTime.Sub(at).Seconds())
 			}
+		}
+		if age, ok := in.ages[m.ID]; ok {
+			out.Left = ptr.To(out.Lease - age.Seconds())
 		}
 	}
 	switch {
@@ -232,16 +236,6 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Activating
 	}
 	return out
-}
-
-// written returns when a Lease was written last, by the clock of the API server and in whole seconds.
-func written(l coordinationv1.Lease) (at time.Time, ok bool) {
-	for _, f := range l.ManagedFields {
-		if f.Time != nil && f.Time.After(at) {
-			at, ok = f.Time.Time, true
-		}
-	}
-	return at, ok
 }
 
 // objects returns how many sharded objects a member holds by its report.

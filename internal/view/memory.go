@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -13,6 +14,9 @@ import (
 type memory struct {
 	moves  map[Move]time.Time
 	closed map[closure]time.Time
+	// leases are by holders, as of listed.
+	leases map[string]sighting
+	listed listing
 }
 
 // closure is a slot that its owner reports closed although nothing moves.
@@ -24,6 +28,10 @@ type closure struct {
 
 // look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
 func (m *memory) look(in input) *Rota {
+	if in.ages = m.ages(in); noAge(in) {
+		in.unknown = append(slices.Clip(in.unknown), Unknown{"renewals", "whether members renew their Leases takes a " +
+			"second look: the API server does not say what time it is, or when Leases were written"})
+	}
 	r := build(in)
 	moves := map[Move]time.Time{}
 	for i, move := range r.Moves {
@@ -38,8 +46,8 @@ func (m *memory) look(in input) *Rota {
 	}
 	m.moves = moves
 	e := evidence{
-		bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, told: in.told, noLeases: in.noLeases,
-		noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
+		now: in.now(), bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, told: in.told,
+		noLeases: in.noLeases, noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
 	}
 	closed := map[closure]time.Time{}
 	for _, run := range in.table.Runs {

@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/slot"
@@ -56,8 +52,8 @@ func (p *Plan) lines() string {
 func TestPlanFor(t *testing.T) {
 	silent := func(in *input, id string) {
 		l := in.leases[id]
-		l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute)))
-		in.leases[id] = coordinationv1.Lease{ObjectMeta: l.ObjectMeta, Spec: l.Spec}
+		renew(&l, now.Add(-time.Minute))
+		in.leases[id] = l
 	}
 	put := func(in *input, id string, change func(*table.Member)) {
 		m, _ := in.table.Member(id)
@@ -114,7 +110,7 @@ func TestPlanFor(t *testing.T) {
 			if c.change != nil {
 				c.change(&in)
 			}
-			p, err := build(in).PlanFor(c.o)
+			p, err := new(memory).look(in).PlanFor(c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +153,7 @@ func TestPlanForNonsense(t *testing.T) {
 		in.table.Put(m)
 		in.table.PutDrain(id, now.Unix(), "", "")
 	}
-	if _, err := build(in).PlanFor(PlanOptions{}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "may get slots") {
+	if _, err := new(memory).look(in).PlanFor(PlanOptions{}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "may get slots") {
 		t.Errorf("all are drained: %v", err)
 	}
 }
@@ -177,7 +173,7 @@ func TestHistory(t *testing.T) {
 	in.table.Drains = []table.Drain{{ID: "b", Since: at(2 * time.Minute).Unix()}}
 	in.warnings = []Warning{{At: at(3 * time.Minute), Member: "pod-a", Reason: "Lapsed", Message: "x\n y"}}
 	in.notices = []Warning{{At: at(4 * time.Minute), Member: "pod-a", Reason: "Resumed", Message: "z"}}
-	h := build(in).History()
+	h := new(memory).look(in).History()
 	var got []string
 	for i, e := range h.Events {
 		got = append(got, fmt.Sprintf("%s %s %s: %s", now.Sub(e.At), e.What, e.Member, e.Text))
@@ -213,14 +209,14 @@ func TestHistory(t *testing.T) {
 		{At: at(4 * time.Minute), Reason: "Resumed"},
 	}
 	in.warnings = []Warning{{At: at(10 * time.Minute), Reason: "Expelled", Message: "member pod-c-17 did not"}, {At: at(3 * time.Minute)}}
-	again := build(in).History()
+	again := new(memory).look(in).History()
 	if len(again.Events) != len(h.Events) || slices.ContainsFunc(again.Events, func(e Event) bool {
 		return e.What == HappenedPause || e.What == HappenedDrain || e.What == HappenedExpel
 	}) {
 		t.Errorf("%d events, %d before: %+v", len(again.Events), len(h.Events), again.Events)
 	}
 	in.reports = in.reports[:1]
-	if reach := strings.Join(build(in).History().Reach, "\n"); !strings.Contains(reach, "b does not report") {
+	if reach := strings.Join(new(memory).look(in).History().Reach, "\n"); !strings.Contains(reach, "b does not report") {
 		t.Errorf("no word of the member without a report:\n%s", reach)
 	}
 }

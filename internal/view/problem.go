@@ -46,6 +46,8 @@ const (
 
 // evidence is what takes more than the view itself to know.
 type evidence struct {
+	// now is by the API server's clock, if that is known. Members' clocks should be near it.
+	now    time.Time
 	bounds coverage.Bounds
 	// closed are, by owner, the slots that it has reported closed for longer than bounds.Recovery.
 	closed map[string]slot.Set
@@ -161,7 +163,7 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		add(Error, SlotClosed, setText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
 			"under way. Restart that member, and report it with its log")
 	}
-	if report == nil && m.Owned > 0 && !e.noReports && r.At.Sub(m.Joined) > e.bounds.Recovery {
+	if report == nil && m.Owned > 0 && !e.noReports && e.now.Sub(m.Joined) > e.bounds.Recovery {
 		add(Warn, ReportMissing, "", m.ID, "it does not report what it holds, so that nobody can check it: it may lack the "+
 			"permission to write Leases")
 	}
@@ -169,14 +171,14 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		add(Warn, KeyWaiting, "", m.ID, "a key has been waiting for a worker for %.0f s: all workers are busy. Look at the "+
 			"reconciler, and at MaxConcurrentReconciles", *m.OldestWaiting)
 	}
-	if t := r.Table; t != nil && m.State == Waiting && onProbation(t, m, r.At) {
+	if t := r.Table; t != nil && m.State == Waiting && onProbation(t, m, e.now) {
 		add(Warn, Probation, "", m.ID, "Pod %s was expelled %d times within 10 minutes, so it gets no slots until it has "+
 			"been up for 5. Usually it runs out of memory (exit code 137): give each replica more, or add replicas",
-			m.Pod, expels(t, m.Pod, r.At))
+			m.Pod, expels(t, m.Pod, e.now))
 	}
 }
 
-// onProbation is rule R9's, by this machine's clock.
+// onProbation is rule R9's.
 func onProbation(t *table.Table, m Member, at time.Time) bool {
 	return at.Sub(m.Joined).Abs() < probation && expels(t, m.Pod, at) >= probations
 }

@@ -19,6 +19,21 @@ import (
 
 var now = time.Unix(1_763_712_345, 0)
 
+// listedAt is a list that took no time, by a machine whose clock is the API server's.
+func listedAt(at time.Time) listing {
+	return listing{begun: at, ended: at, date: at.Truncate(time.Second)}
+}
+
+// renew renews a Lease at that time, by a member whose clock is the API server's.
+func renew(l *coordinationv1.Lease, at time.Time) {
+	l.ResourceVersion = at.String()
+	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at))
+	l.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Time: ptr.To(metav1.NewTime(at.Truncate(time.Second))), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:renewTime":{}}}`)},
+		{Time: ptr.To(metav1.NewTime(now.Add(time.Hour))), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
+	}
+}
+
 // healthy is what is read of a rota in which all is well: a has 0-127, b the rest and a duty.
 func healthy(t testing.TB) input {
 	t.Helper()
@@ -36,16 +51,18 @@ func healthy(t testing.TB) input {
 		t.Fatal(err)
 	}
 	in := input{
-		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, table: tab, uid: "uid", told: 43, fence: "none",
+		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, listed: listedAt(now), table: tab, uid: "uid", told: 43, fence: "none",
 		leases: map[string]coordinationv1.Lease{},
 	}
 	for _, id := range []string{"a", "b"} {
-		in.leases[id] = coordinationv1.Lease{
+		l := coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				names.AnnotationGate: names.GateOpen, names.AnnotationEpoch: "43", names.AnnotationTableUID: "uid",
 			}},
-			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-time.Second))), LeaseDurationSeconds: ptr.To(int32(15))},
+			Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: ptr.To(int32(15))},
 		}
+		renew(&l, now.Add(-time.Second))
+		in.leases[id] = l
 		in.reports = append(in.reports, &coverage.Report{Member: id, Open: tab.Owned(id), Setup: map[string]string{
 			coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDeadline: "10s",
 		}})
@@ -80,12 +97,12 @@ func TestProblems(t *testing.T) {
 		}, want: "error SlotUnowned  0-255", text: "start some"},
 		"dead": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
-				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-20 * time.Second)))
+				renew(l, now.Add(-20*time.Second))
 			})
-		}, want: "error MemberSilent a 0-127", text: "for 5 s longer"},
+		}, want: "error MemberSilent a 0-127", text: "for 4 s longer"},
 		"just alive": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
-				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-15 * time.Second)))
+				renew(l, now.Add(-16*time.Second))
 			})
 		}},
 		"clock ahead": {change: func(in *input) {
@@ -135,8 +152,9 @@ func TestProblems(t *testing.T) {
 				t.Errorf("%s: already at the first look: %v", name, early)
 			}
 			in.at = in.at.Add(c.after)
+			in.listed = listedAt(in.at)
 			for id := range in.leases {
-				lease(&in, id, func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(in.at)) })
+				lease(&in, id, func(l *coordinationv1.Lease) { renew(l, in.at) })
 			}
 			r = m.look(in)
 		}
@@ -174,7 +192,7 @@ func TestBuild(t *testing.T) {
 	in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 2 * time.Second, 201: 3 * time.Second}
 	r := new(memory).look(in)
 	a, b := r.Members[0], r.Members[1]
-	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 14 || a.State != Working || b.State != Activating || b.Duties != 1 {
+	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 15 || a.State != Working || b.State != Activating || b.Duties != 1 {
 		t.Errorf("members %+v %+v", a, b)
 	}
 	if *b.OldestWaiting != 3 || a.OldestWaiting != nil {

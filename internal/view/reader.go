@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -68,7 +69,9 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Rota,
 
 // NewReader returns a Reader. It makes no request.
 func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
-	client, err := kubernetes.NewForConfig(cfg)
+	asking := rest.CopyConfig(cfg)
+	asking.Wrap(func(inner http.RoundTripper) http.RoundTripper { return dating{inner} })
+	client, err := kubernetes.NewForConfig(asking)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 		}
 	}
 	// Leases and reports come before the table: it is then never older than what they tell of it.
-	leases, leasesErr := r.leases(ctx)
+	leases, listed, leasesErr := r.leases(ctx)
 	reports, err := r.reports.Read(ctx)
 	unknown("reports", err)
 	in.reports, in.noReports = reports, err != nil
@@ -115,10 +118,10 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	in.table, in.uid = snapshot.Table, snapshot.UID
 	in.told = toldBy(leases, in.uid)
 	if leasesErr == nil && lacks(in.table, leases) { // it joined in between
-		leases, leasesErr = r.leases(ctx)
+		leases, listed, leasesErr = r.leases(ctx)
 	}
 	unknown("Leases", leasesErr)
-	in.leases, in.noLeases = leases, leasesErr != nil
+	in.leases, in.listed, in.noLeases = leases, listed, leasesErr != nil
 	in.warnings, in.notices, err = r.events(ctx)
 	unknown("warnings", err)
 	if state, err := fence.Look(ctx, r.cfg, r.rota); err != nil {
@@ -153,19 +156,22 @@ func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {
 	return slices.ContainsFunc(t.Members, func(m table.Member) bool { _, ok := leases[m.ID]; return !ok })
 }
 
-// leases returns the members' Leases, by their holders.
-func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, error) {
+// leases returns the members' Leases, by their holders, and when they were listed.
+func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, listing, error) {
+	at := listing{begun: time.Now()}
+	ctx, date := withDate(ctx)
 	list, err := r.client.CoordinationV1().Leases(r.rota.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: names.LabelRota + "=" + r.rota.Name})
 	if err != nil {
-		return nil, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace, Group: coordinationv1.GroupName,
-			Resource: "leases", Verb: "list"})
+		return nil, at, permission.Refused(err, permission.Error{Namespace: r.rota.Namespace,
+			Group: coordinationv1.GroupName, Resource: "leases", Verb: "list"})
 	}
+	at.ended, at.date = time.Now(), *date
 	out := map[string]coordinationv1.Lease{}
 	for _, l := range list.Items {
 		out[ptr.Deref(l.Spec.HolderIdentity, "")] = l
 	}
-	return out, nil
+	return out, at, nil
 }
 
 // events returns the events of the last hour about the rota, warnings and others, each oldest first. Elsewhere, only
@@ -203,7 +209,7 @@ func eventsOf(events []corev1.Event, kind string, now time.Time) []Warning {
 
 // Told returns the highest epochs that the Leases of a rota's members tell of, by the UID of the table.
 func (r *Reader) Told(ctx context.Context) (map[string]uint64, error) {
-	leases, err := r.leases(ctx)
+	leases, _, err := r.leases(ctx)
 	told := map[string]uint64{}
 	for _, l := range leases {
 		uid := l.Annotations[names.AnnotationTableUID]

@@ -116,3 +116,87 @@ func TestReadDuringExpel(t *testing.T) {
 		t.Errorf("problems %+v", r.Problems)
 	}
 }
+
+// TestReadByOtherClocks: neither this machine's clock nor a member's says whether a member renews its Lease, with one
+// look as with several. A member that does not renew is silent by the API server's clock, or by what a Reader saw.
+func TestReadByOtherClocks(t *testing.T) {
+	silent := func(r *Rota) (ids []string) {
+		for _, m := range r.Members {
+			if m.State == Silent {
+				ids = append(ids, m.ID)
+			}
+		}
+		return ids
+	}
+	for name, c := range map[string]struct {
+		here   time.Duration // the clock of this machine is ahead by so much
+		there  time.Duration // that of member b
+		age    time.Duration // b renewed so long ago
+		apart  time.Duration // the API server that wrote b's Lease is behind by so much
+		server bool          // the API server tells times
+		renews bool          // b renews between the looks, which are 2 s apart
+		want   []bool        // whether b is silent, by look
+		known  []bool        // whether that is known, by look
+	}{
+		"all clocks are right":       {server: true, renews: true, want: []bool{false, false}, known: []bool{true, true}},
+		"this machine is ahead":      {here: time.Hour, server: true, renews: true, want: []bool{false, false}, known: []bool{true, true}},
+		"this machine is behind":     {here: -time.Hour, server: true, renews: true, want: []bool{false, false}, known: []bool{true, true}},
+		"the member is ahead":        {there: time.Hour, server: true, renews: true, want: []bool{false, false}, known: []bool{true, true}},
+		"the member is behind":       {there: -time.Hour, server: true, renews: true, want: []bool{false, false}, known: []bool{true, true}},
+		"dead":                       {age: 17 * time.Second, server: true, want: []bool{true, true}, known: []bool{true, true}},
+		"dead, and was ahead":        {there: time.Hour, here: -time.Hour, age: 17 * time.Second, server: true, want: []bool{true, true}, known: []bool{true, true}},
+		"dying":                      {age: 15 * time.Second, server: true, want: []bool{false, true}, known: []bool{true, true}},
+		"API servers differ":         {apart: 20 * time.Second, server: true, renews: true, want: []bool{true, false}, known: []bool{true, true}},
+		"nothing tells":              {renews: true, want: []bool{false, false}, known: []bool{false, true}},
+		"nothing tells, not renewed": {age: time.Hour, want: []bool{false, false, false, false, false, false, false, false, true}, known: []bool{false, false, false, false, false, false, false, false, true}},
+	} {
+		var m memory
+		in := healthy(t)
+		for look, want := range c.want {
+			at := now.Add(time.Duration(2*look) * time.Second)
+			in.listed, in.at = listedAt(at), at.Add(c.here)
+			in.listed.begun, in.listed.ended = at.Add(c.here), at.Add(c.here)
+			for id, l := range in.leases {
+				wrote := at
+				if id == "b" {
+					if wrote = at.Add(-c.apart); !c.renews {
+						wrote = now.Add(-c.age)
+					}
+				}
+				renew(&l, wrote)
+				if id == "b" {
+					l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(wrote.Add(c.there)))
+				}
+				if !c.server {
+					l.ManagedFields = nil
+				}
+				in.leases[id] = l
+			}
+			r := m.look(in)
+			if got := silent(r); slices.Contains(got, "b") != want || slices.Contains(got, "a") {
+				t.Errorf("%s: look %d: silent %q, left %v", name, look, got, r.Members[1].Left)
+			}
+			if got := r.Members[1].Left != nil; got != c.known[look] {
+				t.Errorf("%s: look %d: known %v, unknown %v", name, look, got, r.Unknown)
+			}
+		}
+	}
+}
+
+// TestReadDates: the API server tells its time, and when a Lease was renewed.
+func TestReadDates(t *testing.T) {
+	s := newStored(t)
+	s.renew("b", "43", -time.Hour)
+	r, err := Read(t.Context(), s.cfg, s.ns, "web")
+	s.check(err)
+	b := r.Members[1]
+	if b.State != Working || b.Left == nil || *b.Left < 1 || *b.Left > 15 {
+		t.Errorf("%+v", b)
+	}
+	if b.ClockAhead == nil || *b.ClockAhead > -3500 || *b.ClockAhead < -3700 {
+		t.Errorf("clock %v", b.ClockAhead)
+	}
+	if len(r.Unknown) > 0 {
+		t.Errorf("unknown %v", r.Unknown)
+	}
+}

@@ -84,7 +84,8 @@ type Member struct {
 	Objects       *int     `json:"objects,omitempty"`
 	OldestWaiting *float64 `json:"oldestWaitingSeconds,omitempty"`
 	// Renewed is when it renewed its Lease, by its own clock. Lease is how long the Lease lasts, in seconds. Left is how
-	// long others wait yet, in seconds: negative once the Lease is over, nil without a Lease.
+	// long others wait yet, in seconds, by the API server's clock and up to 2 s too much: negative once the Lease is over,
+	// nil without a Lease or if it is not known.
 	Renewed *time.Time `json:"renewed,omitempty"`
 	Lease   float64    `json:"leaseSeconds,omitempty"`
 	Left    *float64   `json:"leftSeconds,omitempty"`

@@ -129,17 +129,17 @@ func TestWho(t *testing.T) {
 		"slot without owner": {func(q *question) { q.run(func(r *table.Run) { *r = table.Run{Slots: r.Slots} }) }, WorksNo,
 			[]string{fmt.Sprintf("slot %d has no owner", n), SlotUnowned}},
 		"silent": {func(q *question) {
-			q.lease("b", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) })
-		}, WorksNo, []string{"has not renewed its Lease for 45s longer", MemberSilent}},
+			q.lease("b", func(l *coordinationv1.Lease) { renew(l, now.Add(-time.Minute)) })
+		}, WorksNo, []string{"has not renewed its Lease for 44s longer", MemberSilent}},
 		"late": {func(q *question) {
 			q.lease("b", func(l *coordinationv1.Lease) {
-				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-9 * time.Second)))
+				renew(l, now.Add(-10*time.Second))
 			})
 		}, WorksYes, []string{"unless it is dead: it has not renewed its Lease for 9s", "within 6s"}},
 		"late for its own period": {func(q *question) {
 			q.in.reports[1].Setup[coverage.SettingRetry] = "3.3s"
 			q.lease("b", func(l *coordinationv1.Lease) {
-				l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-9 * time.Second)))
+				renew(l, now.Add(-10*time.Second))
 			})
 		}, WorksYes, []string{"b works on Website default/blog\n"}},
 		"stopped": {func(q *question) {

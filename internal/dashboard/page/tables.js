@@ -96,7 +96,7 @@ export function leases(rota, age) {
     const [meter, text] = tr.children[6].children;
     if (m.leftSeconds == null) {
       show(meter, false);
-      say(text, "no lease");
+      say(text, m.renewed ? "not known" : "no lease");
       continue;
     }
     const left = m.leftSeconds - age;
