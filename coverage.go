@@ -128,6 +128,9 @@ func (r *Rota) setup() map[string]string {
 	if workload := r.opts.Identity.Workload; workload != "" {
 		out[coverage.SettingWorkload] = workload
 	}
+	if lease := r.opts.electionLease(); lease.Name != "" && !r.opts.Solo {
+		out[coverage.SettingElection] = lease.String()
+	}
 	r.announceGroup(out)
 	if r.keeper != nil {
 		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(r.keeper.Kinds())), ",")

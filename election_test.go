@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/election"
@@ -181,6 +182,9 @@ func TestRotaTakesTurnsWithLeaderElection(t *testing.T) {
 				t.Errorf("status %q, %d slots open and %d owned; want %q", s.Waiting, s.Open.Len(), s.Owned.Len(), want)
 			}
 			m.want("it waits", "rota_elected", "", 0)
+			if got := m.setup()[coverage.SettingElection]; got != electionLease.String() {
+				t.Errorf("the member reports the Lease %q", got)
+			}
 		}
 		if n := l.events(); n["NotElected"] < 2 || n["Lapsed"] > 0 || n["Coverage"] > 0 {
 			t.Errorf("events %v", n)

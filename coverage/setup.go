@@ -33,6 +33,8 @@ const (
 	SettingDispatched = "Dispatched"
 	// SettingDispatcher is where a dispatcher answers. Each has another.
 	SettingDispatcher = "Dispatcher"
+	// SettingElection is the Lease of leader election that the member may hold for the rota, as NAMESPACE/NAME (rule R20).
+	SettingElection = "Election"
 )
 
 // alike are the settings that all members should share while no rollout is going on.

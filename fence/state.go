@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/permission"
 )
 
 // State is the fence that a rota has in a cluster. The zero State is no fence.
@@ -38,7 +40,7 @@ func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (Sta
 		return State{}, nil
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+		return State{}, refused(err, rota, "validatingadmissionpolicies", name)
 	}
 	var s State
 	if policy.Spec.MatchConstraints != nil {
@@ -49,7 +51,7 @@ func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (Sta
 	case err == nil:
 		s.Denies = slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny)
 	case !apierrors.IsNotFound(err):
-		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
+		return State{}, refused(err, rota, "validatingadmissionpolicybindings", name)
 	}
 	cm, err := client.CoreV1().ConfigMaps(rota.Namespace).Get(ctx, rota.Name, metav1.GetOptions{})
 	switch {
@@ -59,6 +61,13 @@ func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (Sta
 		return State{}, fmt.Errorf("fence of rota %s: %w", rota, err)
 	}
 	return s, nil
+}
+
+// refused wraps the error of a request for an object of the fence. If a permission is missing, it says which.
+func refused(err error, rota types.NamespacedName, resource, name string) error {
+	err = permission.Refused(err, permission.Error{Group: admissionregistrationv1.GroupName, Resource: resource,
+		Verb: "get", Name: name})
+	return fmt.Errorf("fence of rota %s: %w", rota, err)
 }
 
 // judged is the inverse of rules.

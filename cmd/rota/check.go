@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/checkup"
 )
 
-// checkTimeout bounds all requests of `rota check` together, without --wait.
+// checkTimeout bounds the requests that find the rota. Package checkup bounds its own.
 const checkTimeout = time.Minute
 
 type checkOptions struct {
@@ -27,6 +28,7 @@ type checkOptions struct {
 	kinds    []string
 	owned    []string
 	delivery string
+	election string
 	checkup.Options
 }
 
@@ -67,8 +69,10 @@ It changes nothing. A fence is tried with a dry run.`,
 	f.BoolVar(&o.Label, "label", false, "members have the option Label")
 	f.StringSliceVar(&o.Namespaces, "in-namespaces", nil,
 		"namespaces to which the members' informers are limited (default all)")
-	f.DurationVar(&o.Wait, "wait", 20*time.Second,
-		"for how long to go on looking while slots move or are closed, which is a problem only if it lasts")
+	f.StringVar(&o.election, "leader-election-lease", "",
+		"NAMESPACE/NAME of the Lease of Options.LeaderElectionID (default what members report)")
+	f.DurationVar(&o.Wait, "wait", 20*time.Second, "for how long to go on looking while slots move or are closed, which "+
+		"is a problem only if it lasts; by default longer if members' leases are")
 	modes := []string{"filter", "slot-label", "shard-selector"}
 	_ = cmd.RegisterFlagCompletionFunc("delivery", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -78,8 +82,9 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.parse(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout+o.Wait)
+	ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
 	defer cancel()
+	o.Longer = !cmd.Flags().Changed("wait")
 	o.Self = *o.target.config.Impersonate != ""
 	cfg, namespace, err := o.target.load()
 	if err != nil {
@@ -91,7 +96,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	result, err := checkup.Run(ctx, cfg, o.Options)
+	result, err := checkup.Run(cmd.Context(), cfg, o.Options)
 	if err != nil {
 		return viewError(err)
 	}
@@ -118,6 +123,13 @@ func (o *checkOptions) parse() (err error) {
 		if o.Account, err = fence.ParseServiceAccount(o.account); err != nil {
 			return withCode(exitUsage, fmt.Errorf("check: %w", err))
 		}
+	}
+	if o.election != "" {
+		namespace, name, _ := strings.Cut(o.election, "/")
+		if namespace == "" || name == "" || strings.Contains(name, "/") {
+			return usagef("check: --leader-election-lease %q: must be NAMESPACE/NAME", o.election)
+		}
+		o.Elections = []types.NamespacedName{{Namespace: namespace, Name: name}}
 	}
 	if o.delivery != "" {
 		if o.Delivery, err = delivery.ParseMode(o.delivery); err != nil {

@@ -66,7 +66,15 @@ func (r *run) permissions(ctx context.Context) {
 	for _, rule := range merged(denied) {
 		r.denied(who, rule)
 	}
-	if len(denied) == 0 && complete {
+	const kindless = "no kind is known, so what it may do with objects was not looked at"
+	switch known := len(r.Kinds)+len(r.Owned) > 0; {
+	case len(denied) > 0 || !complete:
+	case len(needs) == 0:
+		r.warn(groupPermissions, codeAccess, "give them with --kind", "%s: %s", who, kindless)
+	case !known:
+		r.good(groupPermissions, codePermission, "%s has the %d permissions that a member needs for the rota's own "+
+			"objects; %s", who, len(needs), kindless)
+	default:
 		r.good(groupPermissions, codePermission, "%s has the %d permissions that a member needs", who, len(needs))
 	}
 }
@@ -84,6 +92,11 @@ func (r *run) accountExists(ctx context.Context, who string) bool {
 func (r *run) needs(ctx context.Context) (needs []permission.Error, complete bool) {
 	if r.Rota.Name != "" {
 		needs = permission.Needs(r.Rota.Namespace, permission.Rules(r.Rota.Name))
+	}
+	for _, lease := range r.Elections {
+		if r.Rota.Name == "" || lease.Namespace != r.Rota.Namespace { // otherwise Rules has them
+			needs = append(needs, permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name))...)
+		}
 	}
 	complete = true
 	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
@@ -181,15 +194,21 @@ func ruleText(rule rbacv1.PolicyRule) string {
 	return strings.Join(append(lines, "  verbs: "+quoted(rule.Verbs)), "\n")
 }
 
+// accountTries is how many Pods are looked for: members need not be Pods, and there may be many.
+const accountTries = 10
+
 // accountOf finds the ServiceAccount of the members by their Pods.
 func (r *run) accountOf(ctx context.Context, pods []string) {
 	if r.Self || r.Account != (types.NamespacedName{}) {
 		return
 	}
-	for _, name := range pods {
+	for _, name := range pods[:min(len(pods), accountTries)] {
 		pod, err := r.client.CoreV1().Pods(r.Rota.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			r.Account = types.NamespacedName{Namespace: pod.Namespace, Name: accountName(pod)}
+			return
+		}
+		if !apierrors.IsNotFound(err) { // the next one could not be read either
 			return
 		}
 	}

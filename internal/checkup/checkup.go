@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // Page is where each code has a section.
@@ -142,9 +143,18 @@ type Options struct {
 	Label        bool
 	// Namespaces are those to which informers are limited. Empty: none.
 	Namespaces []string
+	// Elections are the Leases of stock leader elections that members hold for the rota (rule R20), beside those that
+	// members report.
+	Elections []types.NamespacedName
 	// Wait is for how long to go on looking while slots move, or are closed: only if that lasts, it is a problem.
 	Wait time.Duration
+	// Longer makes that longer while slots are closed, if Wait is too short to tell whether that is a problem: it is one
+	// after the longest lease and fence delay that members report.
+	Longer bool
 }
+
+// timeout bounds the requests of each part of a checkup: the cluster, each look at the rota, and the rest.
+const timeout = time.Minute
 
 // run is one checkup.
 type run struct {
@@ -153,6 +163,8 @@ type run struct {
 	client kubernetes.Interface
 	mapper meta.RESTMapper
 	lines  map[string][]Line // by group
+	first  time.Time         // the time of the first look at the rota
+	closed map[closure]time.Time
 }
 
 // Run looks. The error says why it could not: no server answers, there is no such rota, or the table may not be read.
@@ -163,16 +175,33 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	r := &run{Options: o, cfg: cfg, client: client, mapper: mapper, lines: map[string][]Line{}}
-	if err := r.cluster(ctx); err != nil {
+	part := func(look func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return look(ctx)
+	}
+	if err := part(r.cluster); err != nil {
 		return nil, err
 	}
-	if o.Pre {
-		r.free(ctx)
-	} else if err := r.rota(ctx); err != nil {
+	var v *view.Rota
+	if !o.Pre {
+		if v, err = r.look(ctx); err != nil && !r.unreadable(err) {
+			return nil, err
+		}
+	}
+	err = part(func(ctx context.Context) error {
+		if o.Pre {
+			r.free(ctx)
+		} else if v != nil {
+			r.rota(ctx, v)
+		}
+		r.permissions(ctx)
+		r.deliveries(ctx)
+		return ctx.Err()
+	})
+	if err != nil {
 		return nil, err
 	}
-	r.permissions(ctx)
-	r.deliveries(ctx)
 	return r.result(), nil
 }
 

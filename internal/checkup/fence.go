@@ -19,7 +19,7 @@ const fenceTimeout = 5 * time.Second
 
 // fence looks at the fence of the rota, if it has one, and tries it with a dry run.
 func (r *run) fence(ctx context.Context, v *view.Rota) {
-	if slices.ContainsFunc(v.Unknown, func(u view.Unknown) bool { return u.What == "fence" }) {
+	if unknownIn(v, "fence") {
 		return // told among the unknown
 	}
 	state := v.FenceState

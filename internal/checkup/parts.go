@@ -75,10 +75,9 @@ func (r *run) slots(v *view.Rota) {
 			text += fmt.Sprintf("; %d runs of slots, or duties, are moving", n)
 		}
 		r.good(groupSlots, view.SlotUnowned, "%s", text)
-		if len(v.Reports) > 0 {
-			r.good(groupSlots, view.SlotClosed, "owners report that they work on their slots")
-		}
 	}
+	r.moves(v)
+	r.open(v)
 	if !r.found(groupDuties) && len(v.Duties) > 0 {
 		r.good(groupDuties, view.DutyUnowned, "every duty has a member (%d)", len(v.Duties))
 	}
@@ -103,8 +102,10 @@ func (r *run) coverage(v *view.Rota) {
 	if r.found(groupCoverage) || told || len(v.Members) == 0 {
 		return
 	}
-	text := fmt.Sprintf("%d of %d members report what they hold; no finding in the last hour", len(v.Reports),
-		len(v.Members))
+	text := fmt.Sprintf("%d of %d members report what they hold", len(v.Reports), len(v.Members))
+	if !unknownIn(v, "warnings") {
+		text += "; no finding in the last hour"
+	}
 	if who != "" {
 		text += "; " + who + " compares"
 	}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
@@ -20,8 +21,6 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks while slots move.
-	lookEvery = 2 * time.Second
 	// maxWarnings is how many warnings become lines, the latest of each kind.
 	maxWarnings = 10
 	// scrubDuty is the duty of comparing what members hold with what there is.
@@ -37,15 +36,8 @@ var groupOf = map[string]string{
 	view.NotElected: groupMembers,
 }
 
-// rota looks at the rota. The error says that there is none, or that it may not be read.
-func (r *run) rota(ctx context.Context) error {
-	v, err := r.look(ctx)
-	if r.unreadable(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// rota says what is good and what is wrong with the rota.
+func (r *run) rota(ctx context.Context, v *view.Rota) {
 	r.learn(v)
 	var pods []string
 	for _, m := range v.Members {
@@ -66,7 +58,6 @@ func (r *run) rota(ctx context.Context) error {
 	r.coverage(v)
 	r.events(v)
 	r.fence(ctx, v)
-	return ctx.Err()
 }
 
 // unreadable adds that there is a rota whose table cannot be read, or is gone. false: err is about something else.
@@ -87,37 +78,7 @@ func (r *run) unreadable(err error) bool {
 	return true
 }
 
-// look reads the rota, again and again while something moves that should come to rest, for at most Wait.
-func (r *run) look(ctx context.Context) (*view.Rota, error) {
-	reader, err := view.NewReader(r.cfg, r.Rota.Namespace, r.Rota.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer reader.Close()
-	end := time.After(r.Wait)
-	for {
-		v, err := reader.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		known := func(what string) bool {
-			return slices.ContainsFunc(v.Problems, func(p view.Problem) bool { return p.What == what })
-		}
-		closed := slices.ContainsFunc(v.Runs, func(run view.Run) bool { return run.Closed })
-		if (len(v.Moves) == 0 || known(view.MoveStuck)) && (!closed || known(view.SlotClosed)) {
-			return v, nil
-		}
-		select {
-		case <-time.After(lookEvery):
-		case <-end:
-			return v, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// learn takes kinds and delivery from what members report. Kinds that were given count, too.
+// learn takes kinds, delivery and leader elections from what members report. Kinds that were given count, too.
 func (r *run) learn(v *view.Rota) {
 	primary, owned := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
 	for _, kind := range r.Kinds {
@@ -138,6 +99,10 @@ func (r *run) learn(v *view.Rota) {
 			r.Delivery = max(r.Delivery, mode)
 		}
 		r.Label = r.Label || report.Setup[coverage.SettingLabel] == "true"
+		namespace, name, ok := strings.Cut(report.Setup[coverage.SettingElection], "/")
+		if lease := (types.NamespacedName{Namespace: namespace, Name: name}); ok && !slices.Contains(r.Elections, lease) {
+			r.Elections = append(r.Elections, lease)
+		}
 	}
 	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
 	r.Kinds = slices.SortedFunc(maps.Keys(primary), byName)
@@ -211,11 +176,12 @@ func (r *run) members(v *view.Rota) {
 	if !r.found(groupMembers, view.MemberSilent, view.MemberStopped, view.LeaseMissing, codeUnknown) {
 		r.good(groupMembers, view.MemberSilent, "every member renews its Lease (%d)", len(v.Members))
 	}
-	skewed := false
+	skewed, compared := false, 0
 	for _, m := range v.Members {
 		if m.ClockAhead == nil {
 			continue
 		}
+		compared++
 		if ahead := time.Duration(*m.ClockAhead * float64(time.Second)); ahead.Abs() > maxSkew {
 			skewed = true
 			r.add(groupMembers, Line{Level: Warning, Code: codeClock, Member: m.ID, Text: "the clock of its machine is " +
@@ -223,7 +189,7 @@ func (r *run) members(v *view.Rota) {
 				"but ages and deadlines are shown wrong by as much"})
 		}
 	}
-	if !skewed {
+	if !skewed && compared == len(v.Members) {
 		r.good(groupMembers, codeClock, "their clocks are that of the API server")
 	}
 	r.alike(v)

@@ -35,9 +35,9 @@ func Whats() []string {
 }
 
 const (
-	// moveLongest is how long a move may take before it counts as stuck. Most take less than a second; one that waits for
+	// MoveLongest is how long a move may take before it counts as stuck. Most take less than a second; one that waits for
 	// a slow reconcile is reported by its owner after 10 s.
-	moveLongest = time.Minute
+	MoveLongest = time.Minute
 	// crashMemory and probation are those of rule R9.
 	crashMemory = 10 * time.Minute
 	probation   = 5 * time.Minute
@@ -99,7 +99,7 @@ func problems(r *Rota, e evidence) []Problem {
 		r.memberProblems(m, e, add)
 	}
 	for _, m := range r.Moves {
-		if m.Seconds == nil || *m.Seconds <= moveLongest.Seconds() {
+		if m.Seconds == nil || *m.Seconds <= MoveLongest.Seconds() {
 			continue
 		}
 		what, slots := "these slots", SlotsText(Run{First: m.First, Last: m.Last})
