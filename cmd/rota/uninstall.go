@@ -32,8 +32,8 @@ func newUninstall() *cobra.Command {
 		Long: `Removes the fence of a rota, the labels of objects that no other rota uses, the members' reports and Leases,
 the table, and the events. Then it looks again for what is left.
 
-It refuses while members live. Scale their Deployment to 0 first. Roles, Deployments and whatever else you installed
-yourself stay.
+It refuses while members live or their Pods exist. Scale their Deployment to 0 first. Roles, Deployments and whatever
+else you installed yourself stay.
 
 To find labels, the API server has to go through all objects of each kind; --keep-labels leaves labels where they are.
 Nobody looks at them any more.`,
@@ -73,9 +73,13 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 		}
 		return fmt.Errorf("rota %s: %w", rota, err)
 	}
-	live, err := finder.Live(ctx)
+	alive, err := finder.Alive(ctx)
 	if err != nil {
 		return named(err)
+	}
+	if alive.Unread != nil {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: only Leases tell who lives, since Pods cannot be read: %s\n",
+			oneLine(alive.Unread))
 	}
 	found, err := finder.Find(ctx)
 	if err != nil {
@@ -92,9 +96,8 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	printRemains(w, found, verb)
 	printKept(w, found.Kept)
-	if len(live) > 0 {
-		return named(fmt.Errorf("these members live, so nothing is removed: %s; scale their Deployment to 0, wait until "+
-			"their Pods are gone, and try again", strings.Join(live, ", ")))
+	if err := alive.Err(); err != nil {
+		return named(fmt.Errorf("nothing is removed: %w", err))
 	}
 	if o.dryRun {
 		return nil
@@ -104,6 +107,7 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	// It looks again for who lives: to find labels, and to answer, may have taken long.
 	removing := finder.Remove(ctx, found, func(text string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	left, err := finder.Find(ctx)
 	if err = errors.Join(removing, err); err != nil {

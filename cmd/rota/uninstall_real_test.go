@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +24,9 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/remains"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // everything lists all objects of a cluster, each with its labels and annotations.
@@ -102,7 +105,7 @@ func TestUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.expect(t, "pause", exitGood, "paused") // leaves an event
-	w.expect(t, "uninstall web --yes", exitFindings, "these members live, so nothing is removed: "+id)
+	w.expect(t, "uninstall web --yes", exitFindings, "nothing is removed: these members live: "+id)
 	end()
 	dead := w.table(t) // as if its Lease had outlived a member that was killed
 	dead.UID, w.uid = "", dead.UID
@@ -113,6 +116,20 @@ func TestUninstall(t *testing.T) {
 	}
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(int32(1)), ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Minute)))
 	if _, err := w.client.CoordinationV1().Leases(w.namespace).Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Its Pod is still there, and its container may be waiting to be restarted. One that came later is another's.
+	pods := w.client.CoreV1().Pods(w.namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-9"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+	made, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, "uninstall web --dry-run --keep-labels", exitGood, "would be removed")
+	dead.Put(table.Member{ID: "web-9-z", Pod: "web-9", PodUID: string(made.UID), Weight: 1, MinFormat: 1, MaxFormat: table.Format})
+	w.put(t, dead)
+	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "nothing is removed: these Pods of members exist: web-9; scale")
+	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 	// Another rota has the same labels.
@@ -153,4 +170,77 @@ func TestUninstallRefuses(t *testing.T) {
 	if code != exitForbidden || !strings.Contains(errOut, "validatingadmissionpolicybindings") {
 		t.Errorf("without permission: exit code %d\n%s", code, errOut)
 	}
+}
+
+// What was found may have changed once somebody has answered: then nothing is removed, neither labels nor the fence. And
+// a Pod whose member has not renewed for long, since its container crashes again and again, may come back.
+func TestUninstallLooksAgain(t *testing.T) {
+	t.Parallel()
+	w := writeRota(t, halves())
+	leases := w.client.CoordinationV1().Leases(w.namespace)
+	list, err := leases.List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelRota})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func(l *coordinationv1.Lease, at time.Time) {
+		l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To(int32(1)), ptr.To(metav1.NewMicroTime(at))
+		if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range list.Items {
+		renew(&list.Items[i], time.Now().Add(-time.Hour))
+	}
+	finder, err := remains.NewFinder(w.plane.Config(), remains.Options{
+		Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, KeepLabels: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "object", Labels: map[string]string{"some.label": "7"}}}
+	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what   string
+		change func()
+	}{
+		{"configmaps " + w.namespace + "/web is new or has changed meanwhile", func() { w.put(t, dropped(w.table(t), "web-1-b")) }},
+		{"leases " + w.namespace + "/web.web-2-c is new", func() {
+			w.member(t, w.table(t), "web-2-c")
+			l, err := leases.Get(t.Context(), names.Lease(w.name, "web-2-c"), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			renew(l, time.Now().Add(-time.Hour)) // by its clock
+		}},
+		{"these Pods of members exist: web-0", func() {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+			if _, err := w.client.CoreV1().Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		found, err := finder.Find(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.Labels = []remains.Labels{{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Label: "some.label", Objects: 1}}
+		c.change()
+		err = finder.Remove(t.Context(), found, func(string) {})
+		if err == nil || !strings.Contains(err.Error(), "nothing is removed: ") || !strings.Contains(err.Error(), c.what) {
+			t.Errorf("removed although %s: %v", c.what, err)
+		}
+		cm, err = w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), cm.Name, metav1.GetOptions{})
+		if err != nil || cm.Labels["some.label"] == "" {
+			t.Fatalf("%s: labels are gone: %v", c.what, err)
+		}
+	}
+}
+
+// dropped is a table without a member.
+func dropped(tab *table.Table, id string) *table.Table {
+	tab.Remove(id)
+	tab.Seal(tab.Epoch + 1)
+	return tab
 }

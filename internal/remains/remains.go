@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
@@ -247,40 +244,3 @@ func (f *Finder) events(ctx context.Context) (found []string, err error) {
 	}
 	return found, nil
 }
-
-// Live returns the members and processes that renew their Leases. Clocks may differ: what looks dead by the clock is
-// watched for longer than a renewal takes.
-func (f *Finder) Live(ctx context.Context) (ids []string, err error) {
-	before, err := f.leases(ctx, names.LabelRota)
-	if err != nil {
-		return nil, err
-	}
-	wait := time.Duration(0)
-	versions := map[string]string{}
-	for _, l := range before {
-		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-		wait = max(wait, duration/5+time.Second)
-		versions[l.Name] = l.ResourceVersion
-		if l.Spec.RenewTime != nil && time.Since(l.Spec.RenewTime.Time) < duration {
-			ids = append(ids, holder(l))
-		}
-	}
-	if len(ids) > 0 || len(before) == 0 {
-		return ids, nil
-	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	after, err := f.leases(ctx, names.LabelRota)
-	for _, l := range after {
-		if versions[l.Name] != l.ResourceVersion {
-			ids = append(ids, holder(l))
-		}
-	}
-	slices.Sort(ids)
-	return ids, err
-}
-
-func holder(l coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, l.Name) }

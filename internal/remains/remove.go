@@ -22,14 +22,24 @@ const (
 	progressBy = 1000
 )
 
-// Remove removes what was found, the fence first: without a table it would refuse everything. Leases and the table go
-// only if they are as they were found, so that nothing of a process that started meanwhile is removed. It goes on after
-// an error, but for the table, which stays while anything else does. said is told of progress.
+// Remove removes what was found: labels, then the fence, which would refuse everything without a table, then the rest.
+// It removes nothing if members live, their Pods exist, or the table or Leases have changed since they were found; and
+// not the fence, nor what comes after it, if that is so once the labels are gone. Leases and the table go only as they
+// were found. It goes on after an error, but for the table, which stays while anything else does. said is told of
+// progress.
 func (f *Finder) Remove(ctx context.Context, r *Remains, said func(string)) error {
+	if err := f.quiet(ctx, r); err != nil {
+		return fmt.Errorf("nothing is removed: %w", err)
+	}
 	var errs []error
 	for _, l := range r.Labels {
 		if err := f.unlabel(ctx, l, said); err != nil {
 			errs = append(errs, err)
+		}
+	}
+	if len(r.Labels) > 0 { // it may have taken hours
+		if err := f.quiet(ctx, r); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("only labels are removed: %w", err))...)
 		}
 	}
 	for _, o := range r.Objects {
