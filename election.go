@@ -172,7 +172,7 @@ func (e *elector) settle() {
 }
 
 // setDeadline has the gate shut at the earlier one of the two deadlines. e.mu is held.
-func (e *elector) setDeadline() { e.inc.setDeadline(min(e.own, e.until)) }
+func (e *elector) setDeadline() { e.inc.setDeadline(min(e.own, e.until), e.own) }
 
 func (e *elector) waitsFor(seen election.Record) string {
 	who := fmt.Sprintf("held by %q", seen.Holder)
@@ -286,7 +286,8 @@ func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool) {
 	defer e.mu.Unlock()
 	waits = !e.elected()
 	turned := e.core.Turned()
-	if waits || turned > 0 && i.rota.now()-turned < i.rota.cfg.LeaseDuration {
+	// With Held the gate has lapsed. Another one may have worked since, and be gone again, between two looks at the Lease.
+	if a.Held || waits || turned > 0 && i.rota.now()-turned < i.rota.cfg.LeaseDuration {
 		a.Held, a.Cause = false, table.CauseExpelled
 	}
 	return a, waits
@@ -326,10 +327,10 @@ func (e *elector) waiting() string {
 	return e.waitsFor(seen)
 }
 
-// setDeadline has the gate and the writes end at a time, by clock.late.
-func (i *incarnation) setDeadline(at time.Duration) {
+// setDeadline has the gate and the writes end at a time, by clock.late. own is that of the member's own Lease.
+func (i *incarnation) setDeadline(at, own time.Duration) {
 	i.rota.mu.Lock()
-	i.rota.deadline, i.rota.renewed = at, true
+	i.rota.deadline, i.rota.own, i.rota.renewed = at, own, true
 	i.rota.mu.Unlock()
 	i.rota.gate.SetDeadline(at)
 	if i.rota.keeper != nil {

@@ -272,6 +272,9 @@ func TestElectionWithoutALease(t *testing.T) {
 			return strings.Contains(a.Status().Waiting, "which does not exist; the rota creates it in 17.5s unless a leader does")
 		})
 		l.until("the member works", time.Minute, a.works)
+		if got := a.setup()[coverage.SettingElection]; got != electionLease.String() {
+			l.t.Errorf("it reports leader election's Lease as %q", got)
+		}
 		a.stop()
 		_, _, err := l.memory.Client(nil).WriteElection(l.t.Context(), electionLease, election.Record{
 			Version: l.election().Version, Holder: "rota:operators/other", Duration: time.Minute, Renewed: 1,

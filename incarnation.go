@@ -271,7 +271,7 @@ func (i *incarnation) do(a member.Action) {
 		if i.elector != nil {
 			i.elector.member(a.At)
 		} else {
-			i.setDeadline(a.At)
+			i.setDeadline(a.At, a.At)
 		}
 	case member.Notify:
 		i.notify(a)

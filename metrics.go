@@ -221,7 +221,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(m.longest, longest.Seconds())
 	if m.rota.hasRenewed() {
-		gauge(m.untilDeadline, m.rota.untilDeadline().Seconds())
+		gauge(m.untilDeadline, m.rota.untilOwnDeadline().Seconds())
 	}
 	if s.TableGone {
 		gauge(m.present, 0)

@@ -66,8 +66,9 @@ type Rota struct {
 	inner       map[any]string // the work queues that belong to queues
 	ran         bool
 	deadline    time.Duration
-	renewed     bool // there is a deadline
-	tableGone   bool // the watch shows no table
+	own         time.Duration // the deadline of its own Lease; deadline is earlier while another one leads
+	renewed     bool          // there is a deadline
+	tableGone   bool          // the watch shows no table
 	id          string
 	snapshot    member.Snapshot
 	joined      chan struct{} // closed once the table names this process for the first time
@@ -190,6 +191,13 @@ func (r *Rota) untilDeadline() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.deadline - r.clock.late()
+}
+
+// untilOwnDeadline is untilDeadline without leader election's Lease: it is not negative because another one leads.
+func (r *Rota) untilOwnDeadline() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.own - r.clock.late()
 }
 
 // hasRenewed reports whether there has ever been a deadline.

@@ -572,6 +572,19 @@ var scenarios = map[string]func(l *lab){
 			}
 		}
 	},
+	// A rota that goes over from leader election waits, while a stock replica leads.
+	"another-one-leads": func(l *lab) {
+		stock := l.startStock("stock-0", true)
+		defer stock.stop()
+		a := l.start("web-0", withElection)
+		l.start("web-1", withElection)
+		l.wait(30 * time.Minute)
+		a.want("while it waits", "rota_elected", "", 0)
+		a.want("while it waits", "rota_slots", `state="open"`, 0)
+		if left, there := a.value("rota_seconds_until_deadline", ""); !there || left < 5 || left > 10 {
+			l.t.Errorf("while it waits it renews its own Lease, but has %v s left (%t)", left, there)
+		}
+	},
 	// Members may not write their reports any more.
 	"permission-removed": func(l *lab) {
 		a := l.start("web-0")

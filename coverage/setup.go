@@ -39,7 +39,7 @@ const (
 
 // alike are the settings that all members should share while no rollout is going on.
 var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
-	SettingLabel, SettingProgram, SettingControllers, SettingDispatched}
+	SettingLabel, SettingElection, SettingProgram, SettingControllers, SettingDispatched}
 
 // pairs are durations of one member that must be shorter than another duration of every member, with the reason.
 var pairs = []struct{ short, long, why string }{
@@ -123,7 +123,11 @@ func Differences(reports []*Report) []Difference {
 		func(a, b *Report) int { return strings.Compare(a.Member, b.Member) })
 	var out []Difference
 	add := func(about string, value func(*Report) string) {
-		if d := differenceOf(reports, about, value); len(d.Values) > 1 {
+		d := differenceOf(reports, about, value)
+		if about == SettingElection {
+			d.Clash = "" // the rota itself works
+		}
+		if len(d.Values) > 1 {
 			out = append(out, d)
 		}
 	}

@@ -66,6 +66,11 @@ func TestDifferences(t *testing.T) {
 			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "", "20s", "10s")},
 			"members differ in LeaseDuration: 15s (a), 20s (b)",
 		},
+		"leader election": {
+			[]*coverage.Report{setUp("a", "web", coverage.SettingElection, "operators/web"), setUp("c", "web"),
+				setUp("b", "gadgets", coverage.SettingElection, "operators/old")},
+			"members differ in Election: operators/old (b), operators/web (a)",
+		},
 		"a lease that is too short": {
 			[]*coverage.Report{lease("a", "web", "15s", "10s"), lease("b", "web", "10s", "6s")},
 			"members differ in LeaseDuration: 10s (b), 15s (a)\nmembers differ in RenewDeadline: 10s (a), 6s (b)\nmembers " +

@@ -11,18 +11,21 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 )
 
-// A manager whose leader election takes the Lease that the rota waits for would wait for itself.
+// A manager whose leader election takes the Lease that the rota waits for would wait for itself. With another Lease its
+// unsharded controllers would run beside those of the stock leader.
 func TestManagerRefusesTheRotasElection(t *testing.T) {
 	t.Parallel()
 	r, err := rota.New(&rest.Config{}, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for namespace, refused := range map[string]bool{"": true, "operators": true, "elsewhere": false} {
-		_, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{
-			LeaderElection: true, LeaderElectionID: "website-op", LeaderElectionNamespace: namespace})
-		if got := err != nil && strings.Contains(err.Error(), "would both hold Lease operators/website-op"); got != refused {
-			t.Errorf("namespace %q: error %v, want refused: %t", namespace, err, refused)
+	for _, id := range []string{"website-op", "another"} {
+		for _, namespace := range []string{"", "operators", "elsewhere"} {
+			_, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{
+				LeaderElection: true, LeaderElectionID: id, LeaderElectionNamespace: namespace})
+			if err == nil || !strings.Contains(err.Error(), "by Lease operators/website-op, and this manager has LeaderElection") {
+				t.Errorf("Lease %q in namespace %q: error %v", id, namespace, err)
+			}
 		}
 	}
 }

@@ -58,8 +58,8 @@ var _ manager.Manager = (*Manager)(nil)
 // manager.New.
 //
 // Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
-// controllers alone. One Rota serves one manager. The manager gets a readiness check "rota", which passes once the
-// member has joined.
+// controllers alone, and is refused if the rota has a LeaderElectionID. One Rota serves one manager. The manager gets a
+// readiness check "rota", which passes once the member has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("ctrlrt: must specify Config")
@@ -71,11 +71,11 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil,
 			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
 	}
-	if lease := adapter.Of(r).Election; o.LeaderElection && lease.Name != "" && o.LeaderElectionID == lease.Name &&
-		(o.LeaderElectionNamespace == "" || o.LeaderElectionNamespace == lease.Namespace) {
-		return nil, fmt.Errorf("ctrlrt: leader election and rota %s would both hold Lease %s, so that the rota waits for "+
-			"its own manager: leave LeaderElection out, and make unsharded controllers duties (NewDutyControllerManagedBy)",
-			r.Name(), lease)
+	if lease := adapter.Of(r).Election; o.LeaderElection && lease.Name != "" {
+		return nil, fmt.Errorf("ctrlrt: rota %s takes turns with stock replicas by Lease %s, and this manager has "+
+			"LeaderElection, too: by that Lease the rota would wait for its own manager, and by another one unsharded "+
+			"controllers would run beside the stock leader: leave LeaderElection out, and make unsharded controllers duties "+
+			"(NewDutyControllerManagedBy)", r.Name(), lease)
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
