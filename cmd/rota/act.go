@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -138,16 +139,28 @@ func (a *actor) failed(err error) error {
 	return withCode(code, fmt.Errorf("rota %s: %w", a.rota, err))
 }
 
+// passing says that an error of the API server may be over soon.
+func passing(err error) bool {
+	code := codeOf(err)
+	return code == exitUnreachable || code == exitConflict || apierrors.IsInternalError(err) ||
+		apierrors.IsUnexpectedServerError(err)
+}
+
 // await looks at the table until done says so, and prints the text whenever it changes, and now and then. The error of
-// done ends it.
+// done ends it. It tries again where the API server does not answer.
 func (a *actor) await(look func(*table.Table) (text string, done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(a.cmd.Context(), a.timeout)
 	defer cancel()
 	begun, last, printed := time.Now(), "", time.Time{}
 	for {
 		switch t, err := readTable(ctx, a.store); {
-		case err != nil && (ctx.Err() == nil || last == ""):
+		case err != nil && (ctx.Err() == nil && !passing(err) || ctx.Err() != nil && last == ""):
 			return a.failed(err)
+		case err != nil && ctx.Err() == nil:
+			if text := oneLine(err) + ", trying again"; text != last || time.Since(printed) >= waitNews {
+				a.say("rota: %s", text)
+				last, printed = text, time.Now()
+			}
 		case err == nil:
 			text, done, err := look(t)
 			if done || err != nil {

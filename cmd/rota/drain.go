@@ -110,7 +110,8 @@ func (a *actor) drainProgress(t *table.Table, id string) (string, bool, error) {
 		return "", false, withCode(exitConflict, fmt.Errorf("rota %s: member %s is not drained any more: somebody ended it, "+
 			"or a process of an older release wants to join", a.rota, id))
 	case rest.Done():
-		a.tell("rota %s: member %s has nothing left", a.rota, id)
+		a.tell("rota %s: member %s has nothing left to give%s", a.rota, id,
+			prefixed("; ", strings.Join(drainHeld(t, id), "; ")))
 		return "", true, nil
 	case rest.Alone || t.Paused():
 		return "", false, fmt.Errorf("rota %s: %s", a.rota, strings.Join(drainHeld(t, id), "; "))
