@@ -62,7 +62,7 @@ func (w *written) workload(t *testing.T, set, pod string) {
 	owner := func(version, kind, name, uid string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid), Controller: &yes}}
 	}
-	spec := corev1.PodSpec{Containers: []corev1.Container{{
+	spec := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "sidecar", Image: "sidecar:v1"}}, Containers: []corev1.Container{{
 		Name: "manager", Image: "web:v7", Args: []string{"--password=" + planted}, Command: []string{"web", planted},
 		Env: []corev1.EnvVar{{Name: "PASSWORD", Value: planted}}, Ports: []corev1.ContainerPort{{Name: "http-metrics", ContainerPort: 9090}},
 	}}}
@@ -83,6 +83,9 @@ func (w *written) workload(t *testing.T, set, pod string) {
 	made.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "manager", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", Message: "last words of " + pod}},
+	}}
+	made.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "sidecar", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "last words of the sidecar"}},
 	}}
 	if _, err := w.client.CoreV1().Pods(w.namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -160,7 +163,8 @@ func TestDump(t *testing.T) {
 		"pods.json":        {`"name": "web-0"`, `"name": "web-2"`, "137", "OOMKilled", `"PASSWORD"`, "last words"},
 		"replicasets.json": {"web-7d9f8b6c5", "web-5c6d7f8b9"}, "metrics/web-0.txt": {"rota_epoch 43"},
 		"logs/web-0.manager.log": {"the last line"}, "logs/web-0.manager.previous.log": {"the last line"},
-		"README.txt": {"Rota " + w.namespace + "/web, read at ", "  pods.json\n", "metrics of web-2 by port 9090", "none of Rota's metrics"},
+		"logs/web-0.sidecar.log": {"the last line"},
+		"README.txt":             {"Rota " + w.namespace + "/web, read at ", "  pods.json\n", "metrics of web-2 by port 9090", "none of Rota's metrics"},
 	} {
 		for _, word := range words {
 			if !strings.Contains(files[name], word) {

@@ -240,7 +240,7 @@ func metricsPort(pod *corev1.Pod) (scheme string, port intstr.IntOrString) {
 
 // logs adds the last lines of a Pod's containers, and of those before them.
 func (c *collector) logs(ctx context.Context, pod *corev1.Pod) {
-	for _, s := range pod.Status.ContainerStatuses {
+	for _, s := range statuses(&pod.Status) {
 		for _, previous := range []bool{false, true} {
 			if previous && s.RestartCount == 0 {
 				continue

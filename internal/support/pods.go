@@ -100,8 +100,7 @@ func podOf(p *corev1.Pod, logs bool) Pod {
 	}
 	if !logs {
 		out.Status = *p.Status.DeepCopy()
-		for i := range out.Status.ContainerStatuses {
-			s := &out.Status.ContainerStatuses[i]
+		for _, s := range statuses(&out.Status) {
 			for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
 				if ended != nil {
 					ended.Message = ""
@@ -110,6 +109,18 @@ func podOf(p *corev1.Pod, logs bool) Pod {
 		}
 	}
 	return out
+}
+
+// statuses are those of all containers: also of sidecars, which are init containers that go on, and of ephemeral ones.
+func statuses(s *corev1.PodStatus) (all []*corev1.ContainerStatus) {
+	for _, list := range [][]corev1.ContainerStatus{
+		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
 }
 
 func podNames(pods []corev1.Pod) (names []string) {
