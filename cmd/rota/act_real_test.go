@@ -263,6 +263,21 @@ func TestOrdersRefused(t *testing.T) {
 	w.expect(t, "status", exitGood, "moves are paused since ", " by user-")
 }
 
+// One who may not read Leases is told so, rather than that no member renews its own.
+func TestRebalanceWithoutLeases(t *testing.T) {
+	t.Parallel()
+	w := writeRota(t, halves())
+	kubeconfig := w.user(t, "get", "update")
+	code, _, errOut := w.rota(t, "rebalance web --dry-run", kubeconfig)
+	if code != exitGood || !strings.Contains(errOut, "may not list leases") || strings.Contains(errOut, "does not renew") {
+		t.Errorf("--dry-run: exit code %d\n%s", code, errOut)
+	}
+	code, _, errOut = w.rota(t, "rebalance web", kubeconfig)
+	if code != exitForbidden || !strings.Contains(errOut, "may not list leases") {
+		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+}
+
 // user makes a user with permissions for ConfigMaps and Leases in w's namespace, and returns a kubeconfig.
 func (w *written) user(t *testing.T, verbs ...string) (kubeconfig string) {
 	t.Helper()

@@ -137,9 +137,17 @@ func runsOf(set slot.Set) (runs []view.Run) {
 
 func (a *actor) rebalance(out output, dryRun bool) error {
 	var before, after *table.Table
-	silent, err := a.silent()
-	if err != nil {
+	silent, unread, err := a.silent()
+	switch {
+	case err != nil:
 		return err
+	case unread != "" && dryRun:
+		a.say("rota: nobody knows whether the members renew their Leases, which could not be read: %s", unread)
+	case unread != "":
+		if _, err := a.reader.Told(a.cmd.Context()); err != nil { // names the missing permission
+			return a.failed(err)
+		}
+		return withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
 	}
 	if dryRun {
 		if before, err = readTable(a.cmd.Context(), a.store); err != nil {
@@ -178,12 +186,18 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 	})
 }
 
-// silent returns the members that do not renew their Leases.
-func (a *actor) silent() (ids []string, err error) {
+// silent returns the members that do not renew their Leases, or why these could not be read.
+func (a *actor) silent() (ids []string, unread string, err error) {
 	err = within(a.cmd.Context(), func(ctx context.Context) error {
 		r, err := a.reader.Read(ctx)
 		if err != nil {
 			return viewError(err)
+		}
+		for _, u := range r.Unknown {
+			if u.What == "Leases" {
+				unread = u.Error
+				return nil
+			}
 		}
 		for _, m := range r.Members {
 			if m.State == view.Silent || m.State == view.Stopped || m.Renewed == nil {
@@ -192,7 +206,7 @@ func (a *actor) silent() (ids []string, err error) {
 		}
 		return nil
 	})
-	return ids, err
+	return ids, unread, err
 }
 
 func printShift(w io.Writer, s shift) {
