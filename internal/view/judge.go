@@ -136,7 +136,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 			w.Warnings = append(w.Warnings, e)
 		}
 	}
-	leasesKnown := !slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return u.What == "Leases" })
+	unread, leasesUnread := r.unread("Leases")
 	switch {
 	case m.State == Silent:
 		w.no("%s owns slot %d and has not renewed its Lease for %s longer than that lasts; others take its slots within "+
@@ -144,8 +144,12 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	case m.State == Stopped:
 		w.no("%s owns slot %d and has stopped, since it could not renew its Lease in time; it goes on by itself once it can",
 			m.ID, n)
-	case m.Renewed == nil && leasesKnown:
+	case leasesUnread:
+		w.unknown("%s owns slot %d, and whether it renews its Lease is not known: %s", m.ID, n, unread)
+	case m.Renewed == nil:
 		w.no("%s owns slot %d and has no Lease; others take its slots after a lease", m.ID, n)
+	case r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
+		w.no("%s", r.Reports[m.ID].Waits)
 	case run.Unsettled:
 		w.no("%s", r.activatingText(run))
 	}
@@ -164,6 +168,16 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	} else if age := report.Waiting[p.slot]; age > 0 {
 		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 	}
+}
+
+// unread returns why something could not be read, and whether that is so.
+func (r *Rota) unread(what string) (reason string, unread bool) {
+	for _, u := range r.Unknown {
+		if u.What == what {
+			return strings.Join(strings.Fields(u.Error), " "), true
+		}
+	}
+	return "", false
 }
 
 // reportedBefore says that a report was made before the member began to work on slots that it got: it is not about the

@@ -109,6 +109,9 @@ func (r *Rota) place(about subject) place {
 	}
 	if len(r.Reports) == 0 {
 		first = place{uncertain: true, nowhere: "no member reports which kinds it works on"}
+		if reason, unread := r.unread("reports"); unread {
+			first.nowhere = "which kinds members work on could not be read: " + reason
+		}
 		if r.Table.Key != slot.KeyUID {
 			n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))
 			owner := "nobody owns"

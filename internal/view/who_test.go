@@ -145,8 +145,16 @@ func TestWho(t *testing.T) {
 		"stopped": {func(q *question) {
 			q.lease("b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, WorksNo, []string{"has stopped"}},
-		"no Lease":         {func(q *question) { delete(q.in.leases, "b") }, WorksNo, []string{"has no Lease"}},
-		"unreadable Lease": {func(q *question) { delete(q.in.leases, "b"); q.in.unknown = []Unknown{{"Leases", "x"}} }, WorksYes, nil},
+		"no Lease": {func(q *question) { delete(q.in.leases, "b") }, WorksNo, []string{"has no Lease"}},
+		"unreadable Lease": {func(q *question) { delete(q.in.leases, "b"); q.in.unknown = []Unknown{{"Leases", "may not\nlist"}} }, WorksUnknown,
+			[]string{"renews its Lease is not known: may not list"}},
+		"unreadable reports": {func(q *question) { q.in.reports, q.in.unknown = nil, []Unknown{{"reports", "may not list"}} }, WorksUnknown,
+			[]string{"which kinds members work on could not be read: may not list"}},
+		"another one leads": {func(q *question) {
+			q.in.reports[1].Waits = "b waits for leader election's Lease"
+			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseHanded}}
+			q.run(func(r *table.Run) { r.Unsettled = true })
+		}, WorksNo, []string{"nobody works on Website default/blog: b waits for leader election's Lease"}},
 		"old copy": {func(q *question) { q.in.told = 44 }, WorksNo,
 			[]string{"an old copy was put over it"}},
 		"activating after an expel": {func(q *question) {
