@@ -158,6 +158,13 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 			failed = err
 			continue
 		}
+		if len(r.Reports) == 0 {
+			for _, u := range r.Unknown {
+				if u.What == "reports" {
+					failed = fmt.Errorf("which kinds rota %s works on: %s", name, u.Error)
+				}
+			}
+		}
 		mapping, err := finder.Kind(kind, r.Kinds()...)
 		if err != nil {
 			return nil, err

@@ -149,7 +149,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	case m.Renewed == nil:
 		w.no("%s owns slot %d and has no Lease; others take its slots after a lease", m.ID, n)
 	case r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
-		w.no("%s", r.Reports[m.ID].Waits)
+		w.no("%s owns slot %d, but %s", m.ID, n, strings.Replace(r.Reports[m.ID].Waits, "this member", "it", 1))
 	case run.Unsettled:
 		w.no("%s", r.activatingText(run))
 	}

@@ -102,6 +102,9 @@ func problems(r *Rota, e evidence) []Problem {
 		if m.Seconds == nil || *m.Seconds <= MoveLongest.Seconds() {
 			continue
 		}
+		if report := r.Reports[m.To]; m.Phase != "drain" && report != nil && report.Waits != "" {
+			continue // NotElected says so
+		}
 		what, slots := "these slots", SlotsText(Run{First: m.First, Last: m.Last})
 		if m.Duty != "" {
 			what, slots = "duty "+m.Duty, ""

@@ -151,10 +151,10 @@ func TestWho(t *testing.T) {
 		"unreadable reports": {func(q *question) { q.in.reports, q.in.unknown = nil, []Unknown{{"reports", "may not list"}} }, WorksUnknown,
 			[]string{"which kinds members work on could not be read: may not list"}},
 		"another one leads": {func(q *question) {
-			q.in.reports[1].Waits = "b waits for leader election's Lease"
+			q.in.reports[1].Waits = "this member waits for leader election's Lease"
 			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseHanded}}
 			q.run(func(r *table.Run) { r.Unsettled = true })
-		}, WorksNo, []string{"nobody works on Website default/blog: b waits for leader election's Lease"}},
+		}, WorksNo, []string{"nobody works on Website default/blog: b owns slot 157, but it waits for leader"}},
 		"old copy": {func(q *question) { q.in.told = 44 }, WorksNo,
 			[]string{"an old copy was put over it"}},
 		"activating after an expel": {func(q *question) {
