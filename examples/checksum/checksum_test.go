@@ -13,9 +13,9 @@ import (
 // goes is leader election.
 func TestTenLines(t *testing.T) { lines.Few(t, 10, 17) }
 
-// TestREADME: the lines in the README at the root are those of sharded/main.go.
-func TestREADME(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestLines: the lines in docs/shard.md are those of sharded/main.go.
+func TestLines(t *testing.T) {
+	page, err := os.ReadFile("../../docs/shard.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,11 +23,11 @@ func TestREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(readme), "### With client-go alone")
+	_, section, _ := strings.Cut(string(page), "\n## With client-go alone\n")
 	_, section, _ = strings.Cut(section, "```go\n")
 	code, _, _ := strings.Cut(section, "```")
 	if code == "" {
-		t.Fatal("README.md has no code below \"With client-go alone\"")
+		t.Fatal("docs/shard.md has no code below \"With client-go alone\"")
 	}
 	for line := range strings.Lines(code) {
 		if !strings.Contains(string(main), "\t"+line) {
