@@ -34,7 +34,7 @@ func TestPrometheus(t *testing.T) {
 	p := startPrometheus(t, targets)
 	replica := func(name string) *exec.Cmd {
 		return c.run(name, "sharded", "--state-dir", t.TempDir(), "--metrics-bind-address", targets[name],
-			"--health-probe-bind-address", "127.0.0.1:0")
+			"--health-probe-bind-address", "127.0.0.1:0", "--rota-leader-election-id", "website")
 	}
 	c.define()
 	replica("web-0")
