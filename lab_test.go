@@ -248,6 +248,19 @@ func (m *labMember) cutOff() { m.fail(func(store.Op) error { return store.ErrLos
 // fail has the member's requests to the store answered by a function.
 func (m *labMember) fail(fault func(op store.Op) error) { m.fault.Store(&fault) }
 
+// stick begins 20 reconciles of a member that do not end by themselves, and returns their keys.
+func (l *lab) stick(m *labMember) []types.NamespacedName {
+	var stuck []types.NamespacedName
+	for n := range 20 {
+		key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("stuck-%d", n)}
+		if _, ok := m.controller.Admit(l.t.Context(), key); !ok {
+			l.t.Fatal("not admitted")
+		}
+		stuck = append(stuck, key)
+	}
+	return stuck
+}
+
 // wait lets time pass, and scrapes.
 func (l *lab) wait(d time.Duration) {
 	l.t.Helper()

@@ -342,14 +342,7 @@ var scenarios = map[string]func(l *lab){
 	"slot-held-back": func(l *lab) {
 		a := l.start("web-0")
 		l.wait(2 * time.Minute)
-		var stuck []types.NamespacedName
-		for n := range 20 {
-			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("stuck-%d", n)}
-			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
-				l.t.Fatal("not admitted")
-			}
-			stuck = append(stuck, key)
-		}
+		stuck := l.stick(a)
 		b := l.start("web-1")
 		l.wait(2 * time.Minute)
 		a.want("while it is held back", "rota_stuck_reconciles", "", 20)
@@ -392,14 +385,7 @@ var scenarios = map[string]func(l *lab){
 	"handover-stuck": func(l *lab) {
 		a := l.start("web-0")
 		l.wait(2 * time.Minute)
-		var stuck []types.NamespacedName
-		for n := range 20 {
-			key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("stuck-%d", n)}
-			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
-				l.t.Fatal("not admitted")
-			}
-			stuck = append(stuck, key)
-		}
+		stuck := l.stick(a)
 		b := l.start("web-1")
 		l.wait(15 * time.Minute)
 		if v, _ := b.value("rota_handover_oldest_seconds", ""); v < 13*60 || v > 15*60 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -44,17 +43,9 @@ func (o *historyOptions) run(cmd *cobra.Command, args []string) error {
 	if o.limit < 0 {
 		return usagef("history: --limit %d: must not be negative", o.limit)
 	}
-	cfg, rota, err := o.target.loadRota(cmd.Context(), args)
+	r, err := o.target.read(cmd.Context(), args)
 	if err != nil {
 		return err
-	}
-	var r *view.Rota
-	err = within(cmd.Context(), func(ctx context.Context) error {
-		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)
-		return err
-	})
-	if err != nil {
-		return viewError(err)
 	}
 	h := r.History()
 	left := 0

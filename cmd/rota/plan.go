@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,17 +58,9 @@ func (o *planOptions) run(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("replicas") && o.plan.Replicas < 1 {
 		return usagef("plan: --replicas %d: must be at least 1", o.plan.Replicas)
 	}
-	cfg, rota, err := o.target.loadRota(cmd.Context(), args)
+	r, err := o.target.read(cmd.Context(), args)
 	if err != nil {
 		return err
-	}
-	var r *view.Rota
-	err = within(cmd.Context(), func(ctx context.Context) error {
-		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)
-		return err
-	})
-	if err != nil {
-		return viewError(err)
 	}
 	p, err := r.PlanFor(o.plan)
 	if errors.Is(err, view.ErrPlan) {

@@ -193,11 +193,9 @@ func (a *actor) silent() (ids []string, unread string, err error) {
 		if err != nil {
 			return viewError(err)
 		}
-		for _, u := range r.Unknown {
-			if u.What == "Leases" {
-				unread = u.Error
-				return nil
-			}
+		var bad bool
+		if unread, bad = r.Unread("Leases"); bad {
+			return nil
 		}
 		for _, m := range r.Members {
 			if m.State == view.Silent || m.State == view.Stopped || m.Renewed == nil {

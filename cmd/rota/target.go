@@ -19,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // completeTimeout bounds the requests behind one press of the Tab key.
@@ -185,4 +186,21 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 		return nil, withCode(exitUnreachable, fmt.Errorf("kubeconfig: %w", err))
 	}
 	return cfg, nil
+}
+
+// read reads the rota that args name, once. Its errors have their exit codes.
+func (f *rotaFlags) read(ctx context.Context, args []string) (*view.Rota, error) {
+	cfg, rota, err := f.loadRota(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	var r *view.Rota
+	err = within(ctx, func(ctx context.Context) error {
+		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)
+		return err
+	})
+	if err != nil {
+		return nil, viewError(err)
+	}
+	return r, nil
 }

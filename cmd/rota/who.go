@@ -159,10 +159,8 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 			continue
 		}
 		if len(r.Reports) == 0 {
-			for _, u := range r.Unknown {
-				if u.What == "reports" {
-					failed = fmt.Errorf("which kinds rota %s works on: %s", name, u.Error)
-				}
+			if reason, unread := r.Unread("reports"); unread {
+				failed = fmt.Errorf("which kinds rota %s works on: %s", name, reason)
 			}
 		}
 		mapping, err := finder.Kind(kind, r.Kinds()...)

@@ -250,4 +250,4 @@ func (r *run) found(group string, codes ...string) bool {
 }
 
 // oneLine returns an error's text without line breaks.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string { return oneLineText(err.Error()) }

@@ -202,5 +202,6 @@ func textOf(set slot.Set) string {
 
 // unknownIn reports whether something could not be read.
 func unknownIn(v *view.Rota, what string) bool {
-	return slices.ContainsFunc(v.Unknown, func(u view.Unknown) bool { return u.What == what })
+	_, unread := v.Unread(what)
+	return unread
 }

@@ -38,17 +38,9 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	updates, deletions := e.load.Take()
 	updates = slices.DeleteFunc(updates, func(u check.Update) bool { return u.Generation == 1 }) // a new Website
 	// The waits may be in vain; the report tells.
-	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
-	if err := e.cluster.Sweep(ctx, e.load.pages); err != nil {
-		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
+	if err := e.settle(ctx); err != nil {
+		return nil, err
 	}
-	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
-		c, err := e.cluster.SurveyChildren(ctx, e.load.pages)
-		if err != nil {
-			return err.Error()
-		}
-		return c.Example
-	})
 	_ = until(ctx, settleLimit/3, func() string {
 		left, err := e.leftovers(deletions, moves)
 		if err != nil || len(left) > 0 {
@@ -60,21 +52,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Members: len(e.live()), Slots: int(e.o.Slots), Rate: e.o.Rate, Delivery: e.o.Delivery}
-	total, behind, example, err := e.survey(ctx)
-	if err != nil {
+	if err := e.count(ctx, r); err != nil {
 		return nil, err
-	}
-	r.Objects, r.Reconciled = total, total-behind
-	if behind > 0 {
-		e.view.log("Not reconciled: %s and %d more", example, behind-1)
-	}
-	children, err := e.cluster.SurveyChildren(ctx, e.load.pages)
-	if err != nil {
-		return nil, err
-	}
-	r.Children, r.ChildrenRight, r.ChildrenStray = children.Total, children.Right, children.Stray
-	if children.Example != "" {
-		e.view.log("Wrong about children: %s", children.Example)
 	}
 	left, err := e.leftovers(deletions, moves)
 	if err != nil {
@@ -193,6 +172,43 @@ func (e *engine) leftovers(deletions []check.Deletion, moves []check.Move) ([]ch
 		}
 	}
 	return out, nil
+}
+
+// settle waits until the load's last changes are worked in. It may be in vain; the report tells.
+func (e *engine) settle(ctx context.Context) error {
+	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
+	if err := e.cluster.Sweep(ctx, e.load.pages); err != nil {
+		return fmt.Errorf("delete children of Websites that are gone: %w", err)
+	}
+	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
+		c, err := e.cluster.SurveyChildren(ctx, e.load.pages)
+		if err != nil {
+			return err.Error()
+		}
+		return c.Example
+	})
+	return nil
+}
+
+// count counts Websites and their children, and those that are right.
+func (e *engine) count(ctx context.Context, r *Report) error {
+	total, behind, example, err := e.survey(ctx)
+	if err != nil {
+		return err
+	}
+	r.Objects, r.Reconciled = total, total-behind
+	if behind > 0 {
+		e.view.log("Not reconciled: %s and %d more", example, behind-1)
+	}
+	children, err := e.cluster.SurveyChildren(ctx, e.load.pages)
+	if err != nil {
+		return err
+	}
+	r.Children, r.ChildrenRight, r.ChildrenStray = children.Total, children.Right, children.Stray
+	if children.Example != "" {
+		e.view.log("Wrong about children: %s", children.Example)
+	}
+	return nil
 }
 
 func (e *engine) excused(d check.Deletion, moves []check.Move) bool {

@@ -136,31 +136,13 @@ func (e *engine) holder(ctx context.Context) (string, error) {
 // finishMigration judges the run.
 func (e *engine) finishMigration(ctx context.Context) (*Report, error) {
 	e.view.title("the load has ended; checking")
-	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string { return e.unreconciled(ctx) })
-	if err := e.cluster.Sweep(ctx, e.load.pages); err != nil {
-		return nil, fmt.Errorf("delete children of Websites that are gone: %w", err)
+	if err := e.settle(ctx); err != nil {
+		return nil, err
 	}
-	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
-		c, err := e.cluster.SurveyChildren(ctx, e.load.pages)
-		if err != nil {
-			return err.Error()
-		}
-		return c.Example
-	})
 	r := &Report{Migrated: true, Members: replicas, Slots: int(e.o.Slots), Rate: e.o.Rate, Delivery: e.o.Delivery}
-	total, behind, example, err := e.survey(ctx)
-	if err != nil {
+	if err := e.count(ctx, r); err != nil {
 		return nil, err
 	}
-	r.Objects, r.Reconciled = total, total-behind
-	if behind > 0 {
-		e.view.log("Not reconciled: %s and %d more", example, behind-1)
-	}
-	children, err := e.cluster.SurveyChildren(ctx, e.load.pages)
-	if err != nil {
-		return nil, err
-	}
-	r.Children, r.ChildrenRight, r.ChildrenStray = children.Total, children.Right, children.Stray
 	e.view.title("stopping the replicas")
 	if err := e.stop(ctx, stopLimit); err != nil {
 		e.view.log("%v", err)

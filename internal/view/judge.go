@@ -136,7 +136,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 			w.Warnings = append(w.Warnings, e)
 		}
 	}
-	unread, leasesUnread := r.unread("Leases")
+	reason, leasesUnread := r.Unread("Leases")
 	switch {
 	case m.State == Silent:
 		w.no("%s owns slot %d and has not renewed its Lease for %s longer than that lasts; others take its slots within "+
@@ -145,7 +145,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 		w.no("%s owns slot %d and has stopped, since it could not renew its Lease in time; it goes on by itself once it can",
 			m.ID, n)
 	case leasesUnread:
-		w.unknown("%s owns slot %d, and whether it renews its Lease is not known: %s", m.ID, n, unread)
+		w.unknown("%s owns slot %d, and whether it renews its Lease is not known: %s", m.ID, n, inOneLine(reason))
 	case m.Renewed == nil:
 		w.no("%s owns slot %d and has no Lease; others take its slots after a lease", m.ID, n)
 	case r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
@@ -168,16 +168,6 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	} else if age := report.Waiting[p.slot]; age > 0 {
 		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 	}
-}
-
-// unread returns why something could not be read, and whether that is so.
-func (r *Rota) unread(what string) (reason string, unread bool) {
-	for _, u := range r.Unknown {
-		if u.What == what {
-			return strings.Join(strings.Fields(u.Error), " "), true
-		}
-	}
-	return "", false
 }
 
 // reportedBefore says that a report was made before the member began to work on slots that it got: it is not about the
@@ -280,6 +270,9 @@ func ago(seconds float64) string {
 	}
 	return d.Round(time.Second).String()
 }
+
+// inOneLine is a text with its line breaks made spaces.
+func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // oneLine is the text of an error without the lines of a manifest.
 func oneLine(err error) string {

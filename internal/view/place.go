@@ -109,8 +109,8 @@ func (r *Rota) place(about subject) place {
 	}
 	if len(r.Reports) == 0 {
 		first = place{uncertain: true, nowhere: "no member reports which kinds it works on"}
-		if reason, unread := r.unread("reports"); unread {
-			first.nowhere = "which kinds members work on could not be read: " + reason
+		if reason, unread := r.Unread("reports"); unread {
+			first.nowhere = "which kinds members work on could not be read: " + inOneLine(reason)
 		}
 		if r.Table.Key != slot.KeyUID {
 			n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/coverage"
@@ -225,6 +226,15 @@ type Warning struct {
 	Member  string    `json:"member,omitempty"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
+}
+
+// Unread returns why what could not be read, if that is so. what is an Unknown's.
+func (r *Rota) Unread(what string) (reason string, unread bool) {
+	i := slices.IndexFunc(r.Unknown, func(u Unknown) bool { return u.What == what })
+	if i < 0 {
+		return "", false
+	}
+	return r.Unknown[i].Error, true
 }
 
 // Unknown is something that could not be read.
