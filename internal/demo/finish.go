@@ -23,8 +23,6 @@ const (
 	settleLimit = 30 * time.Second
 	// stopLimit is how long replicas may take to end.
 	stopLimit = 40 * time.Second
-	// crashMargin: what happened so shortly before a kill may not have reached the killed replica.
-	crashMargin = 2 * time.Second
 )
 
 // finish judges the run, once the load has ended.
@@ -42,7 +40,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	_ = until(ctx, settleLimit/3, func() string {
-		left, err := e.leftovers(deletions, moves)
+		left, err := e.leftovers(deletions, history, moves)
 		if err != nil || len(left) > 0 {
 			return "pages are left behind"
 		}
@@ -55,7 +53,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if err := e.count(ctx, r); err != nil {
 		return nil, err
 	}
-	left, err := e.leftovers(deletions, moves)
+	left, err := e.leftovers(deletions, history, moves)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +148,9 @@ func (e *engine) readAudit() (*check.Log, error) {
 
 // leftovers returns the Websites that are gone and whose pages are not, but for those deleted while their slot was a
 // killed replica's.
-func (e *engine) leftovers(deletions []check.Deletion, moves []check.Move) ([]check.Deletion, error) {
+func (e *engine) leftovers(
+	deletions []check.Deletion, history check.History, moves []check.Move,
+) ([]check.Deletion, error) {
 	files, err := os.ReadDir(e.pages)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (e *engine) leftovers(deletions []check.Deletion, moves []check.Move) ([]ch
 	for _, f := range files {
 		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
-		if ok && !there[key] && !e.excused(gone[key], moves) {
+		if ok && !there[key] && !e.excused(gone[key], history, moves) {
 			out = append(out, cmp.Or(gone[key], check.Deletion{Site: check.Site{NamespacedName: key}}))
 		}
 	}
@@ -211,22 +211,12 @@ func (e *engine) count(ctx context.Context, r *Report) error {
 	return nil
 }
 
-func (e *engine) excused(d check.Deletion, moves []check.Move) bool {
+func (e *engine) excused(d check.Deletion, history check.History, moves []check.Move) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, at := e.slotOf(d.Site), d.Commit
-	for _, p := range slices.Concat(e.phases, e.kills) {
-		if p.victim == "" || !p.victimsSlots.Has(s) || at < p.killed-crashMargin {
-			continue
-		}
-		i := slices.IndexFunc(moves, func(m check.Move) bool {
-			return m.Slot == s && m.Active > p.killed && (m.Planned < p.end || p.end == 0)
-		})
-		if i >= 0 && at < moves[i].Active {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(e.phases, e.kills), func(p *phaseRun) bool {
+		return p.victim != "" && history.CrashOf(p.victim, p.killed).Excuses(moves, e.slotOf(d.Site), d.Commit, p.end)
+	})
 }
 
 // measure fills in what each phase showed.
