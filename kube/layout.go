@@ -4,8 +4,10 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
@@ -37,11 +39,7 @@ func newLayout(opt options, d *dir) (*layout, error) {
 	if l.pki, err = newPKI(d.join("pki")); err != nil {
 		return nil, err
 	}
-	etcds := 1
-	if len(opt.splitEtcd) > 0 {
-		etcds = 2
-	}
-	for i := range etcds {
+	for i := range 1 + len(opt.splitEtcd) {
 		if err := l.addEtcd(i); err != nil {
 			return nil, err
 		}
@@ -83,24 +81,27 @@ func (l *layout) addEtcd(i int) error {
 	name := fmt.Sprintf("etcd-%d", i)
 	clientURL, peerURL := client.url("http"), peer.url("http")
 	l.etcdURLs = append(l.etcdURLs, clientURL)
+	args := []string{"etcd",
+		"--name=" + name,
+		"--data-dir=" + l.dir.join(name),
+		"--listen-client-urls=" + clientURL,
+		"--advertise-client-urls=" + clientURL,
+		"--listen-peer-urls=" + peerURL,
+		"--initial-advertise-peer-urls=" + peerURL,
+		"--initial-cluster=" + name + "=" + peerURL,
+		"--socket-reuse-port",
+		"--log-level=warn",
+		"--quota-backend-bytes=8589934592",
+		// Alone in its cluster it need not wait long to elect itself.
+		"--heartbeat-interval=50", "--election-timeout=500",
+	}
+	if !l.opt.fsync {
+		args = append(args, "--unsafe-no-fsync")
+	}
 	l.etcd = append(l.etcd, &server{
-		name: name,
-		log:  l.dir.join(name + ".log"),
-		args: []string{"etcd",
-			"--name=" + name,
-			"--data-dir=" + l.dir.join(name),
-			"--listen-client-urls=" + clientURL,
-			"--advertise-client-urls=" + clientURL,
-			"--listen-peer-urls=" + peerURL,
-			"--initial-advertise-peer-urls=" + peerURL,
-			"--initial-cluster=" + name + "=" + peerURL,
-			"--socket-reuse-port",
-			"--unsafe-no-fsync",
-			"--log-level=warn",
-			"--quota-backend-bytes=8589934592",
-			// Alone in its cluster it need not wait long to elect itself.
-			"--heartbeat-interval=50", "--election-timeout=500",
-		},
+		name:  name,
+		log:   l.dir.join(name + ".log"),
+		args:  args,
 		ready: httpProbe(clientURL+"/readyz", nil),
 	})
 	return nil
@@ -122,6 +123,13 @@ func (l *layout) addAPIServer(i int) error {
 		"--tls-cert-file=" + l.pki.crt("serving"),
 		"--tls-private-key-file=" + l.pki.key("serving"),
 		"--client-ca-file=" + l.pki.crt("ca"),
+		"--requestheader-client-ca-file=" + l.pki.crt("ca"),
+		"--requestheader-allowed-names=" + proxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + l.pki.crt("proxy"),
+		"--proxy-client-key-file=" + l.pki.key("proxy"),
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file=" + l.pki.key("service-account"),
@@ -136,11 +144,13 @@ func (l *layout) addAPIServer(i int) error {
 		"--max-requests-inflight=3000",
 		"--max-mutating-requests-inflight=1500",
 	}
-	if len(l.opt.splitEtcd) > 0 {
-		var overrides []string
-		for _, r := range l.opt.splitEtcd {
-			overrides = append(overrides, r+"#"+l.etcdURLs[1])
+	var overrides []string
+	for i, kinds := range l.opt.splitEtcd {
+		for _, kind := range kinds {
+			overrides = append(overrides, kind+"#"+l.etcdURLs[1+i])
 		}
+	}
+	if len(overrides) > 0 {
 		args = append(args, "--etcd-servers-overrides="+strings.Join(overrides, ","))
 	}
 	if !l.opt.controllerManager {
@@ -216,14 +226,32 @@ func (l *layout) writeAuditPolicy() error {
 	return os.WriteFile(l.dir.join("audit-policy.yaml"), policy, 0o600)
 }
 
-// splitResource checks a --split-etcd value. The API server can put only built-in kinds elsewhere and silently ignores
-// all others.
+// splitKinds checks a --split-etcd value: kinds that share an etcd.
+func splitKinds(s string, before [][]string) ([]string, error) {
+	var kinds []string
+	for _, word := range strings.Split(s, ",") {
+		kind, err := splitResource(word)
+		if err != nil {
+			return nil, err
+		}
+		for _, others := range append(before, kinds) {
+			if slices.Contains(others, kind) {
+				return nil, fmt.Errorf("%s is split off twice: a kind lives in one etcd", kind)
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
+// splitResource checks a kind of --split-etcd. The API server can put only built-in kinds elsewhere and silently
+// ignores all others.
 func splitResource(s string) (string, error) {
 	group, resource, ok := strings.Cut(s, "/")
 	if !ok {
 		group, resource = "", s // configmaps means /configmaps, the core group
 	}
-	if resource == "" || strings.ContainsAny(resource, "/#,") {
+	if resource == "" || strings.ContainsAny(resource, "/#") {
 		return "", fmt.Errorf("%q is not group/resource, such as coordination.k8s.io/leases, "+
 			"or /configmaps for the core group", s)
 	}
@@ -231,5 +259,14 @@ func splitResource(s string) (string, error) {
 		return "", fmt.Errorf("%s: the API server can split off only built-in kinds; "+
 			"custom resources always live in the first etcd", s)
 	}
-	return group + "/" + resource, nil
+	if group == "events.k8s.io" && resource == "events" {
+		return "", fmt.Errorf("%s: the API server keeps these as /events: name that", s)
+	}
+	for kind := range legacyscheme.Scheme.AllKnownTypes() {
+		if plural, _ := meta.UnsafeGuessKindToResource(kind); kind.Group == group && plural.Resource == resource {
+			return group + "/" + resource, nil
+		}
+	}
+	return "", fmt.Errorf("%s: there is no such built-in kind: name it in lower case and the plural, such as "+
+		"coordination.k8s.io/leases, or /configmaps for the core group", s)
 }

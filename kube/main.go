@@ -9,8 +9,8 @@
 //	rota-kube version
 //
 // It is meant for tests, demos and measurements. It is not a cluster: there is no node, no scheduler and no kubelet, so
-// pods are records that nothing runs. etcd listens without TLS on loopback and does not wait for the disk; anyone with
-// an account on the machine can read it.
+// pods are records that nothing runs. etcd listens without TLS on loopback, so anyone with an account on the machine
+// can read it, and does not wait for the disk, unless --fsync has it.
 package main
 
 import (

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// proxyUser is whom aggregated API servers believe what it says about users.
+const proxyUser = "rota-kube-proxy-client"
+
 // A pki is the folder with the keys of one control plane. One authority signs the servers' certificates and the
 // clients'; who holds its key can make users.
 type pki struct {
@@ -62,6 +65,15 @@ func (p *pki) makeAll() (err error) {
 		return err
 	}
 	if err := p.write("serving", cert, key); err != nil {
+		return err
+	}
+	// As which the API server asks aggregated API servers.
+	proxy := template(proxyUser)
+	proxy.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if cert, key, err = p.sign(proxy); err != nil {
+		return err
+	}
+	if err := p.write("proxy", cert, key); err != nil {
 		return err
 	}
 	// Signs the tokens of service accounts: a bare key, no certificate.

@@ -20,7 +20,8 @@ type options struct {
 	audit             bool
 	auditPolicy       string
 	apiServers        int
-	splitEtcd         []string
+	splitEtcd         [][]string // the kinds of each etcd after the first
+	fsync             bool
 	controllerManager bool
 	dir               string
 	kubeconfig        string
@@ -49,12 +50,14 @@ func parseOptions(args []string) (options, error) {
 	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
 	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")
 	fs.IntVar(&o.apiServers, "apiservers", 1, "how many API servers serve the same etcd, 1 or 2")
-	const split = "put this built-in kind into an etcd of its own, `group/resource`; repeatable"
+	const split = "put these built-in kinds into an etcd of their own, `group/resource[,...]`; repeatable, " +
+		"and each has another etcd"
 	fs.Func("split-etcd", split, func(s string) error {
-		r, err := splitResource(s)
-		o.splitEtcd = append(o.splitEtcd, r)
+		kinds, err := splitKinds(s, o.splitEtcd)
+		o.splitEtcd = append(o.splitEtcd, kinds)
 		return err
 	})
+	fs.BoolVar(&o.fsync, "fsync", false, "have etcd write to the disk before it answers, as in production")
 	fs.BoolVar(&o.controllerManager, "controller-manager", false,
 		"run kube-controller-manager: garbage collection, namespaces, default service accounts and more")
 	fs.StringVar(&o.dir, "dir", "",

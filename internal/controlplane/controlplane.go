@@ -132,8 +132,7 @@ func (c *ControlPlane) Kubeconfig() string { return c.info.Kubeconfig }
 // APIServers returns the URLs of the API servers.
 func (c *ControlPlane) APIServers() []string { return slices.Clone(c.info.APIServers) }
 
-// Etcd returns the client URLs, plain HTTP, of the etcds: the one of all kinds and, with SplitEtcd, the one of the
-// kinds split off.
+// Etcd returns the client URLs, plain HTTP, of the etcds: the first, and those of SplitEtcd in its order.
 func (c *ControlPlane) Etcd() []string { return slices.Clone(c.info.Etcd) }
 
 // AuditLogs returns one path per API server, or none without Audit. A line is written before its response ends, so
@@ -150,7 +149,7 @@ func (c *ControlPlane) StartTime() time.Duration {
 }
 
 // PID returns the process of a server, or 0 while it is stopped. The servers are called etcd-0, apiserver-0,
-// apiserver-1, controller-manager; etcd-1 is the one of SplitEtcd. To make a server hang, send it SIGSTOP.
+// apiserver-1, controller-manager; etcd-1 is the first one of SplitEtcd. To make a server hang, send it SIGSTOP.
 func (c *ControlPlane) PID(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,7 +23,8 @@ import (
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	c := New(t, Options{
-		Env: []string{"GOGC=234"}, SplitEtcd: []string{"coordination.k8s.io/leases"}, ControllerManager: true,
+		Env: []string{"GOGC=234"}, SplitEtcd: []string{"coordination.k8s.io/leases", "/events,/secrets"},
+		Fsync: true, ControllerManager: true,
 	})
 	t.Run("Env", func(t *testing.T) { testEnv(t, c) })
 	t.Run("SplitEtcd", func(t *testing.T) { testSplitEtcd(t, c) })
@@ -143,26 +147,40 @@ func TestKilledServers(t *testing.T) {
 	left.mustBeGone(t)
 }
 
-// testSplitEtcd: leases live in the second etcd and only there.
+// testSplitEtcd: the kinds that are split off live in their own etcds and only there. Events are one kind in two groups.
 func testSplitEtcd(t *testing.T, c *ControlPlane) {
 	ns := c.Namespace(t)
 	client := clientset(t, c.Config())
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	if _, err := client.CoordinationV1().Leases(ns).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	named := metav1.ObjectMeta{Name: "a"}
+	_, leaseErr := client.CoordinationV1().Leases(ns).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: named},
+		metav1.CreateOptions{})
+	_, mapErr := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("a"), metav1.CreateOptions{})
+	_, secretErr := client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: named},
+		metav1.CreateOptions{})
+	_, eventErr := client.EventsV1().Events(ns).Create(t.Context(), &eventsv1.Event{
+		ObjectMeta: named, EventTime: metav1.NowMicro(), Action: "test", Reason: "Test", Type: corev1.EventTypeNormal,
+		ReportingController: "test", ReportingInstance: "test", Regarding: corev1.ObjectReference{Namespace: ns},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(leaseErr, mapErr, secretErr, eventErr); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("a"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	leases, maps := "/registry/leases/"+ns+"/a", "/registry/configmaps/"+ns+"/a"
-	for _, check := range []struct {
-		etcd int
-		key  string
-		want int
-	}{{0, leases, 0}, {1, leases, 1}, {0, maps, 1}, {1, maps, 0}} {
-		if got := etcdCount(t, c.Etcd()[check.etcd], check.key); got != check.want {
-			t.Errorf("etcd %d has %d of %s, want %d", check.etcd, got, check.key, check.want)
+	for kind, etcd := range map[string]int{"configmaps": 0, "leases": 1, "events": 2, "secrets": 2} {
+		for i, url := range c.Etcd() {
+			want := 0
+			if i == etcd {
+				want = 1
+			}
+			if got := etcdCount(t, url, "/registry/"+kind+"/"+ns+"/a"); got != want {
+				t.Errorf("etcd %d has %d of %s, want %d", i, got, kind, want)
+			}
 		}
+	}
+	if n := len(c.Etcd()); n != 3 {
+		t.Errorf("%d etcds, want 3", n)
+	}
+	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.PID("etcd-2"))); err == nil &&
+		bytes.Contains(cmdline, []byte("unsafe-no-fsync")) {
+		t.Error("etcd does not wait for the disk")
 	}
 }
 
@@ -184,12 +202,19 @@ func etcdCount(t *testing.T, url, key string) int {
 	return answer.Count
 }
 
-// TestSplitEtcdRefusesCustomResources, which the API server would ignore.
-func TestSplitEtcdRefusesCustomResources(t *testing.T) {
+// TestSplitEtcdRefuses what the API server would ignore.
+func TestSplitEtcdRefuses(t *testing.T) {
 	skipIfShort(t)
-	_, err := Start(t.Context(), Options{SplitEtcd: []string{"example.com/widgets"}})
-	if err == nil || !strings.Contains(err.Error(), "only built-in kinds") {
-		t.Errorf("%v, want a refusal", err)
+	for want, split := range map[string][]string{
+		"only built-in kinds": {"example.com/widgets"},
+		"no such built-in":    {"coordination.k8s.io/Lease"},
+		"keeps these as":      {"events.k8s.io/events"},
+		"split off twice":     {"/events,/configmaps", "events"},
+		"is not group/res":    {"coordination.k8s.io/leases,"},
+	} {
+		if _, err := Start(t.Context(), Options{SplitEtcd: split}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", split, err, want)
+		}
 	}
 }
 
