@@ -5,18 +5,23 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/rota-dev/rota/internal/splitkcm"
 )
 
+// A folderFile is a file to be written, with its path below a folder.
+type folderFile struct {
+	Path string
+	Text []byte
+}
+
 // writeFolder writes all files below dir or none: it writes a new folder and renames it. It refuses a folder that has
-// anything in it, unless overwrite is set and all of it was written by an earlier run.
-func writeFolder(dir string, files []splitkcm.File, overwrite bool) (err error) {
-	if err := mayReplace(dir, overwrite); err != nil {
+// anything in it, unless overwrite is set and all of it was written by an earlier run, as written tells of each file.
+// Only the user can read the files.
+func writeFolder(dir string, files []folderFile, written func([]byte) bool, overwrite bool) (err error) {
+	if err := mayReplace(dir, written, overwrite); err != nil {
 		return err
 	}
 	parent := filepath.Dir(filepath.Clean(dir))
-	fresh, err := os.MkdirTemp(parent, ".rota-split-")
+	fresh, err := os.MkdirTemp(parent, ".rota-")
 	if err != nil {
 		return err
 	}
@@ -51,7 +56,7 @@ func writeFolder(dir string, files []splitkcm.File, overwrite bool) (err error) 
 	return os.RemoveAll(old)
 }
 
-func mayReplace(dir string, overwrite bool) error {
+func mayReplace(dir string, written func([]byte) bool, overwrite bool) error {
 	info, err := os.Stat(dir)
 	if os.IsNotExist(err) {
 		return nil
@@ -70,7 +75,7 @@ func mayReplace(dir string, overwrite bool) error {
 			return fmt.Errorf("%s is not empty: it has %s; name a new folder, or give --overwrite", dir, path)
 		}
 		text, err := os.ReadFile(path)
-		if err == nil && !splitkcm.Written(text) {
+		if err == nil && !written(text) {
 			err = fmt.Errorf("%s was not written by this command, so %s is not replaced", path, dir)
 		}
 		return err

@@ -109,7 +109,11 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 	if o.out != "" {
 		files, err := p.Files()
 		if err == nil {
-			err = writeFolder(o.out, files, o.overwrite)
+			list := make([]folderFile, 0, len(files))
+			for _, f := range files {
+				list = append(list, folderFile(f))
+			}
+			err = writeFolder(o.out, list, splitkcm.Written, o.overwrite)
 		}
 		if err != nil {
 			return fmt.Errorf("split kcm: nothing was written: %w", err)

@@ -4,127 +4,45 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/cmdline"
 )
 
 const program = "kube-controller-manager"
 
 // A Command is the command line of a kube-controller-manager: the program and its flags.
-type Command struct {
-	program string
-	flags   []option
-}
+type Command struct{ cmdline.Line }
 
-// An option is one flag of a command line as it is written there.
-type option struct {
-	name  string // without dashes, with hyphens
-	value string
-	bare  bool     // it has no value: a boolean flag
-	words []string // as written: one word, or two
-}
-
-// ParseCommand reads a command line.
+// ParseCommand reads a command line. Of the values that stand alone, only the list of controllers may begin with a
+// hyphen.
 func ParseCommand(words []string) (Command, error) {
-	if len(words) == 0 {
-		return Command{}, fmt.Errorf("the command line is empty: it has to begin with %s", program)
-	}
-	if path.Base(words[0]) != program {
-		return Command{}, fmt.Errorf("the command is %q, not %s itself: shells and wrappers are not read",
-			words[0], program)
-	}
-	c := Command{program: words[0]}
-	for rest := words[1:]; len(rest) > 0; {
-		word := rest[0]
-		if len(word) < 2 || word[0] != '-' || word == "--" {
-			return Command{}, fmt.Errorf("%s takes flags only, got %q", program, word)
-		}
-		name, value, ok := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		f := option{name: strings.ReplaceAll(name, "_", "-"), value: value, words: rest[:1:1]}
-		rest = rest[1:]
-		if !ok {
-			// Of the flags that matter here only booleans stand alone; no value of the others begins with a hyphen, except
-			// the list of controllers.
-			if len(rest) > 0 && (!strings.HasPrefix(rest[0], "-") || f.name == "controllers") {
-				f.value, f.words = rest[0], []string{word, rest[0]}
-				rest = rest[1:]
-			} else {
-				f.bare = true
-			}
-		}
-		c.flags = append(c.flags, f)
-	}
-	return c, nil
+	line, err := cmdline.Parse(program, words, "controllers")
+	return Command{line}, err
 }
 
-// Words returns the command line.
-func (c Command) Words() []string {
-	words := []string{c.program}
-	for _, f := range c.flags {
-		words = append(words, f.words...)
-	}
-	return words
-}
-
-// Value returns the last value of a flag, or "".
-func (c Command) Value(name string) string {
-	value := ""
-	for _, f := range c.flags {
-		if f.name == name {
-			value = f.value
-		}
-	}
-	return value
-}
-
-// Bool returns the value of a boolean flag.
-func (c Command) Bool(name string, absent bool) bool {
-	value := absent
-	for _, f := range c.flags {
-		if f.name == name {
-			v, err := strconv.ParseBool(f.value)
-			value = f.bare || err == nil && v
-		}
-	}
-	return value
-}
-
-// with returns the command with a flag set, in the place of its first occurrence, or at the end.
-func (c Command) with(name, value string) Command {
-	f := option{name: name, value: value, words: []string{"--" + name + "=" + value}}
-	i := slices.IndexFunc(c.flags, func(f option) bool { return f.name == name })
-	if i < 0 {
-		c.flags = append(slices.Clone(c.flags), f)
-		return c
-	}
-	rest := slices.DeleteFunc(slices.Clone(c.flags[i+1:]), func(f option) bool { return f.name == name })
-	c.flags = append(append(slices.Clone(c.flags[:i]), f), rest...)
-	return c
-}
+// with returns the command with a flag set.
+func (c Command) with(name, value string) Command { return Command{c.With(name, value)} }
 
 // without returns the command without a flag.
-func (c Command) without(name string) Command {
-	c.flags = slices.DeleteFunc(slices.Clone(c.flags), func(f option) bool { return f.name == name })
-	return c
-}
+func (c Command) without(name string) Command { return Command{c.Without(name)} }
 
 // controllers returns the list of --controllers.
 func (c Command) controllers() ([]string, error) {
 	var list []string
 	found := false
-	for _, f := range c.flags {
-		if f.name != "controllers" {
+	for _, f := range c.Flags {
+		if f.Name != "controllers" {
 			continue
 		}
 		found = true
-		if f.value == "" {
+		if f.Value == "" {
 			continue
 		}
-		part, err := csv.NewReader(strings.NewReader(f.value)).Read()
+		part, err := csv.NewReader(strings.NewReader(f.Value)).Read()
 		if err != nil {
-			return nil, fmt.Errorf("--controllers=%s: %w", f.value, err)
+			return nil, fmt.Errorf("--controllers=%s: %w", f.Value, err)
 		}
 		list = append(list, part...)
 	}
@@ -211,11 +129,11 @@ func (c Command) port() (int, error) {
 
 // gate returns what --feature-gates says of a gate, and whether it does.
 func (c Command) gate(name string) (on, set bool) {
-	for _, f := range c.flags {
-		if f.name != "feature-gates" {
+	for _, f := range c.Flags {
+		if f.Name != "feature-gates" {
 			continue
 		}
-		for item := range strings.SplitSeq(f.value, ",") {
+		for item := range strings.SplitSeq(f.Value, ",") {
 			key, value, _ := strings.Cut(strings.TrimSpace(item), "=")
 			if strings.TrimPrefix(key, "kube:") == name {
 				v, err := strconv.ParseBool(value)

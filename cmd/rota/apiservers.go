@@ -1,0 +1,232 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rota-dev/rota/internal/apiserver"
+)
+
+// errNoDeployment is the error of a static Pod that cannot become a Deployment.
+var errNoDeployment = errors.New("no Deployment can be made of this static Pod as it is")
+
+type apiserversOptions struct {
+	apiserver.Options
+	manifest        string
+	set             []string
+	selector, taint []string
+	cpu             string
+	secrets         string
+	out             string
+	overwrite       bool
+}
+
+func newAPIServers() *cobra.Command {
+	var o apiserversOptions
+	cmd := &cobra.Command{
+		Use:   "apiservers --manifest FILE [--out DIR]",
+		Short: "Write manifests of API servers that scale, from a static kube-apiserver",
+		Long: `Reads the manifest of a static kube-apiserver, as kubeadm writes it, and the certificates, keys and
+configuration that it names. Prints what becomes of them, or with --out writes manifests: a Deployment, Secrets, a
+ConfigMap, a Service, a PodDisruptionBudget and a HorizontalPodAutoscaler. The static API servers stay.
+docs/apiserver.md says what each is for, and how proxies prefer one to the other.
+
+Files with keys are apart, in DIR/secrets, readable by you only, with a .gitignore. They are never printed.
+
+What cannot work away from the host is refused, all at once, with what to do about it: then nothing is written and the
+exit status is 1.`,
+		Example: `  rota apiservers --manifest /etc/kubernetes/manifests/kube-apiserver.yaml \
+    --set etcd-servers=https://10.0.0.11:2379,https://10.0.0.12:2379 --set audit-log-path=- --out apiservers
+  rota apiservers --manifest kube-apiserver.yaml --pki ./pki --secrets reference --out apiservers`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runAPIServers(cmd.OutOrStdout(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.manifest, "manifest", "", "manifest of the static Pod of kube-apiserver")
+	f.StringVar(&o.Root, "root", "/", "`folder` that stands for the host's /, to read the files that the manifest names")
+	f.StringVar(&o.PKI, "pki", "", "`folder` that stands for the host's /etc/kubernetes/pki")
+	f.StringVarP(&o.Namespace, "namespace", "n", "kube-system", "namespace of the Deployment")
+	f.StringVar(&o.Name, "name", "kube-apiserver", "name of the Deployment, its Service and all else")
+	f.StringArrayVar(&o.set, "set", nil, "`FLAG=VALUE` of kube-apiserver that is different in the Deployment (repeatable)")
+	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver that the Deployment does not have (repeatable)")
+	f.StringArrayVar(&o.Names, "server-name", nil,
+		"further `name` or address by which clients come, which the serving certificate has to hold (repeatable)")
+	f.Int32Var(&o.Min, "min", 2, "least number of API servers, 2 or more")
+	f.Int32Var(&o.Max, "max", 6, "greatest number of API servers")
+	f.StringVar(&o.cpu, "cpu", "1", "average `CPU` of the API servers, such as 1500m, above which another is added")
+	f.BoolVar(&o.JoinKubernetes, "join-kubernetes", false,
+		"have the API servers be endpoints of the Service \"kubernetes\", beside the static ones")
+	f.StringArrayVar(&o.selector, "node-selector", nil, "`LABEL=VALUE` of the nodes to run on (repeatable)")
+	f.StringArrayVar(&o.taint, "tolerate", nil,
+		"`KEY[=VALUE][:EFFECT]` of a taint of these nodes (repeatable)")
+	f.StringVar(&o.secrets, "secrets", "write", "write|reference: with reference somebody else makes the Secrets")
+	f.StringVar(&o.out, "out", "", "folder to write to, which must not exist or be empty")
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	return cmd
+}
+
+func runAPIServers(w io.Writer, o apiserversOptions) error {
+	if err := o.read(); err != nil {
+		return fmt.Errorf("apiservers: %w", err)
+	}
+	text, err := os.ReadFile(o.manifest)
+	if err != nil {
+		return fmt.Errorf("apiservers: %w", err)
+	}
+	p, err := apiserver.New(text, o.Options)
+	var refused *apiserver.RefusedError
+	if errors.As(err, &refused) {
+		for _, f := range refused.Findings {
+			_, _ = fmt.Fprintf(w, "✗ %s\n  %s\n  do: %s\n", f.Object, f.Wrong, f.Cure)
+		}
+		return fmt.Errorf("apiservers: %w; nothing was written", errNoDeployment)
+	}
+	if err != nil {
+		return fmt.Errorf("apiservers: %w", err)
+	}
+	if o.out != "" {
+		files, err := p.Files()
+		if err == nil {
+			err = writeFolder(o.out, folderFiles(files), apiserver.Written, o.overwrite)
+		}
+		if err != nil {
+			return fmt.Errorf("apiservers: nothing was written: %w", err)
+		}
+		for _, f := range files {
+			_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.out, "/"), f.Path)
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	return printAPIServers(w, p)
+}
+
+func folderFiles(files []apiserver.File) []folderFile {
+	out := make([]folderFile, 0, len(files))
+	for _, f := range files {
+		out = append(out, folderFile(f))
+	}
+	return out
+}
+
+// read checks the flags, and reads those that have a form of their own.
+func (o *apiserversOptions) read() (err error) {
+	switch {
+	case o.manifest == "":
+		return usagef("give the manifest of the static kube-apiserver: --manifest FILE")
+	case o.overwrite && o.out == "":
+		return usagef("--overwrite is for --out")
+	case o.Min < 2:
+		return usagef("--min %d: must be 2 or more, so that one can go", o.Min)
+	case o.Max < o.Min:
+		return usagef("--max %d: must be --min %d or more", o.Max, o.Min)
+	case o.secrets != "write" && o.secrets != "reference":
+		return usagef("--secrets %s: must be write or reference", o.secrets)
+	}
+	for flag, name := range map[string]string{"name": o.Name, "namespace": o.Namespace} {
+		if wrong := validation.IsDNS1035Label(name); len(wrong) > 0 {
+			return usagef("--%s %q: %s", flag, name, wrong[0])
+		}
+	}
+	o.ReferenceSecrets = o.secrets == "reference"
+	o.Options.From, o.Options.Now = o.manifest, time.Now()
+	if o.CPU, err = resource.ParseQuantity(o.cpu); err != nil || o.CPU.Sign() <= 0 {
+		return usagef("--cpu %s: must be an amount of CPU above 0, such as 1 or 1500m", o.cpu)
+	}
+	if o.Set, err = pairsOf("set", o.set); err != nil {
+		return err
+	}
+	for name := range o.Set {
+		if err := notManaged("set", name); err != nil {
+			return err
+		}
+	}
+	for _, name := range o.Unset {
+		if err := notManaged("unset", name); err != nil {
+			return err
+		}
+	}
+	if o.NodeSelector, err = pairsOf("node-selector", o.selector); err != nil {
+		return err
+	}
+	for _, t := range o.taint {
+		toleration, err := tolerationOf(t)
+		if err != nil {
+			return err
+		}
+		o.Tolerations = append(o.Tolerations, toleration)
+	}
+	return nil
+}
+
+// pairsOf reads NAME=VALUE of a flag that may be repeated.
+func pairsOf(flag string, list []string) (map[string]string, error) {
+	pairs := map[string]string{}
+	for _, item := range list {
+		name, value, ok := strings.Cut(item, "=")
+		name = strings.TrimLeft(name, "-")
+		if !ok || name == "" {
+			return nil, usagef("--%s %s: must be NAME=VALUE", flag, item)
+		}
+		if _, twice := pairs[name]; twice {
+			return nil, usagef("--%s %s: %s is given twice", flag, item, name)
+		}
+		pairs[name] = value
+	}
+	return pairs, nil
+}
+
+func notManaged(flag, name string) error {
+	if slices.Contains(apiserver.Managed(), name) {
+		return usagef("--%s %s: this flag of kube-apiserver follows from the Deployment, so it cannot be changed", flag, name)
+	}
+	return nil
+}
+
+// tolerationOf reads KEY[=VALUE][:EFFECT], as kubectl taint writes taints.
+func tolerationOf(text string) (corev1.Toleration, error) {
+	t := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	key, effect, _ := strings.Cut(text, ":")
+	effects := []corev1.TaintEffect{
+		"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+	}
+	if t.Effect = corev1.TaintEffect(effect); key == "" || !slices.Contains(effects, t.Effect) {
+		return t, usagef("--tolerate %s: must be KEY[=VALUE][:EFFECT], and EFFECT NoSchedule, PreferNoSchedule or NoExecute",
+			text)
+	}
+	if k, value, ok := strings.Cut(key, "="); ok {
+		key, t.Value, t.Operator = k, value, corev1.TolerationOpEqual
+	}
+	t.Key = key
+	return t, nil
+}
+
+// printAPIServers prints a plan, without any file's content.
+func printAPIServers(w io.Writer, p *apiserver.Plan) error {
+	_, _ = fmt.Fprintf(w, "%s\n\n", p.Summary())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "KIND\tNAME\tTYPE\tKEY\tFILE")
+	for _, s := range p.Stores() {
+		for _, key := range s.SortedKeys() {
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", s.Kind, s.Name, s.Type, key, s.Keys[key])
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(w, "\n%s\n", strings.Join(p.Command(), " \\\n  "))
+	for _, note := range p.Notes {
+		_, _ = fmt.Fprintf(w, "\nnote: %s\n", note)
+	}
+	return nil
+}
