@@ -102,6 +102,9 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	r.mu.Lock()
 	ran := r.ran
 	r.mu.Unlock()
+	if r.shadow != nil {
+		return nil, fmt.Errorf("controller %s: this rota is a shadow, which works on nothing", name)
+	}
 	if ran {
 		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
 			"manager starts", name)

@@ -85,6 +85,11 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 
 // holdings reports what this member holds now (rule R14).
 func (i *incarnation) holdings() *coverage.Report {
+	if e := i.rota.shadow; e != nil {
+		out := e.report()
+		out.Handovers = i.moves.handovers()
+		return out
+	}
 	r := i.rota.outline()
 	open := r.Open
 	since := map[slot.Slot]time.Duration{}

@@ -97,8 +97,11 @@ type duties struct {
 }
 
 // declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which
-// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot).
+// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot). A shadow has none.
 func (r *Rota) declareOwnDuties() {
+	if r.shadow != nil {
+		return
+	}
 	var names []string
 	if r.reports != nil {
 		names = append(names, scrubName)

@@ -88,7 +88,12 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	}
 	if i.rota.reports != nil {
 		i.calls.Go(i.publish)
-		i.calls.Go(i.scrub)
+		if i.rota.shadow == nil {
+			i.calls.Go(i.scrub)
+		}
+	}
+	if e := i.rota.shadow; e != nil {
+		i.calls.Go(func() { e.run(i) })
 	}
 	i.step(member.Tick{})
 	leave := ctx.Done()

@@ -112,6 +112,8 @@ type Options struct {
 
 	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
+
+	shadow bool // NewShadow sets it
 }
 
 // Identity says which replica a process is. Empty fields are filled in from the environment variables POD_NAME, POD_UID
@@ -206,6 +208,10 @@ func (o Options) withDefaults() (Options, error) {
 				"POD_NAMESPACE", o.Name, file)
 		}
 		o.Namespace = strings.TrimSpace(string(ns))
+	}
+	if names.IsShadow(o.Name) && !o.shadow {
+		return o, fmt.Errorf("rota %s: only shadows have names that end with %s (NewShadow): choose another one", o.Name,
+			names.ShadowSuffix)
 	}
 	if o.Group != nil && o.Group.Program() == "" {
 		return o, fmt.Errorf("rota %s: Group: make it with group.Parse", o.Name)

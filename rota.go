@@ -33,6 +33,8 @@ type Rota struct {
 	rest  *rest.Config // nil: there is no API server
 	// fakes says that the program's clients are fakes, which nothing can wrap.
 	fakes bool
+	// shadow is nil unless this member is a Shadow's, which works on nothing.
+	shadow *expectation
 	// reports is nil where there is no API server.
 	reports   reports
 	scrubbed  scrubbed

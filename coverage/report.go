@@ -43,6 +43,8 @@ type Report struct {
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
 	// Encode leaves out the oldest.
 	Handovers []Handover
+	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
+	Would []Would
 }
 
 // Fields of a report's data.
@@ -85,6 +87,8 @@ const (
 //	waiting: |
 //	  7 12                            slot, seconds
 //	waits: this member works on nothing and waits for …
+//	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
+//	  Website.web.example.com 412 412 37 600
 //	handovers: |                      epoch, end, cause, from, warm, drain, activate, number of slots, slots or duty
 //	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
 //	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
@@ -122,6 +126,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if r.Waits != "" {
 		data[fieldWaits] = r.Waits
+	}
+	if len(r.Would) > 0 {
+		data[fieldWould] = encodeWould(r.Would)
 	}
 	n := Size(data)
 	if room := min(maxHandovers, usualReport-n-len(fieldHandovers)); room > 0 && len(r.Handovers) > 0 {
@@ -233,6 +240,9 @@ func Decode(data map[string]string) (*Report, error) {
 			return nil, r.lineError(fieldWaiting, i, line)
 		}
 		r.Waiting[n] = time.Duration(seconds) * time.Second
+	}
+	if err := r.decodeWould(data[fieldWould]); err != nil {
+		return nil, err
 	}
 	for i, line := range lines(data[fieldHandovers]) { // reports of older builds have none
 		h, err := parseHandover(line)

@@ -30,6 +30,8 @@ func full() *coverage.Report {
 		Owners:  map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
 		Setup:   map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s"},
 		Waiting: map[slot.Slot]time.Duration{7: 12 * time.Second},
+		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
+			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
 		Handovers: []coverage.Handover{{
 			Slots: slot.SetOf(slot.Range{First: 0, Last: 20}, slot.Range{First: 90, Last: 90}), Count: 22, From: "web-1-p3m9q",
 			Cause: table.CauseHanded, Epoch: 1763712345071, Ended: time.Date(2026, 11, 23, 12, 0, 0, 7e6, time.UTC),
@@ -65,6 +67,10 @@ func TestReportsAreText(t *testing.T) {
 	if got := data["handovers"]; got != want {
 		t.Errorf("handovers:\n%s\nwant:\n%s", got, want)
 	}
+	want = "ConfigMap 12 5 0 0\nWebsite.web.example.com 412 400 37 600\n"
+	if got := data["would"]; got != want {
+		t.Errorf("would:\n%s\nwant:\n%s", got, want)
+	}
 	back, err := coverage.Decode(data)
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +94,8 @@ func TestBadReports(t *testing.T) {
 		"bad owner":        {"objects", "ConfigMap owned-by Node\n", "line 1"},
 		"no owner":         {"objects", "ConfigMap owned-by\n", "line 1"},
 		"bad waiting":      {"waiting", "7\n", "line 1"},
+		"shadow words":     {"would", "ConfigMap 1 2 3\n", "line 1"},
+		"shadow number":    {"would", "ConfigMap 1 2 3 -4\n", "line 1"},
 		"handover words":   {"handovers", "1 2\n", "2 words"},
 		"handover epoch":   {"handovers", "x 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3\n", "line 1"},
 		"handover time":    {"handovers", "1 yesterday handed m 0s 0s 0s 1 3\n", "yesterday"},

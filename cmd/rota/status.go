@@ -190,6 +190,9 @@ func (o *statusOptions) list(ctx context.Context, w io.Writer, cfg *rest.Config)
 			continue
 		}
 		problems := "none"
+		if l.Rota.Shadow != nil {
+			problems = "none (SHADOW: works on nothing)"
+		}
 		if n := len(l.Rota.Problems); n > 0 {
 			problems = fmt.Sprintf("%d, such as %s", n, l.Rota.Problems[0].What)
 		}
@@ -227,6 +230,9 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 // printStatus prints a rota for people: what is wrong comes right after the members.
 func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	w := &strings.Builder{}
+	if r.Shadow != nil {
+		fmt.Fprintln(w, p.warn(view.ShadowText))
+	}
 	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n", r.Epoch, r.Slots, r.Key, len(r.Members))
 	if r.Pause != nil {
 		fmt.Fprintf(w, "%s since %s%s%s\n", p.warn("moves are paused"), r.Pause.Since.Format(time.RFC3339),
@@ -239,6 +245,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		}
 	}
 	printMembers(w, p, r, wide)
+	printShadow(w, r)
 	section(w, "what is wrong", len(r.Problems))
 	for _, problem := range r.Problems {
 		line := problem.What + prefixed(" ", problem.Member) + prefixed(" slots ", problem.Slots) + ": " + problem.Message
@@ -264,13 +271,36 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		fmt.Fprintln(w, "  "+d)
 	}
 	printWarnings(w, r.Warnings, r.At)
-	fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
+	if r.Shadow == nil { // a shadow writes nothing that could be refused
+		fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
+	}
 	section(w, "not known", len(r.Unknown))
 	for _, u := range r.Unknown {
 		fmt.Fprintf(w, "  %s: %s\n", u.What, strings.Join(strings.Fields(u.Error), " "))
 	}
 	_, err := io.WriteString(to, w.String())
 	return err
+}
+
+// printShadow prints what the members of a shadow would have.
+func printShadow(w io.Writer, r *view.Rota) {
+	if r.Shadow == nil {
+		return
+	}
+	if len(r.Shadow.Kinds) == 0 {
+		_, _ = fmt.Fprintln(w, "\nno member has reported yet what it would have: their logs say what they cannot list")
+		return
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "\nWOULD HAVE\tOBJECTS\tSHARE\tCHANGES/MIN\tLABELS TO WRITE")
+	for _, k := range r.Shadow.Kinds {
+		_, _ = fmt.Fprintf(out, "all of %s\t%d\t100%%\t%s\t%d\n", k.Kind, k.Objects,
+			orDash(k.Changes, func(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }), k.Labels)
+		for _, m := range k.Members {
+			_, _ = fmt.Fprintf(out, "  %s\t%d\t%.0f%%\t\t\n", m.Member, m.Objects, 100*m.Share)
+		}
+	}
+	_ = out.Flush()
 }
 
 // drainLeft says what a drained member has yet.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -64,6 +65,10 @@ exit status is 1 if something is wrong.`,
 			cfg, rota, err := target.loadRota(cmd.Context(), args)
 			if err != nil {
 				return err
+			}
+			if names.IsShadow(rota.Name) {
+				return usagef("verify: rota %s is a shadow: its members hold nothing that could be compared; rota status says "+
+					"what they would have", rota.Name)
 			}
 			v, err := newVerifier(cfg, rota.Namespace, rota.Name, o)
 			if err != nil {

@@ -108,6 +108,7 @@ const (
 	codeFenceMember = "FenceMember"
 	codeFenceBlind  = "FenceBlind"
 	codeUnknown     = "NotKnown"
+	codeShadow      = "Shadow"
 )
 
 // Codes that are also reasons of events.
@@ -124,7 +125,7 @@ const (
 func Codes() []string {
 	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer, codePruned, codeBuilds,
 		codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember,
-		codeFenceBlind, codeUnknown, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
+		codeFenceBlind, codeUnknown, codeShadow, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
 }
 
 // Options say what to look at. Name of Rota may be empty with Pre.

@@ -140,7 +140,7 @@ func TestUnreadableTables(t *testing.T) {
 	}{
 		{fmt.Errorf("%w: %w", view.ErrNewer, newer), codeNewer, "do not delete the table", false},
 		{fmt.Errorf("%w: %w", view.ErrTable, errors.New("field epoch")), codeInvalid, "kubectl delete configmap -n ns web", true},
-		{fmt.Errorf("%w: %w", view.ErrNoRota, view.ErrDeleted), codeLost, "after a lease", false},
+		{fmt.Errorf("%w: %w", view.ErrNoRota, view.ErrTableLost), codeLost, "after a lease", false},
 	} {
 		r := &run{Options: Options{Rota: types.NamespacedName{Namespace: "ns", Name: "web"}}, lines: map[string][]Line{}}
 		if !r.unreadable(c.err) {

@@ -146,6 +146,9 @@ func (r *run) moves(v *view.Rota) {
 
 // open says whether owners work on their slots, by their reports.
 func (r *run) open(v *view.Rota) {
+	if v.Shadow != nil {
+		return
+	}
 	closed, since := map[string]slot.Set{}, map[string]time.Time{}
 	for c, at := range r.closed {
 		set := closed[c.owner]

@@ -55,6 +55,11 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 	r.members(v)
 	r.orders(v)
 	r.slots(v)
+	if v.Shadow != nil {
+		r.good(groupMembers, codeShadow, "%s", view.ShadowText)
+		r.events(v)
+		return // there is nothing to cover, and nothing to fence
+	}
 	r.coverage(v)
 	r.events(v)
 	r.fence(ctx, v)
@@ -69,9 +74,9 @@ func (r *run) unreadable(err error) bool {
 	case errors.Is(err, view.ErrTable):
 		r.fail(groupTable, codeInvalid, fmt.Sprintf("repair what was edited, or have the members make a new table, which "+
 			"takes a lease: kubectl delete configmap -n %s %s", r.Rota.Namespace, r.Rota.Name), "%s", oneLine(err))
-	case errors.Is(err, view.ErrDeleted):
+	case errors.Is(err, view.ErrTableLost):
 		r.fail(groupTable, codeLost, "run it again after a lease (15 s). If there is none then, look at the members' logs; "+
-			"then keep the ConfigMap out of what prunes it", "%s", oneLine(err))
+			"if it was deleted, keep the ConfigMap out of what prunes it", "%s", oneLine(err))
 	default:
 		return false
 	}

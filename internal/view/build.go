@@ -66,6 +66,9 @@ func build(in input) *Rota {
 			r.addHandovers(report)
 		}
 	}
+	if names.IsShadow(r.Name) {
+		r.Shadow = shadowOf(strings.TrimSuffix(r.Name, names.ShadowSuffix), r.Reports)
+	}
 	slices.SortStableFunc(r.Handovers, func(a, b Handover) int { return b.Ended.Compare(a.Ended) })
 	r.Handovers = r.Handovers[:min(len(r.Handovers), maxHandovers)]
 	for _, run := range t.Runs {
@@ -109,7 +112,7 @@ func (r *Rota) run(run table.Run) Run {
 		First: int(run.Slots.First), Last: int(run.Slots.Last), Owner: run.Owner, Next: run.Next, Ready: run.Ready,
 		Activating: run.Unsettled, Since: run.Epoch, Cause: r.causeOf(run),
 	}
-	if report := r.Reports[run.Owner]; report != nil {
+	if report := r.Reports[run.Owner]; report != nil && r.Shadow == nil {
 		closed := slot.SetOf(run.Slots).Minus(report.Open)
 		out.Closed = !closed.Empty()
 	}
@@ -230,6 +233,8 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Stopped
 	case owned == 0 && out.Drain != nil:
 		out.State = Drained
+	case r.Shadow != nil:
+		out.State = Shadowing
 	case owned == 0, r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
 		out.State = Waiting
 	case activating:

@@ -36,6 +36,10 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 		}
 	}
 	switch {
+	case r.Shadow != nil:
+		if p.nowhere == "" {
+			w.Slot = ptr.To(int(p.slot))
+		}
 	case p.nowhere != "" && p.uncertain:
 		w.unknown("%s", p.nowhere)
 	case p.nowhere != "" && (w.Exists == nil || *w.Exists || p.share == nil):
@@ -48,7 +52,9 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 		r.judgeSlot(w, p)
 		r.judgeDelivery(w, about, p, exist)
 	}
-	w.Answer = w.answer(about)
+	if w.Answer = w.answer(about); r.Shadow != nil {
+		r.judgeShadow(w, about, p)
+	}
 	return w
 }
 

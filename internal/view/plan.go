@@ -344,8 +344,8 @@ func (p *Plan) addMove(n int, duty, from, to string) {
 
 func round(f float64) int { return int(math.Round(f)) }
 
-// loads estimates the number of objects in each slot, by the reports of those that have it open. known is false if an
-// owner does not report.
+// loads estimates the number of objects in each slot, by the reports of those that have it open, or would.
+// known is false if an owner does not report.
 func (r *Rota) loads(owners []string) (loads []float64, known bool) {
 	loads, known = make([]float64, len(owners)), true
 	for _, m := range r.Members {
@@ -355,6 +355,9 @@ func (r *Rota) loads(owners []string) (loads []float64, known bool) {
 			continue
 		}
 		open := report.Open.Intersect(r.Table.Slots.All())
+		if r.Shadow != nil { // its report is about the slots that it would have open
+			open = r.Table.Owned(m.ID).Intersect(r.Table.Slots.All())
+		}
 		in := map[slot.Slot]int{} // open slots that one figure is about
 		for _, s := range open.Slots() {
 			in[groupOf(s, report.Fold).First]++

@@ -160,9 +160,12 @@ func (r *Rota) memberProblems(m Member, e evidence,
 			"its slots after a lease")
 		return
 	}
-	if report != nil && report.Waits != "" {
+	closed := e.closed[m.ID]
+	switch {
+	case r.Shadow != nil: // nothing of it works, and that is how it should be
+	case report != nil && report.Waits != "":
 		add(Warn, NotElected, owned, m.ID, "%s. It goes on by itself when that one has ended", report.Waits)
-	} else if closed, ok := e.closed[m.ID]; ok && !closed.Empty() {
+	case !closed.Empty():
 		add(Error, SlotClosed, setText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
 			"under way. Restart that member, and report it with its log")
 	}

@@ -34,8 +34,10 @@ const warningAge = time.Hour
 // ErrNoRota is wrapped by the error of Read if there is no table of that name.
 var ErrNoRota = errors.New("there is no ConfigMap of that name")
 
-// ErrDeleted is wrapped together with ErrNoRota if members have Leases although there is no table.
-var ErrDeleted = errors.New("it was deleted, and they make a new one, which takes a lease")
+// ErrTableLost is wrapped together with ErrNoRota if members have Leases although there is no table. At the first start
+// of a rota that is so, too.
+var ErrTableLost = errors.New("unless they are the first and have just started, it was deleted; in either case they make " +
+	"one, which takes a lease")
 
 // ErrTable is wrapped by the error of Read if there is a table that cannot be read.
 var ErrTable = errors.New("the table is invalid")
@@ -149,7 +151,7 @@ func noRota(leases map[string]coordinationv1.Lease) error {
 	if len(leases) == 0 {
 		return fmt.Errorf("%w: no member has ever started, or the rota is in another namespace", ErrNoRota)
 	}
-	return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrDeleted)
+	return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrTableLost)
 }
 
 func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {

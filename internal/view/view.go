@@ -25,6 +25,8 @@ type Rota struct {
 	Key   string     `json:"key"`
 	// Pause says that moves are paused, and since when. nil: they are not.
 	Pause *Pause `json:"pause,omitempty"`
+	// Shadow says what the members would have; nil: this is no shadow.
+	Shadow *Shadow `json:"shadow,omitempty"`
 	// Members are those of the table, by ID.
 	Members []Member `json:"members"`
 	// Runs tile the hash slots.
@@ -120,6 +122,8 @@ const (
 	Activating State = "Activating"
 	// Waiting: it owns no slots yet, or the rota does not hold leader election's Lease.
 	Waiting State = "Waiting"
+	// Shadowing: it belongs to a shadow, and works on nothing.
+	Shadowing State = "Shadow"
 	// Drained: it was told to give up its slots, has none, and stays without until told otherwise (`rota drain`, `rota
 	// undrain`).
 	Drained State = "Drained"

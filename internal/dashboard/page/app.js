@@ -22,9 +22,11 @@ function render() {
   learn(rota.members || []);
   const facts = [plural(rota.slots, "slot"), `by ${rota.key}`, plural((rota.members || []).length, "member"),
     `epoch ${rota.epoch}`];
+  if (rota.shadow) facts.unshift("SHADOW");
   if (rota.pause) facts.push("moves are paused");
   say(byId("facts"), facts.join(" · "));
   view.problems(rota);
+  view.shadow(rota);
   ring.render(rota);
   view.members(rota, act);
   view.leases(rota, ageNow());

@@ -60,12 +60,13 @@ function arc(first, last, slots, [near, far]) {
 const slotsOf = (r) => (r.first === r.last ? `slot ${r.first}` : `slots ${r.first} to ${r.last}`);
 
 // stateOf says in words what a run of slots does.
-export function stateOf(r) {
+export function stateOf(r, rota) {
   const states = [];
   if (!r.owner) states.push("nobody owns them");
   if (r.next) states.push(`${r.ready ? "ready to move" : "moving"} to ${nameOf(r.next)}`);
   if (r.activating) states.push("activating");
-  if (r.closed) states.push("not admitting keys");
+  if (rota.shadow) states.push("would be worked on");
+  else if (r.closed) states.push("not admitting keys");
   return states.join(", ") || "worked on";
 }
 
@@ -79,7 +80,7 @@ export function render(rota) {
     return {
       key: `${r.first}-${r.last}`, owner: r.owner || "", look, d: arc(r.first, r.last, n, outer),
       pattern: !r.owner ? "hatch-nobody" : o?.pattern ? `hatch-${o.pattern}` : "",
-      text: `${slotsOf(r)}: ${nameOf(r.owner)}, ${stateOf(r)}`,
+      text: `${slotsOf(r)}: ${nameOf(r.owner)}, ${stateOf(r, rota)}`,
     };
   }));
   const moves = (rota.moves || []).filter((m) => !m.duty);

@@ -46,9 +46,32 @@ export function problems(rota) {
 // columns of the members' table, in the order of the page.
 const columns = ["Member", "State", "Slots", "Duties", "Objects", "Waiting", "Lease left", "Build", "Age", "Actions"];
 
+// A member that was expelled stays in sight for so long, in milliseconds: it must not vanish before anybody can see that
+// it was silent.
+const farewell = 5000;
+
+let last = new Map(); // the members of the state before, by ID
+const left = new Map(); // the seconds that were left of their Leases when they were last shown
+const expelled = new Map(); // those that are shown although they are gone, with the time at which that ends
+
+// withExpelled adds the members that were expelled a moment ago. Who leaves has time left.
+function withExpelled(members) {
+  const now = performance.now();
+  const here = new Map(members.map((m) => [m.id, m]));
+  for (const [id, m] of last) {
+    if (!here.has(id) && left.get(id) < m.leaseSeconds / 6) {
+      expelled.set(id, { member: { ...m, state: "Expelled", gone: true }, until: now + farewell });
+    }
+    if (!here.has(id)) left.delete(id);
+  }
+  last = here;
+  for (const [id, e] of expelled) if (here.has(id) || e.until <= now) expelled.delete(id);
+  return [...members, ...[...expelled.values()].map((e) => e.member)].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
+}
+
 export function members(rota, act) {
-  const all = rota.members || [];
-  say(byId("members-count"), String(all.length));
+  const all = withExpelled(rota.members || []);
+  say(byId("members-count"), String((rota.members || []).length));
   byId("members").classList.toggle("acts", Boolean(act));
   list(byId("member-rows"), all, (m) => m.id, (m) => {
     const tr = row(...columns);
@@ -73,6 +96,12 @@ export function members(rota, act) {
     named(name, m.id);
     tr.dataset.state = m.state;
     say(state.firstChild, m.state);
+    if (m.gone) {
+      for (const cell of [slots.firstChild, duties, objects, waiting]) say(cell, "–");
+      say(slots.lastChild, "");
+      tr.querySelectorAll("button").forEach((b) => { b.disabled = true; });
+      return;
+    }
     say(slots.firstChild, String(m.owned));
     const more = [];
     if (m.coming) more.push(`+${m.coming}`);
@@ -99,13 +128,14 @@ export function leases(rota, age) {
       say(text, m.renewed ? "not known" : "no lease");
       continue;
     }
-    const left = m.leftSeconds - age;
+    const seconds = m.leftSeconds - age;
+    left.set(m.id, seconds);
     show(meter, true);
     meter.max = m.leaseSeconds || 1;
-    meter.value = Math.max(0, left);
-    tr.classList.toggle("over", left <= 0);
-    tr.classList.toggle("short", left > 0 && left < (m.leaseSeconds || 0) / 3);
-    say(text, left > 0 ? `${left.toFixed(1)} s` : `over for ${span(-left)}`);
+    meter.value = Math.max(0, seconds);
+    tr.classList.toggle("over", seconds <= 0);
+    tr.classList.toggle("short", seconds > 0 && seconds < (m.leaseSeconds || 0) / 3);
+    say(text, seconds > 0 ? `${seconds.toFixed(1)} s` : `over for ${span(-seconds)}`);
   }
 }
 
@@ -182,12 +212,37 @@ export function duties(rota) {
   });
 }
 
+// shadow shows what the members of a shadow would have.
+export function shadow(rota) {
+  show(byId("shadow"), Boolean(rota.shadow));
+  const rows = (rota.shadow?.kinds || []).flatMap((k) => [
+    { kind: k.kind, objects: k.objects, share: 1, changes: k.changesPerMinute, labels: k.labels },
+    ...k.members.map((m) => ({ ...m, kind: k.kind })),
+  ]);
+  show(byId("no-shadow"), rows.length === 0);
+  show(byId("shadow-table"), rows.length > 0);
+  list(byId("shadow-rows"), rows, (r) => `${r.kind} ${r.member || ""}`, () => {
+    const tr = row("Would have", "Member", "Objects", "Share", "Changes per minute", "Labels to write");
+    for (const cell of [...tr.children].slice(2)) cell.classList.add("number");
+    return tr;
+  }, (tr, r) => {
+    const [kind, member, objects, share, changes, labels] = tr.children;
+    say(kind, r.kind);
+    if (r.member) named(member, r.member);
+    else say(member, "all of them");
+    say(objects, String(r.objects));
+    say(share, `${Math.round(100 * r.share)} %`);
+    say(changes, r.changes == null ? "–" : r.changes.toFixed(1));
+    say(labels, r.labels == null ? "–" : String(r.labels));
+  });
+}
+
 export function runs(rota) {
   list(byId("run-rows"), rota.runs || [], (r) => `${r.first}-${r.last}`, () => row("Slots", "Owner", "State"), (tr, r) => {
     const [slots, owner, state] = tr.children;
     say(slots, r.first === r.last ? `${r.first}` : `${r.first}-${r.last}`);
     named(owner, r.owner || "");
-    say(state, stateOf(r));
+    say(state, stateOf(r, rota));
   });
 }
 
@@ -210,13 +265,14 @@ export function warnings(rota) {
 }
 
 export function setup(rota) {
-  const lines = [["Fence", rota.fence || "not known"]];
+  const lines = rota.shadow ? [] : [["Fence", rota.fence || "not known"]]; // a shadow writes nothing to be refused
   if (rota.pause) {
     const p = rota.pause;
     lines.push(["Moves", `paused ${ago(since(rota.at, p.since))}${p.by ? ` by ${p.by}` : ""}${p.reason ? `: ${p.reason}` : ""}`]);
   }
   (rota.differences || []).forEach((d) => lines.push(["Members differ", d]));
   (rota.unknown || []).forEach((u) => lines.push([`${u.what}: not known`, u.error]));
+  show(byId("more"), lines.length > 0);
   list(byId("setup"), lines.map(([k, v], i) => ({ k, v, i })), (l) => `${l.i} ${l.k}`,
     () => element("div", {}, element("dt"), element("dd")), (div, l) => {
       say(div.firstChild, l.k);

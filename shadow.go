@@ -1,0 +1,141 @@
+package rota
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// shadowLeave is the default of LeaveTimeout for shadows: a leader's process should not end later because of one.
+	shadowLeave = 2 * time.Second
+	// shadowRetry is how long a shadow that has failed waits before it joins again.
+	shadowRetry = time.Minute
+)
+
+// Shadow shows what a rota would do with an operator that runs without one, such as by leader election: which member
+// would have which slots, and how many objects. It changes nothing of what the operator does.
+//
+// Shadows of all replicas are the members of a rota of their own, whose name ends with "-shadow". They join and leave,
+// and slots move, as in any rota. But there is nothing that could work: no controllers, no duties, no labels, and no
+// gate ever opens. They list the metadata of the kinds and report how many objects each would have (`rota status`).
+//
+// A Shadow is a manager.Runnable of controller-runtime that needs no leader election:
+//
+//	shadow, err := rota.NewShadow(mgr.GetConfig(), rota.Options{Name: "website"}, websiteKind)
+//	err = mgr.Add(shadow)
+type Shadow struct {
+	cfg   *rest.Config
+	opts  Options
+	kinds []schema.GroupKind
+	log   logr.Logger
+	retry time.Duration
+	// made is called with each member before it runs; nil: nothing is. Tests need it.
+	made func(*Rota)
+}
+
+// NewShadow checks the options and returns a Shadow of rota opts.Name for the kinds that would be sharded. It does no
+// I/O; Start does. It has clients of its own, and cfg's rate limiter is not used.
+//
+// Options are those that the rota would have, so that one value serves both. Delivery, Label, LeaderElectionID and
+// TracerProvider have no effect: a shadow neither labels nor holds a Lease but its members' own. LeaveTimeout is 2 s by
+// default. ScrubPeriod is the time between two lists of each member. LabelNamespaces limits the lists to these
+// namespaces. Group and Solo are refused.
+func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shadow, error) {
+	switch {
+	case opts.Name == "":
+		return nil, errors.New("rota: Options.Name is empty: give the shadow the name that the rota would have")
+	case cfg == nil:
+		return nil, fmt.Errorf("rota %s: NewShadow got no config: pass that of the cluster", opts.Name)
+	case len(kinds) == 0:
+		return nil, fmt.Errorf("rota %s: NewShadow got no kinds: name those that would be sharded", opts.Name)
+	case opts.Solo || opts.Group != nil:
+		return nil, fmt.Errorf("rota %s: NewShadow with Options.Solo or Options.Group: leave them out", opts.Name)
+	}
+	for _, kind := range kinds {
+		if kind.Kind == "" {
+			return nil, fmt.Errorf("rota %s: NewShadow got a kind without a name: %+v", opts.Name, kind)
+		}
+	}
+	if names.IsShadow(opts.Name) {
+		return nil, fmt.Errorf("rota %s: give the shadow the name that the rota would have, without %s", opts.Name,
+			names.ShadowSuffix)
+	}
+	if opts.Delivery == delivery.ShardSelector {
+		opts.Key = cmp.Or(opts.Key, slot.KeyUID) // as New has it
+	}
+	opts.Name += names.ShadowSuffix
+	opts.Delivery, opts.Label, opts.shadow = delivery.Filter, false, true
+	opts.TracerProvider = nil
+	opts.LeaderElectionID, opts.LeaderElectionNamespace = "", ""
+	opts.LeaveTimeout = cmp.Or(opts.LeaveTimeout, shadowLeave)
+	own := rest.CopyConfig(cfg)
+	own.RateLimiter = nil // the operator's
+	s := &Shadow{cfg: own, opts: opts, kinds: kinds, retry: shadowRetry}
+	r, err := s.member()
+	if err != nil {
+		return nil, err
+	}
+	s.log = r.log
+	return s, nil
+}
+
+// member returns a Rota that can do nothing but take part in the table and count.
+func (s *Shadow) member() (*Rota, error) {
+	r, err := New(s.cfg, s.opts)
+	if err != nil {
+		return nil, err
+	}
+	find, err := newFinder(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(s.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("metadata client: %w", err)
+	}
+	r.shadow, err = newExpectation(r, s.kinds, &lister{find: find, client: client, namespaces: s.opts.LabelNamespaces})
+	if err != nil {
+		return nil, err
+	}
+	if s.made != nil {
+		s.made(r)
+	}
+	return r, nil
+}
+
+// Start joins the rota of shadows until ctx ends, leaves it and returns nil. It never returns an error, which would end
+// the operator: it logs why it cannot go on, and joins again after a minute. Start may be called once.
+func (s *Shadow) Start(ctx context.Context) error {
+	s.log.Info("SHADOW: this process joins a rota of shadows, which works on nothing; the operator is not changed")
+	for ctx.Err() == nil {
+		if err := s.run(ctx); ctx.Err() == nil {
+			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", "after",
+				s.retry.String())
+			pause(ctx, s.retry)
+		}
+	}
+	return nil
+}
+
+func (s *Shadow) run(ctx context.Context) error {
+	r, err := s.member()
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// NeedLeaderElection says that it runs on every replica.
+func (*Shadow) NeedLeaderElection() bool { return false }
