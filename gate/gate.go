@@ -90,6 +90,8 @@ type Gate struct {
 	deadline time.Duration
 	slots    []slotState
 	inFlight int
+	// mayLapsed is false if no slot is lapsed: members ask often, and there may be many slots.
+	mayLapsed bool
 }
 
 type slotState struct {
@@ -128,7 +130,7 @@ func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 		s.state, s.epoch, s.drain = open, epoch, nil
 		s.changes++
 		if late {
-			s.state = lapsed
+			s.state, g.mayLapsed = lapsed, true
 			return
 		}
 		for key := range s.parked {
@@ -179,7 +181,8 @@ func (g *Gate) Expire() (lapsed bool) {
 }
 
 func (g *Gate) hasLapsed() bool {
-	return slices.ContainsFunc(g.slots, func(s slotState) bool { return s.state == lapsed })
+	g.mayLapsed = g.mayLapsed && slices.ContainsFunc(g.slots, func(s slotState) bool { return s.state == lapsed })
+	return g.mayLapsed
 }
 
 // lapse closes the slots if the deadline has passed. It returns what to cancel.
@@ -193,7 +196,7 @@ func (g *Gate) lapse() []*entry {
 		if s.state == shut || s.state == lapsed {
 			continue
 		}
-		s.state, s.drain = lapsed, nil
+		s.state, s.drain, g.mayLapsed = lapsed, nil, true
 		s.changes++
 		lost = s.entries(lost)
 	}

@@ -293,12 +293,18 @@ func (m *Member) givesUp(t *table.Table, r table.Run) bool {
 // drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
 // leaver that found no next owner, and by the owner of a duty that is suspended.
 func (m *Member) drainNow(t *table.Table, r table.Run) bool {
-	if r.Next == "" {
-		self, _ := t.Member(m.cfg.Self.ID)
-		return m.phase == leaving && self.Leaving || m.suspends(t, r)
+	switch {
+	case r.Next == "" && m.suspends(t, r):
+		return true
+	case r.Next == "":
+		return m.phase == leaving && leaves(t, m.cfg.Self.ID)
 	}
-	next, _ := t.Member(r.Next)
-	return r.Ready && !next.Leaving && m.renewing(r.Next)
+	return r.Ready && !leaves(t, r.Next) && m.renewing(r.Next)
+}
+
+func leaves(t *table.Table, id string) bool {
+	who, _ := t.Member(id)
+	return who.Leaving
 }
 
 // gathered says that it is time to drain the slots that are ready (rule R6). An owner waits a moment until all that it

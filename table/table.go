@@ -1,7 +1,6 @@
 package table
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -217,8 +216,7 @@ func (t *Table) At(s slot.Slot) Run {
 	if int(s) >= t.Total() {
 		return Run{Slots: slot.Range{First: s, Last: s}}
 	}
-	i, _ := slices.BinarySearchFunc(t.Runs, s, func(r Run, s slot.Slot) int { return cmp.Compare(r.Slots.Last, s) })
-	r := t.Runs[i]
+	r := t.Runs[sort.Search(len(t.Runs), func(i int) bool { return t.Runs[i].Slots.Last >= s })] // copies no other Run
 	r.Slots = slot.Range{First: s, Last: s}
 	return r
 }
