@@ -45,7 +45,7 @@ ONCE := . ./dispatch/client ./gate ./internal/server
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance|cmdline)(/|$$)
-TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
+TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -96,9 +96,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench slow
+CHECKS := explore sim mutants mutate fuzz bench slow balance
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|slow
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|slow|balance
 
 .PHONY: check-what
 check-what:
@@ -149,6 +149,12 @@ check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
 		./internal/controlplane ./internal/demo ./internal/footprint ./internal/splitbench
+
+# Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"). It needs
+# HAProxy.
+check-balance: kube
+	@$(GO) build -o bin/balance ./internal/balance/cmd
+	@bin/balance $(ARGS)
 
 # Run the Go benchmarks.
 check-bench:
