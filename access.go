@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,8 @@ const (
 func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
 	if lease := r.opts.electionLease(); lease.Name != "" {
-		needs = append(needs, permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name))...)
+		needs = append(needs, slices.DeleteFunc(permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name)),
+			func(need permission.Error) bool { return need.Verb == "list" || need.Verb == "watch" })...) // it goes without these
 	}
 	for _, k := range labels {
 		if s := k.served(); s != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/election"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -65,6 +66,11 @@ type elector struct {
 	// frozen is the serial of the change of the table that removes this member, the last one; 0: none was sent.
 	frozen uint64
 	last   bool // that change was made
+	// lapses counts how often the right to work was lost, and turns is that and the candidate's Turns.
+	lapses, turns uint64
+	lapsed        bool // it was lost, and that is counted
+	// loaded has, by slot, what turns was when the slot's last load began that was completed.
+	loaded map[slot.Slot]uint64
 }
 
 // holderPrefix begins the name of a rota as a holder.
@@ -80,7 +86,7 @@ func newElector(i *incarnation) *elector {
 	}
 	return &elector{
 		inc: i, lease: o.electionLease(), store: i.rota.store.(store.Elections),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), loaded: map[slot.Slot]uint64{},
 		core: election.New(election.Config{
 			Holder: holder(i.rota), Lease: cfg.LeaseDuration, Deadline: cfg.RenewDeadline,
 			Retry: cfg.RetryPeriod, Fence: cfg.FenceDelay, Seed: cfg.Seed,
@@ -117,6 +123,16 @@ func (e *elector) run(ctx context.Context) {
 	}
 }
 
+// watch hears of others that take the Lease, or clear it, until ctx ends.
+func (e *elector) watch(ctx context.Context) {
+	_ = e.store.WatchElection(ctx, e.lease, func(version string, r election.Record) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.core.Heard(e.inc.rota.clock.now(), version, r)
+		e.settle()
+	})
+}
+
 func (e *elector) send(ctx context.Context, req election.Request) {
 	r := e.inc.rota
 	start := r.clock.late()
@@ -149,8 +165,17 @@ func (e *elector) call(ctx context.Context, req election.Request) (member.Outcom
 func (e *elector) settle() {
 	before := e.until
 	e.until = e.core.Until()
+	ended := before > 0 && (e.until == 0 || before <= e.inc.rota.clock.late())
+	if ended && !e.lapsed {
+		e.lapses++
+	}
+	e.lapsed = ended && !e.elected()
+	e.turns = e.lapses + e.core.Turns()
 	if e.until != before {
 		e.setDeadline()
+	}
+	if e.until < before {
+		e.inc.rota.gate.Expire() // what is in flight ends now; the incarnation finds the lapse at its next look
 	}
 	if e.until > before {
 		close(e.changed)
@@ -277,10 +302,12 @@ func (e *elector) release() {
 // afresh prepares a load. waits says that it must not end before the rota holds the Lease. While another one held it,
 // that one's writes were not those of the slots' former owner in the table. So the load waits for everything that there
 // is, as after an expel.
-func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool) {
+//
+// turns is what the elector's turns is now, for inOneTurn.
+func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool, turns uint64) {
 	e := i.elector
 	if e == nil {
-		return a, false
+		return a, false, 0
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -290,24 +317,76 @@ func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool) {
 	if a.Held || waits || turned > 0 && i.rota.now()-turned < i.rota.cfg.LeaseDuration {
 		a.Held, a.Cause = false, table.CauseExpelled
 	}
-	return a, waits
+	return a, waits, e.turns
 }
 
-// await waits until this member may work. It returns false when ctx ends.
-func (e *elector) await(ctx context.Context) bool {
+// await waits until this member may work, and returns what turns is then. It returns false when ctx ends.
+func (e *elector) await(ctx context.Context) (turns uint64, ok bool) {
 	for {
 		e.mu.Lock()
-		elected, changed := e.elected(), e.changed
+		elected, changed, turns := e.elected(), e.changed, e.turns
 		e.mu.Unlock()
 		if elected {
-			return true
+			return turns, true
 		}
 		select {
 		case <-ctx.Done():
-			return false
+			return 0, false
 		case <-changed:
 		}
 	}
+}
+
+// inOneTurn has load bring slots, once this member may work. If another one may have worked since turns, it is done as
+// after an expel, and again if that happens meanwhile. It returns what load returned last; false when the incarnation
+// ends.
+func (i *incarnation) inOneTurn(a member.Load, turns uint64, load func(member.Load) slot.Set) (slot.Set, bool) {
+	e := i.elector
+	if e == nil {
+		return load(a), true
+	}
+	for {
+		now, ok := e.await(i.ctx)
+		if !ok {
+			return slot.Set{}, false
+		}
+		if now != turns {
+			a.Held, a.Cause = false, table.CauseExpelled
+		}
+		turns = now
+		if a.Slots = load(a); e.complete(a.Slots, turns) {
+			return a.Slots, true
+		}
+	}
+}
+
+// complete notes that the slots were loaded. It returns false if turns has changed since.
+func (e *elector) complete(set slot.Set, turns uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.turns != turns {
+		return false
+	}
+	for _, s := range set.Slots() {
+		e.loaded[s] = turns
+	}
+	return true
+}
+
+// knows says that what another one wrote, when it had the Lease, is in the caches for these slots. If not, their next
+// owner must list them.
+func (e *elector) knows(set slot.Set) bool {
+	if e == nil {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range set.Slots() {
+		if turns, ok := e.loaded[s]; !ok || turns != e.turns {
+			return false
+		}
+	}
+	return true
 }
 
 // waiting says what all work waits for; "" if for nothing.

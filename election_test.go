@@ -20,10 +20,14 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/election"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 var electionLease = types.NamespacedName{Namespace: "operators", Name: "website-operator"}
@@ -34,11 +38,23 @@ type leaseLock struct {
 	id      string
 	version string
 	cut     *atomic.Bool
+	stands  *atomic.Bool
+}
+
+// send returns an error if a request cannot be sent: as an HTTP client, when its context is over.
+func (l *leaseLock) send(ctx context.Context) error {
+	for l.stands.Load() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if l.cut.Load() {
+		return store.ErrLost
+	}
+	return ctx.Err()
 }
 
 func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if l.cut.Load() {
-		return nil, nil, store.ErrLost
+	if err := l.send(ctx); err != nil {
+		return nil, nil, err
 	}
 	r, err := l.ReadElection(ctx, electionLease)
 	if err != nil {
@@ -57,8 +73,8 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 }
 
 func (l *leaseLock) put(ctx context.Context, version string, r resourcelock.LeaderElectionRecord) error {
-	if l.cut.Load() {
-		return store.ErrLost
+	if err := l.send(ctx); err != nil {
+		return err
 	}
 	out, _, err := l.WriteElection(ctx, electionLease, election.Record{
 		Version: version, Holder: r.HolderIdentity, Duration: time.Duration(r.LeaseDurationSeconds) * time.Second,
@@ -83,9 +99,10 @@ func (l *leaseLock) Describe() string { return l.id }
 
 // stockReplica is a replica with client-go's leader election.
 type stockReplica struct {
-	leads, cut atomic.Bool
-	end        context.CancelFunc
-	ended      chan struct{}
+	// stands: it is stopped (SIGSTOP) when it sends its next request.
+	leads, cut, stands atomic.Bool
+	end                context.CancelFunc
+	ended              chan struct{}
 }
 
 func (l *lab) startStock(id string, release bool) *stockReplica {
@@ -96,7 +113,7 @@ func (l *lab) startStock(id string, release bool) *stockReplica {
 		return nil
 	})
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &leaseLock{Elections: kept, id: id, cut: &s.cut},
+		Lock:          &leaseLock{Elections: kept, id: id, cut: &s.cut, stands: &s.stands},
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: release, Name: id,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -264,6 +281,83 @@ func TestElectionsLeaseIsDeletedUnderTheLeader(t *testing.T) {
 	})
 }
 
+// A stock leader that stood still in the middle of a renewal clears the Lease when it wakes, although the rota has it by
+// then: client-go's release goes by the record that it saw before. A stock replica that waits takes it. Members hear of
+// that and stop at once; without a watch at their next look.
+func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"heard": 0, "seen": 2500*time.Millisecond + lookEvery} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				zombie := l.startStock("zombie", true)
+				l.until("it leads", 5*time.Second, zombie.leads.Load)
+				l.setup = func(m *labMember) {
+					m.fail(func(op store.Op) error {
+						if op == store.OpWatchElection && limit > 0 {
+							return store.ErrLost
+						}
+						return nil
+					})
+				}
+				a, b := l.start("web-0", withElection), l.start("web-1", withElection)
+				l.wait(time.Minute)
+				zombie.stands.Store(true)
+				l.until("members work", time.Minute, func() bool { return a.works() && b.works() })
+				var others []*stockReplica
+				for n := range 3 {
+					others = append(others, l.startStock(fmt.Sprintf("stock-%d", n), true))
+				}
+				l.wait(30 * time.Second)
+				flight, leave := l.enter(a)
+				defer leave()
+				if r := l.election(); r.Holder != holder(a.Rota) {
+					t.Fatalf("the Lease says %+v", r)
+				}
+				zombie.stands.Store(false)
+				for l.election().Holder == holder(a.Rota) {
+					time.Sleep(time.Millisecond)
+				}
+				synctest.Wait()
+				cleared, lasted := time.Now(), time.Duration(0)
+				if r := l.election(); r.Holder != "" {
+					t.Fatalf("the Lease says %+v, want it cleared", r)
+				}
+				leads := func() bool { return slices.ContainsFunc(others, func(s *stockReplica) bool { return s.leads.Load() }) }
+				for time.Since(cleared) < 20*time.Second {
+					if a.works() || b.works() {
+						if r := l.election(); r.Holder != holder(a.Rota) {
+							lasted = time.Since(cleared)
+						}
+						if leads() && time.Since(cleared) > limit {
+							t.Fatalf("%v after the Lease was cleared, members and a stock replica work", time.Since(cleared))
+						}
+					}
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+				}
+				if lasted > limit || flight.Err() == nil {
+					t.Errorf("members worked for %v after the Lease was cleared, want at most %v; in flight: %v", lasted, limit,
+						flight.Err())
+				}
+				t.Logf("members worked for %v after the Lease was cleared", lasted)
+				for _, s := range append(others, zombie) {
+					s.stop()
+				}
+			})
+		})
+	}
+}
+
+// enter begins a reconcile at a member, in a slot that is open.
+func (l *lab) enter(m *labMember) (ctx context.Context, leave func()) {
+	l.t.Helper()
+	open := m.Status().Open
+	ctx, leave, verdict := m.gate.Enter(l.t.Context(), open.Slots()[0], gate.Key{Queue: "q", Name: "n"}, false)
+	if verdict != gate.Admitted {
+		l.t.Fatalf("not admitted: %v", verdict)
+	}
+	return ctx, leave
+}
+
 // A rota that finds no Lease at all takes it, but says that its name may be wrong. So does one that finds another rota's.
 func TestElectionWithoutALease(t *testing.T) {
 	inLab(t, func(l *lab) {
@@ -413,3 +507,76 @@ func TestElectionOptions(t *testing.T) {
 }
 
 type noKeeper struct{ adapter.Keeper }
+
+// Another one has the Lease for a moment while a load is under way. What it wrote, the load does not wait for, so it is
+// done again, as after an expel. Slots that were not loaded since are handed over without versions.
+func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
+		r.store = store.NewMemory().Client(nil)
+		i := newIncarnation(r)
+		i.ctx = t.Context()
+		e := i.elector
+		put := func(holder string) {
+			record, err := e.store.ReadElection(t.Context(), electionLease)
+			if err != nil {
+				t.Fatal(err)
+			}
+			record.Holder, record.Duration, record.Renewed = holder, 15*time.Second, record.Renewed+1
+			if record, _, err = e.store.WriteElection(t.Context(), electionLease, record, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.core.Heard(r.clock.now(), record.Version, record)
+			e.settle()
+		}
+		work := func(long time.Duration) {
+			for end := time.Now().Add(long); time.Now().Before(end) || !e.elected(); time.Sleep(100 * time.Millisecond) {
+				if req, ok := e.core.Next(r.clock.now()); ok {
+					e.send(t.Context(), req)
+				}
+			}
+		}
+		set := slot.SetOf(slot.Range{First: 1, Last: 2})
+		put("")
+		e.core.Join(r.clock.now())
+		work(2 * r.cfg.LeaseDuration) // its turn came long ago
+		load, waits, turns := i.afresh(member.Load{Slots: set, Cause: table.CauseHanded})
+		if load.Cause != table.CauseHanded || waits {
+			t.Fatalf("load %v, waits %t", load, waits)
+		}
+		if e.knows(set) {
+			t.Error("it knows slots that it never loaded")
+		}
+		var causes []table.Cause
+		got, ok := i.inOneTurn(load, turns, func(a member.Load) slot.Set {
+			if causes = append(causes, a.Cause); len(causes) == 1 {
+				put("stock-0")
+				put("")
+				work(0)
+			}
+			return a.Slots
+		})
+		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || !ok || got.String() != set.String() {
+			t.Errorf("loads %v of %v (%t), want %v", causes, got, ok, want)
+		}
+		if !e.knows(set) {
+			t.Error("it does not know the slots that it loaded")
+		}
+		work(time.Minute)
+		if !e.knows(set) {
+			t.Error("renewals make it forget the slots")
+		}
+		put("stock-0")
+		if e.knows(set) {
+			t.Error("another one has the Lease, and it still knows the slots")
+		}
+		put("")
+		work(0)
+		if e.knows(set) {
+			t.Error("another one had the Lease since, and it still knows the slots")
+		}
+	})
+}

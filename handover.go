@@ -112,18 +112,22 @@ func (i *incarnation) warm(a member.Warm) {
 }
 
 func (i *incarnation) load(a member.Load) {
-	a, waits := i.afresh(a)
+	a, waits, turns := i.afresh(a)
 	hashes := i.rota.hashes(a.Slots)
 	if duties := a.Slots.Minus(hashes); !duties.Empty() {
 		i.rota.duties.load(a.Duties)
+		one := a
+		one.Slots = duties
 		i.calls.Go(func() {
-			if waits && !i.elector.await(i.ctx) {
-				return
+			held, ok := i.inOneTurn(one, turns, func(a member.Load) slot.Set {
+				if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
+					i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
+				}
+				return duties
+			})
+			if ok {
+				i.box.put(member.Loaded{Slots: held, Round: a.Round})
 			}
-			if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
-				i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
-			}
-			i.box.put(member.Loaded{Slots: duties, Round: a.Round})
 		})
 	}
 	if hashes.Empty() {
@@ -140,17 +144,20 @@ func (i *incarnation) load(a member.Load) {
 		i.handed = i.handed.Minus(hashes)
 	}
 	i.inherit(a)
+	one := a
+	one.Slots = hashes
 	i.calls.Go(func() {
-		if waits && !i.elector.await(i.ctx) {
-			return
-		}
-		held := i.retry("load", hashes, func(set slot.Set) error {
-			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
-				return err
-			}
-			return i.loadKeeper(set, a.Cause == table.CauseHanded && !a.Held, a.Gone)
+		held, ok := i.inOneTurn(one, turns, func(a member.Load) slot.Set {
+			return i.retry("load", a.Slots, func(set slot.Set) error {
+				if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
+					return err
+				}
+				return i.loadKeeper(set, a.Cause == table.CauseHanded && !a.Held, a.Gone)
+			})
 		})
-		i.box.put(member.Loaded{Slots: held, Round: a.Round})
+		if ok {
+			i.box.put(member.Loaded{Slots: held, Round: a.Round})
+		}
 	})
 }
 

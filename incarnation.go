@@ -85,6 +85,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.calls.Go(i.settleDrained)
 	if i.elector != nil {
 		i.calls.Go(func() { i.elector.run(i.ctx) })
+		i.calls.Go(func() { i.elector.watch(i.ctx) })
 	}
 	if i.rota.reports != nil {
 		i.calls.Go(i.publish)
@@ -121,6 +122,10 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 				i.rota.opts.LeaveTimeout, i.rota.stuck(0))}
 		case <-i.box.filled:
 			for _, e := range i.box.take(i.rota.share.Versions) {
+				if d, ok := e.(member.Drained); ok && !i.elector.knows(d.Slots) {
+					d.Stale = true
+					e = d
+				}
 				i.step(e)
 			}
 		case <-timer.C:

@@ -1,11 +1,13 @@
 package ctrlrt_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
@@ -27,5 +29,18 @@ func TestManagerRefusesTheRotasElection(t *testing.T) {
 				t.Errorf("Lease %q in namespace %q: error %v", id, namespace, err)
 			}
 		}
+	}
+	mgr, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{Metrics: managerOptions().Metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	err = mgr.Start(ctx)
+	if err == nil || !strings.Contains(err.Error(), "AddDuty") || strings.Contains(err.Error(), "set LeaderElection") {
+		t.Errorf("error %v, want one that does not advise leader election", err)
 	}
 }

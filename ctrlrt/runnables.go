@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // cached is a cache that the manager starts with its own caches.
@@ -116,11 +118,15 @@ func (m *Manager) judgeLeaderOnly(names ...string) error {
 			strings.Join(names, ", "))
 		return nil
 	default:
+		or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
+		if adapter.Of(m.rota).Election.Name != "" {
+			or = "" // NewManager refuses that
+		}
 		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
 			"that they would run on every replica at "+
 			"once: %s. Make each a duty, which one member at a time does: build a controller with "+
-			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; or set LeaderElection: "+
-			"true and LeaderElectionID in the manager's options; or shard a controller with ctrlrt.NewControllerManagedBy; "+
+			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; "+or+"or shard "+
+			"a controller with ctrlrt.NewControllerManagedBy; "+
 			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
 			"the runnable a method "+
 			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))

@@ -69,6 +69,8 @@ func (r *run) command(words []string) error {
 		r.node(arg(1)).Hold(rest(2))
 	case "release":
 		r.node(arg(1)).Release(rest(2))
+	case "stale":
+		r.node(arg(1)).Stale = true
 	case "lose":
 		r.node(arg(1)).Lose(rest(2))
 	case "admit":

@@ -140,6 +140,8 @@ type (
 		Round uint64
 		// Versions are the highest seen or written in the slots.
 		Versions table.Versions
+		// Stale: others may have written in the slots, and Versions do not have that. The next owner lists.
+		Stale bool
 		// Gone are deletions in the slots that the next owner has to reconcile, within the Drain's Room.
 		Gone []table.Gone
 	}

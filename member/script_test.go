@@ -30,6 +30,7 @@ import (
 //	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
 //	hold, release POD REQUEST   keep requests of a name back; see the names in package sim ("update table", "warm" …)
+//	stale POD                   from now on it answers drains so: others may have written in the slots
 //	lose POD REQUEST            the next one is of unknown outcome; admit POD REQUEST: it takes effect now
 //	block, unblock, relist POD tables|leases; deliver POD tables N
 //	down, up                    the API server

@@ -85,7 +85,7 @@ func (m *Member) drained(e Drained) {
 					l.gone = append(l.gone, g)
 				}
 			}
-			if l.heldSince != l.epoch || !readable {
+			if l.heldSince != l.epoch || !readable || e.Stale {
 				l.versions, l.cause = nil, table.CauseAssigned // there are no versions to reach: the next owner lists
 			}
 		}

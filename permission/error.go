@@ -95,13 +95,14 @@ func Rules(name string) []rbacv1.PolicyRule {
 }
 
 // ElectionRules returns the permissions that a member needs in the namespace of a Lease of leader election, to hold it
-// for the rota (rota.Options.LeaderElectionID). In the rota's own namespace, Rules has them already.
+// for the rota (rota.Options.LeaderElectionID). In the rota's own namespace, Rules has them already. Without list and
+// watch a member works, but learns that another one took the Lease only when it looks, after a RetryPeriod or so.
 func ElectionRules(lease string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{lease},
-			Verbs: []string{"get", "update"},
+			Verbs: []string{"get", "list", "watch", "update"},
 		},
 	}
 }

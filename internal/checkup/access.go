@@ -63,8 +63,14 @@ func (r *run) permissions(ctx context.Context) {
 	if r.Self && len(denied) > 0 {
 		who = cmp.Or(denied[0].User, who)
 	}
-	for _, rule := range merged(denied) {
+	watching := slices.DeleteFunc(slices.Clone(denied), func(d *permission.Error) bool { return !r.watchesElection(d) })
+	for _, rule := range merged(slices.DeleteFunc(slices.Clone(denied), r.watchesElection)) {
 		r.denied(who, rule)
+	}
+	for _, rule := range merged(watching) {
+		r.warn(groupPermissions, codePermission, "add this to the rules of its Role there:\n"+ruleText(rule.rule),
+			"%s may not %s the Lease of leader election in namespace %s: a member that loses it to somebody learns that when it "+
+				"looks, after a RetryPeriod (2 s) or so", who, strings.Join(rule.rule.Verbs, ", "), rule.namespace)
 	}
 	const kindless = "no kind is known, so what it may do with objects was not looked at"
 	switch known := len(r.Kinds)+len(r.Owned) > 0; {
@@ -146,6 +152,12 @@ func (r *run) labels(kind schema.GroupKind) bool {
 type missing struct {
 	namespace string
 	rule      rbacv1.PolicyRule
+}
+
+// watchesElection says that a permission is only for hearing at once that another one took leader election's Lease.
+func (r *run) watchesElection(d *permission.Error) bool {
+	return d.Resource == "leases" && (d.Verb == "list" || d.Verb == "watch") &&
+		slices.Contains(r.Elections, types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
 }
 
 // merged puts the verbs on one thing together.

@@ -190,7 +190,7 @@ func TestCoverageWithoutEvents(t *testing.T) {
 
 // What a member needs includes the Lease of a leader election, and is not more than what was asked.
 func TestPermissionsThatAreAsked(t *testing.T) {
-	var asked []string
+	var asked, deny []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review authorizationv1.SelfSubjectAccessReview
 		if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
@@ -198,7 +198,7 @@ func TestPermissionsThatAreAsked(t *testing.T) {
 		}
 		a := review.Spec.ResourceAttributes
 		asked = append(asked, a.Verb+" "+a.Resource+" "+a.Namespace+"/"+a.Name)
-		review.Status.Allowed = true
+		review.Status.Allowed = !slices.Contains(deny, a.Verb+" "+a.Resource+" "+a.Namespace+"/"+a.Name)
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(review); err != nil {
 			t.Error(err)
@@ -215,7 +215,7 @@ func TestPermissionsThatAreAsked(t *testing.T) {
 	}{
 		"no kind":           {web, "", "ok PermissionMissing [] [] this user has the 12 permissions that a member needs for the rota's own objects; no kind", false},
 		"nothing":           {types.NamespacedName{}, "", "warning AccessUnknown [] [] this user: no kind is known", false},
-		"election":          {web, elsewhere.String(), "this user has the 15 permissions", true},
+		"election":          {web, elsewhere.String(), "this user has the 17 permissions", true},
 		"election, same ns": {web, "ns/leader", "this user has the 12 permissions", false},
 	} {
 		asked = nil
@@ -224,8 +224,26 @@ func TestPermissionsThatAreAsked(t *testing.T) {
 		v.Reports["a"].Setup[coverage.SettingElection] = c.setup
 		r.learn(v)
 		r.permissions(t.Context())
-		if got := told(r, groupPermissions); !strings.Contains(got, c.want) || slices.Contains(asked, "update leases other/leader") != c.lease {
+		got := told(r, groupPermissions)
+		if !strings.Contains(got, c.want) || slices.Contains(asked, "update leases other/leader") != c.lease {
 			t.Errorf("%s: want %q, got\n%sasked: %q", name, c.want, got, asked)
+		}
+	}
+	for _, c := range []struct {
+		deny []string
+		want string
+	}{
+		{[]string{"list leases other/leader", "watch leases other/leader"}, "warning PermissionMissing"},
+		{[]string{"watch leases other/leader", "update leases other/leader"}, "failed PermissionMissing"},
+	} {
+		deny = c.deny
+		r := &run{Options: Options{Rota: web, Self: true}, cfg: plain, lines: map[string][]Line{}}
+		v := quiet()
+		v.Reports["a"].Setup[coverage.SettingElection] = elsewhere.String()
+		r.learn(v)
+		r.permissions(t.Context())
+		if got := told(r, groupPermissions); !strings.Contains(got, c.want) || strings.Contains(got, "ok Perm") {
+			t.Errorf("%v denied: want %q, got\n%s", deny, c.want, got)
 		}
 	}
 	r := &run{Options: Options{Kinds: []schema.GroupKind{{Kind: "ConfigMap"}}}}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -83,7 +84,9 @@ type Request struct {
 //     or of one that was not there yet when it looked before. That renewal, and all later ones while the Lease is the
 //     rota's, say that the Lease lasts for this member's Lease or longer.
 //  2. Every write changes what the Lease says, also in seconds. So a stock replica waits from the renewal on.
-//  3. What was seen before Join does not count: the member that leaves last releases the Lease only if that is as it
+//  3. Until is 0 from the moment on at which this member learns, by a look or from a watch, that the rota does not have
+//     the Lease. No answer to a request that was sent before that moves it again, unless it tells of a later version.
+//  4. What was seen before Join does not count: the member that leaves last releases the Lease only if that is as it
 //     was before the table lost its last member (see Freeze).
 //
 // A Candidate is not safe for concurrent use.
@@ -95,6 +98,9 @@ type Candidate struct {
 	term                 uint64 // of Join
 	next                 time.Duration
 	write                *Request
+	// lost is a version without the rota as the holder, or that of a deletion, which was heard while a request was under
+	// way; "": none.
+	lost string
 
 	seen  Record
 	known bool
@@ -105,6 +111,8 @@ type Candidate struct {
 	// other: the Lease was last seen without the rota as its holder. turned is when that ended; 0: it never did.
 	other  bool
 	turned time.Duration
+	// turns counts how often another one had the Lease, or may have had it.
+	turns uint64
 }
 
 // New returns a candidate that has not joined.
@@ -117,12 +125,14 @@ func (c *Candidate) Join(now member.Time) {
 	if c.joined {
 		return
 	}
-	*c = Candidate{cfg: c.cfg, rng: c.rng, joined: true, term: c.term + 1, next: now.Mono}
+	*c = Candidate{cfg: c.cfg, rng: c.rng, joined: true, term: c.term + 1, turns: c.turns, next: now.Mono}
 }
 
 // Quit says that the table does not name this member, or is gone. The member must stop working at once.
 func (c *Candidate) Quit() {
-	*c = Candidate{cfg: c.cfg, rng: c.rng, term: c.term, frozen: c.frozen, seen: c.seen, known: c.known && c.frozen}
+	*c = Candidate{
+		cfg: c.cfg, rng: c.rng, term: c.term, turns: c.turns, frozen: c.frozen, seen: c.seen, known: c.known && c.frozen,
+	}
 }
 
 // Until is until when this member may work, as Time.Late; 0: it may not.
@@ -135,6 +145,10 @@ func (c *Candidate) Seen() (Record, bool) { return c.seen, c.known }
 // never. What others wrote before that, this member's caches may not show yet.
 func (c *Candidate) Turned() time.Duration { return c.turned }
 
+// Turns counts how often this member learned that another one had the Lease, or must have had it between two looks. It
+// never falls.
+func (c *Candidate) Turns() uint64 { return c.turns }
+
 // Wake is when Next has something, as Time.Mono; false: not before another call.
 func (c *Candidate) Wake() (time.Duration, bool) { return c.next, c.joined && !c.busy && !c.frozen }
 
@@ -143,7 +157,7 @@ func (c *Candidate) Next(now member.Time) (Request, bool) {
 	if !c.joined || c.busy || c.frozen || now.Mono < c.next {
 		return Request{}, false
 	}
-	c.busy = true
+	c.busy, c.lost = true, ""
 	if c.write != nil {
 		req := *c.write
 		c.write = nil
@@ -164,6 +178,8 @@ func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o 
 	}
 	c.next = now.Mono + c.cfg.Retry*3/4 + c.jitter(c.cfg.Retry/2)
 	switch {
+	case o == member.OutcomeDone && r.Version != "" && resourceversion.Compare(r.Version, c.lost) <= 0:
+		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // it was so before what was heard meanwhile
 	case o != member.OutcomeDone && req.Verb != Get && (o == member.OutcomeConflict || o == member.OutcomeMissing):
 		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // another one was faster: look
 	case o != member.OutcomeDone:
@@ -176,11 +192,32 @@ func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o 
 	}
 }
 
+// Heard takes what a watch tells of the Lease: that it has this record, with its version, or that there is none since
+// this version (an empty Record). It only ever takes the right to work away. What is not newer than what was seen does
+// not count, since looks are consistent reads and watches lag. Nor does anything before the first look.
+func (c *Candidate) Heard(now member.Time, version string, r Record) {
+	switch {
+	case !c.joined || !c.known || resourceversion.Compare(version, c.seen.Version) <= 0:
+		return
+	case r.Holder == c.cfg.Holder:
+		c.since = now.Mono // it has not been another's, or missing, all the time
+		return
+	}
+	if c.busy && resourceversion.Compare(version, c.lost) > 0 {
+		c.lost = version
+	}
+	c.write = nil // it would be a conflict
+	c.look(now, c.at, r)
+}
+
 // got draws conclusions from a look at the Lease.
 func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	renewed := c.known && r.says() != c.seen.says()
 	before := c.at
 	c.look(now, start, r)
+	if r.Version == "" && start-before > 3*c.cfg.Retry {
+		c.since = now.Mono // in so long a time somebody may have created it, and another one deleted it
+	}
 	mine, lease := r.Holder == c.cfg.Holder, (c.cfg.Lease + time.Second - 1).Truncate(time.Second)
 	switch {
 	case mine && renewed && r.Duration >= lease:
@@ -223,10 +260,17 @@ func (c *Candidate) look(now member.Time, start time.Duration, r Record) {
 	if !c.known || r.says() != c.seen.says() {
 		c.since = now.Mono
 	}
-	if r.Holder != c.cfg.Holder {
+	switch {
+	case r.Holder != c.cfg.Holder:
+		if !c.other {
+			c.turns++
+		}
 		c.until, c.other = 0, true
-	} else if c.other {
+	case c.other:
 		c.other, c.turned = false, max(now.Mono, 1)
+	case c.known && (r.Transitions != c.seen.Transitions || r.Acquired != c.seen.Acquired):
+		c.turned = max(now.Mono, 1) // another one had it since the last look
+		c.turns++
 	}
 	c.seen, c.known, c.at = r, true, start
 }

@@ -14,6 +14,7 @@ import (
 //	join, quit, freeze, thaw
 //	get VERSION HOLDER DURATION RENEWED   it asks what the Lease says, and gets this answer; "get -": there is none
 //	lost                                  it asks, and gets no answer
+//	heard VERSION HOLDER                  a watch says so; "heard VERSION -": that there is none since that version
 //	put VERSION RENEWED [DURATION]        it writes, on condition of the version before, and the Lease has this version then
 //	                                      and this duration (15)
 //	put conflict                          it writes, and somebody else was faster
@@ -75,6 +76,12 @@ func talk(t *testing.T, lines string) {
 				}
 			}
 			c.Answer(later, req, at, member.OutcomeDone, r)
+		case "heard":
+			heard := Record{Version: f[2], Holder: strings.Trim(f[3], `"`), Duration: 15 * time.Second, Renewed: 999}
+			if f[3] == "-" {
+				heard = Record{}
+			}
+			c.Heard(now, f[2], heard)
 		case "lost":
 			if req, ok := next(Get); ok {
 				c.Answer(later, req, at, member.OutcomeUnknown, Record{})
@@ -128,6 +135,8 @@ func TestCandidate(t *testing.T) {
 			0s get -
 			0.1s quiet
 			2.6s get -
+			7.5s get -
+			12.4s get -
 			16.9s get -
 			17s quiet
 			19.5s get -
@@ -140,10 +149,37 @@ func TestCandidate(t *testing.T) {
 			2.6s get -
 			5.2s get v3 stock 15 995
 			7.8s get -
+			12s get -
+			16s get -
+			20s get -
 			24s get -
 			24.1s quiet
 			26.6s get -
 			26.7s put v4 1026`,
+		"it may have been there between looks that are far apart": `
+			0s join
+			0s get -
+			6s get -
+			12.1s get -
+			17s get -
+			22s get -
+			27s get -
+			27.1s quiet
+			29.6s get -
+			29.7s put v1 1029`,
+		"or have been the rota's, as is heard": `
+			0s join
+			0s get -
+			5s get -
+			10s get -
+			11s heard v2 rota
+			12s heard v3 -
+			15s get -
+			20s get -
+			25s get -
+			25.1s quiet
+			29.1s get -
+			29.2s put v4 1029`,
 		"one that was released is taken at once": `
 			0s join
 			0s get v1 "" 1 990
@@ -260,6 +296,68 @@ func TestCandidate(t *testing.T) {
 			0.1s put v1 1000
 			2.7s get v2 stock 15 1002
 			2.8s until 0`,
+		"who hears that another one has the Lease stops at once, and looks as ever": `
+			0s join
+			0s get v0 "" 1 990
+			0.1s put v1 1000
+			0.2s until 10.1
+			1s heard v2 stock
+			1s until 0
+			1s quiet
+			2.7s get v2 stock 15 999
+			2.8s until 0`,
+		"also if it is cleared, or deleted, or both": `
+			0s join
+			0s get v0 "" 1 990
+			0.1s put v1 1000
+			1s heard v2 ""
+			1s until 0
+			2.7s get v2 "" 1 999
+			2.8s put v3 1002
+			2.9s until 12.8
+			4s heard v4 ""
+			4s until 0
+			4.1s heard v5 -
+			5.5s get -
+			5.6s quiet
+			10s get -
+			14s get -
+			18s get -
+			21.5s get -
+			21.6s put v6 1021
+			21.7s until 31.6`,
+		"what is older than what it saw does not count": `
+			0s join
+			0s get v1 "" 1 990
+			0.1s put v3 1000
+			0.2s until 10.1
+			1s heard v1 ""
+			1s heard v2 -
+			1s heard v3 stock
+			1s until 10.1`,
+		"hearing of the rota's renewals gives no right": `
+			0s join
+			0s get v1 stock 15 990
+			1s heard v2 rota
+			1s until 0
+			2.6s get v2 rota 15 999
+			2.7s until 10`,
+		"a renewal after another one's turn counts from the look before that turn": `
+			0s join
+			0s get v0 "" 1 990
+			0.1s put v1 1000
+			2.7s get v2 rota 15 1001
+			2.8s until 10.1
+			4s heard v3 stock
+			4s until 0
+			5.3s get v4 rota 15 1004
+			5.4s until 12.7`,
+		"before the first look, what it hears counts as little as what it saw before it joined": `
+			0s join
+			0s heard v1 stock
+			0s get v2 rota 15 991
+			0.1s until 0
+			0.1s put v3 1000`,
 		"a member that is not in the table any more stops": `
 			0s join
 			0s get v0 "" 1 990
@@ -338,6 +436,86 @@ func TestLateAnswers(t *testing.T) {
 	c.Quit()
 	if r, ok := c.Release(at(5 * time.Second)); !ok || r.Record.Version != "v2" {
 		t.Errorf("it releases %+v, want the Lease as it was before: v2", r)
+	}
+}
+
+// What was heard while a request was under way makes an answer from before it worthless. A later request is a consistent
+// read, so its answer counts whatever was heard, even if versions went back, as after a restore of etcd.
+func TestHeardDuringARequest(t *testing.T) {
+	t.Parallel()
+	c := New(Config{Holder: "rota", Lease: 15 * time.Second, Deadline: 10 * time.Second, Retry: 2 * time.Second})
+	at := func(d time.Duration) member.Time { return member.Time{Mono: d, Wall: 1000 + int64(d/time.Second)} }
+	ask := func(d time.Duration, verb Verb) Request {
+		t.Helper()
+		req, ok := c.Next(at(d))
+		if !ok || req.Verb != verb {
+			t.Fatalf("at %v it wants %v (%t), want %v", d, req, ok, verb)
+		}
+		return req
+	}
+	answer := func(d time.Duration, req Request, r Record, version string) Record {
+		r.Version = version
+		c.Answer(at(d), req, d, member.OutcomeDone, r)
+		return r
+	}
+	is := func(what string, want time.Duration) {
+		t.Helper()
+		if c.Until() != want {
+			t.Errorf("%s: it may work until %v, want %v", what, c.Until(), want)
+		}
+	}
+	c.Join(at(0))
+	ours := Record{Holder: "rota", Duration: 15 * time.Second, Renewed: 1}
+	answer(0, ask(0, Get), ours, "10")
+	put := ask(0, Put)
+	c.Heard(at(0), "12", Record{Holder: "stock", Version: "12"})
+	answer(time.Second, put, put.Record, "11")
+	is("a write that another one has overwritten", 0)
+	turns := c.Turns()
+	get := ask(2*time.Second, Get)
+	answer(2*time.Second, get, Record{Holder: "stock"}, "12")
+	get = ask(5*time.Second, Get)
+	c.Heard(at(5*time.Second), "14", Record{Version: "14"})
+	answer(5*time.Second, get, ours, "13")
+	is("a look from before the Lease was cleared", 0)
+	get = ask(6*time.Second, Get)
+	c.Heard(at(6*time.Second), "14", Record{Version: "14"})
+	ours.Renewed = 3
+	answer(6*time.Second, get, ours, "15")
+	is("a look from after it, although it heard of that only now", 12*time.Second)
+	if c.Turns() != turns {
+		t.Errorf("%d turns of others, want the %d that it was", c.Turns(), turns)
+	}
+	c.Heard(at(7*time.Second), "99", Record{Holder: "stock", Version: "99"})
+	is("it was heard", 0)
+	ours.Renewed = 5
+	answer(9*time.Second, ask(9*time.Second, Get), ours, "20")
+	is("versions went back", 16*time.Second)
+}
+
+// Another one's turn between two looks shows in what the Lease says: who takes it changes when it was acquired.
+func TestTurnsBetweenLooks(t *testing.T) {
+	t.Parallel()
+	c := New(Config{Holder: "rota", Lease: 15 * time.Second, Deadline: 10 * time.Second, Retry: 2 * time.Second})
+	see := func(at time.Duration, r Record) {
+		t.Helper()
+		req, ok := c.Next(member.Time{Mono: at})
+		if !ok || req.Verb != Get {
+			t.Fatalf("at %v it wants %v (%t)", at, req, ok)
+		}
+		r.Holder, r.Duration = "rota", 15*time.Second
+		c.Answer(member.Time{Mono: at}, req, at, member.OutcomeDone, r)
+	}
+	c.Join(member.Time{})
+	see(0, Record{Version: "1", Renewed: 1, Acquired: 1, Transitions: 3})
+	c.write, c.next = nil, 3*time.Second
+	see(3*time.Second, Record{Version: "2", Renewed: 2, Acquired: 1, Transitions: 3})
+	if c.Turns() != 0 || c.Turned() != 0 {
+		t.Errorf("after a renewal %d turns, turned at %v", c.Turns(), c.Turned())
+	}
+	see(6*time.Second, Record{Version: "5", Renewed: 5, Acquired: 5, Transitions: 5})
+	if c.Turns() != 1 || c.Turned() != 6*time.Second {
+		t.Errorf("after another one's turn %d turns, turned at %v", c.Turns(), c.Turned())
 	}
 }
 

@@ -274,7 +274,8 @@ func (n *Node) drain(a member.Drain) {
 			if n.w.opts.Leaves != nil {
 				versions = n.w.opts.Leaves()
 			}
-			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions, Gone: gone})
+			n.inbox = append(n.inbox, member.Drained{Slots: set, Round: a.Round, Versions: versions, Stale: n.Stale,
+				Gone: gone})
 		})
 		n.hurryPending(a.Slots)
 		n.run()

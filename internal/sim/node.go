@@ -27,6 +27,9 @@ type Replica struct {
 
 // Node is one incarnation: a process start.
 type Node struct {
+	// Stale has the node answer drains so: others may have written in the slots.
+	Stale bool
+
 	w       *World
 	Replica *Replica
 	ID      string

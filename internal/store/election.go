@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/election"
@@ -26,6 +29,11 @@ type Elections interface {
 	// has. OutcomeConflict: it has another version, or there is one.
 	WriteElection(ctx context.Context, lease types.NamespacedName, r election.Record, timeout time.Duration,
 	) (election.Record, member.Outcome, error)
+	// WatchElection calls emit with the Lease as it is and with what it becomes, in order. It may skip what was followed
+	// by something else. A missing Lease is an empty Record; version is then that of its deletion, or of a list that lacks
+	// it. It reconnects by itself, and tries again now and then if the API server forbids it. It blocks until ctx ends, and
+	// returns ctx.Err(). emit is called from the caller's goroutine.
+	WatchElection(ctx context.Context, lease types.NamespacedName, emit func(version string, r election.Record)) error
 }
 
 var (
@@ -94,6 +102,36 @@ func (k *Kubernetes) sendElection(ctx context.Context, lease types.NamespacedNam
 	return readElection(&out), o, nil
 }
 
+// WatchElection implements Elections.
+func (k *Kubernetes) WatchElection(ctx context.Context, lease types.NamespacedName,
+	emit func(version string, r election.Record),
+) error {
+	list := &coordinationv1.LeaseList{}
+	see := func(obj *coordinationv1.Lease) { emit(obj.ResourceVersion, readElection(obj)) }
+	return k.follow(ctx, feed{
+		client: k.watches.leases, resource: leases, namespace: lease.Namespace, options: named(lease.Name), list: list,
+		want: electionError(lease, ""), optional: true,
+		reset: func(version string) {
+			items := list.Items
+			*list = coordinationv1.LeaseList{}
+			if len(items) == 0 {
+				emit(version, election.Record{})
+				return
+			}
+			see(&items[0])
+		},
+		change: func(kind watch.EventType, obj runtime.Object) {
+			switch lease, ok := obj.(*coordinationv1.Lease); {
+			case !ok:
+			case kind == watch.Deleted:
+				emit(lease.ResourceVersion, election.Record{})
+			default:
+				see(lease)
+			}
+		},
+	})
+}
+
 // putElection writes the record into a Lease, as k8s.io/client-go/tools/leaderelection does.
 func putElection(obj *coordinationv1.Lease, r election.Record) {
 	obj.Spec.HolderIdentity = ptr.To(r.Holder)
@@ -143,6 +181,7 @@ func (c *Client) WriteElection(ctx context.Context, lease types.NamespacedName, 
 		out = r
 		out.Version = strconv.Itoa(c.memory.written)
 		c.memory.elections[lease] = out
+		c.memory.wake()
 		return member.OutcomeDone, "lease " + lease.String()
 	})
 	if o != member.OutcomeDone {
@@ -153,5 +192,45 @@ func (c *Client) WriteElection(ctx context.Context, lease types.NamespacedName, 
 
 // DeleteElection deletes the Lease, as somebody does by hand.
 func (m *Memory) DeleteElection(lease types.NamespacedName) {
-	m.Do(func(*Objects) { delete(m.elections, lease) })
+	m.Do(func(*Objects) {
+		delete(m.elections, lease)
+		m.written++
+		m.wake()
+	})
+}
+
+// WatchElection implements Elections.
+func (c *Client) WatchElection(ctx context.Context, lease types.NamespacedName,
+	emit func(version string, r election.Record),
+) error {
+	m := c.memory
+	for failures := 0; ; failures++ {
+		m.count(OpWatchElection)
+		if c.hook(ctx, OpWatchElection, false) == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(backoff(failures, rand.Float64())):
+		}
+	}
+	told := ""
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		changed, r, version := m.changed, m.elections[lease], strconv.Itoa(m.written)
+		m.mu.Unlock()
+		if told == "" || told != r.Version {
+			told = r.Version
+			if r.Version != "" {
+				version = r.Version
+			}
+			emit(version, r)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+	return ctx.Err()
 }

@@ -1,7 +1,10 @@
 package store_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,21 +39,26 @@ func TestElectionLease(t *testing.T) {
 		if _, err := leases.Update(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+	}, func() {
+		leases := k.admin.CoordinationV1().Leases(lease.Namespace)
+		obj, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
+		if err != nil || obj.Labels["team"] != "a" || *obj.Spec.HolderIdentity != "" || *obj.Spec.LeaseDurationSeconds != 1 {
+			t.Errorf("%+v (%v), want it released, and its label kept", obj, err)
+		}
+		if err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	})
-	obj, err := k.admin.CoordinationV1().Leases(lease.Namespace).Get(t.Context(), lease.Name, metav1.GetOptions{})
-	if err != nil || obj.Labels["team"] != "a" || *obj.Spec.HolderIdentity != "" || *obj.Spec.LeaseDurationSeconds != 1 {
-		t.Errorf("%+v (%v), want it released, and its label kept", obj, err)
-	}
 }
 
 func TestElectionLeaseInMemory(t *testing.T) {
 	m := store.NewMemory()
 	lease := types.NamespacedName{Namespace: "a", Name: "b"}
-	testElection(t, m.Client(nil), m.Client(nil), lease, nil)
+	testElection(t, m.Client(nil), m.Client(nil), lease, nil, func() { m.DeleteElection(lease) })
 }
 
 func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName,
-	edit func(func(*coordinationv1.Lease)),
+	edit func(func(*coordinationv1.Lease)), remove func(),
 ) {
 	t.Helper()
 	ctx := t.Context()
@@ -81,6 +89,37 @@ func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName
 	if _, o, err := a.WriteElection(ctx, lease, first, time.Second); o != member.OutcomeConflict {
 		t.Errorf("over an old version: %v, %v", o, err)
 	}
+	heard := make(chan string, 100)
+	watching, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.WatchElection(watching, lease, func(version string, r election.Record) {
+			if version == "" || r.Version != "" && r.Version != version {
+				t.Errorf("heard %+v at version %q", r, version)
+			}
+			heard <- r.Holder + "@" + r.Version
+		})
+	}()
+	hear := func(want string) {
+		t.Helper()
+		for { // a version may come twice
+			select {
+			case got := <-heard:
+				if got == want {
+					return
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("nothing heard of %s", want)
+			}
+		}
+	}
+	hear("rota:a/b@" + second.Version)
+	defer func() {
+		end()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the watch ended with %v", err)
+		}
+	}()
 	if edit != nil {
 		edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"team": "a"} })
 		if _, o, err := b.WriteElection(ctx, lease, second, time.Second); o != member.OutcomeConflict {
@@ -92,12 +131,50 @@ func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName
 		t.Fatal(err)
 	}
 	last.Holder, last.Duration = "", time.Second
-	if _, o, err := a.WriteElection(ctx, lease, last, time.Second); err != nil || o != member.OutcomeDone {
+	released, o, err := a.WriteElection(ctx, lease, last, time.Second)
+	if err != nil || o != member.OutcomeDone {
 		t.Errorf("released: %v, %v", o, err)
 	}
+	hear("@" + released.Version)
+	remove()
+	hear("@")
 	for _, r := range permission.ElectionRules("x") {
 		if slices.Contains(r.Verbs, "delete") {
 			t.Error("a member may delete leader election's Lease")
 		}
+	}
+}
+
+// Without the permissions to list and watch, a member goes without: that is told, but as no refusal, which would end it.
+func TestElectionWatchMayBeForbidden(t *testing.T) {
+	controlplane.For(t)
+	k := newTamper(t)
+	k.grant(t, nil)
+	told := make(chan error, 10)
+	s, err := store.NewKubernetes(k.config, store.Options{Namespace: k.namespace, Name: rotaName,
+		Report: func(_ string, err error) { told <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	lease := types.NamespacedName{Namespace: k.namespace, Name: "operator.example.com"}
+	go func() {
+		ended <- s.WatchElection(ctx, lease, func(string, election.Record) { t.Error("something was heard") })
+	}()
+	var refused *permission.Error
+	if err := <-told; errors.As(err, &refused) || !strings.Contains(err.Error(), `verbs: ["list"]`) ||
+		!strings.Contains(err.Error(), lease.Name) {
+		t.Errorf("told %v, want what is missing, and no permission.Error", err)
+	}
+	select {
+	case err := <-told:
+		t.Errorf("told again soon: %v", err)
+	case <-time.After(5 * time.Second):
+	}
+	end()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
 	}
 }

@@ -42,6 +42,10 @@ func backoff(failures int, random float64) time.Duration {
 type feed struct {
 	client   rest.Interface
 	resource string
+	// namespace is the store's own if it is empty.
+	namespace string
+	// optional: if an authorizer refuses, that is told without a permission.Error, and tried again after watchFor only.
+	optional bool
 	// options select the objects.
 	options metav1.ListOptions
 	list    runtime.Object
@@ -56,6 +60,9 @@ type feed struct {
 // server does not know that version any more.
 func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	version := ""
+	if f.namespace == "" {
+		f.namespace = k.opts.Namespace
+	}
 	for failures := 0; ; failures++ {
 		begun := version
 		err := k.followOnce(ctx, f, &version)
@@ -66,7 +73,13 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 			failures = 0
 		}
 		wait := backoff(failures, rand.Float64())
-		if err != nil {
+		var refused *permission.Error
+		switch {
+		case err == nil:
+		case f.optional && errors.As(err, &refused):
+			k.opts.Report("Cannot watch "+f.resource+", and goes without", errors.New(refused.Error()))
+			wait = watchFor
+		default:
 			k.opts.Report("Cannot watch "+f.resource, err)
 			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 				wait = max(wait, min(time.Duration(seconds)*time.Second, backoffLast))
@@ -113,7 +126,7 @@ func (k *Kubernetes) listFeed(ctx context.Context, f feed) (version string, err 
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	f.want.Verb = "list"
-	err = f.client.Get().Namespace(k.opts.Namespace).Resource(f.resource).
+	err = f.client.Get().Namespace(f.namespace).Resource(f.resource).
 		VersionedParams(&f.options, scheme.ParameterCodec).MaxRetries(0).Do(ctx).Into(f.list)
 	if err != nil {
 		return "", wrap(f.want, err)
@@ -134,7 +147,7 @@ func (k *Kubernetes) watchFeed(ctx context.Context, f feed, version string) (wat
 	// The timer limits the opening only; the context lives on with the watch.
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(readTimeout, func() { cancel(errors.New("watch: no answer")) })
-	w, err := f.client.Get().Namespace(k.opts.Namespace).Resource(f.resource).
+	w, err := f.client.Get().Namespace(f.namespace).Resource(f.resource).
 		VersionedParams(&options, scheme.ParameterCodec).MaxRetries(0).Watch(ctx)
 	if !timer.Stop() && err == nil {
 		w.Stop()

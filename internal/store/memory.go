@@ -53,6 +53,7 @@ const (
 
 	OpReadElection  Op = "ReadElection"
 	OpWriteElection Op = "WriteElection"
+	OpWatchElection Op = "WatchElection"
 )
 
 // ErrLost is for hooks: the connection was lost, and nobody knows whether the request had an effect.
