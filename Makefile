@@ -23,7 +23,7 @@ test: kube ## Run every test, including those on the real API server
 	@$(MAKE) --no-print-directory -j 3 test-plain test-race $(MODULES)
 
 # Tests with dependencies that the main module must not have. Each is a module of its own. The longest come first.
-MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces
+MODULES := tools/scale tools/chart tools/alerts tools/start tools/browser tools/traces
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):
@@ -45,7 +45,7 @@ ONCE := . ./dispatch/client ./gate ./internal/server
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance|cmdline)(/|$$)
-TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
+TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -96,9 +96,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench slow balance
+CHECKS := explore sim mutants mutate fuzz bench slow balance etcd scale
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|slow|balance
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|slow|balance|etcd|scale
 
 .PHONY: check-what
 check-what:
@@ -155,6 +155,18 @@ check-slow: kube
 check-balance: kube
 	@$(GO) build -o bin/balance ./internal/balance/cmd
 	@bin/balance $(ARGS)
+
+# Measure the API server while Leases are renewed, with one etcd, and with etcds of their own for Leases and Events
+# (ARGS="-rounds 3 -periods 0s,2s").
+check-etcd: kube
+	@$(GO) build -o bin/bench-etcd ./internal/etcdbench/cmd
+	@bin/bench-etcd $(ARGS)
+
+# Scale the example operator by the autoscaler of its manifests, in real time: about 25 minutes
+# (SCALE="faster=20 burst=60s metrics=rota_oldest_waiting_seconds").
+check-scale: export GOWORK := off
+check-scale: kube
+	cd tools/scale && SLOW=1 SCALE="$(SCALE)" $(GO) test -count=1 -v -timeout 60m -run TestScales .
 
 # Run the Go benchmarks.
 check-bench:

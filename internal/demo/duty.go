@@ -138,7 +138,7 @@ func (e *engine) judgeDuties(r *Report, runs []journal.Reconcile, ended map[stri
 }
 
 // plannedPhases are those in which duties are only handed over.
-var plannedPhases = map[string]bool{"join": true, "leave": true, "rollout": true}
+var plannedPhases = map[string]bool{"join": true, "leave": true, "rollout": true, "grow": true, "shrink": true}
 
 func (e *engine) phaseAt(at time.Duration) *phaseRun {
 	e.mu.Lock()

@@ -77,6 +77,9 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 			}
 		}
 	}
+	if e.o.Autoscale != nil {
+		e.judgeScaling(r)
+	}
 	if c := e.load.Counts(); c.Failures > 0 {
 		e.view.log("%s of the load failed, the last one: %v", count(c.Failures, "request", "requests"), c.Err)
 	}

@@ -1,8 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +19,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/internal/stage"
@@ -24,6 +28,9 @@ import (
 
 // operatorArgument makes the program a replica.
 const operatorArgument = "demo-operator"
+
+// sayWork begins the line that tells a replica how much longer its reconciles take.
+const sayWork = "work "
 
 // EnvOperator is the environment variable that carries a replica's configuration.
 const EnvOperator = "ROTA_DEMO_OPERATOR"
@@ -37,13 +44,26 @@ type operatorConfig struct {
 	// Stock says that the replica has leader election instead of Rota. Election is the Lease that a rota holds; "": none.
 	Stock    bool
 	Election string
+	// Metrics is where it serves its metrics; "": nowhere.
+	Metrics string
+	// work is how much longer each reconcile takes than it would. It is told: see sayWork.
+	work *atomic.Int64
 }
 
 // OperatorMain is a replica: the Website operator with Rota, and a journal of its reconciles. It returns the exit
 // status. It ends when its standard input does, so also when the demo dies.
 func OperatorMain() int {
 	var c operatorConfig
-	process.EndWithInput(3)
+	var work atomic.Int64
+	process.Answer(3, func(line string) string {
+		if text, ok := strings.CutPrefix(line, sayWork); ok {
+			if d, err := time.ParseDuration(text); err == nil {
+				work.Store(int64(d))
+			}
+		}
+		return ""
+	})
+	c.work = &work
 	return process.Main(EnvOperator, "`rota demo`", &c, c.run, func(o *zap.Options) { o.Development = c.Verbose })
 }
 
@@ -67,7 +87,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	err = stage.AddWebsites(ctx, mgr, website.Pages{Dir: c.Pages}, func(inner reconcile.Reconciler) reconcile.Reconciler {
-		return &journaled{client: mgr.GetClient(), journal: w, inner: inner}
+		return &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work}
 	})
 	if err != nil {
 		return err
@@ -93,6 +113,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 
 // managerOptions has leader election for a stock replica, with the durations of the rota.
 func (c *operatorConfig) managerOptions() (o ctrl.Options) {
+	o.Metrics.BindAddress = cmp.Or(c.Metrics, "0")
 	if !c.Stock {
 		return o
 	}
@@ -112,6 +133,7 @@ type journaled struct {
 	client  client.Reader
 	journal *journal.Writer
 	inner   reconcile.Reconciler
+	work    *atomic.Int64
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -124,5 +146,8 @@ func (j *journaled) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	}
 	_, end := j.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
 	defer end()
+	if err := await.Sleep(ctx, time.Duration(j.work.Load())); err != nil {
+		return reconcile.Result{}, err
+	}
 	return j.inner.Reconcile(ctx, req)
 }

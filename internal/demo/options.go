@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -45,6 +46,8 @@ type Options struct {
 	Dashboard OpenDashboard
 	// Migrate tells another story: replicas with leader election are replaced by members of a rota, and back.
 	Migrate bool
+	// Autoscale, unless nil, tells a story of an autoscaler. It needs Objects and Rate.
+	Autoscale *Autoscale
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
 	Command []string
@@ -60,6 +63,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLog)
 	case o.Migrate && o.Release != "":
 		return fmt.Errorf("migration and release %s: choose one of the two stories", o.Release)
+	case o.Autoscale != nil && (o.Objects == 0 || o.Rate == 0 || o.Kubeconfig != "" || o.Migrate || o.Dashboard != nil):
+		return errors.New("autoscale: objects and rate must be given, and there is no kubeconfig, migration or dashboard")
 	case o.Slots < 16:
 		if err := o.Slots.Validate(); err != nil {
 			return err
@@ -68,6 +73,11 @@ func (o *Options) validate() error {
 	}
 	if o.Delivery == delivery.ModeUnknown {
 		o.Delivery = delivery.Filter
+	}
+	if o.Autoscale != nil {
+		if err := o.Autoscale.validate(); err != nil {
+			return err
+		}
 	}
 	if err := o.Delivery.Fits(o.key()); err != nil {
 		return err

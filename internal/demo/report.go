@@ -55,6 +55,13 @@ type Report struct {
 	// that began while the other side, stock replicas or members, reconciled something, be it another object.
 	Migrated     bool `json:"migrated,omitempty"`
 	SidesOverlap int  `json:"sides_overlap,omitempty"`
+	// Scaling is what an autoscaler did, with Options.Autoscale: from Fewest replicas to Peak, of at most Most. Turns is
+	// how often it changed its direction, the first way up included.
+	Scaling []Scaled `json:"scaling,omitempty"`
+	Fewest  int32    `json:"fewest,omitempty"`
+	Most    int32    `json:"most,omitempty"`
+	Peak    int32    `json:"peak,omitempty"`
+	Turns   int      `json:"turns,omitempty"`
 }
 
 // Phase is what one phase showed.
@@ -124,6 +131,9 @@ func (r *Report) verdicts() []verdict {
 	all = append(all, verdict{
 		r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have") + " no owner",
 	})
+	if r.Most > 0 {
+		all = append(all, r.scalingVerdicts()...)
+	}
 	all = append(all, r.dutyVerdicts()...)
 	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; bound > 0 {
 		all = append(all, verdict{

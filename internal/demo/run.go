@@ -67,6 +67,11 @@ type engine struct {
 	phases []*phaseRun
 	// kills are those by hand.
 	kills []*phaseRun
+	// manager runs the controllers of Options.Autoscale, and scaling is what its autoscaler did.
+	manager *process.Process
+	scaling []Scaled
+	// slow says that the reconciles take Autoscale.Work longer.
+	slow bool
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
 	// pace is how many reconciles there were in quietFor of that time.
@@ -141,6 +146,9 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 		for _, p := range e.all() {
 			p.Kill()
 		}
+		if e.manager != nil {
+			e.manager.Kill()
+		}
 		if e.o.Keep && e.cluster.Plane != nil { // which takes its audit log with it
 			for _, path := range e.cluster.Plane.AuditLogs() {
 				err = errors.Join(err, os.Link(path, filepath.Join(e.dir, filepath.Base(path))))
@@ -171,6 +179,9 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	story, finish := e.story, e.finish
 	if e.o.Migrate {
 		story, finish = e.migration, e.finishMigration
+	}
+	if e.o.Autoscale != nil {
+		story = e.autoscaling
 	}
 	err = story(ctx, loading)
 	endLoad()
@@ -224,6 +235,11 @@ func (e *engine) startMode(build string, command []string, stock bool) (*replica
 	e.pods++
 	pod := fmt.Sprintf("web-%d", e.pods)
 	e.mu.Unlock()
+	return e.startPod(pod, build, command, func(c *operatorConfig) { c.Stock = stock })
+}
+
+// startPod starts a replica as a Pod of that name; change changes its configuration.
+func (e *engine) startPod(pod, build string, command []string, change func(*operatorConfig)) (*replica, error) {
 	kubeconfig, err := e.cluster.kubeconfig(pod)
 	if err != nil {
 		return nil, err
@@ -232,17 +248,23 @@ func (e *engine) startMode(build string, command []string, stock bool) (*replica
 	if e.o.Migrate {
 		election = electionName
 	}
-	p, err := startReplica(command, e.dir, pod, operatorConfig{
-		Stock: stock, Election: election,
-		Build: build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery, Verbose: e.o.Verbose,
-		Lease: e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
-	})
+	config := operatorConfig{
+		Election: election,
+		Build:    build, Kubeconfig: kubeconfig, Pages: e.pages, Slots: e.o.Slots, Delivery: e.o.Delivery,
+		Verbose: e.o.Verbose,
+		Lease:   e.o.LeaseDuration, Renew: e.o.RenewDeadline, Retry: e.o.RetryPeriod, Write: e.o.WriteTimeout,
+	}
+	change(&config)
+	p, err := startReplica(command, e.dir, pod, config)
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.procs = append(e.procs, p)
+	if e.slow {
+		return p, p.Say(sayWork + e.o.Autoscale.Work.String())
+	}
 	return p, nil
 }
 
@@ -261,6 +283,11 @@ func (e *engine) live() []*replica {
 func (e *engine) failure() error {
 	for _, p := range e.all() {
 		if err := p.Failure(); err != nil && !p.mayEnd.Load() {
+			return err
+		}
+	}
+	if e.manager != nil {
+		if err := e.manager.Failure(); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,7 @@ var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
 	"hand":    "by hand",
 	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
+	"grow": "a burst", "shrink": "after it",
 	"there": "leader election to Rota", "back": "and back",
 }
 

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -36,9 +35,13 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// NewManager returns a replica's manager: with Rota, or with leader election where o has it and the rota is nil.
+// NewManager returns a replica's manager, which serves metrics only where o says so: with Rota, or with leader election
+// where o has it and the rota is nil.
 func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Manager, *rota.Rota, error) {
-	o.Scheme, o.Metrics = Scheme(), server.Options{BindAddress: "0"}
+	o.Scheme = Scheme()
+	if o.Metrics.BindAddress == "" {
+		o.Metrics.BindAddress = "0"
+	}
 	if o.LeaderElection {
 		mgr, err := ctrl.NewManager(cfg, o)
 		return mgr, nil, err

@@ -44,7 +44,9 @@ func TestLint(t *testing.T) {
 func full() values {
 	v := set(nil, "rota.fence.enabled", true)
 	v = set(v, "rota.autoscaling.enabled", true)
-	v = set(v, "rota.autoscaling.cpuUtilization", 70)
+	v = set(v, "rota.autoscaling.maxReplicas", 6)
+	v = set(v, "rota.autoscaling.oldestWaitingSeconds", 30)
+	v = set(v, "rota.autoscaling.busyWorkersPercent", 70)
 	v = set(v, "rota.monitoring.serviceMonitor.enabled", true)
 	return set(v, "rota.monitoring.prometheusRule.enabled", true)
 }
@@ -56,7 +58,7 @@ func TestManifests(t *testing.T) {
 		values values
 	}{
 		"website": {"the default values", nil},
-		"full":    {"fence, autoscaler by processor time, ServiceMonitor and PrometheusRule", full()},
+		"full":    {"fence, autoscaler by busy workers and keys that wait, ServiceMonitor and PrometheusRule", full()},
 	} {
 		manifests, _, err := example(c.values).text(load(t))
 		if err != nil {

@@ -248,15 +248,17 @@ func TestMonitoring(t *testing.T) {
 func TestAutoscaler(t *testing.T) {
 	chart := load(t)
 	for name, c := range map[string]struct {
-		cpu, oldest int
-		want        []autoscalingv2.MetricSourceType
+		cpu, oldest, busy int
+		want              []autoscalingv2.MetricSourceType
 	}{
-		"cpu":    {70, 0, []autoscalingv2.MetricSourceType{"Resource"}},
-		"oldest": {0, 30, []autoscalingv2.MetricSourceType{"Pods"}},
-		"both":   {70, 30, []autoscalingv2.MetricSourceType{"Resource", "Pods"}},
+		"cpu":    {70, 0, 0, []autoscalingv2.MetricSourceType{"Resource"}},
+		"oldest": {0, 30, 0, []autoscalingv2.MetricSourceType{"Pods"}},
+		"busy":   {0, 0, 70, []autoscalingv2.MetricSourceType{"Pods"}},
+		"all":    {70, 30, 70, []autoscalingv2.MetricSourceType{"Resource", "Pods", "Pods"}},
 	} {
 		v := set(set(nil, "rota.autoscaling.enabled", true), "rota.autoscaling.cpuUtilization", c.cpu)
-		manifests, _, err := example(set(v, "rota.autoscaling.oldestWaitingSeconds", c.oldest)).text(chart)
+		v = set(v, "rota.autoscaling.oldestWaitingSeconds", c.oldest)
+		manifests, _, err := example(set(v, "rota.autoscaling.busyWorkersPercent", c.busy)).text(chart)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,6 +270,9 @@ func TestAutoscaler(t *testing.T) {
 		var got []autoscalingv2.MetricSourceType
 		for _, m := range scaler.Spec.Metrics {
 			got = append(got, m.Type)
+			if m.Pods != nil && m.Pods.Metric.Name == "rota_busy_workers_ratio" && m.Pods.Target.AverageValue.String() != "700m" {
+				t.Errorf("%s: target %v, want 700m", name, m.Pods.Target.AverageValue)
+			}
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: metrics %q, want %q", name, got, c.want)

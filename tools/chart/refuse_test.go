@@ -51,7 +51,7 @@ func TestRefused(t *testing.T) {
 		{"rota", values{"fence": values{"enabled": true}, "kinds": values{"sharded": []any{}}}, []string{
 			"rota.fence.enabled is true and rota.kinds.sharded is empty",
 		}},
-		{"rota.autoscaling.enabled", true, []string{"without a metric", "cpuUtilization", "oldestWaitingSeconds"}},
+		{"rota.autoscaling.enabled", true, []string{"without a metric", "cpuUtilization", "oldestWaitingSeconds", "busyWorkersPercent"}},
 		{"rota.autoscaling", values{"enabled": true, "cpuUtilization": 50, "minReplicas": 9, "maxReplicas": 5}, []string{
 			"rota.autoscaling.minReplicas is 9, above maxReplicas, which is 5",
 		}},

@@ -57,6 +57,15 @@ spec:
         type: AverageValue
         averageValue: {{ .oldestWaitingSeconds | quote }}
   {{- end }}
+  {{- if .busyWorkersPercent }}
+  - type: Pods
+    pods:
+      metric:
+        name: {{ .busyWorkersMetric }}
+      target:
+        type: AverageValue
+        averageValue: {{ mul .busyWorkersPercent 10 }}m
+  {{- end }}
   behavior:
     scaleUp:
       # Replicas that join reconcile what they take over once: wait until that shows no more.

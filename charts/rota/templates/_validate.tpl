@@ -21,9 +21,9 @@
 {{- fail (printf "rota.autoscaling.minReplicas is %d, above maxReplicas, which is %d"
   (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- end -}}
-{{- if not (or $v.autoscaling.cpuUtilization $v.autoscaling.oldestWaitingSeconds) -}}
-{{- fail (join " " (list "rota.autoscaling.enabled is true without a metric: set rota.autoscaling.cpuUtilization or"
-  "rota.autoscaling.oldestWaitingSeconds")) -}}
+{{- if not (or $v.autoscaling.cpuUtilization $v.autoscaling.oldestWaitingSeconds $v.autoscaling.busyWorkersPercent) -}}
+{{- fail (join " " (list "rota.autoscaling.enabled is true without a metric: set rota.autoscaling.cpuUtilization,"
+  "rota.autoscaling.oldestWaitingSeconds or rota.autoscaling.busyWorkersPercent")) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
