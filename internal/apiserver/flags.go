@@ -51,10 +51,12 @@ func (p *planner) checkFlags() {
 				"give --unset "+name+" if it is not needed", "it is a socket on the host")
 		}
 	}
-	for _, name := range []string{"tls-cert-file", "client-ca-file"} {
-		if p.line.Value(name) == "" {
-			p.refuse("--"+name, "give the static Pod one",
-				"it is missing, so that each Pod would have a certificate of its own or know no clients")
+	for _, f := range []struct{ name, effect string }{
+		{"tls-cert-file", "each Pod would have a certificate of its own, which no client knows"},
+		{"client-ca-file", "no client certificate would be believed"},
+	} {
+		if p.line.Value(f.name) == "" {
+			p.refuse("--"+f.name, "add it to the manifest", "it is missing, so %s", f.effect)
 		}
 	}
 	for _, pair := range pairs {
