@@ -23,7 +23,7 @@ test: kube ## Run every test, including those on the real API server
 	@$(MAKE) --no-print-directory -j 3 test-plain test-race $(MODULES)
 
 # Tests with dependencies that the main module must not have. Each is a module of its own. The longest come first.
-MODULES := tools/scale tools/chart tools/alerts tools/start tools/browser tools/traces
+MODULES := tools/scale tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):
@@ -45,7 +45,7 @@ ONCE := . ./dispatch/client ./gate ./internal/server
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance|cmdline)(/|$$)
-TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|server|splitbench|splitkcm|stage|tier)(/|$$)
+TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod

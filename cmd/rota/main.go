@@ -103,7 +103,7 @@ Exit codes:
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
 		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newUninstall()},
-		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch(), newAPIServers()},
+		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch(), newAPIServers(), newFront()},
 		groupDemo:  {newDemo()},
 		"":         {newOperator(), newDemoDispatch(), newVersion()},
 	} {

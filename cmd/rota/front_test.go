@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/proxy"
+)
+
+// frontRun runs `rota front` as a process would, and returns what it prints on either output.
+func frontRun(t *testing.T, args ...string) (exitCode, string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), append([]string{"rota", "front"}, args...), nil, &out, &errOut)
+	return code, out.String() + errOut.String()
+}
+
+// TestFrontRefuses: what cannot work is refused by name, and nothing is written.
+func TestFrontRefuses(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	authority, text := authorityFile(t), write(t, dir, "ca.txt", "no certificate")
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := closed.Addr().String()
+	_ = closed.Close()
+	for _, c := range []struct {
+		code exitCode
+		want string
+		args []string
+	}{
+		{exitUsage, "no static API server", nil},
+		{exitUsage, `"api:6443": must be IP:PORT`, []string{"--static", "api:6443"}},
+		{exitUsage, `proxy "nginx"`, []string{"--static", nobody, "--proxy", "nginx"}},
+		{exitUsage, `form "docker"`, []string{"--static", nobody, "--form", "docker"}},
+		{exitUsage, "the front itself listens", []string{"--static", "127.0.0.1:7443"}},
+		{exitFindings, "certificate authorities: open " + dir + "/none", []string{"--static", nobody, "--ca", dir + "/none"}},
+		{exitFindings, text + " has no certificate", []string{"--static", nobody, "--ca", text}},
+		{exitFindings, "client certificate " + text, []string{"--static", nobody, "--ca", authority, "--client-cert", text}},
+		{exitUnreachable, "static API server " + nobody, []string{"--static", nobody, "--ca", authority}},
+	} {
+		code, got := frontRun(t, append(c.args, "--out", out)...)
+		if code != c.code || !strings.Contains(got, c.want) || !strings.Contains(got, "nothing was written") {
+			t.Errorf("%v: exit code %d, %q; want %d, and %q", c.args, code, got, c.code, c.want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Fatalf("%v: there is %s", c.args, out)
+		}
+	}
+	if code, got := frontRun(t, "--static", nobody, "--overwrite"); code != exitUsage || !strings.Contains(got, "--out") {
+		t.Errorf("--overwrite alone: %d, %q", code, got)
+	}
+}
+
+// authorityFile returns the path of a file with a certificate.
+func authorityFile(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../internal/proxy/testdata/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestFrontWrites: without asking, as for a host that has no API server yet.
+func TestFrontWrites(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "front")
+	args := []string{"--static", "192.168.0.11:6443", "--offline", "--form", "systemd"}
+	code, printed := frontRun(t, args...)
+	if code != exitGood {
+		t.Fatal(printed)
+	}
+	for range 2 {
+		if code, got := frontRun(t, append(args, "--out", out, "--overwrite")...); code != exitGood {
+			t.Fatal(got)
+		}
+	}
+	files := tree(t, out)
+	if len(files) != 5 {
+		t.Errorf("files: %v", files)
+	}
+	for name, text := range files {
+		if !strings.Contains(printed, "#### "+name+"\n"+text) {
+			t.Errorf("%s was not printed as it was written", name)
+		}
+	}
+	if code, got := frontRun(t, append(args, "--out", out)...); code != exitFindings || !strings.Contains(got, "is not empty") {
+		t.Errorf("again: %d, %q", code, got)
+	}
+	write(t, out, "mine", "my own\n")
+	code, got := frontRun(t, append(args, "--out", out, "--overwrite")...)
+	if code != exitFindings || !strings.Contains(got, "mine was not written by this command") {
+		t.Errorf("over somebody's own file: %d, %q", code, got)
+	}
+	code, envoy := frontRun(t, "--static", "192.168.0.11:6443", "--offline", "--form", "static-pod", "--proxy", "envoy")
+	if code != exitGood || !strings.Contains(envoy, "image: docker.io/envoyproxy/envoy:") {
+		t.Errorf("%d, %s", code, envoy)
+	}
+}
+
+// TestFrontAgentRefuses: what it needs from the host is named.
+func TestFrontAgentRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if code, got := frontRun(t, "agent", "--dir", dir, "--kubeconfig", dir+"/none"); code != exitFindings ||
+		!strings.Contains(got, dir+"/none") {
+		t.Errorf("no kubeconfig: %d, %q", code, got)
+	}
+	const kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: a}}]\ncurrent-context: a\n"
+	config := write(t, dir, "kubeconfig", kubeconfig)
+	for want, text := range map[string]string{"no such file": "", "is no description of a front": "apiVersion: v1\nkind: Pod\n"} {
+		if text != "" {
+			write(t, dir, proxy.FrontFile, text)
+		}
+		code, got := frontRun(t, "agent", "--dir", dir, "--kubeconfig", config)
+		if code != exitFindings || !strings.Contains(got, want) || !strings.Contains(got, dir+"/"+proxy.FrontFile) {
+			t.Errorf("want %q, got %d, %q", want, code, got)
+		}
+	}
+}
+
+// TestFrontReal: a real API server is asked, with its certificate, and takes the manifests in a dry run.
+func TestFrontReal(t *testing.T) {
+	plane := controlplane.For(t)
+	config := plane.Config()
+	dir := t.TempDir()
+	ca := write(t, dir, "ca.crt", string(config.CAData))
+	address := strings.TrimPrefix(config.Host, "https://")
+	out := filepath.Join(dir, "front")
+	args := []string{"--static", address, "--ca", ca, "--form", "static-pod", "--out", out}
+	if code, got := frontRun(t, args...); code != exitGood {
+		t.Fatal(got)
+	}
+	for want, change := range map[string][]string{
+		"static API server " + address + ": Get":      {"--ca", authorityFile(t)},
+		"certificate is valid for":                    {"--server-name", "somewhere"},
+		"client certificate " + ca:                    {"--client-cert", ca},
+		"static API server 127.0.0.1:1: Get \"https:": {"--static", "127.0.0.1:1"},
+	} {
+		none := filepath.Join(dir, "none")
+		code, got := frontRun(t, append(append(slices.Clone(args), "--out", none), change...)...)
+		if _, err := os.Stat(none); err == nil || code == exitGood || !strings.Contains(got, want) {
+			t.Errorf("%v: exit code %d, %q; want %q", change, code, got, want)
+		}
+	}
+	for _, name := range []string{"rota-front.pod.yaml", "rbac.yaml"} {
+		dryRun(t, config, read(t, filepath.Join(out, name)))
+	}
+}
+
+// dryRun has the API server judge manifests as if they were created.
+func dryRun(t *testing.T, config *rest.Config, manifests string) {
+	t.Helper()
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.SplitSeq(manifests, "\n---\n") {
+		var o unstructured.Unstructured
+		if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), &o, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+}

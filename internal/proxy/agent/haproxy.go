@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/proxy"
+)
+
+// haproxy changes the servers of a running HAProxy by its socket. A reload would do, too, but leaves the old process
+// with all connections, and it no longer checks the servers: clients of a server that hangs would hang with it.
+type haproxy struct {
+	front *proxy.Front
+	admin string // the socket
+	log   func(format string, args ...any)
+}
+
+// asks for the socket take at most this long.
+const askLimit = 2 * time.Second
+
+// sight is a server of the Deployment in a running HAProxy.
+type sight struct {
+	sessions int
+	up       bool
+	weight   int
+}
+
+// errOther means that HAProxy runs with other static servers than the front has.
+var errOther = errors.New("HAProxy runs with other static servers")
+
+// apply brings the running HAProxy to the list. It reports whether servers that are gone still have connections; then
+// apply has to be called again, later.
+func (h *haproxy) apply(ctx context.Context, servers []proxy.Server) (later bool, err error) {
+	seen, err := h.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range servers {
+		id := proxy.ServerID(s.Address)
+		is, ok := seen[id]
+		delete(seen, id)
+		switch {
+		case !ok:
+			err = h.add(ctx, s)
+		case s.Draining && is.weight != 0:
+			h.log("server %s drains, with %d connections", s.Address, is.sessions)
+			err = h.do(ctx, "set server %s/%s weight 0", proxy.Backend, id)
+		case !s.Draining && is.weight == 0:
+			h.log("server %s is used again", s.Address)
+			err = h.use(ctx, id, is.sessions == 0)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	for id, is := range seen {
+		if is.sessions > 0 && is.up {
+			later = true
+			if is.weight != 0 {
+				h.log("server %s is gone, and drains with %d connections", id, is.sessions)
+				err = h.do(ctx, "set server %s/%s weight 0", proxy.Backend, id)
+			}
+		} else {
+			h.log("server %s is gone", id)
+			err = h.remove(ctx, id)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return later, nil
+}
+
+// add adds a server. It gets connections once it has passed two checks: HAProxy believes a new one to be up, and would
+// take all clients from the static servers at once.
+func (h *haproxy) add(ctx context.Context, s proxy.Server) error {
+	id := proxy.ServerID(s.Address)
+	h.log("server %s comes", s.Address)
+	err := h.do(ctx, "add server %s/%s %s %s", proxy.Backend, id, s.Address,
+		h.front.ServerLine(proxy.Server{Address: s.Address, Draining: true}))
+	for _, command := range []string{"enable health", "enable server"} {
+		if err == nil {
+			err = h.do(ctx, "%s %s/%s", command, proxy.Backend, id)
+		}
+	}
+	if err == nil && !s.Draining {
+		err = h.use(ctx, id, true)
+	}
+	return err
+}
+
+// use gives connections to a server that has none: as soon as it has passed two checks, if afresh is set.
+func (h *haproxy) use(ctx context.Context, id string, afresh bool) error {
+	if afresh {
+		if err := h.do(ctx, "set server %s/%s health down", proxy.Backend, id); err != nil {
+			return err
+		}
+	}
+	return h.do(ctx, "set server %s/%s weight 1", proxy.Backend, id)
+}
+
+func (h *haproxy) remove(ctx context.Context, id string) error {
+	if err := h.do(ctx, "set server %s/%s state maint", proxy.Backend, id); err != nil {
+		return err
+	}
+	return h.do(ctx, "del server %s/%s", proxy.Backend, id)
+}
+
+// look returns the servers of the Deployment, by name.
+func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
+	text, err := ask(ctx, h.admin, fmt.Sprintf("show stat %s 4 -1", proxy.Backend))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("# ")))).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil, fmt.Errorf("HAProxy answers to `show stat`: %q: %w", text, err)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	for _, name := range []string{"svname", "scur", "status", "uweight"} {
+		if _, ok := column[name]; !ok {
+			return nil, fmt.Errorf("HAProxy has no %s in `show stat`: it is older than 2.6", name)
+		}
+	}
+	seen := map[string]sight{}
+	var static []string
+	for _, row := range rows[1:] {
+		id := row[column["svname"]]
+		if !strings.HasPrefix(id, proxy.ServerIDPrefix) {
+			static = append(static, id)
+			continue
+		}
+		sessions, err1 := strconv.Atoi(row[column["scur"]])
+		weight, err2 := strconv.Atoi(row[column["uweight"]])
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("server %s in HAProxy: %w", id, err)
+		}
+		seen[id] = sight{sessions: sessions, weight: weight, up: strings.HasPrefix(row[column["status"]], "UP")}
+	}
+	want := h.front.StaticIDs()
+	slices.Sort(static)
+	slices.Sort(want)
+	if !slices.Equal(static, want) {
+		return nil, errOther
+	}
+	return seen, nil
+}
+
+// do sends a command of which HAProxy answers nothing, or that it has done it.
+func (h *haproxy) do(ctx context.Context, format string, args ...any) error {
+	command := fmt.Sprintf(format, args...)
+	answer, err := ask(ctx, h.admin, command)
+	if err != nil {
+		return err
+	}
+	switch text := strings.TrimSpace(string(answer)); text {
+	case "", "New server registered.", "Server deleted.":
+		return nil
+	default:
+		return fmt.Errorf("HAProxy answers to `%s`: %s", command, text)
+	}
+}
+
+// reload has HAProxy's master start a process with the file, while the old one keeps its connections.
+func (h *haproxy) reload(ctx context.Context) error {
+	_, err := ask(ctx, filepath.Join(h.front.RunDir, proxy.MasterSocket), "reload")
+	return err
+}
+
+// ask sends one command to a socket of HAProxy, and returns the answer.
+func ask(ctx context.Context, socket, command string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("HAProxy does not answer: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer conn.Close() //nolint:errcheck // all has been read
+	if _, err := io.WriteString(conn, command+"\n"); err != nil {
+		return nil, fmt.Errorf("HAProxy does not take `%s`: %w", command, err)
+	}
+	_ = conn.(*net.UnixConn).CloseWrite()
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return nil, fmt.Errorf("HAProxy does not answer to `%s`: %w", command, err)
+	}
+	return text, nil
+}

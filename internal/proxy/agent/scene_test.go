@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/proxy"
+)
+
+// failOver is what the front promises for the time until a client's request is answered by another server. The test
+// allows ten times as much, for busy machines.
+const failOver = 2 * time.Second
+
+// TestFront: a static API server and two of a Deployment behind HAProxy, with clients. It begins cold. Then the servers
+// are killed one after the other, and all, and one hangs, and one leaves. At the end it is cold again.
+func TestFront(t *testing.T) {
+	begun := time.Now()
+	w := newWorld(t, controlplane.Options{})
+	if os.Getenv("MEASURE") == "" {
+		w.describe(func(f *proxy.Front) { f.Timeout.Duration = 2 * time.Second }) // the suite's machines are busy
+	}
+	static, one, two := w.front.Static[0], w.deploy[0], w.deploy[1]
+	both := []*apiServer{one, two}
+
+	one.start(t) // they take seconds, meanwhile
+	two.start(t)
+	w.startFront()
+	l := startLoad(t, w.plane.Config(), w.front.Listen)
+	phase := func(what string) outcome {
+		t.Helper()
+		before := l.gets()
+		w.until(what, func() string { return l.settled(before) })
+		o := l.take()
+		t.Logf("%5.1fs %-32s %v", time.Since(begun).Seconds(), what, o)
+		if o.failed > 0 {
+			t.Errorf("%s: %d of %d gets failed: %v", what, o.failed, o.gets, o.why)
+		}
+		if o.longest > 10*failOver || o.rewatch > 10*failOver {
+			t.Errorf("%s: longest without an answer %v, watch %v", what, o.longest, o.rewatch)
+		}
+		return o
+	}
+	calm := func(what string) {
+		t.Helper()
+		if o := phase(what); o.retried > 0 || o.rewatch > 0 {
+			t.Errorf("%s: %v, but nobody had to notice", what, o)
+		}
+	}
+	// deployed: all clients are at servers of the Deployment, that are up.
+	deployed := func(up ...*apiServer) func(map[string]row) bool {
+		return func(r map[string]row) bool {
+			sessions := 0
+			for _, s := range both {
+				if sessions += r[s.address].sessions; slices.Contains(up, s) != (r[s.address].status == "UP") {
+					return false
+				}
+			}
+			return r[static].sessions == 0 && sessions >= clients
+		}
+	}
+	kill := func(s *apiServer) {
+		t.Helper()
+		phase("before")
+		s.kill()
+	}
+
+	cold := w.rowsAre("cold: all clients at the static server", func(r map[string]row) bool {
+		return len(r) == 1 && r[static].sessions >= clients
+	})
+	t.Logf("cold start: clients are served after %v", cold)
+	phase("cold, static only")
+	for _, s := range both {
+		w.until("a server of the Deployment", s.lingers)
+	}
+	l.take()
+	w.publish(&endpoint{ready: true}, &endpoint{ready: true})
+	t.Logf("at priority 0 after %v", w.rowsAre("the Deployment has come", deployed(both...)))
+	phase("the Deployment comes")
+
+	kill(one)
+	w.rowsAre("one is killed", deployed(two))
+	phase("killed " + one.address)
+	one.start(t)
+	if err := w.plane.KillServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	w.rowsAre("the static one is killed", func(r map[string]row) bool { return r[static].status == "DOWN" })
+	if err := w.plane.StartServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	w.rowsAre("the static one is back", func(r map[string]row) bool { return r[static].status == "UP" })
+	w.rowsAre("one is back", deployed(both...))
+	calm("killed the static one, and back")
+
+	two.signal(t, syscall.SIGSTOP)
+	w.rowsAre("two hangs", deployed(one))
+	phase("hangs " + two.address)
+	two.signal(t, syscall.SIGCONT)
+	w.rowsAre("it goes on", deployed(both...))
+
+	kill(two)
+	w.rowsAre("two is killed", deployed(one))
+	phase("killed " + two.address)
+	kill(one)
+	w.rowsAre("all to the static server", func(r map[string]row) bool { return r[static].sessions >= clients })
+	phase("killed the whole Deployment")
+	one.start(t)
+	w.rowsAre("one is back", deployed(one))
+	phase("the Deployment is back")
+
+	// A server leaves: its endpoint terminates first, as when a Pod is deleted. Clients go when it says so.
+	w.publish(&endpoint{ready: false, terminating: true}, &endpoint{ready: true})
+	w.rowsAre("it drains", func(r map[string]row) bool { return r[one.address].weight == 0 })
+	one.signal(t, syscall.SIGTERM)
+	_ = one.cmd.Wait()
+	w.publish(nil, &endpoint{ready: true})
+	w.rowsAre("it is gone", func(r map[string]row) bool {
+		_, there := r[one.address]
+		return !there && r[static].sessions >= clients
+	})
+	phase("left " + one.address)
+
+	// Another static server, that nobody has started. This takes a reload, in which connections go on.
+	w.stopAgent()
+	w.describe(func(f *proxy.Front) { f.Static = append(f.Static, "10.0.2.1:6443") })
+	w.startAgent()
+	w.rowsAre("there is another static server", func(r map[string]row) bool { return r["10.0.2.1:6443"].status == "DOWN" })
+	calm("reload")
+
+	// Cold again: nothing answers, and what was known is still there.
+	w.stopFront()
+	if err := w.plane.KillServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	w.startFront()
+	w.rowsAre("the servers known from before", func(r map[string]row) bool {
+		return len(r) == 3 && r[two.address].status == "DOWN" && r[static].status == "DOWN"
+	})
+	if err := w.plane.StartServer("apiserver-0"); err != nil {
+		t.Fatal(err)
+	}
+	w.rowsAre("the static one serves", func(r map[string]row) bool { return r[static].sessions >= clients })
+}

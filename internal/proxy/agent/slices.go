@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"net/netip"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/internal/proxy"
+)
+
+// serversOf returns the servers of EndpointSlices: of each endpoint its first address, with the port of that name.
+// Those that terminate or are not ready drain.
+//
+// If none is ready, those that do not terminate stay in use: after an outage all are reported as not ready, because
+// nobody could report otherwise. The proxy checks each server itself, and soon knows better.
+func serversOf(slices []*discoveryv1.EndpointSlice, port string) []proxy.Server {
+	var servers []proxy.Server
+	var leaving []bool
+	ready := false
+	for _, s := range slices {
+		number, ok := portOf(s, port)
+		if !ok || s.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			address, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil {
+				continue // the API server has checked it
+			}
+			terminates := ptr.Deref(e.Conditions.Terminating, false)
+			isReady := ptr.Deref(e.Conditions.Ready, true) && !terminates
+			ready = ready || isReady
+			leaving = append(leaving, terminates)
+			servers = append(servers, proxy.Server{
+				Address: netip.AddrPortFrom(address, number).String(), Draining: !isReady,
+			})
+		}
+	}
+	if !ready {
+		for i := range servers {
+			servers[i].Draining = leaving[i]
+		}
+	}
+	return servers
+}
+
+func portOf(s *discoveryv1.EndpointSlice, name string) (uint16, bool) {
+	for _, p := range s.Ports {
+		if number := ptr.Deref(p.Port, 0); ptr.Deref(p.Name, "") == name && number > 0 && number < 1<<16 {
+			return uint16(number), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+func example() *Front {
+	f := Default()
+	f.Static = []string{"192.168.0.11:6443", "192.168.0.12:6443"}
+	return f
+}
+
+var someServers = []Server{{Address: "10.0.3.4:6443"}, {Address: "10.0.3.5:6443", Draining: true}}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs; go test ./internal/proxy -update writes it:\n%s", path, diff)
+	}
+}
+
+// findHAProxy skips the test where there is no HAProxy.
+func findHAProxy(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("haproxy")
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/haproxy")
+	}
+	if err != nil {
+		text := "NO HAPROXY TEST: haproxy is not installed, so that it has not read its configuration. On Debian: " +
+			"apt-get install haproxy"
+		fmt.Fprintln(os.Stderr, text) // go test shows the reason of a skip with -v only
+		t.Skip(text)
+	}
+	return path
+}
+
+func TestHAProxy(t *testing.T) {
+	f := example()
+	golden(t, "haproxy.cfg", f.HAProxy(someServers))
+	golden(t, "haproxy-cold.cfg", f.HAProxy(nil))
+}
+
+// TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.
+func TestHAProxyAccepts(t *testing.T) {
+	haproxy := findHAProxy(t)
+	dir := t.TempDir()
+	certificate, key := certificate(t)
+	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
+	if err := errors.Join(os.WriteFile(ca, certificate, 0o600),
+		os.WriteFile(client, append(certificate, key...), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Front){
+		"plain":         func(*Front) {},
+		"IPv6":          func(f *Front) { f.Listen, f.Static = "[::]:7443", []string{"[fd00::1]:6443", "[fd00::2]:6443"} },
+		"client":        func(f *Front) { f.Client = client },
+		"no slow start": func(f *Front) { f.SlowStart.Duration = 0 },
+		"limits": func(f *Front) {
+			f.MaxConnections, f.Interval.Duration, f.IdleTimeout.Duration = 10, time.Minute, 240*time.Hour
+		},
+	} {
+		f := example()
+		change(f)
+		f.CA, f.RunDir = ca, dir
+		for _, servers := range [][]Server{nil, someServers} {
+			path := filepath.Join(dir, HAProxyFile)
+			if err := os.WriteFile(path, f.HAProxy(servers), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()
+			if text := string(out); err != nil || strings.Contains(text, "WARNING") {
+				t.Errorf("%s: %v: %s", name, err, text)
+			}
+		}
+	}
+}
+
+// certificate makes a certificate that signs itself, and its key.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}

@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"fmt"
+	"path"
+)
+
+const unitMark = "# The front as services of systemd: put these files into /etc/systemd/system."
+
+// unit is the proxy's. It needs no network that is online: the addresses are numbers, and checks go on.
+func (f *Front) unit(p Programs) string {
+	config := path.Join(f.Dir, HAProxyFile)
+	kind, check, run := "notify", fmt.Sprintf("ExecStartPre=%s -c -q -f %s\n", p.Binary, config),
+		fmt.Sprintf("%s -Ws -S %s -f %s", p.Binary, path.Join(f.RunDir, MasterSocket), config)
+	reload := fmt.Sprintf("ExecReload=%s -c -q -f %s\nExecReload=/bin/kill -USR2 $MAINPID\n", p.Binary, config)
+	if f.Proxy == Envoy {
+		kind, check, reload = "exec", "", ""
+		run = fmt.Sprintf("%s -c %s", p.Binary, path.Join(f.Dir, EnvoyFile))
+	}
+	return fmt.Sprintf(unitMark+`
+[Unit]
+Description=The proxy before the API servers
+After=network.target
+
+[Service]
+Type=%s
+RuntimeDirectory=%s
+RuntimeDirectoryMode=0700
+%sExecStart=%s
+%sKillMode=mixed
+SuccessExitStatus=143
+Restart=always
+RestartSec=1
+LimitNOFILE=%d
+
+[Install]
+WantedBy=multi-user.target
+`, kind, path.Base(f.RunDir), check, run, reload, 2*f.MaxConnections+1000)
+}
+
+func (f *Front) agentUnit(p Programs) string {
+	return fmt.Sprintf(unitMark+`
+[Unit]
+Description=The agent that keeps the endpoints of the proxy before the API servers current
+After=rota-front.service
+
+[Service]
+ExecStart=%s front agent --dir %s --kubeconfig %s
+Restart=always
+RestartSec=1
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths=%s
+
+[Install]
+WantedBy=multi-user.target
+`, p.AgentBinary, f.Dir, p.Kubeconfig, f.Dir)
+}
