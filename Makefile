@@ -148,7 +148,7 @@ check-fuzz:
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
-		./internal/controlplane ./internal/demo ./internal/footprint ./internal/splitbench
+		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench
 
 # Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"). It needs
 # HAProxy.

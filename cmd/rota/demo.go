@@ -100,8 +100,8 @@ anything was lost, done twice, or done by the wrong replica.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"use this cluster, as an administrator, instead of starting a control plane")
-	f.StringVar(&o.AuditLog, "audit-log", "", "that cluster's audit log, if it can be read here "+
-		"(with RequestResponse for websites, configmaps, deployments and services)")
+	f.StringArrayVar(&o.AuditLogs, "audit-log", nil, "that cluster's audit log, if it can be read here (with "+
+		"RequestResponse for websites, configmaps, deployments and services; repeat it for each API server)")
 	f.IntVar(&o.Objects, "objects", 0,
 		"number of Websites; 0: what the machine brings up in half a minute, at most 2000")
 	f.Float64Var(&o.Rate, "rate", 0,

@@ -41,7 +41,7 @@ type cluster struct {
 
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
 	s, err := stage.Open(ctx, stage.Options{
-		Name: rotaNamespace, Kubeconfig: o.Kubeconfig, AuditLog: o.AuditLog, Dir: dir,
+		Name: rotaNamespace, Kubeconfig: o.Kubeconfig, AuditLogs: o.AuditLogs, Dir: dir,
 		ControlPlane: controlplane.Options{Audit: true, Env: []string{stage.FewCollections}},
 	})
 	if err == nil {

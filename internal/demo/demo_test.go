@@ -156,7 +156,7 @@ func TestOptions(t *testing.T) {
 		"rate":           func(o *Options) { o.Rate = -1 },
 		"power of two":   func(o *Options) { o.Slots = 100 },
 		"at least 16":    func(o *Options) { o.Slots = 8 },
-		"only with":      func(o *Options) { o.AuditLog = "x" },
+		"only with":      func(o *Options) { o.AuditLogs = []string{"x"} },
 		"at most 100000": func(o *Options) { o.Objects = 1 << 20 },
 	} {
 		o := good

@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Kubeconfig names a cluster to use, as an administrator who may impersonate; empty: a control plane of its own.
 	Kubeconfig string
-	// AuditLog is the audit log of that cluster's one API server, if it can be read here.
-	AuditLog string
+	// AuditLogs are the audit logs of all of that cluster's API servers, if they can be read here.
+	AuditLogs []string
 	// Objects is the number of Websites. 0: as many as the machine reconciles in half a minute, at most 2000.
 	Objects int
 	// Rate is the number of updates, deletions and recreations per second. 0: a third of the Websites that the machine
@@ -59,8 +59,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine bears", o.Objects)
 	case !(o.Rate >= 0 && o.Rate <= 1000):
 		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine bears", o.Rate)
-	case o.AuditLog != "" && o.Kubeconfig == "":
-		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLog)
+	case len(o.AuditLogs) > 0 && o.Kubeconfig == "":
+		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLogs[0])
 	case o.Migrate && o.Release != "":
 		return fmt.Errorf("migration and release %s: choose one of the two stories", o.Release)
 	case o.Autoscale != nil && (o.Objects == 0 || o.Rate == 0 || o.Kubeconfig != "" || o.Migrate || o.Dashboard != nil):

@@ -40,8 +40,8 @@ type Options struct {
 	Name string
 	// Kubeconfig names a cluster to use, as an administrator. "": start a control plane.
 	Kubeconfig string
-	// AuditLog is the audit log of that cluster's one API server, if it can be read here.
-	AuditLog string
+	// AuditLogs are the audit logs of all of that cluster's API servers, if they can be read here.
+	AuditLogs []string
 	// ControlPlane says what to start. With Audit, the policy is the one that package check needs.
 	ControlPlane controlplane.Options
 	// Dir is a folder for the audit policy.
@@ -96,8 +96,8 @@ func (c *Cluster) connect(ctx context.Context, o *Options) (err error) {
 			return fmt.Errorf("kubeconfig %s: %w", o.Kubeconfig, err)
 		}
 		c.Config.QPS = -1
-		if o.AuditLog != "" {
-			c.audits = []*auditLog{{path: o.AuditLog}}
+		for _, path := range o.AuditLogs {
+			c.audits = append(c.audits, &auditLog{path: path})
 		}
 		return nil
 	}
