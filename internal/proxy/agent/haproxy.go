@@ -148,7 +148,9 @@ func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("server %s in HAProxy: %w", id, err)
 		}
-		seen[id] = sight{sessions: sessions, weight: weight, up: strings.HasPrefix(row[column["status"]], "UP")}
+		status := row[column["status"]] // also DRAIN and NOLB, with connections that go on
+		down := strings.HasPrefix(status, "DOWN") || strings.HasPrefix(status, "MAINT")
+		seen[id] = sight{sessions: sessions, weight: weight, up: !down}
 	}
 	want := h.front.StaticIDs()
 	slices.Sort(static)

@@ -115,14 +115,20 @@ func TestFront(t *testing.T) {
 	// A server leaves: its endpoint terminates first, as when a Pod is deleted. Clients go when it says so.
 	w.publish(&endpoint{ready: false, terminating: true}, &endpoint{ready: true})
 	w.rowsAre("it drains", func(r map[string]row) bool { return r[one.address].weight == 0 })
+	w.publish(nil, &endpoint{ready: true})
+	for begun := time.Now(); time.Since(begun) < 2*again; {
+		calm("drains " + one.address)
+	}
 	one.signal(t, syscall.SIGTERM)
 	_ = one.cmd.Wait()
-	w.publish(nil, &endpoint{ready: true})
 	w.rowsAre("it is gone", func(r map[string]row) bool {
 		_, there := r[one.address]
 		return !there && r[static].sessions >= clients
 	})
 	phase("left " + one.address)
+	if n := w.cut.Load(); n > 0 {
+		t.Errorf("HAProxy says %d times that a server was taken out before it was down", n)
+	}
 
 	// Another static server, that nobody has started. This takes a reload, in which connections go on.
 	w.stopAgent()

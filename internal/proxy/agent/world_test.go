@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +38,8 @@ type world struct {
 	// haproxy runs.
 	haproxy *exec.Cmd
 	stop    func() // ends the agent
+	// cut counts servers that were taken out of HAProxy while they were up, with connections or not.
+	cut atomic.Int32
 }
 
 // apiServer is one of the Deployment: a real kube-apiserver with the flags of the static one.
@@ -183,7 +186,11 @@ func (w *world) startFront() {
 	w.haproxy = exec.Command(haproxyPath(), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
 		"-f", filepath.Join(w.front.Dir, proxy.HAProxyFile))
 	w.haproxy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	out := &lines{log: func(s string) { w.t.Log("haproxy:", s) }}
+	out := &lines{log: func(s string) {
+		if w.t.Log("haproxy:", s); strings.Contains(s, "is going DOWN for maintenance") {
+			w.cut.Add(1)
+		}
+	}}
 	w.haproxy.Stdout, w.haproxy.Stderr = out, out
 	if err := controlplane.Spawn(w.haproxy); err != nil {
 		w.t.Fatal(err)
