@@ -19,6 +19,9 @@ type Options struct {
 	Periods []time.Duration
 	// Rate is how many ConfigMaps are created per second, and how many are updated; Events is how many Events are created.
 	Rate, Events float64
+	// Together measures both control planes at the same time, each under the whole load. So both have the same machine,
+	// whatever else runs on it, and take its time from each other.
+	Together bool
 	// Fsync has the etcds wait for the disk.
 	Fsync bool
 	// Progress gets lines for people.

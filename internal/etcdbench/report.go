@@ -33,12 +33,14 @@ type Pair struct {
 
 // Report is what Run measured.
 type Report struct {
-	Leases  int     `json:"leases"`
-	Rate    float64 `json:"rate"`
-	Events  float64 `json:"events"`
-	Fsync   bool    `json:"fsync"`
-	Seconds float64 `json:"seconds"`
-	Pairs   []Pair  `json:"pairs"`
+	Leases int     `json:"leases"`
+	Rate   float64 `json:"rate"`
+	Events float64 `json:"events"`
+	Fsync  bool    `json:"fsync"`
+	// Together says that both control planes were measured at the same time.
+	Together bool    `json:"together"`
+	Seconds  float64 `json:"seconds"`
+	Pairs    []Pair  `json:"pairs"`
 }
 
 // rows are the lines of the table, with what each takes of a control plane's figures.
@@ -63,7 +65,7 @@ func (r *Report) Markdown() string {
 		}
 	}
 	fmt.Fprintf(&b, "%d Leases; per second %v ConfigMaps created, %v updated, and %v Events created; rounds: %d, "+
-		"of %v s; etcd waits for the disk: %t.\n\n", r.Leases, r.Rate, r.Rate, r.Events, rounds, r.Seconds, r.Fsync)
+		"of %v s, both at once: %t; etcd waits for the disk: %t.\n\n", r.Leases, r.Rate, r.Rate, r.Events, rounds, r.Seconds, r.Together, r.Fsync)
 	b.WriteString("| renewals per second | request | p50, 1 etcd | 3 etcds | ratio | p99, 1 etcd | 3 etcds | ratio |\n")
 	b.WriteString("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, period := range periods {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
@@ -22,8 +23,8 @@ var kept = []struct {
 // settle is how long a load runs before it is measured.
 const settle = 3 * time.Second
 
-// Run measures all cases on a control plane with one etcd and on one with three, in turns. Both run all the time: the
-// one that is not measured has nothing to do.
+// Run measures all cases on a control plane with one etcd and on one with three, in turns or together. Both run all the
+// time: in turns, the one that is not measured has nothing to do.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -46,33 +47,47 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			return nil, err
 		}
 	}
-	report := &Report{Leases: o.Leases, Rate: o.Rate, Events: o.Events, Fsync: o.Fsync, Seconds: o.Length.Seconds()}
+	report := &Report{
+		Leases: o.Leases, Rate: o.Rate, Events: o.Events, Fsync: o.Fsync, Together: o.Together, Seconds: o.Length.Seconds(),
+	}
 	for round := range o.Rounds {
 		for _, period := range o.Periods {
 			pair := Pair{Round: round + 1, PeriodSeconds: period.Seconds()}
-			// Whichever is measured first, something else may have begun on the machine meanwhile.
-			order := []int{0, 1}
-			if round%2 == 1 {
-				order = []int{1, 0}
+			if err := o.pair(ctx, &pair, planes, period); err != nil {
+				return nil, fmt.Errorf("round %d, renewals every %v: %w", round+1, period, err)
 			}
-			for _, i := range order {
-				m, err := planes[i].measure(ctx, &o, period)
-				if err != nil {
-					return nil, fmt.Errorf("round %d, renewals every %v, etcds %d: %w", round+1, period, planes[i].etcds, err)
-				}
-				o.say("round %d, renewals every %v, etcds %d: create %v, update %v, renewal %v",
-					round+1, period, planes[i].etcds, m.Create, m.Update, m.Renew)
-				if planes[i].etcds == 1 {
-					pair.One = m
-				} else {
-					pair.Three = m
-				}
-				if err := await.Sleep(ctx, time.Second); err != nil {
-					return nil, err
-				}
-			}
+			o.say("round %d, renewals every %v: with 1 etcd create %v, update %v, renewal %v; with 3 %v, %v, %v", round+1,
+				period, pair.One.Create, pair.One.Update, pair.One.Renew, pair.Three.Create, pair.Three.Update, pair.Three.Renew)
 			report.Pairs = append(report.Pairs, pair)
 		}
 	}
 	return report, nil
+}
+
+// pair measures a case on both control planes, of one etcd and of three.
+func (o *Options) pair(ctx context.Context, out *Pair, planes []*plane, period time.Duration) error {
+	results := []*Measured{&out.One, &out.Three}
+	if o.Together {
+		errs := make([]error, len(planes))
+		var work sync.WaitGroup
+		for i, p := range planes {
+			work.Go(func() { *results[i], errs[i] = p.measure(ctx, o, period) })
+		}
+		work.Wait()
+		return errors.Join(errs...)
+	}
+	// Whichever is measured first, something else may have begun on the machine meanwhile.
+	for i := range planes {
+		if out.Round%2 == 0 {
+			i = len(planes) - 1 - i
+		}
+		var err error
+		if *results[i], err = planes[i].measure(ctx, o, period); err != nil {
+			return fmt.Errorf("etcds %d: %w", planes[i].etcds, err)
+		}
+		if err := await.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -32,6 +32,7 @@ func run() error {
 	flag.Float64Var(&o.Rate, "rate", 30, "ConfigMaps created, and updated, per second")
 	flag.Float64Var(&o.Events, "events", 30, "Events created per second")
 	flag.BoolVar(&o.Fsync, "fsync", true, "have etcd wait for the disk")
+	flag.BoolVar(&o.Together, "together", false, "measure both at the same time, for a machine that others use, too")
 	periods := flag.String("periods", "0s,10s,2s", "cases: times between two renewals of each Lease; 0s is none")
 	output := flag.String("output", "", "file for the figures of every round, as JSON")
 	flag.Parse()
