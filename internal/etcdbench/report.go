@@ -65,7 +65,8 @@ func (r *Report) Markdown() string {
 		}
 	}
 	fmt.Fprintf(&b, "%d Leases; per second %v ConfigMaps created, %v updated, and %v Events created; rounds: %d, "+
-		"of %v s, both at once: %t; etcd waits for the disk: %t.\n\n", r.Leases, r.Rate, r.Rate, r.Events, rounds, r.Seconds, r.Together, r.Fsync)
+		"of %v s, both at once: %t; etcd waits for the disk: %t.\n\n",
+		r.Leases, r.Rate, r.Rate, r.Events, rounds, r.Seconds, r.Together, r.Fsync)
 	b.WriteString("| renewals per second | request | p50, 1 etcd | 3 etcds | ratio | p99, 1 etcd | 3 etcds | ratio |\n")
 	b.WriteString("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, period := range periods {
