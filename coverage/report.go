@@ -45,6 +45,9 @@ type Report struct {
 	Handovers []Handover
 	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
 	Would []Would
+	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data: Reports.Read
+	// sets it. Zero: not known.
+	Written time.Time
 }
 
 // Fields of a report's data.

@@ -136,6 +136,9 @@ func TestR14Coverage(t *testing.T) {
 		var mine *coverage.Report
 		var foreign slot.Slot
 		for _, r := range all {
+			if age := time.Since(r.Written); age < -time.Minute || age > time.Minute {
+				t.Errorf("the report of %s was written %v ago", r.Member, age)
+			}
 			if r.Member == b.Rota().ID() {
 				mine = r
 			} else {

@@ -79,13 +79,14 @@ func (o *whoOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	var r *view.Rota
 	var w *view.Who
 	err = within(cmd.Context(), func(ctx context.Context) error {
 		finder, err := view.NewFinder(cfg)
 		if err != nil {
 			return err
 		}
-		r, err := o.theRota(ctx, cfg, finder, namespace, kind)
+		r, err = o.theRota(ctx, cfg, finder, namespace, kind)
 		if err != nil {
 			return err
 		}
@@ -106,8 +107,20 @@ func (o *whoOptions) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case w.Exists != nil && !*w.Exists:
 		return missingf("%s %s%s does not exist", w.Kind, suffixed(w.Namespace, "/"), w.Name)
+	case w.Works == view.WorksUnknown:
+		return errors.Join(errNobody, forbidden(r))
 	case w.Works != view.WorksYes:
 		return errNobody
+	}
+	return nil
+}
+
+// forbidden returns the error of what could not be read for want of a permission; nil: all could.
+func forbidden(r *view.Rota) error {
+	for _, u := range r.Unknown {
+		if codeOf(u.Err) == exitForbidden {
+			return u.Err
+		}
 	}
 	return nil
 }
@@ -170,6 +183,10 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		if slices.Contains(r.Kinds(), mapping.GroupVersionKind.GroupKind()) {
 			sharding = append(sharding, r)
 		}
+	}
+	works := func(r *view.Rota) bool { return r.Shadow == nil }
+	if slices.ContainsFunc(sharding, works) { // shadows do not
+		sharding = slices.DeleteFunc(sharding, func(r *view.Rota) bool { return !works(r) })
 	}
 	if len(sharding) == 1 {
 		return sharding[0], nil

@@ -117,17 +117,22 @@ func TestWhoOfAnObject(t *testing.T) {
 	hash := slot.HashName(w.namespace, "blog")
 	owner := halves().At(slot.Count(256).Of(hash)).Owner
 	rbac := w.client.RbacV1()
-	_, err := rbac.Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases", "events"}, Verbs: []string{"get", "list"}},
-	}}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = rbac.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader-" + w.namespace}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
+	for name, resources := range map[string][]string{
+		"reader": {"configmaps", "leases", "events"}, "blind": {"configmaps", "events"},
+	} {
+		meta := metav1.ObjectMeta{Name: name}
+		_, err := rbac.Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"", "coordination.k8s.io"}, Resources: resources, Verbs: []string{"get", "list"}},
+		}}, metav1.CreateOptions{})
+		if err == nil {
+			_, err = rbac.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name + "-" + w.namespace}},
+			}, metav1.CreateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	reader := " --as reader-" + w.namespace
 	stranger := t.TempDir() + "/stranger"
@@ -151,6 +156,7 @@ func TestWhoOfAnObject(t *testing.T) {
 	}
 	check("who cm/blog"+reader, exitGood, works) // who sees no other rota need not name this one
 	check("who cm/blog --rota web"+reader, exitGood, works, "held      not known: the objects of the kind could not be listed")
+	check("who cm/blog"+rota+" --as blind-"+w.namespace, exitForbidden, "may not list leases", "no member is known to work on it")
 	check("who secret/shop"+rota, exitGood, owner+" works on Secret", "by the name of its controlling owner, ConfigMap "+w.namespace+"/blog")
 	check("who secret/shop"+rota+reader, exitForbidden, "its slot is that of its controlling owner", "secrets")
 	check("who cm/web"+rota, exitFindings, "nobody works on ConfigMap "+w.namespace+"/web", "selector, field selector or namespaces leave it out")

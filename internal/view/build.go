@@ -49,7 +49,7 @@ func build(in input) *Rota {
 		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,
 		FenceState: in.fenceState,
-		Table:      t, Reports: map[string]*coverage.Report{},
+		Table:      t, Reports: map[string]*coverage.Report{}, stale: map[string]time.Duration{},
 	}
 	if t.Paused() {
 		r.Pause = &Pause{Since: time.Unix(t.Pause.Since, 0), By: t.Pause.By, Reason: t.Pause.Reason}
@@ -60,11 +60,18 @@ func build(in input) *Rota {
 	if r.Unknown == nil {
 		r.Unknown = []Unknown{}
 	}
+	bounds := coverage.BoundsBy(in.reports)
 	for _, report := range in.reports {
-		if _, ok := t.Member(report.Member); ok {
-			r.Reports[report.Member] = report
-			r.addHandovers(report)
+		if _, ok := t.Member(report.Member); !ok {
+			continue
 		}
+		r.addHandovers(report)
+		if age, known := in.reportAge(report); known &&
+			age > max(bounds.Stale, 2*durationOf(in.leases[report.Member])) {
+			r.stale[report.Member] = age
+			continue
+		}
+		r.Reports[report.Member] = report
 	}
 	if names.IsShadow(r.Name) {
 		r.Shadow = shadowOf(strings.TrimSuffix(r.Name, names.ShadowSuffix), r.Reports)

@@ -29,7 +29,7 @@ type closure struct {
 // look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
 func (m *memory) look(in input) *Rota {
 	if in.ages = m.ages(in); noAge(in) {
-		in.unknown = append(slices.Clip(in.unknown), Unknown{"renewals", "whether members renew their Leases takes a " +
+		in.unknown = append(slices.Clip(in.unknown), Unknown{What: "renewals", Error: "whether members renew their Leases takes a " +
 			"second look: the API server does not say what time it is, or when Leases were written"})
 	}
 	r := build(in)

@@ -170,8 +170,11 @@ func (r *Rota) memberProblems(m Member, e evidence,
 			"under way. Restart that member, and report it with its log")
 	}
 	if report == nil && m.Owned > 0 && !e.noReports && e.now.Sub(m.Joined) > e.bounds.Recovery {
-		add(Warn, ReportMissing, "", m.ID, "it does not report what it holds, so that nobody can check it: it may lack the "+
-			"permission to write Leases")
+		text := "it does not report what it holds"
+		if age, was := r.stale[m.ID]; was {
+			text = fmt.Sprintf("it has not reported what it holds for %.0f s", age.Seconds())
+		}
+		add(Warn, ReportMissing, "", m.ID, "%s, so that nobody can check it: it may lack the permission to write Leases", text)
 	}
 	if m.OldestWaiting != nil && *m.OldestWaiting >= coverage.StalledAfter.Seconds() {
 		add(Warn, KeyWaiting, "", m.ID, "a key has been waiting for a worker for %.0f s: all workers are busy. Look at the "+

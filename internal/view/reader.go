@@ -98,7 +98,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	in := input{rota: r.rota}
 	unknown := func(what string, err error) {
 		if err != nil {
-			in.unknown = append(in.unknown, Unknown{what, err.Error()})
+			in.unknown = append(in.unknown, Unknown{what, err.Error(), err})
 		}
 	}
 	// Leases and reports come before the table: it is then never older than what they tell of it.

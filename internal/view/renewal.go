@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -86,6 +87,14 @@ func (in input) now() time.Time {
 		return in.at
 	}
 	return in.at.Add(in.listed.date.Sub(in.listed.ended))
+}
+
+// reportAge returns how old a report is at least; false: that is not known.
+func (in input) reportAge(r *coverage.Report) (age time.Duration, known bool) {
+	if in.listed.date.IsZero() || r.Written.IsZero() {
+		return 0, false
+	}
+	return in.listed.date.Sub(r.Written) - dateGrain, true
 }
 
 func durationOf(l coordinationv1.Lease) time.Duration {

@@ -56,6 +56,8 @@ type Rota struct {
 	Table      *table.Table                `json:"-"`
 	Reports    map[string]*coverage.Report `json:"-"`
 	FenceState fence.State                 `json:"-"`
+	// stale has the ages of reports that are too old to say anything, by member. They are not among Reports.
+	stale map[string]time.Duration
 }
 
 // Pause is a pause of moves.
@@ -245,4 +247,6 @@ func (r *Rota) Unread(what string) (reason string, unread bool) {
 type Unknown struct {
 	What  string `json:"what"`
 	Error string `json:"error"`
+	// Err is the error itself, if there was one.
+	Err error `json:"-"`
 }

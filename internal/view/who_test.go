@@ -146,9 +146,14 @@ func TestWho(t *testing.T) {
 			q.lease("b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, WorksNo, []string{"has stopped"}},
 		"no Lease": {func(q *question) { delete(q.in.leases, "b") }, WorksNo, []string{"has no Lease"}},
-		"unreadable Lease": {func(q *question) { delete(q.in.leases, "b"); q.in.unknown = []Unknown{{"Leases", "may not\nlist"}} }, WorksUnknown,
+		"unreadable Lease": {func(q *question) {
+			delete(q.in.leases, "b")
+			q.in.unknown = []Unknown{{What: "Leases", Error: "may not\nlist"}}
+		}, WorksUnknown,
 			[]string{"renews its Lease is not known: may not list"}},
-		"unreadable reports": {func(q *question) { q.in.reports, q.in.unknown = nil, []Unknown{{"reports", "may not list"}} }, WorksUnknown,
+		"unreadable reports": {func(q *question) {
+			q.in.reports, q.in.unknown = nil, []Unknown{{What: "reports", Error: "may not list"}}
+		}, WorksUnknown,
 			[]string{"which kinds members work on could not be read: may not list"}},
 		"another one leads": {func(q *question) {
 			q.in.reports[1].Waits = "this member waits for leader election's Lease"
