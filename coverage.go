@@ -104,6 +104,9 @@ func (i *incarnation) holdings() *coverage.Report {
 			r.Waiting[s] = age
 		}
 	}
+	if m := i.rota.moves.Load(); m != nil {
+		r.Moving = m.ages(now)
+	}
 	return r
 }
 

@@ -226,6 +226,22 @@ func (m *moves) oldest(now time.Duration) time.Duration {
 	return longest
 }
 
+// ages returns for how long each slot has been on its way, if for more than 1 s.
+func (m *moves) ages(now time.Duration) map[slot.Slot]time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out map[slot.Slot]time.Duration
+	for s, mv := range m.slots {
+		if age := now - mv.since; mv.phase != moveEnded && age > time.Second {
+			if out == nil {
+				out = map[slot.Slot]time.Duration{}
+			}
+			out[s] = age
+		}
+	}
+	return out
+}
+
 // handovers returns the last handovers to this incarnation, newest first.
 func (m *moves) handovers() []coverage.Handover {
 	m.mu.Lock()

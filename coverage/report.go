@@ -38,6 +38,9 @@ type Report struct {
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
+	// Moving is for how long a slot has been on its way to the member, in whole seconds, if more than 1 s. Duties have slots,
+	// too.
+	Moving map[slot.Slot]time.Duration
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
@@ -61,6 +64,7 @@ const (
 	fieldWaiting   = "waiting"
 	fieldHandovers = "handovers"
 	fieldWaits     = "waits"
+	fieldMoving    = "moving"
 )
 
 const (
@@ -111,10 +115,6 @@ func (r *Report) Encode() (map[string]string, error) {
 		fold *= 2
 		objects = r.encodeObjects(fold)
 	}
-	var waiting strings.Builder
-	for _, n := range slices.Sorted(maps.Keys(r.Waiting)) {
-		fmt.Fprintf(&waiting, "%d %d\n", n, int64(r.Waiting[n]/time.Second))
-	}
 	var open []string
 	for _, run := range r.Open.Ranges() {
 		open = append(open, run.String())
@@ -125,10 +125,13 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	data := map[string]string{
 		fieldMember: r.Member, fieldSerial: strconv.FormatUint(r.Serial, 10), fieldOpen: strings.Join(open, " "),
-		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: waiting.String(),
+		fieldFold: strconv.Itoa(fold), fieldObjects: objects, fieldSetup: setup.String(), fieldWaiting: encodeAges(r.Waiting),
 	}
 	if r.Waits != "" {
 		data[fieldWaits] = r.Waits
+	}
+	if len(r.Moving) > 0 {
+		data[fieldMoving] = encodeAges(r.Moving)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -191,11 +194,37 @@ func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delive
 // firstOf returns the first slot of the group that a slot is folded into.
 func firstOf(n slot.Slot, slots int) slot.Slot { return n &^ slot.Slot(slots-1) }
 
+// encodeAges writes a line for each slot, with whole seconds.
+func encodeAges(ages map[slot.Slot]time.Duration) string {
+	var out strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(ages)) {
+		fmt.Fprintf(&out, "%d %d\n", n, int64(ages[n]/time.Second))
+	}
+	return out.String()
+}
+
+func (r *Report) decodeAges(field string, data map[string]string) (map[slot.Slot]time.Duration, error) {
+	out := map[slot.Slot]time.Duration{}
+	for i, line := range lines(data[field]) {
+		words := strings.Fields(line)
+		if len(words) != 2 {
+			return nil, r.lineError(field, i, line)
+		}
+		n, err := parseSlot(words[0])
+		seconds, numErr := strconv.ParseUint(words[1], 10, 31)
+		if err != nil || numErr != nil {
+			return nil, r.lineError(field, i, line)
+		}
+		out[n] = time.Duration(seconds) * time.Second
+	}
+	return out, nil
+}
+
 // Decode is the inverse of Encode. Fields that it does not know are those of newer builds, and are left out. The error
 // names the field and the line.
 func Decode(data map[string]string) (*Report, error) {
 	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{},
-		Waiting: map[slot.Slot]time.Duration{}, Waits: data[fieldWaits]}
+		Waits: data[fieldWaits]}
 	if r.Member == "" {
 		return nil, fmt.Errorf("report: field %s is empty", fieldMember)
 	}
@@ -232,17 +261,13 @@ func Decode(data map[string]string) (*Report, error) {
 		}
 		r.Setup[name] = value
 	}
-	for i, line := range lines(data[fieldWaiting]) {
-		words := strings.Fields(line)
-		if len(words) != 2 {
-			return nil, r.lineError(fieldWaiting, i, line)
+	if r.Waiting, err = r.decodeAges(fieldWaiting, data); err != nil {
+		return nil, err
+	}
+	if _, ok := data[fieldMoving]; ok { // reports of older builds have none
+		if r.Moving, err = r.decodeAges(fieldMoving, data); err != nil {
+			return nil, err
 		}
-		n, err := parseSlot(words[0])
-		seconds, numErr := strconv.ParseUint(words[1], 10, 31)
-		if err != nil || numErr != nil {
-			return nil, r.lineError(fieldWaiting, i, line)
-		}
-		r.Waiting[n] = time.Duration(seconds) * time.Second
 	}
 	if err := r.decodeWould(data[fieldWould]); err != nil {
 		return nil, err

@@ -80,6 +80,7 @@ func (w *written) workload(t *testing.T, set, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made.Status.Phase = corev1.PodRunning
 	made.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "manager", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", Message: "last words of " + pod}},

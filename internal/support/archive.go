@@ -9,16 +9,20 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Archive is a tar.gz in the making. Its methods must not be called concurrently.
+// Archive is a tar.gz in the making. Add and Fail may be called concurrently.
 type Archive struct {
-	dir    string
-	at     time.Time
+	dir string
+	at  time.Time
+
+	mu     sync.Mutex
 	zip    *gzip.Writer
 	tar    *tar.Writer
 	unread []Unread
@@ -44,6 +48,8 @@ func NewArchive(w io.Writer, dir string, at time.Time) *Archive {
 
 // Add adds a file. An error of the writer is returned by Close.
 func (a *Archive) Add(name string, data []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.err != nil {
 		return
 	}
@@ -56,6 +62,8 @@ func (a *Archive) Add(name string, data []byte) {
 
 // Fail notes that something could not be read. A nil error is no failure.
 func (a *Archive) Fail(what string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err != nil {
 		a.unread = append(a.unread, Unread{what, err})
 	}
@@ -68,6 +76,7 @@ func (a *Archive) Unread() []Unread { return a.unread }
 func (a *Archive) Close(about string) error {
 	var b strings.Builder
 	b.WriteString(about + "\n\nFiles:\n")
+	slices.Sort(a.files)
 	for _, f := range a.files {
 		b.WriteString("  " + f + "\n")
 	}

@@ -2,6 +2,7 @@ package support
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,13 +33,18 @@ type Options struct {
 	// Logs are the logs of containers; LogBytes bounds each.
 	Logs     bool
 	LogBytes int64
+	// LogTimeout bounds the time that one log takes, by default 15 s: a node may be dead.
+	LogTimeout time.Duration
 }
 
 const (
 	metricsTimeout = 5 * time.Second
+	logTimeout     = 15 * time.Second
 	metricsBytes   = 4 << 20
 	// maxPods bounds the Pods whose metrics and logs are read.
 	maxPods = 100
+	// atOnce is how many Pods are asked at a time.
+	atOnce = 4
 )
 
 // Collect adds what the API server has of a rota. found says that there is something of it.
@@ -59,12 +66,7 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options, a *Arc
 	}
 	pods, replicaSets := c.pods(ctx, members)
 	c.events(ctx, append(replicaSets, podNames(pods)...))
-	for i := range pods[:min(len(pods), maxPods)] {
-		c.metrics(ctx, &pods[i])
-		if o.Logs {
-			c.logs(ctx, &pods[i])
-		}
-	}
+	c.words(ctx, pods[:min(len(pods), maxPods)])
 	if n := len(pods); n > maxPods {
 		a.Fail("metrics and logs of some Pods", fmt.Errorf("there are %d Pods, and those of %d are here", n, maxPods))
 	}
@@ -199,12 +201,35 @@ func (c *collector) events(ctx context.Context, objects []string) {
 	c.add("events.json", events)
 }
 
+// words adds what the Pods themselves say. Logs come first: they say more, if time runs out.
+func (c *collector) words(ctx context.Context, pods []corev1.Pod) {
+	ask := func(of func(context.Context, *corev1.Pod)) {
+		var group errgroup.Group
+		group.SetLimit(atOnce)
+		for i := range pods {
+			group.Go(func() error {
+				of(ctx, &pods[i])
+				return nil
+			})
+		}
+		_ = group.Wait()
+	}
+	if c.o.Logs {
+		ask(c.logs)
+	}
+	ask(c.metrics)
+}
+
 // metrics adds a Pod's metrics, which the API server's proxy asks it for.
 func (c *collector) metrics(ctx context.Context, pod *corev1.Pod) {
 	scheme, port := metricsPort(pod)
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	what := fmt.Sprintf("metrics of %s by port %s through the API server's proxy", pod.Name, port.String())
+	if pod.Status.Phase != corev1.PodRunning {
+		c.a.Fail(what, fmt.Errorf("the Pod is %s", strings.ToLower(string(pod.Status.Phase))))
+		return
+	}
 	stream, err := c.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").
 		Name(scheme + pod.Name + ":" + port.String()).SubResource("proxy").Suffix("metrics").Stream(ctx)
 	if err != nil {
@@ -249,20 +274,26 @@ func (c *collector) logs(ctx context.Context, pod *corev1.Pod) {
 			if previous {
 				name = fmt.Sprintf("logs/%s.%s.previous.log", pod.Name, s.Name)
 			}
-			// limitBytes alone would give the first bytes.
-			data, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+			c.log(ctx, name, pod, &corev1.PodLogOptions{
+				// limitBytes alone would give the first bytes.
 				Container: s.Name, Previous: previous, Timestamps: true, TailLines: ptr.To(int64(5000)),
-			}).Stream(ctx)
-			if err != nil {
-				c.a.Fail(name, c.refused(err, "", "pods/log", "get"))
-				continue
-			}
-			text, err := tail(data, c.o.LogBytes)
-			_ = data.Close()
-			c.a.Fail(name, err)
-			c.a.Add(name, text)
+			})
 		}
 	}
+}
+
+func (c *collector) log(ctx context.Context, name string, pod *corev1.Pod, o *corev1.PodLogOptions) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.o.LogTimeout, logTimeout))
+	defer cancel()
+	data, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	if err != nil {
+		c.a.Fail(name, c.refused(err, "", "pods/log", "get"))
+		return
+	}
+	defer func() { _ = data.Close() }()
+	text, err := tail(data, c.o.LogBytes)
+	c.a.Fail(name, err)
+	c.a.Add(name, text)
 }
 
 // tail reads all, and returns the last whole lines of at most limit bytes.

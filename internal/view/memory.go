@@ -29,8 +29,8 @@ type closure struct {
 // look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
 func (m *memory) look(in input) *Rota {
 	if in.ages = m.ages(in); noAge(in) {
-		in.unknown = append(slices.Clip(in.unknown), Unknown{What: "renewals", Error: "whether members renew their Leases takes a " +
-			"second look: the API server does not say what time it is, or when Leases were written"})
+		in.unknown = append(slices.Clip(in.unknown), Unknown{What: "renewals", Error: "whether members renew their Leases " +
+			"takes a second look: the API server does not say what time it is, or when Leases were written"})
 	}
 	r := build(in)
 	moves := map[Move]time.Time{}
@@ -42,6 +42,9 @@ func (m *memory) look(in input) *Rota {
 		moves[move] = since
 		if again {
 			r.Moves[i].Seconds = ptr.To(in.at.Sub(since).Seconds())
+		}
+		if told := r.movingFor(move); told > 0 && told.Seconds() > ptr.Deref(r.Moves[i].Seconds, 0) {
+			r.Moves[i].Seconds = ptr.To(told.Seconds())
 		}
 	}
 	m.moves = moves
@@ -73,4 +76,15 @@ func (m *memory) look(in input) *Rota {
 	m.closed = closed
 	r.Problems = problems(r, e)
 	return r
+}
+
+// movingFor returns for how long a move has been under way, by the report of who gets the slots; 0: not known, or 1 s at
+// most.
+func (r *Rota) movingFor(m Move) (longest time.Duration) {
+	if report := r.Reports[m.To]; report != nil {
+		for s := m.First; s <= m.Last; s++ {
+			longest = max(longest, report.Moving[slot.Slot(s)])
+		}
+	}
+	return longest
 }

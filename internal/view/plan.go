@@ -120,6 +120,9 @@ func (p *planning) note(format string, args ...any) {
 func (p *planning) settle(o PlanOptions) (now int, err error) {
 	r := p.r
 	var live []Member
+	if reason, unread := r.Unread("Leases"); unread {
+		p.note("the Leases could not be read, so that members that are dead count as live: %s", reason)
+	}
 	for _, m := range r.Members {
 		switch m.State {
 		case Silent:

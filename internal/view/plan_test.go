@@ -89,6 +89,10 @@ func TestPlanFor(t *testing.T) {
 		}, PlanOptions{}, "a 128-0+128=256 objects 256=384 duties 0=1\nb 128-128+0=0 objects 128=0 duties 1=0\n", []string{"b is drained"}},
 		"moves are paused": {func(in *input) { in.table.Pause = table.Pause{Since: now.Unix()} }, PlanOptions{},
 			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n", []string{"moves are paused"}},
+		"Leases that cannot be read": {func(in *input) {
+			in.leases, in.noLeases, in.unknown = nil, true, []Unknown{{What: "Leases", Error: "may not list"}}
+		}, PlanOptions{}, "a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n",
+			[]string{"members that are dead count as live: may not list"}},
 		"a rollout": {func(in *input) { put(in, "b", func(m *table.Member) { m.Build, m.Joined = "v2", now.Unix()-5 }) }, PlanOptions{},
 			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n", []string{"a rollout is going on"}},
 		"probation": {func(in *input) {

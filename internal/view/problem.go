@@ -174,7 +174,8 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		if age, was := r.stale[m.ID]; was {
 			text = fmt.Sprintf("it has not reported what it holds for %.0f s", age.Seconds())
 		}
-		add(Warn, ReportMissing, "", m.ID, "%s, so that nobody can check it: it may lack the permission to write Leases", text)
+		add(Warn, ReportMissing, "", m.ID, "%s, so that nobody can check it: it may lack the permission to write Leases",
+			text)
 	}
 	if m.OldestWaiting != nil && *m.OldestWaiting >= coverage.StalledAfter.Seconds() {
 		add(Warn, KeyWaiting, "", m.ID, "a key has been waiting for a worker for %.0f s: all workers are busy. Look at the "+

@@ -121,8 +121,12 @@ func TestProblems(t *testing.T) {
 		"closed for a while": {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 17 * time.Second},
 		"closed and moving":  {change: func(in *input) { in.reports[0].Open.Remove(7); in.table.Runs[0].Next = "b" }, after: 18 * time.Second},
 		"moves for long":     {change: func(in *input) { in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true }, after: 61 * time.Second, want: "warning MoveStuck a 0-127", text: "61 s, in phase drain"},
-		"moves":              {change: func(in *input) { in.table.Runs[0].Next = "b" }, after: time.Minute},
-		"no report":          {change: func(in *input) { in.reports = in.reports[:1] }, want: "warning ReportMissing b "},
+		"moves for long, as reported": {change: func(in *input) {
+			in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true
+			in.reports[1].Moving = map[slot.Slot]time.Duration{0: 5 * time.Second, 100: 2 * time.Minute}
+		}, want: "warning MoveStuck a 0-127", text: "120 s, in phase drain"},
+		"moves":     {change: func(in *input) { in.table.Runs[0].Next = "b" }, after: time.Minute},
+		"no report": {change: func(in *input) { in.reports = in.reports[:1] }, want: "warning ReportMissing b "},
 		"report of old": {change: func(in *input) { in.reports[1].Written = now.Add(-32 * time.Second) },
 			want: "warning ReportMissing b ", text: "for 31 s"},
 		"report of late":   {change: func(in *input) { in.reports[1].Written = now.Add(-30 * time.Second) }},

@@ -36,8 +36,8 @@ var ErrNoRota = errors.New("there is no ConfigMap of that name")
 
 // ErrTableLost is wrapped together with ErrNoRota if members have Leases although there is no table. At the first start
 // of a rota that is so, too.
-var ErrTableLost = errors.New("unless they are the first and have just started, it was deleted; in either case they make " +
-	"one, which takes a lease")
+var ErrTableLost = errors.New("unless they are the first and have just started, it was deleted; in either case they " +
+	"make one, which takes a lease")
 
 // ErrTable is wrapped by the error of Read if there is a table that cannot be read.
 var ErrTable = errors.New("the table is invalid")

@@ -177,7 +177,8 @@ type Move struct {
 	// Phase is "warm" (To lists), "drain" (From lets work end, or waits for its turn), or "activate" (To owns the slots
 	// and waits until it sees From's last writes).
 	Phase string `json:"phase"`
-	// Seconds is for how long the Reader has seen the move, in this phase; nil: it sees it for the first time.
+	// Seconds is for how long it has been under way, as To reports, or for how long the Reader has seen it in this phase,
+	// whichever is more; nil: neither is known.
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
