@@ -23,7 +23,7 @@ test: kube ## Run every test, including those on the real API server
 	@$(MAKE) --no-print-directory -j 3 test-plain test-race $(MODULES)
 
 # Tests with dependencies that the main module must not have. Each is a module of its own. The longest come first.
-MODULES := tools/scale tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
+MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):
@@ -149,6 +149,7 @@ check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
 		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench
+	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"). It needs
 # HAProxy.
