@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -73,10 +74,7 @@ type elector struct {
 	loaded map[slot.Slot]uint64
 }
 
-// holderPrefix begins the name of a rota as a holder.
-const holderPrefix = "rota:"
-
-func holder(r *Rota) string { return holderPrefix + r.Name().String() }
+func holder(r *Rota) string { return names.ElectionHolder + r.Name().String() }
 
 // newElector returns nil if there is no Lease to hold.
 func newElector(i *incarnation) *elector {
@@ -209,7 +207,7 @@ func (e *elector) waitsFor(seen election.Record) string {
 		who = "held by nobody"
 	case seen.Holder == holder(e.inc.rota):
 		who = "which the rota has to renew"
-	case strings.HasPrefix(seen.Holder, holderPrefix):
+	case strings.HasPrefix(seen.Holder, names.ElectionHolder):
 		who += "; that is another rota, and these two never work at once: " +
 			"give one of them another LeaderElectionID if both shall work"
 	}

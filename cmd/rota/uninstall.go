@@ -88,6 +88,10 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	w := cmd.OutOrStdout()
 	if found.Nothing() {
 		printKept(w, found.Kept)
+		printUnread(w, found.Unread)
+		if len(found.Unread) > 0 {
+			return named(errUnread)
+		}
 		return missingf("rota %s: there is nothing of it in the cluster", rota)
 	}
 	verb := "to remove"
@@ -96,6 +100,7 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	printRemains(w, found, verb)
 	printKept(w, found.Kept)
+	printUnread(w, found.Unread)
 	if err := alive.Err(); err != nil {
 		return named(fmt.Errorf("nothing is removed: %w", err))
 	}
@@ -118,6 +123,10 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 		printRemains(w, left, "still there")
 		return named(errors.New("some of it is there again or still: a member may have started meanwhile; look for its " +
 			"Deployment, and try again"))
+	}
+	if len(left.Unread) > 0 {
+		printUnread(w, left.Unread)
+		return named(errUnread)
 	}
 	labels := fmt.Sprintf("and labels of %d kinds", found.Kinds)
 	if o.keepLabels {
@@ -151,6 +160,16 @@ func printRemains(w io.Writer, r *remains.Remains, verb string) {
 	}
 	if r.Events > 0 {
 		_, _ = fmt.Fprintf(w, "  %s\n", counted(r.Events, "event"))
+	}
+}
+
+// errUnread is the error if kinds were not searched for labels.
+var errUnread = errors.New("nothing else of it is left, but not all kinds could be searched for labels: run it again when " +
+	"their API server answers, or remove its APIService")
+
+func printUnread(w io.Writer, unread []string) {
+	for _, u := range unread {
+		_, _ = fmt.Fprintf(w, "not searched: %s\n", u)
 	}
 }
 

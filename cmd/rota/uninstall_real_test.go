@@ -11,9 +11,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -22,6 +24,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/remains"
@@ -144,6 +147,19 @@ func TestUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// An aggregated API server does not answer, and the rota held leader election's Lease.
+	fixed := broken(t, plane)
+	lease.ObjectMeta = metav1.ObjectMeta{Name: "web-operator", Namespace: w.namespace}
+	lease.Spec.HolderIdentity = ptr.To("rota:operators/web")
+	if _, err := w.client.CoordinationV1().Leases(w.namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, "uninstall web --dry-run", exitGood, "label "+label+" of 40 configmaps",
+		"not searched: labels of the kinds of broken.example.com/v1: ", "stays: lease operators/web-operator: it is leader election's")
+	if err := w.client.CoordinationV1().Leases(w.namespace).Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fixed()
 	w.expect(t, "uninstall web", exitUsage, "give --yes")
 	w.expect(t, "uninstall web --dry-run", exitGood, "would be removed", "label "+label+" of 40 configmaps", "stays: policy rota-fence-keeper")
 	if labelled() != 41 || w.table(t) == nil {
@@ -151,8 +167,51 @@ func TestUninstall(t *testing.T) {
 	}
 	w.expect(t, "uninstall web --yes --keeper", exitGood, "Nothing of rota operators/web is left")
 	w.expect(t, "uninstall web --keeper", exitMissing, "there is nothing of it")
+	fixed = broken(t, plane)
+	w.expect(t, "uninstall web --keeper", exitFindings, "not searched: labels of the kinds of broken.example.com/v1: ", "run it again")
+	fixed()
 	if diff := cmp.Diff(before, everything(t, plane)); diff != "" {
 		t.Errorf("-before the install +after the uninstall:\n%s", diff)
+	}
+}
+
+// broken makes an APIService whose server does not exist, until fixed is called.
+func broken(t *testing.T, plane *controlplane.ControlPlane) (fixed func()) {
+	t.Helper()
+	services := dynamic.NewForConfigOrDie(plane.Config()).Resource(schema.GroupVersionResource{
+		Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices",
+	})
+	const name = "v1.broken.example.com"
+	_, err := services.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"group": "broken.example.com", "version": "v1", "groupPriorityMinimum": int64(10), "versionPriority": int64(10),
+			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "missing"},
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	discovered := func() bool {
+		_, err := kubernetes.NewForConfigOrDie(plane.Config()).Discovery().ServerPreferredResources()
+		return err == nil
+	}
+	until := func(want bool) {
+		if err := await.Until(t.Context(), 100*time.Millisecond, time.Minute, func() string {
+			if discovered() != want {
+				return "discovery has not noticed " + name
+			}
+			return ""
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(false)
+	return func() {
+		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(true)
 	}
 }
 

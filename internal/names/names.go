@@ -32,6 +32,9 @@ const (
 	GateShut = "shut"
 )
 
+// ElectionHolder begins the name that a rota has as the holder of leader election's Lease; NAMESPACE/NAME follows.
+const ElectionHolder = "rota:"
+
 // FenceRefusal begins the messages with which a fence refuses writes.
 const FenceRefusal = "the fence of rota "
 

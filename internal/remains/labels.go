@@ -28,10 +28,18 @@ type kind struct {
 	kind     schema.GroupKind
 }
 
-// kinds returns all kinds that the API server serves, each in one version. Groups whose servers do not answer are in
-// the error.
-func (f *Finder) kinds() (out []kind, err error) {
+// kinds returns all kinds that the API server serves, each in one version. Groups whose servers do not answer are noted
+// in found.
+func (f *Finder) kinds(found *Remains) (out []kind, err error) {
 	lists, err := f.client.Discovery().ServerPreferredResources()
+	var failed *discovery.ErrGroupDiscoveryFailed
+	if errors.As(err, &failed) {
+		for gv, cause := range failed.Groups {
+			found.Unread = append(found.Unread, fmt.Sprintf("labels of the kinds of %s: %v", gv, cause))
+		}
+		slices.Sort(found.Unread)
+		err = nil
+	}
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, lists) {
 		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
 		if parseErr != nil {
@@ -52,7 +60,7 @@ func (f *Finder) kinds() (out []kind, err error) {
 // labels finds the labels of objects that no other rota has a use for. Labels are not a rota's own: all rotas with the
 // same key share them.
 func (f *Finder) labels(ctx context.Context, out *Remains) error {
-	kinds, err := f.kinds()
+	kinds, err := f.kinds(out)
 	if err != nil {
 		return err
 	}
@@ -72,6 +80,10 @@ func (f *Finder) labels(ctx context.Context, out *Remains) error {
 					continue
 				}
 				n, err := f.each(ctx, k.resource, label, nil)
+				if apierrors.IsServiceUnavailable(err) { // an aggregated API server
+					out.Unread = append(out.Unread, err.Error())
+					continue
+				}
 				if err != nil {
 					return err
 				}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
@@ -64,6 +65,8 @@ type Remains struct {
 	Kept    []Kept
 	// Kinds is how many kinds of objects were searched for labels.
 	Kinds int
+	// Unread says what was not searched, since an aggregated API server does not answer, and why.
+	Unread []string
 }
 
 // Nothing says that nothing of the rota is there.
@@ -137,6 +140,9 @@ func (f *Finder) Find(ctx context.Context) (*Remains, error) {
 		}
 	}
 	out.Objects = append(out.Objects, cm...)
+	if err := f.elections(ctx, out); err != nil {
+		return nil, err
+	}
 	events, err := f.events(ctx)
 	if err != nil {
 		return nil, err
@@ -180,6 +186,21 @@ func (f *Finder) leases(ctx context.Context, label string) ([]coordinationv1.Lea
 		return nil, refused(err, leases, f.o.Rota.Namespace, "list")
 	}
 	return list.Items, nil
+}
+
+// elections notes Leases of leader election in the rota's namespace that the rota held when it crashed.
+func (f *Finder) elections(ctx context.Context, out *Remains) error {
+	list, err := f.client.CoordinationV1().Leases(f.o.Rota.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return refused(err, leases, f.o.Rota.Namespace, "list")
+	}
+	for i := range list.Items {
+		if ptr.Deref(list.Items[i].Spec.HolderIdentity, "") == names.ElectionHolder+f.o.Rota.String() {
+			out.Kept = append(out.Kept, Kept{"lease " + list.Items[i].Namespace + "/" + list.Items[i].Name, "it is leader " +
+				"election's. The rota held it at last; a stock replica takes it when it has run out"})
+		}
+	}
+	return nil
 }
 
 // fence returns the policy and the binding, the binding first, and the keeper if it is to go.
