@@ -87,7 +87,7 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 func (i *incarnation) holdings() *coverage.Report {
 	if e := i.rota.shadow; e != nil {
 		out := e.report()
-		out.Handovers = i.moves.handovers()
+		out.Handovers, out.Moving = i.moves.handovers(), i.moves.ages(i.rota.now())
 		return out
 	}
 	r := i.rota.outline()
@@ -104,8 +104,8 @@ func (i *incarnation) holdings() *coverage.Report {
 			r.Waiting[s] = age
 		}
 	}
-	if m := i.rota.moves.Load(); m != nil {
-		r.Moving = m.ages(now)
+	if r.Waits == "" { // otherwise nothing goes on, for as long as another one leads
+		r.Moving = i.moves.ages(now)
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -322,9 +323,12 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 					t.Fatalf("the Lease says %+v, want it cleared", r)
 				}
 				leads := func() bool { return slices.ContainsFunc(others, func(s *stockReplica) bool { return s.leads.Load() }) }
+				next := "" // who has it then
 				for time.Since(cleared) < 20*time.Second {
+					r := l.election()
+					next = cmp.Or(next, r.Holder)
 					if a.works() || b.works() {
-						if r := l.election(); r.Holder != holder(a.Rota) {
+						if r.Holder != holder(a.Rota) {
 							lasted = time.Since(cleared)
 						}
 						if leads() && time.Since(cleared) > limit {
@@ -334,7 +338,9 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					synctest.Wait()
 				}
-				if lasted > limit || flight.Err() == nil {
+				// Without a watch, a member does not notice if another one takes it back for the rota before its next look.
+				unnoticed := limit > 0 && next == holder(a.Rota)
+				if lasted > limit || flight.Err() == nil && !unnoticed {
 					t.Errorf("members worked for %v after the Lease was cleared, want at most %v; in flight: %v", lasted, limit,
 						flight.Err())
 				}

@@ -226,13 +226,14 @@ func (m *moves) oldest(now time.Duration) time.Duration {
 	return longest
 }
 
-// ages returns for how long each slot has been on its way, if for more than 1 s.
+// ages returns for how long each slot has been in the present phase of its move, if for 2 s at least. Reports are not
+// written when they are the same, so that times are told in few steps.
 func (m *moves) ages(now time.Duration) map[slot.Slot]time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out map[slot.Slot]time.Duration
 	for s, mv := range m.slots {
-		if age := now - mv.since; mv.phase != moveEnded && age > time.Second {
+		if age := coarse(now - mv.begun); mv.phase != moveEnded && age > 0 {
 			if out == nil {
 				out = map[slot.Slot]time.Duration{}
 			}
@@ -240,6 +241,23 @@ func (m *moves) ages(now time.Duration) map[slot.Slot]time.Duration {
 		}
 	}
 	return out
+}
+
+// coarse returns the longest of 2, 5, 10, 20 and 30 s and whole minutes that is not above age; 0: none is. Above an hour it
+// is whole hours.
+func coarse(age time.Duration) time.Duration {
+	switch {
+	case age >= time.Hour:
+		return age.Truncate(time.Hour)
+	case age >= time.Minute:
+		return age.Truncate(time.Minute)
+	}
+	for _, s := range []time.Duration{30, 20, 10, 5, 2} {
+		if age >= s*time.Second {
+			return s * time.Second
+		}
+	}
+	return 0
 }
 
 // handovers returns the last handovers to this incarnation, newest first.

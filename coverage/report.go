@@ -38,8 +38,8 @@ type Report struct {
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
-	// Moving is for how long a slot has been on its way to the member, in whole seconds, if more than 1 s. Duties have slots,
-	// too.
+	// Moving is for how long a slot has been in the present phase of its move to the member, in whole seconds, at least. Moves
+	// that have just begun are left out. Duties have slots, too.
 	Moving map[slot.Slot]time.Duration
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
@@ -93,6 +93,8 @@ const (
 //	  LeaseDuration 15s
 //	waiting: |
 //	  7 12                            slot, seconds
+//	moving: |
+//	  60 16-21 90                     seconds, slots
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
@@ -131,7 +133,7 @@ func (r *Report) Encode() (map[string]string, error) {
 		data[fieldWaits] = r.Waits
 	}
 	if len(r.Moving) > 0 {
-		data[fieldMoving] = encodeAges(r.Moving)
+		data[fieldMoving] = encodeMoving(r.Moving)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -203,6 +205,50 @@ func encodeAges(ages map[slot.Slot]time.Duration) string {
 	return out.String()
 }
 
+// encodeMoving writes a line for each age, with whole seconds and the slots that have it.
+func encodeMoving(moving map[slot.Slot]time.Duration) string {
+	by := map[int64]slot.Set{}
+	for s, age := range moving {
+		set := by[int64(age/time.Second)]
+		set.Add(s)
+		by[int64(age/time.Second)] = set
+	}
+	var out strings.Builder
+	for _, seconds := range slices.Sorted(maps.Keys(by)) {
+		set := by[seconds]
+		fmt.Fprintf(&out, "%d", seconds)
+		for _, run := range set.Ranges() {
+			fmt.Fprintf(&out, " %s", run)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func (r *Report) decodeMoving(data map[string]string) (map[slot.Slot]time.Duration, error) {
+	out := map[slot.Slot]time.Duration{}
+	for i, line := range lines(data[fieldMoving]) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			return nil, r.lineError(fieldMoving, i, line)
+		}
+		seconds, err := strconv.ParseUint(words[0], 10, 31)
+		if err != nil {
+			return nil, r.lineError(fieldMoving, i, line)
+		}
+		for _, word := range words[1:] {
+			run, err := slot.ParseRange(word)
+			if err != nil {
+				return nil, r.lineError(fieldMoving, i, line)
+			}
+			for s := run.First; s <= run.Last; s++ {
+				out[s] = time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return out, nil
+}
+
 func (r *Report) decodeAges(field string, data map[string]string) (map[slot.Slot]time.Duration, error) {
 	out := map[slot.Slot]time.Duration{}
 	for i, line := range lines(data[field]) {
@@ -265,7 +311,7 @@ func Decode(data map[string]string) (*Report, error) {
 		return nil, err
 	}
 	if _, ok := data[fieldMoving]; ok { // reports of older builds have none
-		if r.Moving, err = r.decodeAges(fieldMoving, data); err != nil {
+		if r.Moving, err = r.decodeMoving(data); err != nil {
 			return nil, err
 		}
 	}

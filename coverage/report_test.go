@@ -30,7 +30,9 @@ func full() *coverage.Report {
 		Owners:  map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
 		Setup:   map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s"},
 		Waiting: map[slot.Slot]time.Duration{7: 12 * time.Second},
-		Moving:  map[slot.Slot]time.Duration{9: 70 * time.Second},
+		Moving: map[slot.Slot]time.Duration{
+			9: time.Minute, 10: time.Minute, 12: time.Minute, slot.MaxCount + 3: time.Hour, // a duty
+		},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
 			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
 		Handovers: []coverage.Handover{{

@@ -41,8 +41,8 @@ comes to it, whether it holds the object, and what is wrong. If nobody works on 
 KIND is as for kubectl get: website, websites, a short name, or with the group as in websites.web.example.com. -n is the
 namespace of the object. The rota is the one whose members shard the kind; --rota names it if there are several.
 
-The exit status is 0 if a member works on the object, 1 if none does or if nobody can tell, and 4 if there is no such
-kind or object.`,
+The exit status is 0 if a member works on the object, 1 if none does or if nobody can tell, 4 if there is no such kind
+or object, and 5 if nobody can tell because a permission is missing.`,
 		Example: `  rota who website/hello-7 -n team-a
   rota who website hello-7 -n team-a
   rota who deploy/hello-7 --rota operators/website -o json`,
@@ -115,10 +115,10 @@ func (o *whoOptions) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// forbidden returns the error of what could not be read for want of a permission; nil: all could.
+// forbidden returns why Leases or reports, by which an answer is given, could not be read, if a permission is missing.
 func forbidden(r *view.Rota) error {
 	for _, u := range r.Unknown {
-		if codeOf(u.Err) == exitForbidden {
+		if (u.What == "Leases" || u.What == "reports") && codeOf(u.Err) == exitForbidden {
 			return u.Err
 		}
 	}
@@ -174,6 +174,8 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		if len(r.Reports) == 0 {
 			if reason, unread := r.Unread("reports"); unread {
 				failed = fmt.Errorf("which kinds rota %s works on: %s", name, reason)
+			} else if len(r.Stale) > 0 {
+				failed = fmt.Errorf("which kinds rota %s works on is not known: its members have not reported for long", name)
 			}
 		}
 		mapping, err := finder.Kind(kind, r.Kinds()...)
@@ -188,7 +190,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 	if slices.ContainsFunc(sharding, works) { // shadows do not
 		sharding = slices.DeleteFunc(sharding, func(r *view.Rota) bool { return !works(r) })
 	}
-	if len(sharding) == 1 {
+	if len(sharding) == 1 && (works(sharding[0]) || failed == nil) {
 		return sharding[0], nil
 	}
 	var names []string
@@ -196,7 +198,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		names = append(names, name.String())
 	}
 	switch list := strings.Join(names, ", "); {
-	case len(sharding) == 0 && failed != nil:
+	case failed != nil && !slices.ContainsFunc(sharding, works):
 		return nil, fmt.Errorf("%w; give --rota with one of %s", failed, list)
 	case len(sharding) == 0:
 		return nil, fmt.Errorf("%w: none of the %d rotas shards %s; the rotas are %s", errNobody, len(found), kind, list)

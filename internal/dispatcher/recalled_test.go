@@ -17,10 +17,13 @@ func TestRecalled(t *testing.T) {
 		t.Errorf("%d deletions in %d places are remembered, want %d", len(r.by), len(r.order), most)
 	}
 	last := strconv.Itoa(2*most + 9)
-	for version, want := range map[string]bool{"4": true, "6": false} {
+	for _, c := range []struct {
+		version    string
+		remembered bool
+	}{{"4", true}, {"6", false}} {
 		r.add(last, deletion{slot: 1, version: "5", at: 1})
-		if r.exists(last, version); (r.by[last].version != "") != want {
-			t.Errorf("deleted at 5, exists at %s: remembered is %t", version, !want)
+		if r.exists(last, c.version); (r.by[last].version != "") != c.remembered {
+			t.Errorf("deleted at 5, exists at %s: remembered is %t", c.version, !c.remembered)
 		}
 	}
 	r.trim(time.Minute)

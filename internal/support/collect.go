@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,7 +50,7 @@ const (
 
 // Collect adds what the API server has of a rota. found says that there is something of it.
 func Collect(ctx context.Context, client kubernetes.Interface, o Options, a *Archive) (found bool) {
-	c := &collector{o, client, a}
+	c := &collector{o: o, client: client, a: a}
 	if v, err := client.Discovery().ServerVersion(); err == nil {
 		c.add("server-version.json", v)
 	} else {
@@ -77,6 +78,8 @@ type collector struct {
 	o      Options
 	client kubernetes.Interface
 	a      *Archive
+	// silent are the names of Pods whose logs did not come in time.
+	silent sync.Map
 }
 
 func (c *collector) add(name string, v any) {
@@ -201,8 +204,18 @@ func (c *collector) events(ctx context.Context, objects []string) {
 	c.add("events.json", events)
 }
 
-// words adds what the Pods themselves say. Logs come first: they say more, if time runs out.
+// words adds what the Pods themselves say. Logs come first, and Pods that are ready: if time runs out, they say more. A
+// Pod on a dead node is phase Running for long, so that one whose log does not come is asked for nothing else.
 func (c *collector) words(ctx context.Context, pods []corev1.Pod) {
+	slices.SortStableFunc(pods, func(a, b corev1.Pod) int {
+		switch first := ready(&a); {
+		case first == ready(&b):
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
 	ask := func(of func(context.Context, *corev1.Pod)) {
 		var group errgroup.Group
 		group.SetLimit(atOnce)
@@ -220,12 +233,22 @@ func (c *collector) words(ctx context.Context, pods []corev1.Pod) {
 	ask(c.metrics)
 }
 
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // metrics adds a Pod's metrics, which the API server's proxy asks it for.
 func (c *collector) metrics(ctx context.Context, pod *corev1.Pod) {
 	scheme, port := metricsPort(pod)
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	what := fmt.Sprintf("metrics of %s by port %s through the API server's proxy", pod.Name, port.String())
+	if _, silent := c.silent.Load(pod.Name); silent {
+		c.a.Fail(what, errors.New("its log did not come in time"))
+		return
+	}
 	if pod.Status.Phase != corev1.PodRunning {
 		c.a.Fail(what, fmt.Errorf("the Pod is %s", strings.ToLower(string(pod.Status.Phase))))
 		return
@@ -274,6 +297,10 @@ func (c *collector) logs(ctx context.Context, pod *corev1.Pod) {
 			if previous {
 				name = fmt.Sprintf("logs/%s.%s.previous.log", pod.Name, s.Name)
 			}
+			if _, silent := c.silent.Load(pod.Name); silent {
+				c.a.Fail(name, errors.New("another log of the Pod did not come in time"))
+				continue
+			}
 			c.log(ctx, name, pod, &corev1.PodLogOptions{
 				// limitBytes alone would give the first bytes.
 				Container: s.Name, Previous: previous, Timestamps: true, TailLines: ptr.To(int64(5000)),
@@ -286,6 +313,9 @@ func (c *collector) log(ctx context.Context, name string, pod *corev1.Pod, o *co
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.o.LogTimeout, logTimeout))
 	defer cancel()
 	data, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	if ctx.Err() != nil {
+		c.silent.Store(pod.Name, true)
+	}
 	if err != nil {
 		c.a.Fail(name, c.refused(err, "", "pods/log", "get"))
 		return

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,15 +38,16 @@ func TestDeadNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pods []corev1.Pod
-	for i := range 3 * atOnce {
+	for i := range 2 * atOnce {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("dead-%d", i)},
-			Status: corev1.PodStatus{Phase: corev1.PodUnknown, ContainerStatuses: []corev1.ContainerStatus{{Name: "manager"}}}})
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "manager", RestartCount: 1}}}})
 	}
 	alive := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "alive"},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "manager"}}}}
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "manager"}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 	var out bytes.Buffer
-	c := &collector{Options{Logs: true, LogBytes: 1000, LogTimeout: 100 * time.Millisecond}, client, NewArchive(&out, "d", time.Now())}
-	c.words(t.Context(), append(pods, alive))
+	c := &collector{o: Options{Logs: true, LogBytes: 1000, LogTimeout: time.Second}, client: client, a: NewArchive(&out, "d", time.Now())}
+	c.words(t.Context(), append(slices.Clone(pods), alive))
 	if err := c.a.Close("test"); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,10 @@ func TestDeadNodes(t *testing.T) {
 		t.Errorf("the living Pod's words are missing: %q", files)
 	}
 	for i := range pods {
-		for _, want := range []string{"logs/" + pods[i].Name + ".manager.log: ", "metrics of " + pods[i].Name + " by port 8080 through the API server's proxy: the Pod is unknown"} {
+		for _, want := range []string{
+			"logs/" + pods[i].Name + ".manager.log: ", "logs/" + pods[i].Name + ".manager.previous.log: another log",
+			"metrics of " + pods[i].Name + " by port 8080 through the API server's proxy: its log did not come in time",
+		} {
 			if !strings.Contains(files["d/README.txt"], want) {
 				t.Errorf("README.txt does not say %q", want)
 			}

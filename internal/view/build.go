@@ -29,6 +29,9 @@ type input struct {
 	listed  listing
 	ages    map[string]time.Duration
 	reports []*coverage.Report
+	// old are reports that are too old to say anything of the present, and stale has their ages by member.
+	old   []*coverage.Report
+	stale map[string]time.Duration
 	// noLeases and noReports say that not all could be read.
 	noLeases, noReports bool
 	warnings, notices   []Warning
@@ -49,7 +52,7 @@ func build(in input) *Rota {
 		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,
 		FenceState: in.fenceState,
-		Table:      t, Reports: map[string]*coverage.Report{}, stale: map[string]time.Duration{},
+		Table:      t, Reports: map[string]*coverage.Report{}, Stale: in.stale,
 	}
 	if t.Paused() {
 		r.Pause = &Pause{Since: time.Unix(t.Pause.Since, 0), By: t.Pause.By, Reason: t.Pause.Reason}
@@ -60,18 +63,15 @@ func build(in input) *Rota {
 	if r.Unknown == nil {
 		r.Unknown = []Unknown{}
 	}
-	bounds := coverage.BoundsBy(in.reports)
+	for _, report := range slices.Concat(in.reports, in.old) {
+		if _, ok := t.Member(report.Member); ok {
+			r.addHandovers(report)
+		}
+	}
 	for _, report := range in.reports {
-		if _, ok := t.Member(report.Member); !ok {
-			continue
+		if _, ok := t.Member(report.Member); ok {
+			r.Reports[report.Member] = report
 		}
-		r.addHandovers(report)
-		if age, known := in.reportAge(report); known &&
-			age > max(bounds.Stale, 2*durationOf(in.leases[report.Member])) {
-			r.stale[report.Member] = age
-			continue
-		}
-		r.Reports[report.Member] = report
 	}
 	if names.IsShadow(r.Name) {
 		r.Shadow = shadowOf(strings.TrimSuffix(r.Name, names.ShadowSuffix), r.Reports)

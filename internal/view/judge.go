@@ -160,7 +160,9 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 		w.no("%s", r.activatingText(run))
 	}
 	r.noteLate(w, m)
-	if report := r.Reports[m.ID]; report == nil {
+	if age, is := r.Stale[m.ID]; is {
+		w.unknown("%s owns slot %d, and has not reported what it works on for %s", m.ID, n, ago(age.Seconds()))
+	} else if report := r.Reports[m.ID]; report == nil {
 		w.note("%s does not report what it works on; this is by the table alone", m.ID)
 	} else if w.Works == WorksYes && !report.Open.Has(p.slot) && reportedBefore(report, run) {
 		w.note("the last report of %s is older than its handover of slot %d, so this is by the table", m.ID, n)

@@ -17,6 +17,8 @@ type memory struct {
 	// leases are by holders, as of listed.
 	leases map[string]sighting
 	listed listing
+	// serials are those of the members' reports at the last look.
+	serials map[string]uint64
 }
 
 // closure is a slot that its owner reports closed although nothing moves.
@@ -32,6 +34,7 @@ func (m *memory) look(in input) *Rota {
 		in.unknown = append(slices.Clip(in.unknown), Unknown{What: "renewals", Error: "whether members renew their Leases " +
 			"takes a second look: the API server does not say what time it is, or when Leases were written"})
 	}
+	m.sort(&in)
 	r := build(in)
 	moves := map[Move]time.Time{}
 	for i, move := range r.Moves {
@@ -78,8 +81,8 @@ func (m *memory) look(in input) *Rota {
 	return r
 }
 
-// movingFor returns for how long a move has been under way, by the report of who gets the slots; 0: not known, or 1 s at
-// most.
+// movingFor returns for how long a move has been in its phase, by the report of who gets the slots; 0: not known, or not
+// for long.
 func (r *Rota) movingFor(m Move) (longest time.Duration) {
 	if report := r.Reports[m.To]; report != nil {
 		for s := m.First; s <= m.Last; s++ {

@@ -171,7 +171,7 @@ func (r *Rota) memberProblems(m Member, e evidence,
 	}
 	if report == nil && m.Owned > 0 && !e.noReports && e.now.Sub(m.Joined) > e.bounds.Recovery {
 		text := "it does not report what it holds"
-		if age, was := r.stale[m.ID]; was {
+		if age, was := r.Stale[m.ID]; was {
 			text = fmt.Sprintf("it has not reported what it holds for %.0f s", age.Seconds())
 		}
 		add(Warn, ReportMissing, "", m.ID, "%s, so that nobody can check it: it may lack the permission to write Leases",

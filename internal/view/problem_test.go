@@ -123,13 +123,13 @@ func TestProblems(t *testing.T) {
 		"moves for long":     {change: func(in *input) { in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true }, after: 61 * time.Second, want: "warning MoveStuck a 0-127", text: "61 s, in phase drain"},
 		"moves for long, as reported": {change: func(in *input) {
 			in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true
-			in.reports[1].Moving = map[slot.Slot]time.Duration{0: 5 * time.Second, 100: 2 * time.Minute}
+			in.reports[1].Moving = map[slot.Slot]time.Duration{0: 5 * time.Second, 100: 2 * time.Minute} // the longest counts
 		}, want: "warning MoveStuck a 0-127", text: "120 s, in phase drain"},
 		"moves":     {change: func(in *input) { in.table.Runs[0].Next = "b" }, after: time.Minute},
 		"no report": {change: func(in *input) { in.reports = in.reports[:1] }, want: "warning ReportMissing b "},
-		"report of old": {change: func(in *input) { in.reports[1].Written = now.Add(-32 * time.Second) },
-			want: "warning ReportMissing b ", text: "for 31 s"},
-		"report of late":   {change: func(in *input) { in.reports[1].Written = now.Add(-30 * time.Second) }},
+		"report of old": {change: func(in *input) { in.reports[1].Written = now.Add(-42 * time.Second) },
+			want: "warning ReportMissing b ", text: "for 41 s"},
+		"report of late":   {change: func(in *input) { in.reports[1].Written = now.Add(-40 * time.Second) }},
 		"reports not read": {change: func(in *input) { in.reports, in.noReports = nil, true }},
 		"a key waits": {change: func(in *input) { in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 5 * time.Minute} },
 			want: "warning KeyWaiting b ", text: "300 s"},

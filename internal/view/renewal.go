@@ -89,6 +89,29 @@ func (in input) now() time.Time {
 	return in.at.Add(in.listed.date.Sub(in.listed.ended))
 }
 
+// skewOfServers is how far the clocks of two API servers may differ. A report's time is by the one that took it.
+const skewOfServers = 10 * time.Second
+
+// sort parts reports that are too old to say anything from the others. One that was renewed since the last look is none of
+// them, whatever the clocks say.
+func (m *memory) sort(in *input) {
+	bounds, serials := coverage.BoundsBy(in.reports), map[string]uint64{}
+	all := in.reports
+	in.reports, in.stale = nil, map[string]time.Duration{}
+	for _, r := range all {
+		last, again := m.serials[r.Member]
+		serials[r.Member] = r.Serial
+		age, known := in.reportAge(r)
+		limit := max(bounds.Stale, 2*durationOf(in.leases[r.Member])) + skewOfServers
+		if known && age > limit && (!again || last == r.Serial) {
+			in.old, in.stale[r.Member] = append(in.old, r), age
+			continue
+		}
+		in.reports = append(in.reports, r)
+	}
+	m.serials = serials
+}
+
 // reportAge returns how old a report is at least; false: that is not known.
 func (in input) reportAge(r *coverage.Report) (age time.Duration, known bool) {
 	if in.listed.date.IsZero() || r.Written.IsZero() {

@@ -56,8 +56,8 @@ type Rota struct {
 	Table      *table.Table                `json:"-"`
 	Reports    map[string]*coverage.Report `json:"-"`
 	FenceState fence.State                 `json:"-"`
-	// stale has the ages of reports that are too old to say anything, by member. They are not among Reports.
-	stale map[string]time.Duration
+	// Stale has the ages of reports that are too old to say anything, by member. They are not among Reports.
+	Stale map[string]time.Duration `json:"-"`
 }
 
 // Pause is a pause of moves.
@@ -177,8 +177,8 @@ type Move struct {
 	// Phase is "warm" (To lists), "drain" (From lets work end, or waits for its turn), or "activate" (To owns the slots
 	// and waits until it sees From's last writes).
 	Phase string `json:"phase"`
-	// Seconds is for how long it has been under way, as To reports, or for how long the Reader has seen it in this phase,
-	// whichever is more; nil: neither is known.
+	// Seconds is for how long it has been in this phase at least, as To reports or as the Reader has seen it; nil: neither is
+	// known.
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 

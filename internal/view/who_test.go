@@ -146,6 +146,8 @@ func TestWho(t *testing.T) {
 			q.lease("b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, WorksNo, []string{"has stopped"}},
 		"no Lease": {func(q *question) { delete(q.in.leases, "b") }, WorksNo, []string{"has no Lease"}},
+		"report of old": {func(q *question) { q.in.reports[1].Written = q.in.listed.date.Add(-time.Minute) }, WorksUnknown,
+			[]string{"has not reported what it works on for 59s"}},
 		"unreadable Lease": {func(q *question) {
 			delete(q.in.leases, "b")
 			q.in.unknown = []Unknown{{What: "Leases", Error: "may not\nlist"}}
