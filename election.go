@@ -301,7 +301,7 @@ func (e *elector) release() {
 // that one's writes were not those of the slots' former owner in the table. So the load waits for everything that there
 // is, as after an expel.
 //
-// turns is what the elector's turns is now, for inOneTurn.
+// turns is what the elector's turns is now, for bring.
 func (i *incarnation) afresh(a member.Load) (load member.Load, waits bool, turns uint64) {
 	e := i.elector
 	if e == nil {
@@ -335,34 +335,61 @@ func (e *elector) await(ctx context.Context) (turns uint64, ok bool) {
 	}
 }
 
-// inOneTurn has load bring slots, once this member may work. If another one may have worked since turns, it is done as
-// after an expel, and again if that happens meanwhile. It returns what load returned last; false when the incarnation
-// ends.
-func (i *incarnation) inOneTurn(a member.Load, turns uint64, load func(member.Load) slot.Set) (slot.Set, bool) {
-	e := i.elector
-	if e == nil {
-		return load(a), true
+// loaded is a member.Loaded with what the incarnation has to know before it steps it.
+type loaded struct {
+	member.Loaded
+	// anew says that the slots were loaded as after an expel, whatever the Load said.
+	anew bool
+	// again loads them once more: another one may have had the Lease since.
+	again func()
+}
+
+// bring has load bring slots, in a goroutine of its own, once this member may work. If another one may have worked since
+// turns, it is done as after an expel, and again if that happens meanwhile. What load returned last goes to the mailbox,
+// unless the incarnation ends.
+func (i *incarnation) bring(a member.Load, turns uint64, load func(member.Load) slot.Set) {
+	e, done := i.elector, loaded{}
+	i.calls.Go(func() {
+		for e != nil {
+			now, ok := e.await(i.ctx)
+			if !ok {
+				return
+			}
+			if now != turns {
+				a.Held, a.Cause, done.anew = false, table.CauseExpelled, true
+			}
+			turns = now
+			if a.Slots = load(a); e.complete(a.Slots, turns) {
+				break
+			}
+		}
+		if e == nil {
+			a.Slots = load(a)
+		}
+		done.Loaded = member.Loaded{Slots: a.Slots, Round: a.Round}
+		done.again = func() { i.bring(a, turns, load) }
+		i.box.put(done)
+	})
+}
+
+// admit returns the event to step for slots that were loaded; false: another one may have had the Lease since, so that
+// they are loaded again.
+func (i *incarnation) admit(l loaded) (member.Event, bool) {
+	if !i.elector.knows(l.Slots) {
+		l.again()
+		return nil, false
 	}
-	for {
-		now, ok := e.await(i.ctx)
-		if !ok {
-			return slot.Set{}, false
-		}
-		if now != turns {
-			a.Held, a.Cause = false, table.CauseExpelled
-		}
-		turns = now
-		if a.Slots = load(a); e.complete(a.Slots, turns) {
-			return a.Slots, true
-		}
+	if l.anew {
+		i.handed = i.handed.Minus(l.Slots)
 	}
+	return l.Loaded, true
 }
 
 // complete notes that the slots were loaded. It returns false if turns has changed since.
 func (e *elector) complete(set slot.Set, turns uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.turns != turns {
+	if e.settle(); e.turns != turns {
 		return false
 	}
 	for _, s := range set.Slots() {
@@ -379,6 +406,7 @@ func (e *elector) knows(set slot.Set) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.settle()
 	for _, s := range set.Slots() {
 		if turns, ok := e.loaded[s]; !ok || turns != e.turns {
 			return false

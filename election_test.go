@@ -557,16 +557,36 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 			t.Error("it knows slots that it never loaded")
 		}
 		var causes []table.Cause
-		got, ok := i.inOneTurn(load, turns, func(a member.Load) slot.Set {
+		disturb := func() {
+			put("stock-0")
+			put("")
+			work(0)
+		}
+		next := func() loaded {
+			i.calls.Wait()
+			events := i.box.take(func(slot.Set) table.Versions { return nil })
+			if len(events) != 1 {
+				t.Fatalf("events: %v", events)
+			}
+			return events[0].(loaded)
+		}
+		i.handed = set
+		i.bring(load, turns, func(a member.Load) slot.Set {
 			if causes = append(causes, a.Cause); len(causes) == 1 {
-				put("stock-0")
-				put("")
-				work(0)
+				disturb()
 			}
 			return a.Slots
 		})
-		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || !ok || got.String() != set.String() {
-			t.Errorf("loads %v of %v (%t), want %v", causes, got, ok, want)
+		got := next()
+		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || got.Slots != set || !got.anew {
+			t.Errorf("loads %v of %+v, want %v", causes, got, want)
+		}
+		disturb() // after the slots were loaded, and before that is stepped
+		if event, ok := i.admit(got); ok {
+			t.Errorf("%v is stepped, although another one had the Lease since", event)
+		}
+		if event, ok := i.admit(next()); !ok || event.(member.Loaded).Slots != set || !i.handed.Empty() || len(causes) != 3 {
+			t.Errorf("stepped %v (%t) after %v; handed over: %v", event, ok, causes, i.handed)
 		}
 		if !e.knows(set) {
 			t.Error("it does not know the slots that it loaded")

@@ -118,16 +118,11 @@ func (i *incarnation) load(a member.Load) {
 		i.rota.duties.load(a.Duties)
 		one := a
 		one.Slots = duties
-		i.calls.Go(func() {
-			held, ok := i.inOneTurn(one, turns, func(a member.Load) slot.Set {
-				if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
-					i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
-				}
-				return duties
-			})
-			if ok {
-				i.box.put(member.Loaded{Slots: held, Round: a.Round})
+		i.bring(one, turns, func(a member.Load) slot.Set {
+			if wait := i.rota.duties.wait(duties); !a.Held && !wait.Empty() {
+				i.rota.share.LoadDuties(i.ctx, a.Cause, a.Versions)
 			}
+			return duties
 		})
 	}
 	if hashes.Empty() {
@@ -146,18 +141,13 @@ func (i *incarnation) load(a member.Load) {
 	i.inherit(a)
 	one := a
 	one.Slots = hashes
-	i.calls.Go(func() {
-		held, ok := i.inOneTurn(one, turns, func(a member.Load) slot.Set {
-			return i.retry("load", a.Slots, func(set slot.Set) error {
-				if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
-					return err
-				}
-				return i.loadKeeper(set, a.Cause == table.CauseHanded && !a.Held, a.Gone)
-			})
+	i.bring(one, turns, func(a member.Load) slot.Set {
+		return i.retry("load", a.Slots, func(set slot.Set) error {
+			if err := i.rota.share.Load(i.ctx, set, a.Cause, a.Versions, a.Held); err != nil || i.rota.keeper == nil {
+				return err
+			}
+			return i.loadKeeper(set, a.Cause == table.CauseHanded && !a.Held, a.Gone)
 		})
-		if ok {
-			i.box.put(member.Loaded{Slots: held, Round: a.Round})
-		}
 	})
 }
 

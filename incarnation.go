@@ -126,6 +126,11 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 					d.Stale = true
 					e = d
 				}
+				if l, ok := e.(loaded); ok {
+					if e, ok = i.admit(l); !ok {
+						continue
+					}
+				}
 				i.step(e)
 			}
 		case <-timer.C:
