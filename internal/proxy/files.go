@@ -62,7 +62,7 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 		}
 		files = append(files, File{EnvoyFile, text})
 	}
-	current, err := f.Current(servers)
+	current, err := f.Current(servers, "")
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,13 @@ const (
 	ServersMark = "# The API servers that `rota front agent` knew last.\n"
 )
 
-// Current is the file that changes with the servers.
-func (f *Front) Current(servers []Server) (File, error) {
+// Current is the file that changes with the servers. certificates are as for Description.
+func (f *Front) Current(servers []Server, certificates string) (File, error) {
 	if f.Proxy == Envoy {
 		text, err := f.EnvoyEndpoints(servers)
 		return File{EndpointsFile, text}, err
 	}
-	return File{HAProxyFile, f.HAProxy(servers)}, nil
+	return File{HAProxyFile, f.HAProxy(servers, certificates)}, nil
 }
 
 // Written reports whether `rota front` or its agent wrote a text.

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -21,19 +23,21 @@ const haproxyHead = `# The proxy before the API servers. The agent of rota front
 # endpoints change; front.yaml has what stays.
 
 global
-    maxconn %d
-    stats socket %s/%s mode 600 level admin
+    # What this file and the certificates have without the servers of the Deployment: the agent reloads when it changes.
+    description %[9]s
+    maxconn %[1]d
+    stats socket %[2]s/%[3]s mode 600 level admin
     # After a reload the old process keeps its connections for so long.
     hard-stop-after 1h
 
 defaults
     # When nothing is sent for so long, also not a watch's ping, the connection ends.
-    timeout client %s
+    timeout client %[4]s
     timeout server %[4]s
     timeout tunnel %[4]s
     timeout client-fin 30s
     timeout server-fin 30s
-    timeout connect %s
+    timeout connect %[5]s
     timeout check %[5]s
     timeout queue 5s
     timeout http-request 5s
@@ -80,11 +84,22 @@ frontend admin
     http-request return status 404
 `
 
-// HAProxy is the text of haproxy.cfg. servers are as Admit returns them.
-func (f *Front) HAProxy(servers []Server) []byte {
+// HAProxy is the text of haproxy.cfg. servers are as Admit returns them; certificates as for Description.
+func (f *Front) HAProxy(servers []Server, certificates string) []byte {
+	return f.haproxy(servers, f.Description(certificates))
+}
+
+// Description is the one word by which a running HAProxy tells what it has read: all of haproxy.cfg but the servers of
+// the Deployment, and certificates, a digest of the files that haproxy.cfg names. "" if nobody has read those.
+func (f *Front) Description(certificates string) string {
+	sum := sha256.Sum256(fmt.Appendf(f.haproxy(nil, ""), "%s %s", f.ServerLine(Server{}), certificates))
+	return "rota-front-" + hex.EncodeToString(sum[:8])
+}
+
+func (f *Front) haproxy(servers []Server, description string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, haproxyHead, f.MaxConnections, f.RunDir, AdminSocket, span(f.IdleTimeout.Duration),
-		span(f.Timeout.Duration), bind(f.Listen), Backend, f.ServerName)
+		span(f.Timeout.Duration), bind(f.Listen), Backend, f.ServerName, description)
 	for _, s := range servers {
 		fmt.Fprintf(&b, "    server %s %s %s\n", ServerID(s.Address), s.Address, f.ServerLine(s))
 	}
@@ -126,15 +141,6 @@ const ServerIDPrefix = "deployment_"
 
 // ServerID is the name of a server of the Deployment in HAProxy.
 func ServerID(address string) string { return ServerIDPrefix + flat(address) }
-
-// StaticIDs are the names of the static servers in HAProxy.
-func (f *Front) StaticIDs() []string {
-	ids := make([]string, 0, len(f.Static))
-	for _, address := range f.Static {
-		ids = append(ids, staticID(address))
-	}
-	return ids
-}
 
 func staticID(address string) string { return "static_" + flat(address) }
 

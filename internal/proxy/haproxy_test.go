@@ -66,8 +66,8 @@ func findHAProxy(t *testing.T) string {
 
 func TestHAProxy(t *testing.T) {
 	f := example()
-	golden(t, "haproxy.cfg", f.HAProxy(someServers))
-	golden(t, "haproxy-cold.cfg", f.HAProxy(nil))
+	golden(t, "haproxy.cfg", f.HAProxy(someServers, ""))
+	golden(t, "haproxy-cold.cfg", f.HAProxy(nil, ""))
 }
 
 // TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.
@@ -94,7 +94,7 @@ func TestHAProxyAccepts(t *testing.T) {
 		f.CA, f.RunDir = ca, dir
 		for _, servers := range [][]Server{nil, someServers} {
 			path := filepath.Join(dir, HAProxyFile)
-			if err := os.WriteFile(path, f.HAProxy(servers), 0o600); err != nil {
+			if err := os.WriteFile(path, f.HAProxy(servers, "x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			out, err := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()

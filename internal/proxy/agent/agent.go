@@ -7,6 +7,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +38,8 @@ const (
 	// again is the time between two looks at HAProxy: for servers that are gone but for their connections, and in case
 	// it did not answer.
 	again = 2 * time.Second
+	// reloadLimit is the longest time between two reloads, when the first did not help. It begins with again.
+	reloadLimit = time.Minute
 )
 
 // Options are the options of Run.
@@ -58,8 +62,16 @@ type agent struct {
 	servers []proxy.Server
 	// stale means that HAProxy has not taken the list.
 	stale bool
-	said  string // the last error, so that it is told once
-	left  string // what Admit refused
+	// certificates is a digest of the files that the proxy reads.
+	certificates string
+	// After a reload there is none before noReload, and pause is how long that is the next time.
+	noReload time.Time
+	pause    time.Duration
+
+	said string // the last error, so that it is told once
+	left string // what Admit refused
+
+	unread string // why certificates could not be read
 }
 
 // Run keeps the servers of a front current until ctx ends, and returns nil then. It returns an error only if it cannot
@@ -121,14 +133,56 @@ func throughFront(config *rest.Config, f *proxy.Front) *rest.Config {
 // first writes what is known from before, so that the proxy can start.
 func (a *agent) first(ctx context.Context, servers []proxy.Server) error {
 	a.servers = a.admit(servers)
+	a.readCertificates()
 	changed, err := a.write()
 	if err != nil {
 		return err
 	}
+	if a.front.Proxy == proxy.Envoy {
+		if err := a.bootstrap(); err != nil {
+			return err
+		}
+	}
 	a.log("the front has %d servers known from before, and %d static ones", len(a.servers), len(a.front.Static))
 	a.stale = changed
-	a.apply(ctx)
-	return nil
+	return a.apply(ctx)
+}
+
+// bootstrap writes envoy.yaml, which Envoy reads when it starts.
+func (a *agent) bootstrap() error {
+	text, err := a.front.Envoy()
+	if err != nil {
+		return err
+	}
+	changed, err := replace(filepath.Join(a.dir, proxy.EnvoyFile), text)
+	if changed {
+		a.log("%s has changed: restart Envoy, so that it reads it", proxy.EnvoyFile)
+	}
+	return err
+}
+
+// readCertificates reports whether the files that the proxy reads are others than before. One that cannot be read is
+// as before: HAProxy would not take it either.
+func (a *agent) readCertificates() (changed bool) {
+	all := sha256.New()
+	for _, path := range []string{a.front.CA, a.front.Client} {
+		if path == "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			if text := err.Error(); text != a.unread {
+				a.log("the proxy's certificates: %v", err)
+				a.unread = text
+			}
+			return false
+		}
+		_, _ = fmt.Fprintf(all, "%d %s", len(text), text) // a hash takes everything
+	}
+	was := a.certificates
+	a.unread = ""
+	a.certificates = hex.EncodeToString(all.Sum(nil))
+	return was != a.certificates
 }
 
 // follow follows the slices.
@@ -172,7 +226,9 @@ func (a *agent) follow(ctx context.Context, client kubernetes.Interface) error {
 			a.tell(fmt.Errorf("the EndpointSlices of service %s cannot be followed: %w", a.front.Service, err))
 			continue
 		case <-tick.C:
-			a.apply(ctx)
+			if err := a.tick(ctx); err != nil {
+				return err
+			}
 			if !informer.HasSynced() || synced {
 				continue
 			}
@@ -219,8 +275,20 @@ func (a *agent) update(ctx context.Context, servers []proxy.Server) error {
 	if _, err := a.write(); err != nil {
 		return err
 	}
-	a.apply(ctx)
-	return nil
+	return a.apply(ctx)
+}
+
+// tick is for what nobody tells: certificates that were renewed, and HAProxy that started anew.
+func (a *agent) tick(ctx context.Context) error {
+	if a.readCertificates() {
+		if _, err := a.write(); err != nil {
+			return err
+		}
+		if a.haproxy == nil {
+			a.log("certificates have changed: restart Envoy, so that it reads them")
+		}
+	}
+	return a.apply(ctx)
 }
 
 // admit leaves out what the front cannot use, and says so.
@@ -240,7 +308,7 @@ func (a *agent) admit(servers []proxy.Server) []proxy.Server {
 
 // write writes the file that changes with the servers.
 func (a *agent) write() (changed bool, err error) {
-	file, err := a.front.Current(a.servers)
+	file, err := a.front.Current(a.servers, a.certificates)
 	if err != nil {
 		return false, err
 	}
@@ -248,21 +316,30 @@ func (a *agent) write() (changed bool, err error) {
 }
 
 // apply brings a running HAProxy to the list. Envoy has read the file by itself.
-func (a *agent) apply(ctx context.Context) {
+func (a *agent) apply(ctx context.Context) error {
 	if a.haproxy == nil {
-		return
+		return nil
 	}
-	_, err := a.haproxy.apply(ctx, a.servers)
+	_, err := a.haproxy.apply(ctx, a.servers, a.front.Description(a.certificates))
 	var op *net.OpError
 	switch {
 	case err == nil:
-		a.stale, a.said = false, ""
-		return
+		a.stale, a.said, a.pause = false, "", 0
+		return nil
 	case errors.As(err, &op) && op.Op == "dial" || ctx.Err() != nil:
 		// It does not run, and will read the file when it starts.
 	case a.stale || errors.Is(err, errOther):
-		if again := a.haproxy.reload(ctx); again != nil {
-			err = errors.Join(err, fmt.Errorf("reload: %w", again))
+		if time.Now().Before(a.noReload) {
+			return nil // it takes a while until the new process answers
+		}
+		a.pause = min(max(2*a.pause, again), reloadLimit)
+		a.noReload = time.Now().Add(a.pause)
+		// Somebody may have put another file in its place.
+		if _, err := a.write(); err != nil {
+			return err
+		}
+		if failed := a.haproxy.reload(ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("reload: %w", failed))
 			break
 		}
 		a.stale = false
@@ -271,6 +348,7 @@ func (a *agent) apply(ctx context.Context) {
 	if ctx.Err() == nil {
 		a.tell(err)
 	}
+	return nil
 }
 
 // tell logs an error unless it was the last one.

@@ -32,15 +32,23 @@ const askLimit = 2 * time.Second
 type sight struct {
 	sessions int
 	up       bool
+	maint    bool
 	weight   int
 }
 
-// errOther means that HAProxy runs with other static servers than the front has.
-var errOther = errors.New("HAProxy runs with other static servers")
+// errOther means that HAProxy runs with another configuration than the front's, or with certificates from before.
+var errOther = errors.New("HAProxy runs with another configuration or other certificates")
 
 // apply brings the running HAProxy to the list. It reports whether servers that are gone still have connections; then
-// apply has to be called again, later.
-func (h *haproxy) apply(ctx context.Context, servers []proxy.Server) (later bool, err error) {
+// apply has to be called again, later. It does nothing but to return errOther if HAProxy's description is another.
+func (h *haproxy) apply(ctx context.Context, servers []proxy.Server, description string) (later bool, err error) {
+	info, err := ask(ctx, h.admin, "show info")
+	if err != nil {
+		return false, err
+	}
+	if !slices.Contains(strings.Split(string(info), "\n"), "description: "+description) {
+		return false, errOther
+	}
 	seen, err := h.look(ctx)
 	if err != nil {
 		return false, err
@@ -52,6 +60,9 @@ func (h *haproxy) apply(ctx context.Context, servers []proxy.Server) (later bool
 		switch {
 		case !ok:
 			err = h.add(ctx, s)
+		case is.maint: // an agent ended before it was in use, or somebody used the socket
+			h.log("server %s is in maintenance, and is used again", s.Address)
+			err = h.do(ctx, "%s", h.enable(s))
 		case s.Draining && is.weight != 0:
 			h.log("server %s drains, with %d connections", s.Address, is.sessions)
 			err = h.do(ctx, "set server %s/%s weight 0", proxy.Backend, id)
@@ -86,17 +97,18 @@ func (h *haproxy) apply(ctx context.Context, servers []proxy.Server) (later bool
 func (h *haproxy) add(ctx context.Context, s proxy.Server) error {
 	id := proxy.ServerID(s.Address)
 	h.log("server %s comes", s.Address)
-	err := h.do(ctx, "add server %s/%s %s %s", proxy.Backend, id, s.Address,
-		h.front.ServerLine(proxy.Server{Address: s.Address, Draining: true}))
-	for _, command := range []string{"enable health", "enable server"} {
-		if err == nil {
-			err = h.do(ctx, "%s %s/%s", command, proxy.Backend, id)
-		}
+	return h.do(ctx, "add server %s/%s %s %s; %s", proxy.Backend, id, s.Address,
+		h.front.ServerLine(proxy.Server{Address: s.Address, Draining: true}), h.enable(s))
+}
+
+// enable are the commands, on one line, by which a server that is in maintenance is checked and gets connections.
+func (h *haproxy) enable(s proxy.Server) string {
+	name := proxy.Backend + "/" + proxy.ServerID(s.Address)
+	commands := []string{"enable health " + name, "enable server " + name}
+	if !s.Draining {
+		commands = append(commands, "set server "+name+" health down", "set server "+name+" weight 1")
 	}
-	if err == nil && !s.Draining {
-		err = h.use(ctx, id, true)
-	}
-	return err
+	return strings.Join(commands, "; ")
 }
 
 // use gives connections to a server that has none: as soon as it has passed two checks, if afresh is set.
@@ -136,11 +148,9 @@ func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
 		}
 	}
 	seen := map[string]sight{}
-	var static []string
 	for _, row := range rows[1:] {
 		id := row[column["svname"]]
 		if !strings.HasPrefix(id, proxy.ServerIDPrefix) {
-			static = append(static, id)
 			continue
 		}
 		sessions, err1 := strconv.Atoi(row[column["scur"]])
@@ -149,37 +159,46 @@ func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
 			return nil, fmt.Errorf("server %s in HAProxy: %w", id, err)
 		}
 		status := row[column["status"]] // also DRAIN and NOLB, with connections that go on
-		down := strings.HasPrefix(status, "DOWN") || strings.HasPrefix(status, "MAINT")
-		seen[id] = sight{sessions: sessions, weight: weight, up: !down}
-	}
-	want := h.front.StaticIDs()
-	slices.Sort(static)
-	slices.Sort(want)
-	if !slices.Equal(static, want) {
-		return nil, errOther
+		maint := strings.HasPrefix(status, "MAINT")
+		seen[id] = sight{sessions: sessions, weight: weight, maint: maint, up: !maint && !strings.HasPrefix(status, "DOWN")}
 	}
 	return seen, nil
 }
 
-// do sends a command of which HAProxy answers nothing, or that it has done it.
+// do sends commands, on one line, of which HAProxy answers nothing, or that it has done them.
 func (h *haproxy) do(ctx context.Context, format string, args ...any) error {
 	command := fmt.Sprintf(format, args...)
 	answer, err := ask(ctx, h.admin, command)
 	if err != nil {
 		return err
 	}
-	switch text := strings.TrimSpace(string(answer)); text {
-	case "", "New server registered.", "Server deleted.":
-		return nil
-	default:
-		return fmt.Errorf("HAProxy answers to `%s`: %s", command, text)
+	for line := range strings.Lines(string(answer)) {
+		switch strings.TrimSpace(line) {
+		case "", "New server registered.", "Server deleted.":
+		default:
+			return fmt.Errorf("HAProxy answers to `%s`: %s", command, strings.TrimSpace(string(answer)))
+		}
 	}
+	return nil
 }
 
 // reload has HAProxy's master start a process with the file, while the old one keeps its connections.
 func (h *haproxy) reload(ctx context.Context) error {
-	_, err := ask(ctx, filepath.Join(h.front.RunDir, proxy.MasterSocket), "reload")
-	return err
+	answer, err := ask(ctx, filepath.Join(h.front.RunDir, proxy.MasterSocket), "reload")
+	if err != nil {
+		return err
+	}
+	return reloaded(string(answer))
+}
+
+// reloaded reads the answer to `reload`. Since 2.7 it begins with Success=0 or 1, and has HAProxy's messages; before,
+// there is none.
+func reloaded(answer string) error {
+	if first, rest, _ := strings.Cut(answer, "\n"); strings.TrimSpace(first) == "Success=0" {
+		return fmt.Errorf("HAProxy does not take its new configuration, and goes on with the old one: %s",
+			strings.Join(strings.Fields(strings.TrimLeft(rest, "-\n")), " "))
+	}
+	return nil
 }
 
 // ask sends one command to a socket of HAProxy, and returns the answer.

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/proxy"
+)
+
+// alone is a real HAProxy without any API server, and an agent that has begun.
+func alone(t *testing.T) *agent {
+	t.Helper()
+	needInside(t)
+	if _, err := exec.LookPath(haproxyPath()); err != nil {
+		skipLoudly(t, "NO FRONT TEST: haproxy is not installed. On Debian: apt-get install haproxy")
+	}
+	dir := t.TempDir()
+	f := proxy.Default()
+	f.Static, f.Dir, f.RunDir, f.CA = []string{"10.0.2.9:6443"}, dir, dir, filepath.Join(dir, "ca.crt")
+	authority(t, f.CA)
+	a := &agent{front: f, dir: dir, log: t.Logf}
+	a.haproxy = &haproxy{front: f, admin: filepath.Join(dir, proxy.AdminSocket), log: t.Logf}
+	if err := a.first(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(haproxyPath(), "-W", "-db", "-S", filepath.Join(dir, proxy.MasterSocket), "-f",
+		filepath.Join(dir, proxy.HAProxyFile))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out := &lines{log: func(s string) { t.Log("haproxy:", s) }}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := controlplane.Spawn(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	a.info(t, "description: "+f.Description(a.certificates))
+	return a
+}
+
+// authority writes a certificate that signs itself.
+func authority(t *testing.T, path string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// info waits until HAProxy tells a line of itself.
+func (a *agent) info(t *testing.T, want string) {
+	t.Helper()
+	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string {
+		text, err := ask(t.Context(), a.haproxy.admin, "show info")
+		switch {
+		case err != nil:
+			return err.Error()
+		case !strings.Contains("\n"+string(text), "\n"+want+"\n"):
+			return string(text)
+		}
+		return ""
+	}); err != nil {
+		t.Fatalf("want %q: %v", want, err)
+	}
+}
+
+// TestReload: HAProxy is reloaded when the front or its certificates have changed, and else not.
+func TestReload(t *testing.T) {
+	a := alone(t)
+	again := func(what string) {
+		t.Helper()
+		a.noReload = time.Time{}
+		if err := a.tick(t.Context()); err != nil {
+			t.Fatal(what, err)
+		}
+	}
+	if again("nothing has changed"); a.said != "" {
+		t.Errorf("nothing has changed: %s", a.said)
+	}
+
+	authority(t, a.front.CA)
+	again("a renewed authority")
+	a.info(t, "description: "+a.front.Description(a.certificates))
+
+	// front.yaml was changed, and the agent started again.
+	f := *a.front
+	f.MaxConnections, f.Static = 1234, append(f.Static, "10.0.2.8:6443")
+	later := &agent{front: &f, dir: a.dir, log: t.Logf, haproxy: &haproxy{front: &f, admin: a.haproxy.admin, log: t.Logf}}
+	if err := later.first(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	later.info(t, "Maxconn: 1234")
+	if later.noReload.IsZero() {
+		t.Error("it could reload again at once")
+	}
+	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string {
+		if err := later.apply(t.Context()); err != nil {
+			return err.Error()
+		}
+		return later.said
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReloadFails: what HAProxy does not take is tried again, but less and less often.
+func TestReloadFails(t *testing.T) {
+	a := alone(t)
+	if err := os.WriteFile(a.front.CA, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var last time.Duration
+	for range 8 {
+		a.noReload = time.Time{}
+		if err := a.tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a.pause < last || a.pause > reloadLimit {
+			t.Errorf("the next reload may be after %v, before it was %v", a.pause, last)
+		}
+		last = a.pause
+		if err := a.tick(t.Context()); err != nil || a.pause != last {
+			t.Errorf("it reloads at once: %v", err)
+		}
+	}
+	if last != reloadLimit {
+		t.Errorf("in the end it reloads after %v", last)
+	}
+	for answer, want := range map[string]string{
+		"":                               "",
+		"Success=1\n--\n[NOTICE] all\n":  "",
+		"Success=0\n--\n[ALERT] no CA\n": "goes on with the old one: [ALERT] no CA",
+	} {
+		err := reloaded(answer)
+		if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+// TestHalfAdded: an agent ended right after it had added a server. The next one brings it into use.
+func TestHalfAdded(t *testing.T) {
+	a := alone(t)
+	s := proxy.Server{Address: "10.0.2.7:6443"}
+	id := proxy.ServerID(s.Address)
+	if err := a.haproxy.do(t.Context(), "add server %s/%s %s %s", proxy.Backend, id, s.Address,
+		a.front.ServerLine(proxy.Server{Address: s.Address, Draining: true})); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := a.haproxy.look(t.Context())
+	if err != nil || !seen[id].maint {
+		t.Fatalf("%+v, %v: want it in maintenance", seen, err)
+	}
+	if err := a.update(t.Context(), []proxy.Server{s}); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err = a.haproxy.look(t.Context()); err != nil || seen[id].maint || seen[id].weight != 1 || seen[id].up {
+		t.Errorf("%+v, %v: want it with weight 1, and down until it is checked", seen, err)
+	}
+	if a.said != "" {
+		t.Error(a.said)
+	}
+}
+
+// TestAddedInOneLine: HAProxy does all that brings a server into use, or nothing of it.
+func TestAddedInOneLine(t *testing.T) {
+	a := alone(t)
+	for address, weight := range map[string]int{"10.0.2.7:6443": 1, "10.0.2.6:6443": 0} {
+		s := proxy.Server{Address: address, Draining: weight == 0}
+		if err := a.haproxy.add(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := a.haproxy.look(t.Context())
+		if is := seen[proxy.ServerID(address)]; err != nil || is.maint || is.weight != weight {
+			t.Errorf("%s: %+v, %v", address, is, err)
+		}
+	}
+}
