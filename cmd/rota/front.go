@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -85,7 +86,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f.StringVar(&o.front.Dir, "dir", o.front.Dir, "`folder` of the configuration on the host")
 	f.StringVar(&o.front.RunDir, "run-dir", o.front.RunDir, "`folder` of sockets on the host")
 	f.StringVar(&o.programs.Image, "image", "", "image of the proxy, for static-pod (default "+d.Image+", or Envoy's)")
-	f.StringVar(&o.programs.AgentImage, "agent-image", d.AgentImage, "image with this command, for static-pod")
+	f.StringVar(&o.programs.AgentImage, "agent-image", "", "image with this command, for static-pod, which needs it")
 	f.StringVar(&o.programs.Binary, "binary", "", "`path` of the proxy on the host, for systemd (default "+d.Binary+
 		", or Envoy's)")
 	f.StringVar(&o.programs.AgentBinary, "agent-binary", d.AgentBinary, "`path` of this command on the host, for systemd")
@@ -99,7 +100,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 }
 
 func newFrontAgent() *cobra.Command {
-	dir, kubeconfig := proxy.Default().Dir, proxy.DefaultPrograms("").Kubeconfig
+	dir, kubeconfig := proxy.Default().Dir, proxy.KubeletConfig
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Keep the endpoints of a front current, on its host",
@@ -108,12 +109,17 @@ configuration, and brings a running HAProxy to it without a reload. Envoy reads 
 
 Endpoints that terminate or are not ready drain: they keep their connections, and get no new ones. The agent asks
 through the front itself, and the static servers if the front does not answer. While no API server answers, the static
-ones and the servers known last stay. The static ones always do.`,
+ones and the servers known last stay. The static ones always do.
+
+It waits for its kubeconfig, which a host has only after it has joined its cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-			if err != nil {
-				return fmt.Errorf("front agent: kubeconfig %s: %w", kubeconfig, err)
+			config := func() (*rest.Config, error) {
+				c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+				if err != nil {
+					return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+				}
+				return c, nil
 			}
 			klog.SetLogger(logr.Discard()) // the agent says what failed
 			logger := log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.LUTC)

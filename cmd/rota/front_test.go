@@ -46,6 +46,7 @@ func TestFrontRefuses(t *testing.T) {
 		{exitUsage, `"api:6443": must be IP:PORT`, []string{"--static", "api:6443"}},
 		{exitUsage, `proxy "nginx"`, []string{"--static", nobody, "--proxy", "nginx"}},
 		{exitUsage, `form "docker"`, []string{"--static", nobody, "--form", "docker"}},
+		{exitUsage, "--agent-image", []string{"--static", nobody, "--form", "static-pod"}},
 		{exitUsage, "the front itself listens", []string{"--static", "127.0.0.1:7443"}},
 		{exitFindings, "certificate authorities: open " + dir + "/none", []string{"--static", nobody, "--ca", dir + "/none"}},
 		{exitFindings, text + " has no certificate", []string{"--static", nobody, "--ca", text}},
@@ -105,7 +106,8 @@ func TestFrontWrites(t *testing.T) {
 	if code != exitFindings || !strings.Contains(got, "mine was not written by this command") {
 		t.Errorf("over somebody's own file: %d, %q", code, got)
 	}
-	code, envoy := frontRun(t, "--static", "192.168.0.11:6443", "--offline", "--form", "static-pod", "--proxy", "envoy")
+	code, envoy := frontRun(t, "--static", "192.168.0.11:6443", "--offline", "--form", "static-pod", "--proxy", "envoy",
+		"--agent-image", "registry.example/rota:v1")
 	if code != exitGood || !strings.Contains(envoy, "image: docker.io/envoyproxy/envoy:") {
 		t.Errorf("%d, %s", code, envoy)
 	}
@@ -114,14 +116,11 @@ func TestFrontWrites(t *testing.T) {
 // TestFrontAgentRefuses: what it needs from the host is named.
 func TestFrontAgentRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if code, got := frontRun(t, "agent", "--dir", dir, "--kubeconfig", dir+"/none"); code != exitFindings ||
-		!strings.Contains(got, dir+"/none") {
-		t.Errorf("no kubeconfig: %d, %q", code, got)
-	}
 	const kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
 		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: a}}]\ncurrent-context: a\n"
 	config := write(t, dir, "kubeconfig", kubeconfig)
 	for want, text := range map[string]string{"no such file": "", "is no description of a front": "apiVersion: v1\nkind: Pod\n"} {
+		dir := t.TempDir()
 		if text != "" {
 			write(t, dir, proxy.FrontFile, text)
 		}
@@ -140,7 +139,7 @@ func TestFrontReal(t *testing.T) {
 	ca := write(t, dir, "ca.crt", string(config.CAData))
 	address := strings.TrimPrefix(config.Host, "https://")
 	out := filepath.Join(dir, "front")
-	args := []string{"--static", address, "--ca", ca, "--form", "static-pod", "--out", out}
+	args := []string{"--static", address, "--ca", ca, "--form", "static-pod", "--agent-image", "rota:v1", "--out", out}
 	if code, got := frontRun(t, args...); code != exitGood {
 		t.Fatal(got)
 	}

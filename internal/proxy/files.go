@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -27,11 +28,14 @@ type Programs struct {
 	Kubeconfig string
 }
 
-// DefaultPrograms are those of a proxy.
+// KubeletConfig is the kubeconfig of a host's kubelet, as kubeadm writes it.
+const KubeletConfig = "/etc/kubernetes/kubelet.conf"
+
+// DefaultPrograms are those of a proxy. There is no image of the agent.
 func DefaultPrograms(proxy string) Programs {
 	p := Programs{
-		Image: "docker.io/library/haproxy:3.0", AgentImage: "rota:latest", Binary: "/usr/sbin/haproxy",
-		AgentBinary: "/usr/local/bin/rota", Kubeconfig: "/etc/kubernetes/kubelet.conf",
+		Image: "docker.io/library/haproxy:3.0", Binary: "/usr/sbin/haproxy",
+		AgentBinary: "/usr/local/bin/rota", Kubeconfig: KubeletConfig,
 	}
 	if proxy == Envoy {
 		p.Image, p.Binary = "docker.io/envoyproxy/envoy:v1.36.0", "/usr/local/bin/envoy"
@@ -66,11 +70,22 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, current, File{"rbac.yaml", []byte(f.rbac())})
+	files = append(files, current)
+	if p.Kubeconfig == KubeletConfig {
+		files = append(files, File{"rbac.yaml", []byte(f.rbac())})
+	}
 	switch form {
 	case FormFiles:
 		return files, nil
 	case FormStaticPod:
+		if p.AgentImage == "" {
+			return nil, errors.New("form static-pod needs the image of the agent, with the command rota: --agent-image")
+		}
+		for _, file := range []string{f.CA, f.Client, p.Kubeconfig} {
+			if path.Dir(file) == "/" {
+				return nil, fmt.Errorf("file %s: the static Pod mounts its folder, which cannot be /: move it", file)
+			}
+		}
 		if err := p.check(map[string]string{"image": p.Image, "agent's image": p.AgentImage}); err != nil {
 			return nil, err
 		}

@@ -105,6 +105,13 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// programs are the default ones, and the agent's image.
+func programs(proxy string) Programs {
+	p := DefaultPrograms(proxy)
+	p.AgentImage = "registry.example/rota:v1"
+	return p
+}
+
 // TestFiles compares all files with those in testdata, and has systemd read its own.
 func TestFiles(t *testing.T) {
 	f := example()
@@ -116,7 +123,7 @@ func TestFiles(t *testing.T) {
 		f    *Front
 		form string
 	}{{"pod", f, FormStaticPod}, {"systemd", f, FormSystemd}, {"envoy-pod", &e, FormStaticPod}, {"envoy-systemd", &e, FormSystemd}} {
-		files, err := c.f.Files(c.form, DefaultPrograms(c.f.Proxy), someServers)
+		files, err := c.f.Files(c.form, programs(c.f.Proxy), someServers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,16 +144,56 @@ func TestFiles(t *testing.T) {
 	}
 	for want, spoil := range map[string]func(*Front, *Programs) string{
 		"form":            func(*Front, *Programs) string { return "docker" },
+		"--agent-image":   func(_ *Front, p *Programs) string { p.AgentImage = ""; return FormStaticPod },
+		"cannot be /":     func(f *Front, _ *Programs) string { f.CA = "/ca.crt"; return FormStaticPod },
 		"image":           func(_ *Front, p *Programs) string { p.Image = "a b"; return FormStaticPod },
 		"agent's program": func(_ *Front, p *Programs) string { p.AgentBinary = ""; return FormSystemd },
 		"kubeconfig":      func(_ *Front, p *Programs) string { p.Kubeconfig = "a"; return FormSystemd },
 		"right below":     func(f *Front, _ *Programs) string { f.RunDir = "/var/run/front"; return FormSystemd },
 	} {
-		f, p := example(), DefaultPrograms(HAProxy)
+		f, p := example(), programs(HAProxy)
 		form := spoil(f, &p)
 		if _, err := f.Files(form, p, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
+	}
+}
+
+// TestFilesOfOwnPaths: privileged ports, own credentials, and folders in one another.
+func TestFilesOfOwnPaths(t *testing.T) {
+	text := func(change func(*Front, *Programs)) (all map[string]string) {
+		t.Helper()
+		f, p := example(), programs(HAProxy)
+		change(f, &p)
+		files, err := f.Files(FormStaticPod, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = map[string]string{}
+		for _, file := range files {
+			all[file.Path] = string(file.Text)
+		}
+		return all
+	}
+	const pod = "rota-front.pod.yaml"
+	plain := text(func(*Front, *Programs) {})
+	if strings.Contains(plain[pod], "NET_BIND") || plain["rbac.yaml"] == "" || strings.Contains(plain[pod], "type: File") {
+		t.Error(plain)
+	}
+	low := text(func(f *Front, _ *Programs) { f.Listen = "10.0.0.1:443" })
+	if strings.Count(low[pod], "add: [NET_BIND_SERVICE]") != 1 {
+		t.Error(low[pod])
+	}
+	own := text(func(f *Front, p *Programs) {
+		f.CA, f.Client, p.Kubeconfig = f.Dir+"/ca.crt", f.Dir+"/more/client.pem", "/etc/agent/config"
+	})
+	if own["rbac.yaml"] != "" || strings.Contains(own[pod], "kubelet-pki") || strings.Contains(own[pod], "name: ca") ||
+		strings.Count(own[pod], "path: /etc/agent\n") != 1 {
+		t.Error(own)
+	}
+	same := text(func(f *Front, _ *Programs) { f.Client = "/var/lib/kubelet/pki/kubelet-client-current.pem" })
+	if n := strings.Count(same[pod], "mountPath: /var/lib/kubelet/pki\n"); n != 2 { // of the proxy, and of the agent
+		t.Errorf("mounted %d times: %s", n, same[pod])
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"path"
 )
 
+// Both units start again forever: before the host has joined its cluster there are no certificates, and systemd would
+// give up after five starts in 10 s.
+
 const unitMark = "# The front as services of systemd: put these files into /etc/systemd/system."
 
 // unit is the proxy's. It needs no network that is online: the addresses are numbers, and checks go on.
@@ -15,12 +18,13 @@ func (f *Front) unit(p Programs) string {
 	reload := fmt.Sprintf("ExecReload=%s -c -q -f %s\nExecReload=/bin/kill -USR2 $MAINPID\n", p.Binary, config)
 	if f.Proxy == Envoy {
 		kind, check, reload = "exec", "", ""
-		run = fmt.Sprintf("%s -c %s", p.Binary, path.Join(f.Dir, EnvoyFile))
+		run = fmt.Sprintf("%s --disable-hot-restart -c %s", p.Binary, path.Join(f.Dir, EnvoyFile))
 	}
 	return fmt.Sprintf(unitMark+`
 [Unit]
 Description=The proxy before the API servers
 After=network.target
+StartLimitIntervalSec=0
 
 [Service]
 Type=%s
@@ -43,6 +47,7 @@ func (f *Front) agentUnit(p Programs) string {
 [Unit]
 Description=The agent that keeps the endpoints of the proxy before the API servers current
 After=rota-front.service
+StartLimitIntervalSec=0
 
 [Service]
 ExecStart=%s front agent --dir %s --kubeconfig %s

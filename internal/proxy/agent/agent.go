@@ -46,8 +46,9 @@ const (
 type Options struct {
 	// Dir is the folder with front.yaml.
 	Dir string
-	// Config has the credentials with which to read EndpointSlices. Its server is not used.
-	Config *rest.Config
+	// Config returns the credentials with which to read EndpointSlices. Their server is not used. Run calls it again
+	// after an error: before a host has joined its cluster it has none.
+	Config func() (*rest.Config, error)
 	// Log gets a line for each event. It is called from one goroutine at a time.
 	Log func(format string, args ...any)
 }
@@ -90,10 +91,6 @@ func Run(ctx context.Context, o Options) error {
 	if f.Proxy == proxy.HAProxy {
 		a.haproxy = &haproxy{front: f, admin: filepath.Join(f.RunDir, proxy.AdminSocket), log: o.Log}
 	}
-	client, err := kubernetes.NewForConfig(throughFront(o.Config, f))
-	if err != nil {
-		return err
-	}
 	servers, err := readKnown(o.Dir)
 	if err != nil {
 		a.log("%v", err)
@@ -101,7 +98,37 @@ func Run(ctx context.Context, o Options) error {
 	if err := a.first(ctx, servers); err != nil {
 		return err
 	}
+	client, err := a.connect(ctx, o.Config)
+	if client == nil || err != nil {
+		return err
+	}
 	return a.follow(ctx, client)
+}
+
+// connect waits for credentials. It returns nil if ctx ends before.
+func (a *agent) connect(ctx context.Context, config func() (*rest.Config, error)) (kubernetes.Interface, error) {
+	said := ""
+	for {
+		c, err := config()
+		if err == nil {
+			var client kubernetes.Interface
+			if client, err = kubernetes.NewForConfig(throughFront(c, a.front)); err == nil {
+				return client, nil
+			}
+		}
+		if text := err.Error(); text != said {
+			a.log("there are no credentials yet to read EndpointSlices with: %v", err)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // the end
+		case <-time.After(again):
+		}
+		if err := a.tick(ctx); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // throughFront returns a configuration with which requests go through the front, or else to a static server. TLS is

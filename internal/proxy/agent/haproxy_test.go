@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
@@ -49,6 +52,14 @@ func alone(t *testing.T) *agent {
 		_ = cmd.Wait()
 	})
 	a.info(t, "description: "+f.Description(a.certificates))
+	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string { // the master starts itself anew at first
+		if _, err := ask(t.Context(), filepath.Join(dir, proxy.MasterSocket), "show proc"); err != nil {
+			return err.Error()
+		}
+		return ""
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return a
 }
 
@@ -104,11 +115,15 @@ func TestReload(t *testing.T) {
 
 	authority(t, a.front.CA)
 	again("a renewed authority")
+	if strings.Contains(a.said, "reload:") {
+		t.Error(a.said)
+	}
 	a.info(t, "description: "+a.front.Description(a.certificates))
 
 	// front.yaml was changed, and the agent started again.
 	f := *a.front
 	f.MaxConnections, f.Static = 1234, append(f.Static, "10.0.2.8:6443")
+	a.settled(t)
 	later := &agent{front: &f, dir: a.dir, log: t.Logf, haproxy: &haproxy{front: &f, admin: a.haproxy.admin, log: t.Logf}}
 	if err := later.first(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -117,11 +132,20 @@ func TestReload(t *testing.T) {
 	if later.noReload.IsZero() {
 		t.Error("it could reload again at once")
 	}
+	later.settled(t)
+}
+
+// settled waits until the agent is content, and the master answers again.
+func (a *agent) settled(t *testing.T) {
+	t.Helper()
 	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string {
-		if err := later.apply(t.Context()); err != nil {
+		if err := a.tick(t.Context()); err != nil {
 			return err.Error()
 		}
-		return later.said
+		if _, err := ask(t.Context(), filepath.Join(a.dir, proxy.MasterSocket), "show proc"); err != nil {
+			return err.Error()
+		}
+		return a.said
 	}); err != nil {
 		t.Error(err)
 	}
@@ -199,4 +223,21 @@ func TestAddedInOneLine(t *testing.T) {
 			t.Errorf("%s: %+v, %v", address, is, err)
 		}
 	}
+}
+
+// TestWaits: an agent without credentials waits for them, and looks after HAProxy meanwhile.
+func TestWaits(t *testing.T) {
+	a := alone(t)
+	authority(t, a.front.CA)
+	calls := 0
+	client, err := a.connect(t.Context(), func() (*rest.Config, error) {
+		if calls++; calls == 1 {
+			return nil, errors.New("no kubeconfig")
+		}
+		return &rest.Config{}, nil
+	})
+	if err != nil || client == nil || calls != 2 {
+		t.Errorf("%v, %v, after %d calls", client, err, calls)
+	}
+	a.info(t, "description: "+a.front.Description(a.certificates))
 }

@@ -21,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/await"
@@ -201,7 +202,7 @@ func (w *world) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Dir: w.front.Dir, Config: w.plane.Config(),
+		done <- Run(ctx, Options{Dir: w.front.Dir, Config: func() (*rest.Config, error) { return w.plane.Config(), nil },
 			Log: func(format string, args ...any) { w.t.Logf("agent: "+format, args...) }})
 	}()
 	w.stop = func() {
