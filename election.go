@@ -344,9 +344,9 @@ type loaded struct {
 	again func()
 }
 
-// bring has load bring slots, in a goroutine of its own, once this member may work. If another one may have worked since
-// turns, it is done as after an expel, and again if that happens meanwhile. What load returned last goes to the mailbox,
-// unless the incarnation ends.
+// bring has load bring slots, in a goroutine of its own, once this member may work. If another one may have worked
+// since turns, it is done as after an expel, and again if that happens meanwhile. What load returned last goes to the
+// mailbox, unless the incarnation ends.
 func (i *incarnation) bring(a member.Load, turns uint64, load func(member.Load) slot.Set) {
 	e, done := i.elector, loaded{}
 	i.calls.Go(func() {

@@ -243,8 +243,8 @@ func (m *moves) ages(now time.Duration) map[slot.Slot]time.Duration {
 	return out
 }
 
-// coarse returns the longest of 2, 5, 10, 20 and 30 s and whole minutes that is not above age; 0: none is. Above an hour it
-// is whole hours.
+// coarse returns the longest of 2, 5, 10, 20 and 30 s and whole minutes that is not above age; 0: none is. Above an
+// hour it is whole hours.
 func coarse(age time.Duration) time.Duration {
 	switch {
 	case age >= time.Hour:

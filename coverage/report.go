@@ -38,8 +38,8 @@ type Report struct {
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
-	// Moving is for how long a slot has been in the present phase of its move to the member, in whole seconds, at least. Moves
-	// that have just begun are left out. Duties have slots, too.
+	// Moving is for how long a slot has been in the present phase of its move to the member, in whole seconds, at least.
+	// Moves that have just begun are left out. Duties have slots, too.
 	Moving map[slot.Slot]time.Duration
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
@@ -48,8 +48,8 @@ type Report struct {
 	Handovers []Handover
 	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
 	Would []Would
-	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data: Reports.Read
-	// sets it. Zero: not known.
+	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
+	// Reports.Read sets it. Zero: not known.
 	Written time.Time
 }
 

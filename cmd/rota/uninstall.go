@@ -164,8 +164,8 @@ func printRemains(w io.Writer, r *remains.Remains, verb string) {
 }
 
 // errUnread is the error if kinds were not searched for labels.
-var errUnread = errors.New("nothing else of it is left, but not all kinds could be searched for labels: run it again when " +
-	"their API server answers, or remove its APIService")
+var errUnread = errors.New("nothing else of it is left, but not all kinds could be searched for labels: run it again " +
+	"when their API server answers, or remove its APIService")
 
 func printUnread(w io.Writer, unread []string) {
 	for _, u := range unread {

@@ -81,8 +81,8 @@ func (m *memory) look(in input) *Rota {
 	return r
 }
 
-// movingFor returns for how long a move has been in its phase, by the report of who gets the slots; 0: not known, or not
-// for long.
+// movingFor returns for how long a move has been in its phase, by the report of who gets the slots; 0: not known, or
+// not for long.
 func (r *Rota) movingFor(m Move) (longest time.Duration) {
 	if report := r.Reports[m.To]; report != nil {
 		for s := m.First; s <= m.Last; s++ {

@@ -92,8 +92,8 @@ func (in input) now() time.Time {
 // skewOfServers is how far the clocks of two API servers may differ. A report's time is by the one that took it.
 const skewOfServers = 10 * time.Second
 
-// sort parts reports that are too old to say anything from the others. One that was renewed since the last look is none of
-// them, whatever the clocks say.
+// sort parts reports that are too old to say anything from the others. One that was renewed since the last look is none
+// of them, whatever the clocks say.
 func (m *memory) sort(in *input) {
 	bounds, serials := coverage.BoundsBy(in.reports), map[string]uint64{}
 	all := in.reports

@@ -177,8 +177,8 @@ type Move struct {
 	// Phase is "warm" (To lists), "drain" (From lets work end, or waits for its turn), or "activate" (To owns the slots
 	// and waits until it sees From's last writes).
 	Phase string `json:"phase"`
-	// Seconds is for how long it has been in this phase at least, as To reports or as the Reader has seen it; nil: neither is
-	// known.
+	// Seconds is for how long it has been in this phase at least, as To reports or as the Reader has seen it; nil: neither
+	// is known.
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
