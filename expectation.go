@@ -1,9 +1,12 @@
 package rota
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,8 +30,9 @@ type expectation struct {
 	rota  *Rota
 	kinds []schema.GroupKind
 	// share only computes: it has no informers.
-	share *delivery.Share
-	from  objects
+	share  *delivery.Share
+	from   objects
+	random *rand.Rand
 
 	mu   sync.Mutex
 	seen map[schema.GroupKind]counted
@@ -53,7 +57,8 @@ type counted struct {
 
 func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectation, error) {
 	e := &expectation{rota: r, kinds: kinds, from: from, seen: map[schema.GroupKind]counted{},
-		share: delivery.New(delivery.Options{Slots: r.cfg.Slots, Key: r.cfg.Key, Mode: delivery.Filter, Label: true})}
+		random: rand.New(rand.NewPCG(r.cfg.Seed, 0)), //nolint:gosec // it spreads requests
+		share:  delivery.New(delivery.Options{Slots: r.cfg.Slots, Key: r.cfg.Key, Mode: delivery.Filter, Label: true})}
 	for _, kind := range kinds {
 		if err := e.share.Shard(kind); err != nil {
 			return nil, err
@@ -62,28 +67,55 @@ func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectati
 	return e, nil
 }
 
-// run lists all kinds again and again until the incarnation ends. Lists take at most 1/1000 of the time.
+// run lists the kinds again and again until the incarnation ends. The first lists come after a random time, since all
+// replicas may start at once.
 func (e *expectation) run(i *incarnation) {
-	told := map[schema.GroupKind]string{}
+	pause(i.ctx, time.Duration(e.random.Float64()*float64(e.spread())))
+	told, due := map[schema.GroupKind]string{}, map[schema.GroupKind]time.Duration{}
 	for i.ctx.Err() == nil {
-		begun := e.rota.now()
 		for _, kind := range e.kinds {
+			begun := e.rota.now()
+			if begun < due[kind] {
+				continue
+			}
 			err := e.count(i.ctx, kind)
+			due[kind] = e.rota.now() + e.period(e.rota.now()-begun, err)
 			text := ""
 			if err != nil {
 				text = err.Error()
 			}
 			if i.ctx.Err() == nil && text != "" && text != told[kind] {
-				e.rota.log.Info("The shadow cannot list what there is; trying again", "kind", kind.String(), "cause", text)
+				e.rota.log.Error(err, "The shadow cannot list what there is; trying again", append(stackOf(err),
+					"kind", kind.String(), "after", (due[kind]-e.rota.now()).String())...)
 			}
 			told[kind] = text
 		}
-		pause(i.ctx, max(i.scrubPeriod(e.rota.now()-begun), lookPeriod(e.rota.cfg.LeaseDuration)))
+		next := slices.Min(slices.Collect(maps.Values(due)))
+		pause(i.ctx, next-e.rota.now())
 	}
 }
 
+// spread is the longest time before the first lists.
+func (e *expectation) spread() time.Duration {
+	return min(shadowSpread, cmp.Or(e.rota.opts.ScrubPeriod, shadowSpread))
+}
+
+// period returns the time from the end of a list of a kind to the next one. All kinds together take at most
+// 1/scrubShare of the time. A kind that could not be listed is tried again after scrubLatest at the latest.
+func (e *expectation) period(took time.Duration, err error) time.Duration {
+	if set := e.rota.opts.ScrubPeriod; set > 0 {
+		return set
+	}
+	out := max(scrubShare*time.Duration(len(e.kinds))*took, lookPeriod(e.rota.cfg.LeaseDuration))
+	if err != nil {
+		out = min(out, scrubLatest)
+	}
+	return out
+}
+
 // count lists a kind.
-func (e *expectation) count(ctx context.Context, kind schema.GroupKind) error {
+func (e *expectation) count(ctx context.Context, kind schema.GroupKind) (err error) {
+	defer caught(&err)
 	e.mu.Lock()
 	before, again := e.seen[kind]
 	e.mu.Unlock()
@@ -151,11 +183,15 @@ const (
 	// shadowPage is the number of objects in a page, and shadowPause the pause after one.
 	shadowPage  = 500
 	shadowPause = 20 * time.Millisecond
+	// shadowAnswer bounds the search for a kind's resource, and each page.
+	shadowAnswer = 10 * time.Second
+	// shadowSpread is the longest time before the first list of a member.
+	shadowSpread = 10 * time.Second
 )
 
 func (l *lister) list(ctx context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
 	version := ""
-	m, err := l.find.mapping(ctx, kind)
+	m, err := l.look(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return "", fmt.Errorf("the API server does not serve kind %s: install it, or correct the kinds of NewShadow", kind)
 	}
@@ -169,7 +205,7 @@ func (l *lister) list(ctx context.Context, kind schema.GroupKind, each func(meta
 	for _, namespace := range namespaces {
 		o := metav1.ListOptions{Limit: shadowPage}
 		for {
-			page, err := l.client.Resource(m.Resource).Namespace(namespace).List(ctx, o)
+			page, err := l.page(ctx, m.Resource, namespace, o)
 			if err != nil {
 				return "", fmt.Errorf("list %s: %w", m.Resource.GroupResource(), err)
 			}
@@ -187,4 +223,30 @@ func (l *lister) list(ctx context.Context, kind schema.GroupKind, each func(meta
 		}
 	}
 	return version, nil
+}
+
+// look asks once: while one kind's group does not answer, the others are listed.
+func (l *lister) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, shadowAnswer, errNoAnswer)
+	defer cancel()
+	m, err := l.find.look(ctx, kind)
+	return m, unanswered(ctx, err)
+}
+
+func (l *lister) page(ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions,
+) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, shadowAnswer, errNoAnswer)
+	defer cancel()
+	out, err := l.client.Resource(of).Namespace(namespace).List(ctx, o)
+	return out, unanswered(ctx, err)
+}
+
+var errNoAnswer = fmt.Errorf("the API server did not answer within %v", shadowAnswer)
+
+// unanswered adds that to an error of a request that took too long.
+func unanswered(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
+		return fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	return err
 }

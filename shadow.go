@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,7 +19,8 @@ import (
 )
 
 const (
-	// shadowLeave is the default of LeaveTimeout for shadows: a leader's process should not end later because of one.
+	// shadowLeave is the longest time in which Start returns when its context has ended: a leader's process should not end
+	// later because of a shadow.
 	shadowLeave = 2 * time.Second
 	// shadowRetry is how long a shadow that has failed waits before it joins again.
 	shadowRetry = time.Minute
@@ -49,9 +51,10 @@ type Shadow struct {
 // I/O; Start does. It has clients of its own, and cfg's rate limiter is not used.
 //
 // Options are those that the rota would have, so that one value serves both. Delivery, Label, LeaderElectionID and
-// TracerProvider have no effect: a shadow neither labels nor holds a Lease but its members' own. LeaveTimeout is 2 s by
-// default. ScrubPeriod is the time between two lists of each member. LabelNamespaces limits the lists to these
-// namespaces. Group and Solo are refused.
+// TracerProvider have no effect: a shadow neither labels nor holds a Lease but its members' own. LeaveTimeout bounds
+// everything that Start does when its context has ended; it is 2 s by default, and at most. ScrubPeriod is the time
+// between two lists of a kind, on each member; by default so long that lists take at most 1/1000 of the time.
+// LabelNamespaces limits the lists to these namespaces. Group and Solo are refused.
 func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shadow, error) {
 	switch {
 	case opts.Name == "":
@@ -79,7 +82,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	opts.Delivery, opts.Label, opts.shadow = delivery.Filter, false, true
 	opts.TracerProvider = nil
 	opts.LeaderElectionID, opts.LeaderElectionNamespace = "", ""
-	opts.LeaveTimeout = cmp.Or(opts.LeaveTimeout, shadowLeave)
+	opts.LeaveTimeout = min(cmp.Or(opts.LeaveTimeout, shadowLeave), shadowLeave)
 	own := rest.CopyConfig(cfg)
 	own.RateLimiter = nil // the operator's
 	s := &Shadow{cfg: own, opts: opts, kinds: kinds, retry: shadowRetry}
@@ -115,26 +118,72 @@ func (s *Shadow) member() (*Rota, error) {
 	return r, nil
 }
 
-// Start joins the rota of shadows until ctx ends, leaves it and returns nil. It never returns an error, which would end
-// the operator: it logs why it cannot go on, and joins again after a minute. Start may be called once.
+// Start joins the rota of shadows until ctx ends, leaves it and returns nil, within LeaveTimeout of ctx's end. What is
+// under way then ends by itself within seconds. Start never returns an error, which would end the operator: it logs why
+// it cannot go on, and joins again after a minute. Start may be called once.
 func (s *Shadow) Start(ctx context.Context) error {
 	s.log.Info("SHADOW: this process joins a rota of shadows, which works on nothing; the operator is not changed")
-	for ctx.Err() == nil {
-		if err := s.run(ctx); ctx.Err() == nil {
-			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", "after",
-				s.retry.String())
-			pause(ctx, s.retry)
-		}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.again(ctx)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(s.opts.LeaveTimeout):
+		s.log.Info("The shadow has not left in time; others will take its slots when its Lease has run out", "waited",
+			s.opts.LeaveTimeout.String())
 	}
 	return nil
 }
 
-func (s *Shadow) run(ctx context.Context) error {
+// again takes part until ctx ends.
+func (s *Shadow) again(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.run(ctx); ctx.Err() == nil {
+			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", append(stackOf(err),
+				"after", s.retry.String())...)
+			pause(ctx, s.retry)
+		}
+	}
+}
+
+func (s *Shadow) run(ctx context.Context) (err error) {
+	defer caught(&err)
 	r, err := s.member()
 	if err != nil {
 		return err
 	}
 	return r.Run(ctx)
+}
+
+// crash is a panic of a shadow.
+type crash struct {
+	value any
+	stack string
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("panic: %v", c.value) }
+
+// caught turns a panic of the function that defers it into its error.
+func caught(err *error) {
+	if value := recover(); value != nil {
+		*err = &crash{value, string(debug.Stack())}
+	}
+}
+
+// stackOf returns keys and values for the log: the stack, if err is a panic.
+func stackOf(err error) []any {
+	var c *crash
+	if !errors.As(err, &c) {
+		return nil
+	}
+	return []any{"stack", c.stack}
 }
 
 // NeedLeaderElection says that it runs on every replica.

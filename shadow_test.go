@@ -29,12 +29,16 @@ var website = schema.GroupKind{Group: "web.example.com", Kind: "Website"}
 // websites are what there is: so many objects, of which some have their labels, and some change with every list.
 type websites struct {
 	count, labeled, changing int
+	panics                   int64 // so many of the first lists panic
 	share                    *delivery.Share
 	lists                    atomic.Int64
 }
 
 func (s *websites) list(_ context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
 	n := s.lists.Add(1) // 1,000 versions for each list
+	if n <= s.panics {
+		panic("no list")
+	}
 	for i := range s.count {
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("site-", i),
 			ResourceVersion: "7"}}
@@ -66,6 +70,11 @@ func (s *shadows) all() []*Rota {
 
 func (s *shadows) start(pod string, from *websites, change ...func(*Options)) (stop func()) {
 	s.t.Helper()
+	return s.startFrom(pod, from, change...)
+}
+
+func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) (stop func()) {
+	s.t.Helper()
 	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod}, Delivery: delivery.SlotLabel,
 		Label: true, LeaderElectionID: "website-operator", Logger: logr.Discard(), Slots: 64}
 	for _, f := range change {
@@ -77,7 +86,10 @@ func (s *shadows) start(pod string, from *websites, change ...func(*Options)) (s
 	}
 	shadow.made = func(r *Rota) {
 		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
-		r.shadow.from, from.share = from, r.shadow.share
+		r.shadow.from = from
+		if all, ok := from.(*websites); ok {
+			all.share = r.shadow.share
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.members = append(s.members, r)

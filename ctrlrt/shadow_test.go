@@ -45,7 +45,7 @@ func startStock(t *testing.T, namespace, pod string) *stock {
 	o := managerOptions()
 	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "website-operator", namespace
 	o.LeaderElectionReleaseOnCancel = true
-	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(6*time.Second), ptr.To(4*time.Second), ptr.To(time.Second)
+	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(time.Minute), ptr.To(50*time.Second), ptr.To(time.Second)
 	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	mgr, err := ctrl.NewManager(controlplane.For(t).Config(), o)
 	if err != nil {
@@ -135,14 +135,14 @@ func TestShadowBesideAStockOperator(t *testing.T) {
 		return func(r *view.Rota) bool {
 			return r.Shadow != nil && len(r.Shadow.Kinds) == 1 && r.Shadow.Kinds[0].Objects == count &&
 				len(r.Shadow.Kinds[0].Members) == members && len(r.Members) == members && r.Shadow.Kinds[0].Changes != nil &&
-				len(r.Moves) == 0
+				len(r.Moves)+len(r.Problems)+len(r.Unknown) == 0
 		}
 	}
 	r := look("two shadows with all objects", complete(2))
 	kind := r.Shadow.Kinds[0]
 	if r.Shadow.Of != "website" || kind.Kind != "Secret" || kind.Labels != count || kind.Members[0].Objects == 0 ||
-		kind.Members[1].Objects == 0 || len(r.Problems)+len(r.Unknown)+len(r.Duties) > 0 {
-		t.Errorf("shadow %+v, problems %v, unknown %v", r.Shadow, r.Problems, r.Unknown)
+		kind.Members[1].Objects == 0 || len(r.Duties) > 0 {
+		t.Errorf("shadow %+v, duties %v", r.Shadow, r.Duties)
 	}
 	for _, m := range r.Members {
 		if m.State != view.Shadowing || m.Owned != int(r.Slots)/2 || *m.Open != 0 {
@@ -162,6 +162,12 @@ func TestShadowBesideAStockOperator(t *testing.T) {
 		t.Errorf("the table of rota website: %v, want that there is none", err)
 	}
 	leader, other := operators[0], operators[1]
+	eventually(t, 2*time.Minute, func() string {
+		if n := max(leader.reconciled(), other.reconciled()); n != count {
+			return fmt.Sprintf("the leader has reconciled %d of %d", n, count)
+		}
+		return ""
+	})
 	if leader.reconciled() == 0 {
 		leader, other = other, leader
 	}
@@ -170,12 +176,12 @@ func TestShadowBesideAStockOperator(t *testing.T) {
 	}
 	leader.end(t) // the other one leads, and would have everything
 	look("one shadow with all objects", complete(1))
-	for deadline := time.Now().Add(time.Minute); other.reconciled() != count && time.Now().Before(deadline); {
-		<-time.After(50 * time.Millisecond)
-	}
-	if n := other.reconciled(); n != count {
-		t.Errorf("the next leader has reconciled %d of %d", n, count)
-	}
+	eventually(t, 2*time.Minute, func() string { // it may have to wait until the Lease has run out
+		if n := other.reconciled(); n != count {
+			return fmt.Sprintf("the next leader has reconciled %d of %d", n, count)
+		}
+		return ""
+	})
 	var secrets corev1.SecretList
 	if err := c.List(t.Context(), &secrets, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ type Elections interface {
 	) (election.Record, member.Outcome, error)
 	// WatchElection calls emit with the Lease as it is and with what it becomes, in order. It may skip what was followed
 	// by something else. A missing Lease is an empty Record; version is then that of its deletion, or of a list that lacks
-	// it. It reconnects by itself, and tries again now and then if the API server forbids it. It blocks until ctx ends, and
-	// returns ctx.Err(). emit is called from the caller's goroutine.
+	// it. It reconnects by itself, and tries again now and then if the API server forbids it. It blocks until ctx ends,
+	// and returns ctx.Err(). emit is called from the caller's goroutine.
 	WatchElection(ctx context.Context, lease types.NamespacedName, emit func(version string, r election.Record)) error
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -142,39 +141,5 @@ func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName
 		if slices.Contains(r.Verbs, "delete") {
 			t.Error("a member may delete leader election's Lease")
 		}
-	}
-}
-
-// Without the permissions to list and watch, a member goes without: that is told, but as no refusal, which would end it.
-func TestElectionWatchMayBeForbidden(t *testing.T) {
-	controlplane.For(t)
-	k := newTamper(t)
-	k.grant(t, nil)
-	told := make(chan error, 10)
-	s, err := store.NewKubernetes(k.config, store.Options{Namespace: k.namespace, Name: rotaName,
-		Report: func(_ string, err error) { told <- err }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	lease := types.NamespacedName{Namespace: k.namespace, Name: "operator.example.com"}
-	go func() {
-		ended <- s.WatchElection(ctx, lease, func(string, election.Record) { t.Error("something was heard") })
-	}()
-	var refused *permission.Error
-	if err := <-told; errors.As(err, &refused) || !strings.Contains(err.Error(), `verbs: ["list"]`) ||
-		!strings.Contains(err.Error(), lease.Name) {
-		t.Errorf("told %v, want what is missing, and no permission.Error", err)
-	}
-	select {
-	case err := <-told:
-		t.Errorf("told again soon: %v", err)
-	case <-time.After(5 * time.Second):
-	}
-	end()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
 	}
 }

@@ -26,6 +26,8 @@ const (
 	backoffLast  = 2 * time.Second
 	// A watch is renewed after watchFor to twice that time, at random, so that members spread.
 	watchFor = 5 * time.Minute
+	// A new API server may refuse for a moment what it allows. After refusedFor without an answer, that is believed.
+	refusedFor = 30 * time.Second
 )
 
 // backoff returns the wait before another attempt after so many failures in a row. It doubles from backoffFirst to
@@ -44,7 +46,8 @@ type feed struct {
 	resource string
 	// namespace is the store's own if it is empty.
 	namespace string
-	// optional: if an authorizer refuses, that is told without a permission.Error, and tried again after watchFor only.
+	// optional: if an authorizer goes on refusing for refusedFor, that is told once without a permission.Error, and tried
+	// again after watchFor only.
 	optional bool
 	// options select the objects.
 	options metav1.ListOptions
@@ -63,6 +66,7 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	if f.namespace == "" {
 		f.namespace = k.opts.Namespace
 	}
+	var no refusals
 	for failures := 0; ; failures++ {
 		begun := version
 		err := k.followOnce(ctx, f, &version)
@@ -76,9 +80,15 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 		var refused *permission.Error
 		switch {
 		case err == nil:
+			no = refusals{}
 		case f.optional && errors.As(err, &refused):
-			k.opts.Report("Cannot watch "+f.resource+", and goes without", errors.New(refused.Error()))
-			wait = watchFor
+			lasting, told := no.more(time.Now())
+			if lasting {
+				wait = watchFor
+			}
+			if lasting && !told {
+				k.opts.Report("Cannot watch "+f.resource+", and goes without", errors.New(refused.Error()))
+			}
 		default:
 			k.opts.Report("Cannot watch "+f.resource, err)
 			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -91,6 +101,22 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// refusals are those of an authorizer since the last watch that ended well.
+type refusals struct {
+	since time.Time
+	told  bool
+}
+
+// more takes another one, and says whether they have lasted for refusedFor, and whether it has said so before.
+func (r *refusals) more(now time.Time) (lasting, told bool) {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	told, lasting = r.told, now.Sub(r.since) >= refusedFor
+	r.told = lasting
+	return lasting, told
 }
 
 // followOnce lists if version is empty. Then it watches from version, which it advances, until the stream ends.

@@ -291,6 +291,12 @@ func client(t *testing.T, w *world) *kubernetes.Clientset {
 // anySite returns the name of a Website.
 func anySite(t *testing.T, w *world) string {
 	t.Helper()
+	return sites(t, w)[0].Name
+}
+
+// sites returns the Websites, of which there is always one.
+func sites(t *testing.T, w *world) []metav1.PartialObjectMetadata {
+	t.Helper()
 	raw, err := client(t, w).RESTClient().Get().AbsPath("/apis/web.example.com/v1/namespaces/" + namespace + "-sites/websites").
 		DoRaw(t.Context())
 	if err != nil {
@@ -302,7 +308,7 @@ func anySite(t *testing.T, w *world) string {
 	if err := json.Unmarshal(raw, &list); err != nil || len(list.Items) == 0 {
 		t.Fatalf("%d Websites, %v", len(list.Items), err)
 	}
-	return list.Items[0].Name
+	return list.Items
 }
 
 // textStays makes an event whose message is HTML.

@@ -50,6 +50,10 @@ func shadow(t *testing.T, w *world, browser context.Context) {
 		if joined.Err() != nil {
 			t.Fatalf("rota status of the shadow: %v", err)
 		}
+		select {
+		case <-joined.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 	server := start(t, "dashboard of a shadow", w.rota, "dashboard", name+"-shadow", "-n", namespace, "--kubeconfig", w.kubeconfig)
 	defer func() {
@@ -63,7 +67,6 @@ func shadow(t *testing.T, w *world, browser context.Context) {
 	p.wait(generous, "two shadows, and what they would have", `document.querySelector("#ring .big").textContent === "256/256" &&
 	  document.querySelectorAll("#member-rows tr[data-state=Shadow]").length === 2 &&
 	  document.getElementById("moves-table").hidden && document.querySelectorAll("#shadow-rows tr").length === 3`)
-	// The load of the demo makes Websites and deletes them, but keeps their number by and large.
 	rows := value[[][]string](p, `[...document.querySelectorAll("#shadow-rows tr")].map((tr) => [...tr.children].map((c) => c.textContent.trim()))`)
 	all, a, b := rows[0], rows[1], rows[2]
 	count := func(text string) (n int) {
@@ -73,8 +76,13 @@ func shadow(t *testing.T, w *world, browser context.Context) {
 		return n
 	}
 	if all[0] != "Website.web.example.com" || all[1] != "all of them" || all[3] != "100 %" ||
-		count(all[2]) < 30 || count(a[2])+count(b[2]) != count(all[2]) || count(a[2]) == 0 || count(b[2]) == 0 {
+		count(a[2]) == 0 || count(b[2]) == 0 {
 		t.Errorf("the members would have %q", rows)
+	}
+	// The load replaces a Website by another one now and then, and a change between the lists of two members may count in
+	// both, or in none.
+	if there := len(sites(t, w)); count(all[2]) < there-10 || count(all[2]) > there+10 {
+		t.Errorf("the members would have %s Websites, the API server has %d", all[2], there)
 	}
 	if names := []string{a[1], b[1]}; !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, "stock-a") }) {
 		t.Errorf("no member is stock-a: %q", rows)

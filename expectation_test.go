@@ -1,0 +1,239 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+// logged keeps what is logged.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, args)
+	}, funcr.Options{})
+}
+
+// with returns the lines that have all the texts.
+func (l *logged) with(texts ...string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		has := true
+		for _, text := range texts {
+			has = has && strings.Contains(line, text)
+		}
+		if has {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// answering is an API server.
+type answering func(*http.Request) (body string)
+
+func (f answering) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := f(req)
+	if body == "" { // it hangs
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusOK, Request: req, Body: io.NopCloser(strings.NewReader(body)),
+		Header: http.Header{"Content-Type": {"application/json"}}}, nil
+}
+
+// A panic in a list is told with its stack, and the list is made again.
+func TestShadowSurvivesAPanicInAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+		stop := s.start("a", &websites{count: 5, panics: 1}, func(o *Options) { o.Logger = log.logger() })
+		time.Sleep(time.Minute)
+		told := log.with("cannot list", "panic: no list", "shadow_test.go")
+		if r := s.all()[0].shadow.report(); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
+			t.Errorf("it counted %+v, and told %q", r.Would, told)
+		}
+		stop()
+	})
+}
+
+// So is a panic in what a shadow's Start does.
+func TestShadowSurvivesAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
+			Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		shadow.made = func(*Rota) {
+			tries++
+			panic("no member")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*shadowRetry-time.Second)
+		defer cancel()
+		if err := shadow.Start(ctx); err != nil || tries != 2 || len(log.with("panic: no member", "expectation_test.go")) != 2 {
+			t.Errorf("%v after %d tries; the log: %q", err, tries, log.lines)
+		}
+	})
+}
+
+// With an API server that hangs, Start returns in time, whatever the operator's own LeaveTimeout.
+func TestShadowLeavesInTime(t *testing.T) {
+	for _, test := range []struct{ leave, want time.Duration }{
+		{0, shadowLeave}, {25 * time.Second, shadowLeave}, {time.Second, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(*http.Request) string { return "" })}
+			shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", LeaveTimeout: test.leave,
+				Logger: logr.Discard()}, website)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shadow.made = func(r *Rota) {
+				r.rest = nil
+				time.AfterFunc(time.Minute-100*time.Millisecond, func() { // under way when the context ends
+					r.store.Notify(t.Context(), member.Notify{Reason: "Leaving", Message: "m"})
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := shadow.Start(ctx); err != nil {
+				t.Error(err)
+			}
+			end, _ := ctx.Deadline()
+			if took := time.Since(end); took < 0 || took > test.want {
+				t.Errorf("with LeaveTimeout %v it took %v, want %v at most", test.leave, took, test.want)
+			}
+			time.Sleep(10 * time.Second) // what was under way ends by itself
+		})
+	}
+}
+
+// A kind whose group does not answer keeps no other one from being counted, and is told.
+func TestShadowListsWhatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		secrets := schema.GroupKind{Kind: "Secret"}
+		cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(req *http.Request) string {
+			switch req.URL.Path {
+			case "/api/v1":
+				return `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1",
+				  "resources":[{"name":"secrets","namespaced":true,"kind":"Secret","verbs":["list"]}]}`
+			case "/api/v1/secrets":
+				return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},
+				  "items":[{"metadata":{"namespace":"a","name":"b","resourceVersion":"7"}}]}`
+			}
+			return ""
+		})}
+		shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website, secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made *Rota
+		memory, reports := store.NewMemory(), newSharedReports()
+		shadow.made = func(r *Rota) {
+			r.store, r.reports, r.rest, made = memory.Client(nil), reports, nil, r
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := shadow.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		made.shadow.mu.Lock()
+		defer made.shadow.mu.Unlock()
+		if seen := made.shadow.seen; len(seen) != 1 || seen[secrets].version != "9" {
+			t.Errorf("counted %+v", seen)
+		}
+		if told := log.with("cannot list", website.String(), "did not answer within 10s"); len(told) != 1 {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+// pacer takes its time to list.
+type pacer struct {
+	takes time.Duration
+	at    []time.Time
+}
+
+func (p *pacer) list(ctx context.Context, _ schema.GroupKind, _ func(metav1.Object)) (string, error) {
+	p.at = append(p.at, time.Now())
+	pause(ctx, p.takes)
+	return fmt.Sprint(len(p.at)), nil
+}
+
+// Lists take at most 1/1000 of the time, however long they take, and do not begin at one time on all members.
+func TestShadowPace(t *testing.T) {
+	first := map[time.Duration]bool{}
+	for _, test := range []struct{ set, period, spread time.Duration }{
+		{0, 7000 * time.Second, shadowSpread}, {0, 7000 * time.Second, shadowSpread}, {0, 7000 * time.Second, shadowSpread},
+		{time.Second, time.Second, time.Second}, {time.Hour, time.Hour, shadowSpread},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+			p, begun := &pacer{takes: 7 * time.Second}, time.Now()
+			stop := s.startFrom("a", p, func(o *Options) { o.ScrubPeriod = test.set })
+			time.Sleep(2*test.period + 3*shadowSpread)
+			stop()
+			synctest.Wait()
+			wait := p.at[0].Sub(begun)
+			if wait > test.spread || len(p.at) < 2 || p.at[1].Sub(p.at[0]) != test.period+p.takes {
+				t.Fatalf("ScrubPeriod %v: the first list after %v, the second after %v", test.set, wait, p.at[1:])
+			}
+			first[wait] = true
+		})
+	}
+	if len(first) < 4 {
+		t.Errorf("the first lists came after %v, want random times", first)
+	}
+	e := &expectation{rota: &Rota{}, kinds: []schema.GroupKind{website, website}}
+	if got := e.period(time.Minute, nil); got != 2000*time.Minute {
+		t.Errorf("with two kinds: %v", got)
+	}
+	if got := e.period(time.Minute, errors.New("it failed")); got != scrubLatest {
+		t.Errorf("after a failure: %v", got)
+	}
+}
+
+// Slots that are on their way to a shadow are in its report.
+func TestShadowReportsMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+		stop := s.start("a", &websites{count: 5})
+		time.Sleep(time.Minute)
+		r := s.all()[0]
+		i := &incarnation{rota: r, moves: newMoves("a")}
+		begun := r.now() - 5*time.Second
+		i.moves.slots[3] = &move{since: begun, begun: begun}
+		if got := i.holdings().Moving; len(got) != 1 || got[slot.Slot(3)] != 5*time.Second {
+			t.Errorf("moving: %v", got)
+		}
+		stop()
+	})
+}
