@@ -48,7 +48,7 @@ func (p *planner) checkCertificates() {
 			case "tls-cert-file":
 				p.checkServing(leaf)
 			case "proxy-client-cert-file":
-				p.checkProxy(leaf)
+				p.checkProxy(leaf, p.intermediates(pair.cert))
 			}
 		}
 	}
@@ -116,6 +116,21 @@ func (p *planner) checkPair(pair pair) *x509.Certificate {
 	return leaf
 }
 
+// intermediates are the certificates of a file after the first.
+func (p *planner) intermediates(flag string) *x509.CertPool {
+	pool := x509.NewCertPool()
+	certs, _ := parseCertificates(p.file(p.line.Value(flag)).text) // checkPair has read it
+	for i, c := range certs {
+		if i > 0 {
+			pool.AddCert(c)
+		}
+	}
+	return pool
+}
+
+// frontName is the name by which `rota front` checks API servers unless it is told another.
+const frontName = "kubernetes"
+
 // checkServing refuses a certificate that does not hold the names by which clients come.
 func (p *planner) checkServing(leaf *x509.Certificate) {
 	var missing []string
@@ -123,6 +138,10 @@ func (p *planner) checkServing(leaf *x509.Certificate) {
 		if leaf.VerifyHostname(bracket(name)) != nil {
 			missing = append(missing, name)
 		}
+	}
+	if leaf.VerifyHostname(frontName) != nil {
+		p.note("--tls-cert-file=%s does not hold the name %q: give rota front a --server-name that it holds",
+			p.line.Value("tls-cert-file"), frontName)
 	}
 	if len(missing) == 0 {
 		return
@@ -160,7 +179,7 @@ func (p *Plan) serverNames() []string {
 }
 
 // checkProxy refuses a client certificate that extension API servers would not believe.
-func (p *planner) checkProxy(leaf *x509.Certificate) {
+func (p *planner) checkProxy(leaf *x509.Certificate, intermediates *x509.CertPool) {
 	authorities := p.bundle("requestheader-client-ca-file")
 	object := "--proxy-client-cert-file=" + p.line.Value("proxy-client-cert-file")
 	if len(authorities) > 0 {
@@ -169,7 +188,8 @@ func (p *planner) checkProxy(leaf *x509.Certificate) {
 			roots.AddCert(a)
 		}
 		_, err := leaf.Verify(x509.VerifyOptions{
-			Roots: roots, CurrentTime: p.o.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+			Roots: roots, Intermediates: intermediates, CurrentTime: p.o.Now,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 		})
 		var unknown x509.UnknownAuthorityError
 		if errors.As(err, &unknown) {
@@ -177,10 +197,10 @@ func (p *planner) checkProxy(leaf *x509.Certificate) {
 				"that extension API servers would not believe it", p.line.Value("requestheader-client-ca-file"))
 		}
 	}
-	allowed := p.line.Value("requestheader-allowed-names")
-	if allowed != "" && !slices.Contains(strings.Split(allowed, ","), leaf.Subject.CommonName) {
+	allowed := p.line.List("requestheader-allowed-names")
+	if len(allowed) > 0 && !slices.Contains(allowed, leaf.Subject.CommonName) {
 		p.refuse(object, "give one of such a name", "its name %q is none of --requestheader-allowed-names=%s",
-			leaf.Subject.CommonName, allowed)
+			leaf.Subject.CommonName, strings.Join(allowed, ","))
 	}
 }
 

@@ -103,13 +103,13 @@ func (p *planner) checkPort() {
 
 // checkEtcd refuses etcds that only the host reaches, and those that ask for a certificate that is not given.
 func (p *planner) checkEtcd() {
-	list := p.line.Value("etcd-servers")
-	if list == "" {
+	list := p.line.List("etcd-servers")
+	if len(list) == 0 {
 		p.refuse("--etcd-servers", "add it to the manifest", "it is missing")
 		return
 	}
-	flags := map[string][]string{"etcd-servers": strings.Split(list, ",")}
-	for _, item := range strings.Split(p.line.Value("etcd-servers-overrides"), ",") {
+	flags := map[string][]string{"etcd-servers": list}
+	for _, item := range p.line.List("etcd-servers-overrides") {
 		if _, servers, ok := strings.Cut(item, "#"); ok {
 			flags["etcd-servers-overrides"] = append(flags["etcd-servers-overrides"], strings.Split(servers, ";")...)
 		}

@@ -23,6 +23,8 @@ func Written(text []byte) bool { return bytes.Contains(text, []byte(header)) }
 // Secrets is the folder of files that must not be read by everybody. The others can be in a repository.
 const Secrets = "secrets"
 
+const namespaceFile = "manifests/00-namespace.yaml"
+
 // Files returns the manifests. Those below Secrets have keys in them.
 func (p *Plan) Files() ([]File, error) {
 	var files []File
@@ -47,7 +49,8 @@ func (p *Plan) Files() ([]File, error) {
 		files = append(files, File{name, b.Bytes()})
 	}
 	if p.o.Namespace != "kube-system" {
-		add("manifests/namespace.yaml", "the API servers have a namespace of their own.", p.namespace())
+		// kubectl takes the files of a folder by name, and what is in a namespace comes after it.
+		add(namespaceFile, "the API servers have a namespace of their own.", p.namespace())
 	}
 	if config := p.config(); config != nil {
 		add("manifests/config.yaml", "configuration of the API servers that holds no credentials.", config)

@@ -280,3 +280,17 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespaceFirst: kubectl takes the files of a folder by name, and a namespace has to be there first.
+func TestNamespaceFirst(t *testing.T) {
+	p := &Plan{o: Options{Name: "front", Namespace: "api"}}
+	all, err := p.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.Path < namespaceFile && strings.HasPrefix(f.Path, "manifests/") || all[0].Path != namespaceFile {
+			t.Errorf("%s comes before %s", f.Path, namespaceFile)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got["manifests/namespace.yaml"] = string(apart)
+	got[namespaceFile] = string(apart)
 	dryRun(t, static, got)
 
 	o := options(h)

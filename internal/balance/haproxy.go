@@ -28,6 +28,7 @@ var haproxyConfig = template.Must(template.New("").Parse(`global
 defaults
     mode tcp
     timeout connect 5s
+    timeout check 5s
     timeout client 1h
     timeout server 1h
 frontend clients

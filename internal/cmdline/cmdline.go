@@ -92,6 +92,17 @@ func (l Line) Values(name string) []string {
 	return values
 }
 
+// List returns all values of a flag that takes a list with commas. Where such a flag is repeated its lists add up.
+func (l Line) List(name string) []string {
+	var list []string
+	for _, value := range l.Values(name) {
+		if value != "" {
+			list = append(list, strings.Split(value, ",")...)
+		}
+	}
+	return list
+}
+
 // Bool returns the value of a boolean flag. One that cannot be read is false.
 func (l Line) Bool(name string, absent bool) bool {
 	value := absent

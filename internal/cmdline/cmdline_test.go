@@ -19,6 +19,10 @@ func TestLine(t *testing.T) {
 		l.Value("list") != "-x,*" || !l.Bool("b", false) || l.Bool("missing", false) || !l.Has("b") || l.Has("missing") {
 		t.Errorf("read as %+v", l)
 	}
+	lists, err := Parse("prog", []string{"prog", "--l=a,b", "--other=x", "--l", "c"})
+	if err != nil || !slices.Equal(lists.List("l"), []string{"a", "b", "c"}) || lists.List("none") != nil {
+		t.Errorf("%q, %v", lists.List("l"), err)
+	}
 	changed := l.With("a", "4").With("new", "5").Without("c")
 	if got, want := strings.Join(changed.Words(), " "), "/usr/bin/prog --a=4 -b --d_e=x --list -x,* --new=5"; got != want {
 		t.Errorf("%q, want %q", got, want)

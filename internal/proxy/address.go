@@ -68,6 +68,21 @@ func (f *Front) Admit(servers []Server, local []netip.Addr) (admitted []Server, 
 	return admitted, refused
 }
 
+// Circle is the error of a static server at the front itself, on a host with the local addresses. Validate knows those
+// cases that need no host.
+func (f *Front) Circle(local []netip.Addr) error {
+	listen, _ := parseAddress(f.Listen)
+	for _, text := range f.Static {
+		a, _ := parseAddress(text)
+		if meets(listen, a) ||
+			listen.Addr().IsUnspecified() && listen.Port() == a.Port() && slices.Contains(local, a.Addr()) {
+			return fmt.Errorf("static API server %s: this host has the address, and the front itself listens there, on %s; it "+
+				"would send connections in a circle. Listen on another port, or on one address", text, f.Listen)
+		}
+	}
+	return nil
+}
+
 // Local is the address at which this host reaches the front.
 func (f *Front) Local() string {
 	a, _ := parseAddress(f.Listen)

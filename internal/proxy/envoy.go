@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -205,5 +206,9 @@ func (f *Front) EnvoyEndpoints(servers []Server) ([]byte, error) {
 // socket is an address of Envoy.
 func socket(address string) object {
 	a, _ := parseAddress(address)
-	return object{"socket_address": object{"address": a.Addr().String(), "port_value": a.Port()}}
+	fields := object{"address": a.Addr().String(), "port_value": a.Port()}
+	if a.Addr() == netip.IPv6Unspecified() {
+		fields["ipv4_compat"] = true // as HAProxy does
+	}
+	return object{"socket_address": fields}
 }

@@ -155,7 +155,7 @@ func (f *Front) Validate() error {
 	if !nameForm.MatchString(f.PortName) {
 		refuse("port name %q: must be that of a port of the service", f.PortName)
 	}
-	if !nameForm.MatchString(f.ServerName) {
+	if _, err := netip.ParseAddr(f.ServerName); err == nil || !nameForm.MatchString(f.ServerName) {
 		refuse("server name %q: must be a DNS name that the API servers' certificates have", f.ServerName)
 	}
 	for _, p := range []struct{ what, path string }{

@@ -32,6 +32,7 @@ func TestValidate(t *testing.T) {
 		"must be NAMESPACE/NAME":           func(f *Front) { f.Service = "apiserver" },
 		"port name":                        func(f *Front) { f.PortName = "" },
 		"server name":                      func(f *Front) { f.ServerName = "a b" },
+		`name "10.0.0.1": must be a DNS`:   func(f *Front) { f.ServerName = "10.0.0.1" },
 		"certificate authorities":          func(f *Front) { f.CA = "ca.crt" },
 		"client certificate":               func(f *Front) { f.Client = "/a\nb" },
 		"folder of sockets":                func(f *Front) { f.RunDir = "/run/../x" },
@@ -102,6 +103,19 @@ func TestAdmit(t *testing.T) {
 	all := strings.Join(reasons, "\n")
 	if len(refused) != 5 || strings.Count(all, "the front itself") != 2 || !strings.Contains(all, "a static server") {
 		t.Errorf("refused:\n%s", all)
+	}
+}
+
+func TestCircle(t *testing.T) {
+	local := []netip.Addr{netip.MustParseAddr("192.168.0.12")}
+	for listen, circle := range map[string]bool{
+		"0.0.0.0:6443": true, "[::]:6443": true, "192.168.0.12:6443": true, "0.0.0.0:7443": false, "127.0.0.1:6443": false,
+	} {
+		f := example()
+		f.Listen = listen
+		if err := f.Circle(local); (err != nil) != circle {
+			t.Errorf("%s: %v", listen, err)
+		}
 	}
 }
 

@@ -171,6 +171,7 @@ spec:
   - name: run
     emptyDir:
       medium: Memory%[13]s
-`, f.Proxy, p.Image, strings.Join(command, ", "), health.Addr(), health.Port(), security, f.Dir, f.RunDir, mounts(proxys),
+`, f.Proxy, p.Image, strings.Join(command, ", "), health.Addr(), health.Port(), security, f.Dir, f.RunDir,
+		mounts(proxys),
 		p.AgentImage, p.Kubeconfig, mounts(agents), volumes(append(proxys, agents...)), capability)
 }

@@ -73,6 +73,7 @@ type agent struct {
 	left string // what Admit refused
 
 	unread string // why certificates could not be read
+	lacks  string // what the Service lacks
 }
 
 // Run keeps the servers of a front current until ctx ends, and returns nil then. It returns an error only if it cannot
@@ -86,6 +87,9 @@ func Run(ctx context.Context, o Options) error {
 	f, err := proxy.ParseFront(path, text)
 	if err != nil {
 		return err
+	}
+	if err := f.Circle(ownAddresses()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	a := &agent{front: f, dir: o.Dir, log: o.Log}
 	if f.Proxy == proxy.HAProxy {
@@ -281,10 +285,20 @@ func (a *agent) follow(ctx context.Context, client kubernetes.Interface) error {
 		if err != nil {
 			return err
 		}
+		a.missing(list)
 		if err := a.update(ctx, serversOf(list, a.front.PortName)); err != nil {
 			return err
 		}
 	}
+}
+
+// missing says once if the Service has nothing that the front could use: its name may be wrong, or that of its port.
+func (a *agent) missing(list []*discoveryv1.EndpointSlice) {
+	text := lacking(list, a.front.Service, a.front.PortName)
+	if text != a.lacks && text != "" {
+		a.log("%s", text)
+	}
+	a.lacks = text
 }
 
 // update takes a list from the API server.

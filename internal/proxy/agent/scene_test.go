@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/internal/proxy"
 )
 
-// failOver is what the front promises for the time until a client's request is answered by another server. The test
-// allows ten times as much, for busy machines.
+// failOver is what the front promises for the time until a client's request is answered by another server. With
+// MEASURE=1 the test holds it to that, else to less than clients take to give up, for busy machines.
 const failOver = 2 * time.Second
 
 // TestFront: a static API server and two of a Deployment behind HAProxy, with clients. It begins cold. Then the servers
@@ -39,7 +39,11 @@ func TestFront(t *testing.T) {
 		if o.failed > 0 {
 			t.Errorf("%s: %d of %d gets failed: %v", what, o.failed, o.gets, o.why)
 		}
-		if o.longest > 10*failOver || o.rewatch > 10*failOver {
+		bound := 10 * failOver
+		if os.Getenv("MEASURE") != "" {
+			bound = failOver
+		}
+		if bound = min(bound, giveUp-time.Second); o.longest > bound || o.rewatch > bound {
 			t.Errorf("%s: longest without an answer %v, watch %v", what, o.longest, o.rewatch)
 		}
 		return o

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
@@ -48,11 +50,37 @@ func serversOf(slices []*discoveryv1.EndpointSlice, port string) []proxy.Server 
 	return servers
 }
 
+// lacking says why there cannot be any server in the slices of a service, or "".
+func lacking(slices []*discoveryv1.EndpointSlice, service, port string) string {
+	if len(slices) == 0 {
+		return fmt.Sprintf("service %s has no EndpointSlice: there is no such service, or it has no selector. Correct service "+
+			"in %s, if that is not as it should be", service, proxy.FrontFile)
+	}
+	var names []string
+	for _, s := range slices {
+		if _, ok := portOf(s, port); ok {
+			return ""
+		}
+		for _, p := range s.Ports {
+			names = append(names, fmt.Sprintf("%q", ptr.Deref(p.Name, "")))
+		}
+	}
+	if len(names) == 0 {
+		return "" // without endpoints there may be no port
+	}
+	return fmt.Sprintf("service %s has no port %q, but %s: correct portName in %s", service, port, strings.Join(names, ", "),
+		proxy.FrontFile)
+}
+
+// portOf returns the port of that name, or the only one if that has no name.
 func portOf(s *discoveryv1.EndpointSlice, name string) (uint16, bool) {
 	for _, p := range s.Ports {
 		if number := ptr.Deref(p.Port, 0); ptr.Deref(p.Name, "") == name && number > 0 && number < 1<<16 {
 			return uint16(number), true
 		}
+	}
+	if len(s.Ports) == 1 && ptr.Deref(s.Ports[0].Name, "") == "" && name != "" {
+		return portOf(s, "")
 	}
 	return 0, false
 }

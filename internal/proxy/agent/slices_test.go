@@ -92,3 +92,27 @@ func TestKnown(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+func TestLacking(t *testing.T) {
+	v4 := discoveryv1.AddressTypeIPv4
+	unnamed := slice(v4, "", discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}})
+	unnamed.Ports = unnamed.Ports[1:]
+	for _, c := range []struct {
+		name, want string
+		slices     []*discoveryv1.EndpointSlice
+	}{
+		{"none", "no EndpointSlice", nil},
+		{"another port", `no port "https", but "metrics", "http"`, []*discoveryv1.EndpointSlice{slice(v4, "http")}},
+		{"that port", "", []*discoveryv1.EndpointSlice{slice(v4, "http"), slice(v4, "https")}},
+		{"no name", "", []*discoveryv1.EndpointSlice{unnamed}},
+		{"no port", "", []*discoveryv1.EndpointSlice{{AddressType: v4}}},
+	} {
+		got := lacking(c.slices, "kube-system/kube-apiserver", "https")
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	if got := serversOf([]*discoveryv1.EndpointSlice{unnamed}, "https"); len(got) != 1 {
+		t.Errorf("an only port without a name: %v", got)
+	}
+}
