@@ -49,6 +49,8 @@ func (p *Plan) deployment() *appsv1.Deployment {
 					AutomountServiceAccountToken:  ptr.To(false),
 					EnableServiceLinks:            ptr.To(false),
 					DNSPolicy:                     corev1.DNSDefault, // the cluster's own DNS needs an API server
+					DNSConfig:                     p.spec.DNSConfig,
+					HostAliases:                   p.spec.HostAliases,
 					PriorityClassName:             "system-cluster-critical",
 					TerminationGracePeriodSeconds: &grace,
 					NodeSelector:                  p.o.NodeSelector,

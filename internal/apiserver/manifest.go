@@ -41,6 +41,8 @@ func (p *planner) readManifest(text []byte) bool {
 		return wrong("it has %d containers, want one", n)
 	}
 	p.container, p.volumes = pod.Spec.Containers[0], pod.Spec.Volumes
+	p.spec = pod.Spec
+	p.noteFields()
 	words := append(append([]string{}, p.container.Command...), p.container.Args...)
 	var err error
 	if p.line, err = cmdline.Parse(program, words); err != nil {
@@ -61,6 +63,23 @@ func (p *planner) readManifest(text []byte) bool {
 		}
 	}
 	return true
+}
+
+// noteFields says which fields of the static Pod are left out, though somebody has set them.
+func (p *planner) noteFields() {
+	s := p.spec
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"runtimeClassName", s.RuntimeClassName != nil},
+		{"shareProcessNamespace", s.ShareProcessNamespace != nil}, {"affinity", s.Affinity != nil},
+		{"imagePullSecrets", len(s.ImagePullSecrets) > 0}, {"schedulerName", s.SchedulerName != ""},
+	} {
+		if f.set {
+			p.note("%s of the static Pod is left out: if the Deployment needs it, add it with a patch", f.name)
+		}
+	}
 }
 
 var imageVersion = regexp.MustCompile(`:(v?1\.(\d+)\.\d+[^/:@]*)(@[^/]*)?$`)

@@ -58,6 +58,7 @@ type Plan struct {
 	line      cmdline.Line // as it will run
 	container corev1.Container
 	volumes   []corev1.Volume
+	spec      corev1.PodSpec // of the static Pod
 	files     []*file
 }
 

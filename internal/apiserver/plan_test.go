@@ -294,3 +294,18 @@ func TestNamespaceFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestPodFields: names for the static Pod's own use go along, and what does not is told.
+func TestPodFields(t *testing.T) {
+	h := hosttest.New(t)
+	text := strings.Replace(manifest(t), "\nspec:\n", "\nspec:\n  hostAliases: [{ip: 10.0.0.9, hostnames: [etcd.example]}]\n"+
+		"  dnsConfig: {nameservers: [10.0.0.53]}\n  runtimeClassName: special\n", 1)
+	p, err := New([]byte(text), options(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := p.deployment().Spec.Template.Spec
+	if len(spec.HostAliases) != 1 || spec.DNSConfig == nil || !strings.Contains(strings.Join(p.Notes, "\n"), "runtimeClassName") {
+		t.Errorf("%+v, %+v, %q", spec.HostAliases, spec.DNSConfig, p.Notes)
+	}
+}

@@ -2,7 +2,8 @@ package balance
 
 import (
 	"errors"
-	"os/exec"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 )
@@ -14,9 +15,7 @@ func TestGoawayMovesClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real servers: not under -short")
 	}
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip(ErrNoHAProxy)
-	}
+	needHAProxy(t)
 	r, err := Run(t.Context(), Options{
 		Before: 1, After: 2, Clients: 20, Every: 100 * time.Millisecond, Goaway: 0.02, Remedy: Nothing,
 		WatchLifetime: 2 * time.Second, Settle: time.Second, For: 2 * time.Minute, Window: time.Second,
@@ -45,9 +44,7 @@ func TestConnectionsStay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real servers: not under -short")
 	}
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip(ErrNoHAProxy)
-	}
+	needHAProxy(t)
 	o := Options{
 		Before: 1, After: 2, Clients: 20, Every: 100 * time.Millisecond, Remedy: Cut, WatchLifetime: 2 * time.Second,
 		Settle: time.Second, For: 2 * time.Minute, Window: time.Second,
@@ -76,5 +73,14 @@ func TestRefused(t *testing.T) {
 		if _, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrNoHAProxy) {
 			t.Errorf("%+v: %v, want a refusal", o, err)
 		}
+	}
+}
+
+// needHAProxy skips a test where there is no HAProxy, and says so also without -v.
+func needHAProxy(t *testing.T) {
+	t.Helper()
+	if _, err := findHAProxy(); err != nil {
+		fmt.Fprintln(os.Stderr, "NO BALANCE TEST:", err)
+		t.Skip(err)
 	}
 }

@@ -51,10 +51,20 @@ type balancer struct {
 	run             *process.Process
 }
 
+// findHAProxy also looks where distributions put it, outside users' paths.
+func findHAProxy() (string, error) {
+	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoHAProxy
+}
+
 func startBalancer(ctx context.Context, dir string, servers []*server) (*balancer, error) {
-	binary, err := exec.LookPath("haproxy")
+	binary, err := findHAProxy()
 	if err != nil {
-		return nil, ErrNoHAProxy
+		return nil, err
 	}
 	address, err := freeAddress(ctx)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 )
 
 // Reach asks each static API server for /readyz as the proxy will, and says what is wrong with those that do not answer
-// that they are ready, or are at the front itself. It reads the front's certificates on this machine. It takes at most limit for each server.
+// that they are ready, or are at the front itself. It reads the front's certificates on this machine. It takes at most
+// limit for each server.
 func Reach(ctx context.Context, f *proxy.Front, limit time.Duration) error {
 	if err := f.Circle(ownAddresses()); err != nil {
 		return err

@@ -53,8 +53,8 @@ func serversOf(slices []*discoveryv1.EndpointSlice, port string) []proxy.Server 
 // lacking says why there cannot be any server in the slices of a service, or "".
 func lacking(slices []*discoveryv1.EndpointSlice, service, port string) string {
 	if len(slices) == 0 {
-		return fmt.Sprintf("service %s has no EndpointSlice: there is no such service, or it has no selector. Correct service "+
-			"in %s, if that is not as it should be", service, proxy.FrontFile)
+		return fmt.Sprintf("service %s has no EndpointSlice: there is no such service, or it has no selector. Correct "+
+			"service in %s, if that is not as it should be", service, proxy.FrontFile)
 	}
 	var names []string
 	for _, s := range slices {
@@ -68,8 +68,8 @@ func lacking(slices []*discoveryv1.EndpointSlice, service, port string) string {
 	if len(names) == 0 {
 		return "" // without endpoints there may be no port
 	}
-	return fmt.Sprintf("service %s has no port %q, but %s: correct portName in %s", service, port, strings.Join(names, ", "),
-		proxy.FrontFile)
+	return fmt.Sprintf("service %s has no port %q, but %s: correct portName in %s", service, port,
+		strings.Join(names, ", "), proxy.FrontFile)
 }
 
 // portOf returns the port of that name, or the only one if that has no name.
