@@ -69,8 +69,8 @@ func (r *run) permissions(ctx context.Context) {
 	}
 	for _, rule := range merged(watching) {
 		r.warn(groupPermissions, codePermission, "add this to the rules of its Role there:\n"+ruleText(rule.rule),
-			"%s may not %s the Lease of leader election in namespace %s: a member that loses it to somebody learns that when it "+
-				"looks, after a RetryPeriod (2 s) or so", who, strings.Join(rule.rule.Verbs, ", "), rule.namespace)
+			"%s may not %s the Lease of leader election in namespace %s: a member that loses it to somebody learns that when "+
+				"it looks, after a RetryPeriod (2 s) or so", who, strings.Join(rule.rule.Verbs, ", "), rule.namespace)
 	}
 	const kindless = "no kind is known, so what it may do with objects was not looked at"
 	switch known := len(r.Kinds)+len(r.Owned) > 0; {
