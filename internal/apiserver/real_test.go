@@ -158,12 +158,11 @@ func start(t *testing.T, name string, words ...string) *process.Process {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(address)
 	return port
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/internal/haproxy"
 )
 
 // TestGoawayMovesClients: with --goaway-chance, requests of clients that have connections go to an API server that comes
@@ -70,7 +72,7 @@ func TestConnectionsStay(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for _, o := range []Options{{}, {Before: 2, After: 2, Clients: 1, Every: 1}, {Before: 1, After: 2}} {
-		if _, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrNoHAProxy) {
+		if _, err := Run(t.Context(), o); err == nil || errors.Is(err, haproxy.ErrMissing) {
 			t.Errorf("%+v: %v, want a refusal", o, err)
 		}
 	}
@@ -79,7 +81,7 @@ func TestRefused(t *testing.T) {
 // needHAProxy skips a test where there is no HAProxy, and says so also without -v.
 func needHAProxy(t *testing.T) {
 	t.Helper()
-	if _, err := findHAProxy(); err != nil {
+	if _, err := haproxy.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, "NO BALANCE TEST:", err)
 		t.Skip(err)
 	}

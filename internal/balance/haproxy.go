@@ -5,21 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/template"
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/process"
 )
-
-// ErrNoHAProxy is the error of a machine without HAProxy.
-var ErrNoHAProxy = errors.New("there is no haproxy: install it, for example with apt-get install haproxy")
 
 // haproxyConfig passes TCP through to the server with the fewest connections. Servers are out of use until enable.
 var haproxyConfig = template.Must(template.New("").Parse(`global
@@ -51,22 +46,12 @@ type balancer struct {
 	run             *process.Process
 }
 
-// findHAProxy also looks where distributions put it, outside users' paths.
-func findHAProxy() (string, error) {
-	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", ErrNoHAProxy
-}
-
 func startBalancer(ctx context.Context, dir string, servers []*server) (*balancer, error) {
-	binary, err := findHAProxy()
+	binary, err := haproxy.Find()
 	if err != nil {
 		return nil, err
 	}
-	address, err := freeAddress(ctx)
+	address, err := process.FreeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +81,7 @@ func startBalancer(ctx context.Context, dir string, servers []*server) (*balance
 		if err := b.run.Failure(); err != nil {
 			return err.Error()
 		}
-		if _, err := b.tell(ctx, "show info"); err != nil {
+		if _, err := haproxy.Ask(ctx, b.socket, "show info"); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -108,25 +93,11 @@ func startBalancer(ctx context.Context, dir string, servers []*server) (*balance
 	return b, nil
 }
 
-// tell sends a command to the socket, and returns the answer.
-func (b *balancer) tell(ctx context.Context, command string) (string, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", b.socket)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }() // what counts was read
-	if _, err := io.WriteString(conn, command+"\n"); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(conn)
-	return strings.TrimSpace(string(answer)), err
-}
-
 // order sends a command that is answered by nothing.
 func (b *balancer) order(ctx context.Context, command string) error {
-	answer, err := b.tell(ctx, command)
-	if err == nil && answer != "" {
-		err = errors.New(answer)
+	answer, err := haproxy.Ask(ctx, b.socket, command)
+	if text := strings.TrimSpace(string(answer)); err == nil && text != "" {
+		err = errors.New(text)
 	}
 	if err != nil {
 		return fmt.Errorf("haproxy: %s: %w", command, err)

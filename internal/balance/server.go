@@ -50,7 +50,7 @@ func newServer(ctx context.Context, c *controlplane.ControlPlane, dir, name stri
 	if err := issue(pki, name, cert, key); err != nil {
 		return nil, fmt.Errorf("make the certificate of %s: %w", name, err)
 	}
-	address, err := freeAddress(ctx)
+	address, err := process.FreeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -163,13 +163,4 @@ func issue(pki, name, certFile, keyFile string) error {
 	return errors.Join(err,
 		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
 		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
-}
-
-// freeAddress returns an address on loopback that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -3,9 +3,7 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/process"
 )
 
 const (
@@ -103,7 +102,7 @@ func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (k *kubelet) start(ctx context.Context, pod *corev1.Pod) error {
-	address, err := freeAddress(ctx)
+	address, err := process.FreeAddress(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,13 +182,4 @@ func (k *kubelet) watch(ctx context.Context) {
 
 func (s *Scaled) same(o *Scaled) bool {
 	return s.Wanted == o.Wanted && s.Running == o.Running && s.Members == o.Members && maps.Equal(s.Metrics, o.Metrics)
-}
-
-// freeAddress returns an address on loopback at which nobody listens now.
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("look for a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -224,4 +225,14 @@ func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	_ = p.stdin.Close()
+}
+
+// FreeAddress returns an address on loopback at which nobody listens now, for a process that takes one and is started
+// next.
+func FreeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("look for a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }

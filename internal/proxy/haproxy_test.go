@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/internal/haproxy"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -51,10 +53,7 @@ func golden(t *testing.T, name string, got []byte) {
 // findHAProxy skips the test where there is no HAProxy.
 func findHAProxy(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("haproxy")
-	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/haproxy")
-	}
+	path, err := haproxy.Find()
 	if err != nil {
 		text := "NO HAPROXY TEST: haproxy is not installed, so that it has not read its configuration. On Debian: " +
 			"apt-get install haproxy"
@@ -72,7 +71,7 @@ func TestHAProxy(t *testing.T) {
 
 // TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.
 func TestHAProxyAccepts(t *testing.T) {
-	haproxy := findHAProxy(t)
+	binary := findHAProxy(t)
 	dir := t.TempDir()
 	certificate, key := certificate(t)
 	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
@@ -97,7 +96,7 @@ func TestHAProxyAccepts(t *testing.T) {
 			if err := os.WriteFile(path, f.HAProxy(servers, "x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), binary, "-c", "-f", path).CombinedOutput()
 			if text := string(out); err != nil || strings.Contains(text, "WARNING") {
 				t.Errorf("%s: %v: %s", name, err, text)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -95,12 +94,8 @@ func programs(c Case, undividedWords []string, version string) ([]program, error
 
 // startManager starts a kube-controller-manager on a free port.
 func startManager(binary, dir, cpus string, p program, admin *rest.Config) (*manager, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress(context.Background())
 	if err != nil {
-		return nil, err
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
 		return nil, err
 	}
 	config := rest.CopyConfig(admin)

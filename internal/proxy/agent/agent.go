@@ -58,7 +58,7 @@ type agent struct {
 	front   *proxy.Front
 	dir     string
 	log     func(format string, args ...any)
-	haproxy *haproxy // nil with Envoy
+	haproxy *running // nil with Envoy
 
 	servers []proxy.Server
 	// stale means that HAProxy has not taken the list.
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a := &agent{front: f, dir: o.Dir, log: o.Log}
 	if f.Proxy == proxy.HAProxy {
-		a.haproxy = &haproxy{front: f, admin: filepath.Join(f.RunDir, proxy.AdminSocket), log: o.Log}
+		a.haproxy = &running{front: f, admin: filepath.Join(f.RunDir, proxy.AdminSocket), log: o.Log}
 	}
 	servers, err := readKnown(o.Dir)
 	if err != nil {

@@ -6,27 +6,22 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
 )
 
-// haproxy changes the servers of a running HAProxy by its socket. A reload would do, too, but leaves the old process
+// running changes the servers of a running HAProxy by its socket. A reload would do, too, but leaves the old process
 // with all connections, and it no longer checks the servers: clients of a server that hangs would hang with it.
-type haproxy struct {
+type running struct {
 	front *proxy.Front
 	admin string // the socket
 	log   func(format string, args ...any)
 }
-
-// asks for the socket take at most this long.
-const askLimit = 2 * time.Second
 
 // sight is a server of the Deployment in a running HAProxy.
 type sight struct {
@@ -41,8 +36,8 @@ var errOther = errors.New("HAProxy runs with another configuration or other cert
 
 // apply brings the running HAProxy to the list. It reports whether servers that are gone still have connections; then
 // apply has to be called again, later. It does nothing but to return errOther if HAProxy's description is another.
-func (h *haproxy) apply(ctx context.Context, servers []proxy.Server, description string) (later bool, err error) {
-	info, err := ask(ctx, h.admin, "show info")
+func (h *running) apply(ctx context.Context, servers []proxy.Server, description string) (later bool, err error) {
+	info, err := haproxy.Ask(ctx, h.admin, "show info")
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +89,7 @@ func (h *haproxy) apply(ctx context.Context, servers []proxy.Server, description
 
 // add adds a server. It gets connections once it has passed two checks: HAProxy believes a new one to be up, and would
 // take all clients from the static servers at once.
-func (h *haproxy) add(ctx context.Context, s proxy.Server) error {
+func (h *running) add(ctx context.Context, s proxy.Server) error {
 	id := proxy.ServerID(s.Address)
 	h.log("server %s comes", s.Address)
 	return h.do(ctx, "add server %s/%s %s %s; %s", proxy.Backend, id, s.Address,
@@ -102,7 +97,7 @@ func (h *haproxy) add(ctx context.Context, s proxy.Server) error {
 }
 
 // enable are the commands, on one line, by which a server that is in maintenance is checked and gets connections.
-func (h *haproxy) enable(s proxy.Server) string {
+func (h *running) enable(s proxy.Server) string {
 	name := proxy.Backend + "/" + proxy.ServerID(s.Address)
 	commands := []string{"enable health " + name, "enable server " + name}
 	if !s.Draining {
@@ -112,7 +107,7 @@ func (h *haproxy) enable(s proxy.Server) string {
 }
 
 // use gives connections to a server that has none: as soon as it has passed two checks, if afresh is set.
-func (h *haproxy) use(ctx context.Context, id string, afresh bool) error {
+func (h *running) use(ctx context.Context, id string, afresh bool) error {
 	if afresh {
 		if err := h.do(ctx, "set server %s/%s health down", proxy.Backend, id); err != nil {
 			return err
@@ -121,7 +116,7 @@ func (h *haproxy) use(ctx context.Context, id string, afresh bool) error {
 	return h.do(ctx, "set server %s/%s weight 1", proxy.Backend, id)
 }
 
-func (h *haproxy) remove(ctx context.Context, id string) error {
+func (h *running) remove(ctx context.Context, id string) error {
 	if err := h.do(ctx, "set server %s/%s state maint", proxy.Backend, id); err != nil {
 		return err
 	}
@@ -129,8 +124,8 @@ func (h *haproxy) remove(ctx context.Context, id string) error {
 }
 
 // look returns the servers of the Deployment, by name.
-func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
-	text, err := ask(ctx, h.admin, fmt.Sprintf("show stat %s 4 -1", proxy.Backend))
+func (h *running) look(ctx context.Context) (map[string]sight, error) {
+	text, err := haproxy.Ask(ctx, h.admin, fmt.Sprintf("show stat %s 4 -1", proxy.Backend))
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +161,9 @@ func (h *haproxy) look(ctx context.Context) (map[string]sight, error) {
 }
 
 // do sends commands, on one line, of which HAProxy answers nothing, or that it has done them.
-func (h *haproxy) do(ctx context.Context, format string, args ...any) error {
+func (h *running) do(ctx context.Context, format string, args ...any) error {
 	command := fmt.Sprintf(format, args...)
-	answer, err := ask(ctx, h.admin, command)
+	answer, err := haproxy.Ask(ctx, h.admin, command)
 	if err != nil {
 		return err
 	}
@@ -183,8 +178,8 @@ func (h *haproxy) do(ctx context.Context, format string, args ...any) error {
 }
 
 // reload has HAProxy's master start a process with the file, while the old one keeps its connections.
-func (h *haproxy) reload(ctx context.Context) error {
-	answer, err := ask(ctx, filepath.Join(h.front.RunDir, proxy.MasterSocket), "reload")
+func (h *running) reload(ctx context.Context) error {
+	answer, err := haproxy.Ask(ctx, filepath.Join(h.front.RunDir, proxy.MasterSocket), "reload")
 	if err != nil {
 		return err
 	}
@@ -199,26 +194,4 @@ func reloaded(answer string) error {
 			strings.Join(strings.Fields(strings.TrimLeft(rest, "-\n")), " "))
 	}
 	return nil
-}
-
-// ask sends one command to a socket of HAProxy, and returns the answer.
-func ask(ctx context.Context, socket, command string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	conn, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("HAProxy does not answer: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	defer conn.Close() //nolint:errcheck // all has been read
-	if _, err := io.WriteString(conn, command+"\n"); err != nil {
-		return nil, fmt.Errorf("HAProxy does not take `%s`: %w", command, err)
-	}
-	_ = conn.(*net.UnixConn).CloseWrite()
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		return nil, fmt.Errorf("HAProxy does not answer to `%s`: %w", command, err)
-	}
-	return text, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
 )
 
@@ -27,19 +28,17 @@ import (
 func alone(t *testing.T) *agent {
 	t.Helper()
 	needInside(t)
-	if _, err := exec.LookPath(haproxyPath()); err != nil {
-		skipLoudly(t, "NO FRONT TEST: haproxy is not installed. On Debian: apt-get install haproxy")
-	}
+	path := needHAProxy(t)
 	dir := t.TempDir()
 	f := proxy.Default()
 	f.Static, f.Dir, f.RunDir, f.CA = []string{"10.0.2.9:6443"}, dir, dir, filepath.Join(dir, "ca.crt")
 	authority(t, f.CA)
 	a := &agent{front: f, dir: dir, log: t.Logf}
-	a.haproxy = &haproxy{front: f, admin: filepath.Join(dir, proxy.AdminSocket), log: t.Logf}
+	a.haproxy = &running{front: f, admin: filepath.Join(dir, proxy.AdminSocket), log: t.Logf}
 	if err := a.first(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(haproxyPath(), "-W", "-db", "-S", filepath.Join(dir, proxy.MasterSocket), "-f",
+	cmd := exec.Command(path, "-W", "-db", "-S", filepath.Join(dir, proxy.MasterSocket), "-f",
 		filepath.Join(dir, proxy.HAProxyFile))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out := &lines{log: func(s string) { t.Log("haproxy:", s) }}
@@ -53,7 +52,7 @@ func alone(t *testing.T) *agent {
 	})
 	a.info(t, "description: "+f.Description(a.certificates))
 	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string { // the master starts itself anew at first
-		if _, err := ask(t.Context(), filepath.Join(dir, proxy.MasterSocket), "show proc"); err != nil {
+		if _, err := haproxy.Ask(t.Context(), filepath.Join(dir, proxy.MasterSocket), "show proc"); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -86,7 +85,7 @@ func authority(t *testing.T, path string) {
 func (a *agent) info(t *testing.T, want string) {
 	t.Helper()
 	if err := await.Until(t.Context(), 20*time.Millisecond, limit, func() string {
-		text, err := ask(t.Context(), a.haproxy.admin, "show info")
+		text, err := haproxy.Ask(t.Context(), a.haproxy.admin, "show info")
 		switch {
 		case err != nil:
 			return err.Error()
@@ -124,7 +123,7 @@ func TestReload(t *testing.T) {
 	f := *a.front
 	f.MaxConnections, f.Static = 1234, append(f.Static, "10.0.2.8:6443")
 	a.settled(t)
-	later := &agent{front: &f, dir: a.dir, log: t.Logf, haproxy: &haproxy{front: &f, admin: a.haproxy.admin, log: t.Logf}}
+	later := &agent{front: &f, dir: a.dir, log: t.Logf, haproxy: &running{front: &f, admin: a.haproxy.admin, log: t.Logf}}
 	if err := later.first(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +141,7 @@ func (a *agent) settled(t *testing.T) {
 		if err := a.tick(t.Context()); err != nil {
 			return err.Error()
 		}
-		if _, err := ask(t.Context(), filepath.Join(a.dir, proxy.MasterSocket), "show proc"); err != nil {
+		if _, err := haproxy.Ask(t.Context(), filepath.Join(a.dir, proxy.MasterSocket), "show proc"); err != nil {
 			return err.Error()
 		}
 		return a.said

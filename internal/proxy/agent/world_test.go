@@ -26,6 +26,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
 )
 
@@ -59,9 +60,7 @@ const limit = time.Minute
 func newWorld(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
 	needInside(t)
-	if _, err := exec.LookPath(haproxyPath()); err != nil {
-		skipLoudly(t, "NO FRONT TEST: haproxy is not installed. On Debian: apt-get install haproxy")
-	}
+	needHAProxy(t)
 	w := &world{t: t, plane: controlplane.New(t, o)}
 	config := w.plane.Config()
 	w.client = kubernetes.NewForConfigOrDie(config)
@@ -173,18 +172,21 @@ func (s *apiServer) kill() {
 	}
 }
 
-func haproxyPath() string {
-	if path, err := exec.LookPath("haproxy"); err == nil {
-		return path
+// needHAProxy returns HAProxy's path, or skips the test where there is none.
+func needHAProxy(t *testing.T) string {
+	t.Helper()
+	path, err := haproxy.Find()
+	if err != nil {
+		skipLoudly(t, "NO FRONT TEST: haproxy is not installed. On Debian: apt-get install haproxy")
 	}
-	return "/usr/sbin/haproxy" // not in the path of users
+	return path
 }
 
 // startFront starts HAProxy and the agent.
 func (w *world) startFront() {
 	w.t.Helper()
 	w.startAgent()
-	w.haproxy = exec.Command(haproxyPath(), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
+	w.haproxy = exec.Command(needHAProxy(w.t), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
 		"-f", filepath.Join(w.front.Dir, proxy.HAProxyFile))
 	w.haproxy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out := &lines{log: func(s string) {
@@ -239,7 +241,7 @@ type row struct {
 
 // rows are the servers in HAProxy, by address.
 func (w *world) rows() (map[string]row, error) {
-	text, err := ask(w.t.Context(), filepath.Join(w.front.RunDir, proxy.AdminSocket), "show stat apiservers 4 -1")
+	text, err := haproxy.Ask(w.t.Context(), filepath.Join(w.front.RunDir, proxy.AdminSocket), "show stat apiservers 4 -1")
 	if err != nil {
 		return nil, err
 	}
