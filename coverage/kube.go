@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/managed"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
@@ -144,22 +144,11 @@ func (r *Reports) read(ctx context.Context, selector string) (map[string][]*Repo
 			errs = append(errs, fmt.Errorf("lease %s/%s: %w", r.ns, list.Items[i].Name, err))
 			continue
 		}
-		report.Written = written(&list.Items[i])
+		report.Written = managed.Written(&list.Items[i], "f:"+names.AnnotationReport+fieldSerial)
 		rota := list.Items[i].Labels[names.LabelCoverage]
 		out[rota] = append(out[rota], report)
 	}
 	return out, errors.Join(errs...)
-}
-
-// written returns when the report in a Lease was published. What others changed in the Lease does not count.
-func written(l *coordinationv1.Lease) (at time.Time) {
-	for _, f := range l.ManagedFields {
-		serial := f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), names.AnnotationReport+fieldSerial)
-		if serial && f.Time != nil && f.Time.After(at) {
-			at = f.Time.Time
-		}
-	}
-	return at
 }
 
 func (r *Reports) wrap(what, verb, name string, err error) error {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/managed"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -127,13 +127,8 @@ func durationOf(l coordinationv1.Lease) time.Duration {
 // written returns when a Lease was renewed last, by the clock of the API server that wrote it, in whole seconds. What
 // others changed in it does not count.
 func written(l coordinationv1.Lease) (at time.Time, ok bool) {
-	for _, f := range l.ManagedFields {
-		renews := f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), `"f:renewTime"`)
-		if renews && f.Time != nil && f.Time.After(at) {
-			at, ok = f.Time.Time, true
-		}
-	}
-	return at, ok
+	at = managed.Written(&l, "f:renewTime")
+	return at, !at.IsZero()
 }
 
 // dateKey is the key of a context's *time.Time that takes the header Date of the answer.
