@@ -22,8 +22,8 @@ var layers = []struct {
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
 	{"internal/inspect", pure}, {"member", pure}, {"internal/election", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
-	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure}, {"internal/managed", noControllerRuntime},
-	{"permission", noControllerRuntime},
+	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
+	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},

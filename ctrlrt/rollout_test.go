@@ -151,8 +151,12 @@ func TestRefreshesInARollout(t *testing.T) {
 	if want := int((took+timerInterval)/timerInterval) * timerObjects * 8 / 10; len(got) < want {
 		t.Errorf("%d refreshes, want at least %d", len(got), want)
 	}
-	if p99 := percentile(got, 99); p99 > max(2*time.Second, 10*quiet) {
-		t.Errorf("refreshes were late by %v (p99), before the rollout by %v", p99, quiet)
+	// What is due while its slot moves is as late as the handover takes, which is seconds on a machine that is busy. That
+	// must not hold up the others.
+	for p, bound := range map[int]time.Duration{90: 2 * time.Second, 99: 10 * time.Second} {
+		if by := percentile(got, p); by > max(bound, 10*quiet) {
+			t.Errorf("refreshes were late by %v (p%d), before the rollout by %v (p99)", by, p, quiet)
+		}
 	}
 	eventually(t, time.Minute, settled(members...))
 	if j.err != nil {

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Written returns when a field was written last, by the clock of the API server that took it, in whole seconds. What was
-// written without that field does not count. field is as in managedFields, such as "f:renewTime". Zero: not known.
+// Written returns when a field was written last, by the clock of the API server that took it, in whole seconds. Writes
+// without that field do not count. field is as in managedFields, such as "f:renewTime". Zero: not known.
 func Written(o metav1.Object, field string) (at time.Time) {
 	for _, f := range o.GetManagedFields() {
 		has := f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), `"`+field+`"`)

@@ -49,13 +49,17 @@ func build(in input) *Rota {
 	r := &Rota{
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
 		Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
-		Handovers: []Handover{}, Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
+		Handovers: []Handover{}, Expels: []Expel{},
+		Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,
 		FenceState: in.fenceState,
 		Table:      t, Reports: map[string]*coverage.Report{}, Stale: in.stale,
 	}
 	if t.Paused() {
 		r.Pause = &Pause{Since: time.Unix(t.Pause.Since, 0), By: t.Pause.By, Reason: t.Pause.Reason}
+	}
+	for _, e := range t.Expels {
+		r.Expels = append(r.Expels, Expel{Pod: e.Pod, At: time.Unix(e.At, 0)})
 	}
 	if r.Warnings == nil {
 		r.Warnings = []Warning{}

@@ -41,6 +41,9 @@ type Rota struct {
 	// Handovers are the last ones that ended, by what the members reported, newest first. Each member keeps some of its
 	// own, so that they are gone with it.
 	Handovers []Handover `json:"handovers"`
+	// Expels are what the table remembers of the last expels, oldest first: at most 64, those older than 10 minutes only
+	// until the next one.
+	Expels []Expel `json:"expels"`
 	// Differences are settings in which members differ, as text.
 	Differences []string `json:"differences"`
 	// Warnings are the warnings among the members' events of the last hour, oldest first.
@@ -225,6 +228,13 @@ type Handover struct {
 	Warm     float64 `json:"warmSeconds"`
 	Drain    float64 `json:"drainSeconds"`
 	Activate float64 `json:"activateSeconds"`
+}
+
+// Expel is a member's expel, of which the table knows the Pod only.
+type Expel struct {
+	Pod string `json:"pod"`
+	// At is when, by the clock of the member that expelled it, in whole seconds.
+	At time.Time `json:"at"`
 }
 
 // Warning is an event of type Warning.

@@ -46,31 +46,32 @@ export function problems(rota) {
 // columns of the members' table, in the order of the page.
 const columns = ["Member", "State", "Slots", "Duties", "Objects", "Waiting", "Lease left", "Build", "Age", "Actions"];
 
-// A member that was expelled stays in sight for so long, in milliseconds: it must not vanish before anybody can see that
-// it was silent.
-const farewell = 5000;
+// A member that was expelled stays in sight for so long, in milliseconds: it must not vanish before anybody can see it.
+const farewell = 10000;
 
-let last = new Map(); // the members of the state before, by ID
-const left = new Map(); // the seconds that were left of their Leases when they were last shown
+let last = { members: new Map(), expels: new Map() }; // of the state before: members by ID, the latest expels by Pod
 const expelled = new Map(); // those that are shown although they are gone, with the time at which that ends
 
-// withExpelled adds the members that were expelled a moment ago. Who leaves has time left.
-function withExpelled(members) {
+// withExpelled adds the members that were expelled a moment ago. Those that have left, the table has no expel of.
+function withExpelled(rota) {
   const now = performance.now();
-  const here = new Map(members.map((m) => [m.id, m]));
-  for (const [id, m] of last) {
-    if (!here.has(id) && left.get(id) < m.leaseSeconds / 6) {
+  const members = rota.members || [];
+  const next = {
+    members: new Map(members.map((m) => [m.id, m])),
+    expels: new Map((rota.expels || []).map((e) => [e.pod, e.at])),
+  };
+  for (const [id, m] of last.members) {
+    if (!next.members.has(id) && next.expels.has(m.pod) && next.expels.get(m.pod) !== last.expels.get(m.pod)) {
       expelled.set(id, { member: { ...m, state: "Expelled", gone: true }, until: now + farewell });
     }
-    if (!here.has(id)) left.delete(id);
   }
-  last = here;
-  for (const [id, e] of expelled) if (here.has(id) || e.until <= now) expelled.delete(id);
+  last = next;
+  for (const [id, e] of expelled) if (next.members.has(id) || e.until <= now) expelled.delete(id);
   return [...members, ...[...expelled.values()].map((e) => e.member)].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
 }
 
 export function members(rota, act) {
-  const all = withExpelled(rota.members || []);
+  const all = withExpelled(rota);
   say(byId("members-count"), String((rota.members || []).length));
   byId("members").classList.toggle("acts", Boolean(act));
   list(byId("member-rows"), all, (m) => m.id, (m) => {
@@ -129,7 +130,6 @@ export function leases(rota, age) {
       continue;
     }
     const seconds = m.leftSeconds - age;
-    left.set(m.id, seconds);
     show(meter, true);
     meter.max = m.leaseSeconds || 1;
     meter.value = Math.max(0, seconds);
