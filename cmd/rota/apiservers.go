@@ -58,7 +58,8 @@ exit status is 1.`,
 	f.StringVar(&o.PKI, "pki", "", "`folder` that stands for the host's /etc/kubernetes/pki")
 	f.StringVarP(&o.Namespace, "namespace", "n", "kube-system", "namespace of the Deployment")
 	f.StringVar(&o.Name, "name", "kube-apiserver", "name of the Deployment, its Service and all else")
-	f.StringArrayVar(&o.set, "set", nil, "`FLAG=VALUE` of kube-apiserver that is different in the Deployment (repeatable)")
+	f.StringArrayVar(&o.set, "set", nil,
+		"`FLAG=VALUE` of kube-apiserver, in place of all that the manifest has of that flag (repeatable)")
 	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver that the Deployment does not have (repeatable)")
 	f.StringArrayVar(&o.Names, "server-name", nil,
 		"further `name` or address by which clients come, which the serving certificate has to hold (repeatable)")
@@ -143,7 +144,7 @@ func (o *apiserversOptions) read() (err error) {
 	if o.CPU, err = resource.ParseQuantity(o.cpu); err != nil || o.CPU.Sign() <= 0 {
 		return usagef("--cpu %s: must be an amount of CPU above 0, such as 1 or 1500m", o.cpu)
 	}
-	if o.Set, err = pairsOf("set", o.set); err != nil {
+	if o.Set, err = setsOf(o.set); err != nil {
 		return err
 	}
 	for name := range o.Set {
@@ -169,14 +170,38 @@ func (o *apiserversOptions) read() (err error) {
 	return nil
 }
 
+// setsOf reads --set. The same flag of kube-apiserver may have several values if it takes several.
+func setsOf(list []string) (map[string][]string, error) {
+	sets := map[string][]string{}
+	for _, item := range list {
+		name, value, err := pairOf("set", item)
+		if err != nil {
+			return nil, err
+		}
+		if sets[name] = append(sets[name], value); len(sets[name]) > 1 && !apiserver.Repeatable(name) {
+			return nil, usagef("--set %s: %s is given twice; if it takes a list, give that once, with commas", item, name)
+		}
+	}
+	return sets, nil
+}
+
+// pairOf reads NAME=VALUE.
+func pairOf(flag, item string) (name, value string, err error) {
+	name, value, ok := strings.Cut(item, "=")
+	name = strings.TrimLeft(name, "-")
+	if !ok || name == "" {
+		return "", "", usagef("--%s %s: must be NAME=VALUE", flag, item)
+	}
+	return name, value, nil
+}
+
 // pairsOf reads NAME=VALUE of a flag that may be repeated.
 func pairsOf(flag string, list []string) (map[string]string, error) {
 	pairs := map[string]string{}
 	for _, item := range list {
-		name, value, ok := strings.Cut(item, "=")
-		name = strings.TrimLeft(name, "-")
-		if !ok || name == "" {
-			return nil, usagef("--%s %s: must be NAME=VALUE", flag, item)
+		name, value, err := pairOf(flag, item)
+		if err != nil {
+			return nil, err
 		}
 		if _, twice := pairs[name]; twice {
 			return nil, usagef("--%s %s: %s is given twice", flag, item, name)

@@ -110,7 +110,9 @@ func TestAPIServersRefused(t *testing.T) {
 		{[]string{"--manifest", apiserverManifest, "--secrets", "print"}, exitUsage, "write or reference"},
 		{[]string{"--manifest", apiserverManifest, "--name", "A"}, exitUsage, "--name"},
 		{[]string{"--manifest", apiserverManifest, "--set", "audit-log-path"}, exitUsage, "NAME=VALUE"},
-		{[]string{"--manifest", apiserverManifest, "--set", "a=1", "--set", "a=2"}, exitUsage, "twice"},
+		{[]string{"--manifest", apiserverManifest, "--set", "a=1", "--set", "a=2"}, exitUsage, "with commas"},
+		{[]string{"--manifest", apiserverManifest, "--root", h.Root, "--set", "service-account-issuer=https://a",
+			"--set", "service-account-issuer=https://b"}, exitFindings, "no Deployment"}, // of the missing file only
 		{[]string{"--manifest", apiserverManifest, "--set", "advertise-address=10.0.0.1"}, exitUsage, "advertise-address"},
 		{[]string{"--manifest", apiserverManifest, "--unset", "bind-address"}, exitUsage, "bind-address"},
 		{[]string{"--manifest", apiserverManifest, "--tolerate", "a:Never"}, exitUsage, "--tolerate a:Never"},

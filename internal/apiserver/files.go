@@ -72,7 +72,7 @@ var homes = map[string]home{
 	"authorization-policy-file":        {in: inConfig},
 	"admission-control-config-file":    {in: inConfig, names: admissionNames},
 	"egress-selector-config-file":      {in: inConfig, names: egressNames},
-	"tracing-config-file":              {in: inConfig},
+	"tracing-config-file":              {in: inConfig, names: tracingNames},
 	"allow-metric-labels-manifest":     {in: inConfig},
 	"tls-sni-cert-key":                 {in: inFiles},
 	"cloud-config":                     {in: inFiles},

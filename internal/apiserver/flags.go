@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -18,6 +17,14 @@ var managed = []string{
 
 // Managed returns the flags that Options.Set and Unset cannot have.
 func Managed() []string { return slices.Clone(managed) }
+
+// repeatable are flags that take one value at a time: several values are several flags. Other lists have commas.
+var repeatable = []string{
+	"service-account-key-file", "service-account-issuer", "tls-sni-cert-key", "oidc-required-claim",
+}
+
+// Repeatable reports whether a flag of kube-apiserver can have several values of Options.Set.
+func Repeatable(name string) bool { return slices.Contains(repeatable, name) }
 
 const (
 	defaultPort = 6443
@@ -146,11 +153,6 @@ func (p *planner) checkEtcdServer(object, server string) (secure bool) {
 		p.note("%s: etcd is asked without TLS: everybody who reaches it can read and change everything", object)
 	}
 	return err == nil && u.Scheme == "https"
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // duration returns the value of a flag, or what it is without.

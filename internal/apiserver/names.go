@@ -20,6 +20,10 @@ func kubeconfigNames(p *planner, f *file) {
 	for _, c := range config.Clusters {
 		p.addNamed(f, c.CertificateAuthority, home{in: inFiles})
 	}
+	for _, c := range usedClusters(config) {
+		p.refuseLoopback(f.by+"="+f.path, "the server", c.Server)
+		p.refuseLoopback(f.by+"="+f.path, "the proxy", c.ProxyURL)
+	}
 	for name, user := range config.AuthInfos {
 		for _, file := range []string{user.ClientCertificate, user.ClientKey, user.TokenFile} {
 			p.addNamed(f, file, home{in: inFiles})
@@ -91,6 +95,8 @@ func egressNames(p *planner, f *file) {
 		switch key {
 		case "udsName":
 			p.refuse(f.by+"="+f.path, "connect over TCP, with httpConnect's transport.tcp", "%s is a socket on the host", value)
+		case "url":
+			p.refuseLoopback(f.by+"="+f.path, "the proxy", value)
 		case "caBundle", "clientCert", "clientKey":
 			p.addNamed(f, value, home{in: inFiles})
 		}
@@ -106,7 +112,8 @@ func encryptionNames(p *planner, f *file) {
 	})
 }
 
-// authenticationNames checks that probes may ask. Files are not named: certificates are in the file itself.
+// authenticationNames checks that probes may ask and that issuers are reached. Files are not named: certificates are in
+// the file itself.
 func authenticationNames(p *planner, f *file) {
 	var config struct {
 		Anonymous *struct {
@@ -115,10 +122,23 @@ func authenticationNames(p *planner, f *file) {
 				Path string `json:"path"`
 			} `json:"conditions"`
 		} `json:"anonymous"`
+		JWT []struct {
+			Issuer struct {
+				URL          string `json:"url"`
+				DiscoveryURL string `json:"discoveryURL"`
+			} `json:"issuer"`
+		} `json:"jwt"`
 	}
 	if err := yaml.Unmarshal(f.text, &config); err != nil {
 		p.refuse(f.by+"="+f.path, "correct the file", "it is no YAML: %v", err)
 		return
+	}
+	for _, j := range config.JWT {
+		asked := j.Issuer.DiscoveryURL
+		if asked == "" {
+			asked = j.Issuer.URL
+		}
+		p.refuseLoopback(f.by+"="+f.path, "the issuer", asked)
 	}
 	a := config.Anonymous
 	if a == nil {

@@ -24,8 +24,9 @@ type Options struct {
 
 	// Name is that of the Deployment, the Service and all else; Namespace is where they are.
 	Name, Namespace string
-	// Set and Unset change flags of the static Pod's kube-apiserver, by their names without dashes.
-	Set   map[string]string
+	// Set and Unset change flags of the static Pod's kube-apiserver, by their names without dashes. The values of Set
+	// replace all that a flag has. Several are for flags that are Repeatable.
+	Set   map[string][]string
 	Unset []string
 
 	// Min and Max are the bounds of the autoscaler, 2 ≤ Min ≤ Max.
@@ -100,6 +101,7 @@ func New(manifest []byte, o Options) (*Plan, error) {
 	if p.readManifest(manifest) {
 		p.changeFlags()
 		p.checkFlags()
+		p.checkLoopback()
 		p.collect()
 		p.checkVolumes()
 		p.checkCertificates()
@@ -115,7 +117,12 @@ func New(manifest []byte, o Options) (*Plan, error) {
 // changeFlags applies what the user sets and unsets.
 func (p *planner) changeFlags() {
 	for _, name := range slices.Sorted(maps.Keys(p.o.Set)) {
-		p.line = p.line.With(name, p.o.Set[name])
+		before, values := p.line.Values(name), p.o.Set[name]
+		if gone := without(before, values); len(before) > 1 && len(gone) > 0 {
+			p.note("--%s of the static Pod is there %d times, and what you set replaces all. These are gone: %s",
+				name, len(before), strings.Join(gone, " "))
+		}
+		p.line = p.line.With(name, values...)
 	}
 	for _, name := range p.o.Unset {
 		if !p.line.Has(name) {
@@ -123,4 +130,9 @@ func (p *planner) changeFlags() {
 		}
 		p.line = p.line.Without(name)
 	}
+}
+
+// without returns what is in a list and not in the other.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

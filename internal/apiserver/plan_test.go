@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"crypto/x509"
 	"flag"
 	"os"
 	"path/filepath"
@@ -185,8 +186,8 @@ func TestOptions(t *testing.T) {
 	h := hosttest.New(t)
 	o := options(h)
 	o.Namespace, o.Name = "api", "front"
-	o.Set = map[string]string{"audit-log-path": "-", "shutdown-delay-duration": "40s", "tls-cert-file": pki + "other.crt",
-		"tls-private-key-file": pki + "other.key"}
+	o.Set = map[string][]string{"audit-log-path": {"-"}, "shutdown-delay-duration": {"40s"},
+		"tls-cert-file": {pki + "other.crt"}, "tls-private-key-file": {pki + "other.key"}}
 	o.Unset = []string{"encryption-provider-config"}
 	o.Names = []string{"api.example.org", "10.0.0.100"}
 	o.JoinKubernetes, o.ReferenceSecrets = true, true
@@ -195,7 +196,7 @@ func TestOptions(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "kubernetes.default.svc, front.api.svc, api.example.org, 10.0.0.100") {
 		t.Fatalf("%v, want the missing names", err)
 	}
-	o.Set = map[string]string{"shutdown-delay-duration": "40s"}
+	o.Set = map[string][]string{"shutdown-delay-duration": {"40s"}}
 	o.Name, o.Names, o.Namespace = "kube-apiserver", nil, "kube-system"
 	got := files(t, manifest(t), o)
 	if _, ok := got["secrets/secrets.yaml"]; ok {
@@ -219,6 +220,32 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestSetReplacesAll: what is set takes the place of all values of a flag, and who loses some is told.
+func TestSetReplacesAll(t *testing.T) {
+	h := hosttest.New(t)
+	const key = "    - --service-account-key-file=" + pki
+	text := strings.Replace(manifest(t), key+"sa.pub\n", key+"old.pub\n"+key+"sa.pub\n", 1)
+	h.AccountKey(pki + "old")
+	for _, c := range []struct{ set, gone []string }{
+		{[]string{pki + "sa.pub"}, []string{pki + "old.pub"}},
+		{[]string{pki + "sa.pub", pki + "old.pub"}, nil},
+	} {
+		o := options(h)
+		o.Set = map[string][]string{"service-account-key-file": c.set}
+		p, err := New([]byte(text), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.line.Values("service-account-key-file"); !slices.Equal(got, c.set) {
+			t.Errorf("%q are the key files, want %q", got, c.set)
+		}
+		said := strings.Contains(strings.Join(p.Notes, "\n"), "These are gone: "+strings.Join(c.gone, " "))
+		if said != (c.gone != nil) {
+			t.Errorf("%q replace two values, noted: %q", c.set, p.Notes)
+		}
+	}
+}
+
 // TestFilesThatFilesName: files that configuration names go along, those with credentials as Secrets.
 func TestFilesThatFilesName(t *testing.T) {
 	h := hosttest.New(t)
@@ -226,6 +253,8 @@ func TestFilesThatFilesName(t *testing.T) {
 	text := strings.Replace(manifest(t), lastFlag,
 		"    - --admission-control-config-file="+dir+"admission.yaml\n"+
 			"    - --authorization-config="+dir+"authz.yaml\n"+
+			"    - --audit-webhook-config-file="+dir+"reached.conf\n"+
+			"    - --tracing-config-file="+dir+"tracing.yaml\n"+
 			"    - --tls-sni-cert-key="+pki+"admin.crt,"+pki+"admin.key:*.example.org\n"+lastFlag, 1)
 	for name, text := range map[string]string{
 		"admission.yaml":    "plugins: [{name: ImagePolicyWebhook, path: image/policy.yaml}]",
@@ -235,6 +264,8 @@ func TestFilesThatFilesName(t *testing.T) {
 		"image/hook.key":    "a key",
 		"authz.yaml":        "authorizers: [{type: Webhook, name: w, webhook: {connectionInfo: {type: KubeConfigFile, kubeConfigFile: /etc/kubernetes/policies/hook.conf}}}]",
 		"hook.conf":         "{apiVersion: v1, kind: Config, users: [{name: u, user: {token: secret}}]}",
+		"reached.conf":      kubeconfigTo("https://hooks.example:8443"),
+		"tracing.yaml":      "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'collector.example:4317'}",
 	} {
 		h.Write("/srv/policies/"+name, text)
 	}
@@ -243,7 +274,7 @@ func TestFilesThatFilesName(t *testing.T) {
 	mounted := mountedFiles(t, d, got)
 	for _, name := range []string{
 		"audit.yaml", "admission.yaml", "authz.yaml", "hook.conf", "image/policy.yaml", "image/hook.conf", "image/hook.crt",
-		"image/hook.key",
+		"image/hook.key", "reached.conf", "tracing.yaml",
 	} {
 		if mounted[dir+name] != h.Read("/srv/policies/"+name) {
 			t.Errorf("%s is mounted as %q", name, mounted[dir+name])
@@ -278,6 +309,39 @@ func TestNotes(t *testing.T) {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in the notes:\n%s", want, notes)
 		}
+	}
+}
+
+// TestNameOfTheFront: who has to give rota front another name is told, and nobody else.
+func TestNameOfTheFront(t *testing.T) {
+	h := hosttest.New(t)
+	for name, noted := range map[string]bool{"kubernetes": false, "api.example.org": true} {
+		h.Issue(h.Authority(pki+"ca"), pki+"apiserver", "x", x509.ExtKeyUsageServerAuth, func(c *x509.Certificate) {
+			c.DNSNames = []string{name, "kubernetes.default.svc", "kube-apiserver.kube-system.svc"}
+		})
+		p, err := New([]byte(manifest(t)), options(h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(p.Notes, "\n"), `does not hold the name "kubernetes"`); got != noted {
+			t.Errorf("with the name %s: %q", name, p.Notes)
+		}
+	}
+}
+
+// TestIntermediates: a client certificate of an intermediate authority is taken with that authority's certificate in its
+// file, and refused without.
+func TestIntermediates(t *testing.T) {
+	h := hosttest.New(t)
+	root := h.Authority(pki + "front-proxy-ca")
+	between := h.Intermediate(root, pki+"between")
+	h.Issue(between, pki+"front-proxy-client", "front-proxy-client", x509.ExtKeyUsageClientAuth, nil)
+	if _, err := New([]byte(manifest(t)), options(h)); err == nil || !strings.Contains(err.Error(), "not signed by") {
+		t.Errorf("without the intermediate authority: %v", err)
+	}
+	h.Write(pki+"front-proxy-client.crt", h.Read(pki+"front-proxy-client.crt")+h.Read(pki+"between.crt"))
+	if _, err := New([]byte(manifest(t)), options(h)); err != nil {
+		t.Errorf("with it: %v", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRuns(t *testing.T) {
 
 	o := options(h)
 	o.JoinKubernetes = true
-	o.Set = map[string]string{"shutdown-delay-duration": "3s", "shutdown-watch-termination-grace-period": "1s"}
+	o.Set = map[string][]string{"shutdown-delay-duration": {"3s"}, "shutdown-watch-termination-grace-period": {"1s"}}
 	got = files(t, text, o)
 	// The Deployment's, with its files where the kubelet mounts them: in another folder that stands for /.
 	d := decode[appsv1.Deployment](t, got["manifests/deployment.yaml"])[0]

@@ -26,6 +26,12 @@ const (
 	lastFlag  = "    - --tls-cert-file="
 )
 
+// kubeconfigTo is one with a server that is used, and another on loopback that is not.
+func kubeconfigTo(server string) string {
+	return "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: used}}], " +
+		"clusters: [{name: used, cluster: {server: '" + server + "'}}, {name: unused, cluster: {server: 'https://127.0.0.1'}}]}"
+}
+
 // flagAdded adds a flag.
 func flagAdded(text string) []string { return []string{lastFlag, "    - " + text + "\n" + lastFlag} }
 
@@ -52,6 +58,7 @@ var badCases = []badCase{
 	{name: "etcd on loopback", replace: []string{"https://10.0.0.21:2379", "https://127.0.0.1:2379"}, want: []string{"--etcd-servers=https://127.0.0.1:2379", "its own host only", "--set etcd-servers="}},
 	{name: "one etcd of two on loopback", replace: []string{"https://10.0.0.21:2379", "https://10.0.0.21:2379,https://localhost:2379"}, want: []string{"--etcd-servers=https://localhost:2379"}},
 	{name: "etcd of events on loopback", replace: flagAdded("'--etcd-servers-overrides=/events#https://10.0.0.21:2381;https://[::1]:2381'"), want: []string{"--etcd-servers-overrides=https://[::1]:2381"}},
+	{name: "etcd on the unspecified address", replace: []string{"https://10.0.0.21:2379", "https://0.0.0.0:2379"}, want: []string{"--etcd-servers=https://0.0.0.0:2379", "its own host only"}},
 	{name: "etcd on a socket", replace: []string{"https://10.0.0.21:2379", "unix:///run/etcd.sock"}, want: []string{"--etcd-servers=unix:///run/etcd.sock"}},
 	{name: "no etcd", replace: []string{"    - --etcd-servers=https://10.0.0.21:2379\n", ""}, want: []string{"--etcd-servers", "missing"}},
 	{name: "etcd authority not given", replace: []string{"    - --etcd-cafile=/etc/kubernetes/pki/etcd/ca.crt\n", ""}, want: []string{"--etcd-cafile", "over TLS"}},
@@ -107,6 +114,37 @@ var badCases = []badCase{
 	{name: "konnectivity on a socket", replace: flagAdded("--egress-selector-config-file=/srv/policies/egress.yaml"), host: func(h *hosttest.Host) {
 		h.Write("/srv/policies/egress.yaml", "egressSelections: [{name: cluster, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: /run/k.sock}}}}]")
 	}, want: []string{"--egress-selector-config-file", "/run/k.sock", "TCP"}},
+	{name: "konnectivity on loopback", replace: flagAdded("--egress-selector-config-file=/srv/policies/egress.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/egress.yaml", "egressSelections: [{name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://127.0.0.1:8131'}}}}]")
+	}, want: []string{"--egress-selector-config-file", "the proxy http://127.0.0.1:8131", "own host only", "where Pods reach it"}},
+	{name: "authentication webhook on loopback", replace: flagAdded("--authentication-token-webhook-config-file=/srv/policies/hook.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/hook.yaml", kubeconfigTo("https://127.0.0.1:21362/authenticate"))
+	}, want: []string{"--authentication-token-webhook-config-file", "the server https://127.0.0.1:21362/authenticate", "own host only"}},
+	{name: "authorization webhook on loopback", replace: flagAdded("--authorization-webhook-config-file=/srv/policies/hook.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/hook.yaml", kubeconfigTo("https://0.0.0.0:8443"))
+	}, want: []string{"--authorization-webhook-config-file", "https://0.0.0.0:8443"}},
+	{name: "audit webhook through a proxy on loopback", replace: flagAdded("--audit-webhook-config-file=/srv/policies/hook.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/hook.yaml", strings.Replace(kubeconfigTo("https://10.0.0.9"), "server:", "proxy-url: 'http://[::]:3128', server:", 1))
+	}, want: []string{"--audit-webhook-config-file", "the proxy http://[::]:3128"}},
+	{name: "image policy on loopback", replace: flagAdded("--admission-control-config-file=/srv/policies/admission.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/admission.yaml", "plugins: [{name: ImagePolicyWebhook, configuration: {imagePolicy: {kubeConfigFile: hook.yaml}}}]")
+		h.Write("/srv/policies/hook.yaml", kubeconfigTo("https://LocalHost.:8443"))
+	}, want: []string{"admission.yaml=/etc/kubernetes/policies/hook.yaml", "the server https://LocalHost.:8443"}},
+	{name: "authorizer on loopback", replace: flagAdded("--authorization-config=/srv/policies/authz.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/authz.yaml", "authorizers: [{type: Webhook, name: w, webhook: {connectionInfo: {type: KubeConfigFile, kubeConfigFile: hook.yaml}}}]")
+		h.Write("/srv/policies/hook.yaml", kubeconfigTo("https://127.0.0.1:8443"))
+	}, want: []string{"authz.yaml=/etc/kubernetes/policies/hook.yaml", "the server https://127.0.0.1:8443"}},
+	{name: "issuer on loopback", replace: flagAdded("--oidc-issuer-url=https://localhost:5556/dex"), want: []string{"--oidc-issuer-url=https://localhost:5556/dex", "the issuer", "own host only"}},
+	{name: "issuer discovered on loopback", replace: flagAdded("--authentication-config=/srv/policies/authn.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/authn.yaml", "jwt: [{issuer: {url: 'https://dex.example', discoveryURL: 'https://127.0.0.1:5556/.well-known/openid-configuration'}}]")
+	}, want: []string{"--authentication-config", "the issuer https://127.0.0.1:5556"}},
+	{name: "traces to loopback", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'localhost:4317'}")
+	}, want: []string{"--tracing-config-file", "the collector localhost:4317"}},
+	{name: "traces to the default", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration}")
+	}, want: []string{"--tracing-config-file", "no endpoint", "localhost:4317", "--unset tracing-config-file"}},
+	{name: "proxy on loopback", replace: []string{"    name: kube-apiserver\n    ports", "    env: [{name: HTTPS_PROXY, value: 'http://127.0.0.1:3128'}, {name: NO_PROXY, value: '127.0.0.1'}]\n    name: kube-apiserver\n    ports"}, want: []string{"env HTTPS_PROXY", "http://127.0.0.1:3128"}},
 	{name: "probes not allowed", replace: flagAdded("--authentication-config=/srv/policies/authn.yaml"), host: func(h *hosttest.Host) {
 		h.Write("/srv/policies/authn.yaml", "anonymous: {enabled: true, conditions: [{path: /livez}]}")
 	}, want: []string{"--authentication-config", "/readyz", "anonymous.conditions"}},

@@ -115,16 +115,18 @@ func (l Line) Bool(name string, absent bool) bool {
 	return value
 }
 
-// With returns the line with a flag set, in the place of its first occurrence, or at the end.
-func (l Line) With(name, value string) Line {
-	f := Flag{Name: name, Value: value, words: []string{"--" + name + "=" + value}}
+// With returns the line with a flag once for each value, in the place of its first occurrence, or at the end. All its other
+// occurrences are gone.
+func (l Line) With(name string, values ...string) Line {
+	flags := make([]Flag, 0, len(values))
+	for _, value := range values {
+		flags = append(flags, Flag{Name: name, Value: value, words: []string{"--" + name + "=" + value}})
+	}
 	i := slices.IndexFunc(l.Flags, func(f Flag) bool { return f.Name == name })
 	if i < 0 {
-		l.Flags = append(slices.Clone(l.Flags), f)
-		return l
+		i = len(l.Flags)
 	}
-	rest := slices.DeleteFunc(slices.Clone(l.Flags[i+1:]), func(f Flag) bool { return f.Name == name })
-	l.Flags = append(append(slices.Clone(l.Flags[:i]), f), rest...)
+	l.Flags = slices.Concat(l.Flags[:i], flags, l.Without(name).Flags[i:])
 	return l
 }
 

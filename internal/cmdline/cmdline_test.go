@@ -30,6 +30,11 @@ func TestLine(t *testing.T) {
 	if got := l.Words(); !slices.Equal(got, words) {
 		t.Errorf("a change changed the line it began with: %q", got)
 	}
+	several := l.With("a", "x", "y").With("more", "1", "2")
+	if got, want := strings.Join(several.Words(), " "),
+		"/usr/bin/prog --a=x --a=y -b --c 2 --d_e=x --list -x,* --more=1 --more=2"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	for _, bad := range [][]string{nil, {"other"}, {"prog", "word"}, {"prog", "--"}, {"prog", "-"}} {
 		if _, err := Parse("prog", bad); err == nil {
 			t.Errorf("%q is taken", bad)

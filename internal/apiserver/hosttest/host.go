@@ -134,11 +134,25 @@ func (h *Host) Key() *ecdsa.PrivateKey {
 // Authority writes the certificate of an authority, to path.crt.
 func (h *Host) Authority(path string) *Authority {
 	h.t.Helper()
+	return h.authority(nil, path)
+}
+
+// Intermediate writes the certificate of an authority that another one has signed, to path.crt.
+func (h *Host) Intermediate(of *Authority, path string) *Authority {
+	h.t.Helper()
+	return h.authority(of, path)
+}
+
+func (h *Host) authority(of *Authority, path string) *Authority {
+	h.t.Helper()
 	c := h.template(filepath.Base(path))
 	c.IsCA, c.BasicConstraintsValid = true, true
 	c.KeyUsage |= x509.KeyUsageCertSign
-	a := &Authority{key: h.Key()}
-	a.cert = h.sign(c, c, a.key.Public(), a.key)
+	a := &Authority{cert: c, key: h.Key()}
+	if of == nil {
+		of = a
+	}
+	a.cert = h.sign(c, of.cert, a.key.Public(), of.key)
 	h.Write(path+".crt", encode("CERTIFICATE", a.cert.Raw))
 	return a
 }
