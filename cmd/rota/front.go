@@ -77,7 +77,9 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f.DurationVar(&o.front.Interval.Duration, "check-interval", o.front.Interval.Duration,
 		"time between two health checks")
 	f.DurationVar(&o.front.Timeout.Duration, "check-timeout", o.front.Timeout.Duration,
-		"longest time for a health check, or to connect")
+		"longest time to connect, and for TCP and TLS of a health check")
+	f.DurationVar(&o.front.AnswerTimeout.Duration, "answer-timeout", o.front.AnswerTimeout.Duration,
+		"longest time for the answer to a health check; 4s more for each etcd by kind (haproxy)")
 	f.DurationVar(&o.front.SlowStart.Duration, "slow-start", o.front.SlowStart.Duration,
 		"how long a server that comes back gets less than its share")
 	f.DurationVar(&o.front.IdleTimeout.Duration, "idle-timeout", o.front.IdleTimeout.Duration,

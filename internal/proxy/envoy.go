@@ -100,8 +100,9 @@ func (f *Front) envoyServers() object {
 			},
 		}},
 		"lb_policy": "LEAST_REQUEST", "least_request_lb_config": balance,
-		// Without, Envoy sends connections to servers that are down while most are.
-		"common_lb_config": object{"healthy_panic_threshold": object{"value": 0}},
+		// While no server is healthy, of none of the priorities, all get connections: when etcd has no leader they still
+		// answer. One that is healthy is enough to end that, see overprovisioning_factor in the endpoints.
+		"common_lb_config": object{"healthy_panic_threshold": object{"value": 1}},
 		// Clients of a server that is down lose their connections to it.
 		"close_connections_on_host_health_failure": true,
 		"circuit_breakers": object{"thresholds": list{object{
@@ -113,7 +114,11 @@ func (f *Front) envoyServers() object {
 		"health_checks": list{object{
 			"timeout": seconds(f.Timeout), "interval": interval, "no_traffic_interval": interval,
 			"unhealthy_edge_interval": "0.1s", "unhealthy_threshold": 2, "healthy_threshold": 2, "reuse_connection": false,
-			"http_health_check": object{"path": "/readyz", "host": f.ServerName},
+			"http_health_check": object{
+				"path": "/readyz", "host": f.ServerName,
+				// Without, one answer that it is not ready would be enough to cut its connections.
+				"retriable_statuses": list{object{"start": 400, "end": 600}},
+			},
 			// Only the checks speak TLS; connections of clients already do.
 			"transport_socket_match_criteria": object{"check": "tls"},
 		}},

@@ -46,11 +46,15 @@ type Front struct {
 	RunDir string `json:"runDir"`
 	// MaxConnections bounds the clients' connections. From 10 to 1,000,000.
 	MaxConnections int `json:"maxConnections"`
-	// Interval is the time between two checks of a server, and Timeout how long the answer may take. A server is down
-	// when two checks in a row fail, of which the second follows after a tenth of a second. So a server that does not
-	// answer at all is down after at most Interval + 2 Timeout + 0.1 s. From 100 ms to a minute.
+	// Interval is the time between two checks of a server, and Timeout how long TCP and TLS of a check may take. A server
+	// is down when two checks in a row fail, of which the second follows after a tenth of a second. So a server that does
+	// not answer at all is down after at most Interval + 2 Timeout + 0.1 s. From 100 ms to a minute.
 	Interval metav1.Duration `json:"interval"`
 	Timeout  metav1.Duration `json:"timeout"`
+	// AnswerTimeout is how long a server that speaks TLS may take to answer a check. An API server waits up to 2 s for
+	// each etcd, twice, before it says that it is not ready. Envoy has no such time: Timeout is that of the whole check.
+	// From 100 ms to a minute.
+	AnswerTimeout metav1.Duration `json:"answerTimeout"`
 	// SlowStart is how long a server that comes back gets less than its share. From 0 to an hour.
 	SlowStart metav1.Duration `json:"slowStart"`
 	// IdleTimeout ends connections on which nothing was sent for that long. Watches of client-go send a ping every 30 s,
@@ -73,9 +77,10 @@ func Default() *Front {
 		Service: "kube-system/kube-apiserver", PortName: "https",
 		CA: "/etc/kubernetes/pki/ca.crt", ServerName: "kubernetes",
 		Dir: "/etc/rota-front", RunDir: "/run/rota-front", MaxConnections: 4000,
-		Interval:  metav1.Duration{Duration: 700 * time.Millisecond},
-		Timeout:   metav1.Duration{Duration: 500 * time.Millisecond},
-		SlowStart: metav1.Duration{Duration: 10 * time.Second}, IdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
+		Interval:      metav1.Duration{Duration: 700 * time.Millisecond},
+		Timeout:       metav1.Duration{Duration: 500 * time.Millisecond},
+		AnswerTimeout: metav1.Duration{Duration: 5 * time.Second},
+		SlowStart:     metav1.Duration{Duration: 10 * time.Second}, IdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}
 }
 
@@ -178,6 +183,7 @@ func (f *Front) Validate() error {
 	}{
 		{"interval", f.Interval.Duration, 100 * time.Millisecond, time.Minute},
 		{"timeout", f.Timeout.Duration, 100 * time.Millisecond, time.Minute},
+		{"answer timeout", f.AnswerTimeout.Duration, 100 * time.Millisecond, time.Minute},
 		{"slow start", f.SlowStart.Duration, 0, time.Hour},
 		{"idle timeout", f.IdleTimeout.Duration, time.Minute, 240 * time.Hour},
 	} {

@@ -12,8 +12,10 @@ import (
 // Files and names of HAProxy.
 const (
 	HAProxyFile = "haproxy.cfg"
-	// Backend is the name of the backend with all API servers.
-	Backend = "apiservers"
+	// Backend is the name of the backend with all API servers, and Unchecked that of the one with the same servers, but
+	// without checks, which gets new connections while no server of the first passes its checks.
+	Backend   = "apiservers"
+	Unchecked = "unchecked"
 	// AdminSocket and MasterSocket are in RunDir. The agent changes servers by the first, and reloads by the second.
 	AdminSocket  = "admin.sock"
 	MasterSocket = "master.sock"
@@ -25,7 +27,8 @@ const haproxyHead = `# The proxy before the API servers. The agent of rota front
 global
     # What this file and the certificates have without the servers of the Deployment: the agent reloads when it changes.
     description %[9]s
-    maxconn %[1]d
+    # Some more than clients may have, for metrics and health.
+    maxconn %[10]d
     stats socket %[2]s/%[3]s mode 600 level admin
     # After a reload the old process keeps its connections for so long.
     hard-stop-after 1h
@@ -37,8 +40,9 @@ defaults
     timeout tunnel %[4]s
     timeout client-fin 30s
     timeout server-fin 30s
+    # A check has the first for TCP and TLS, and then the second for the answer.
     timeout connect %[5]s
-    timeout check %[5]s
+    timeout check %[11]s
     timeout queue 5s
     timeout http-request 5s
     # A server that refuses a connection is not asked again: the next one is.
@@ -58,6 +62,9 @@ defaults
 frontend clients
     mode tcp
     bind %[6]s
+    maxconn %[1]d
+    # While no server says that it is ready, for example because etcd has no leader, they still answer.
+    use_backend %[12]s if { nbsrv(%[7]s) eq 0 }
     default_backend %[7]s
 
 backend %[7]s
@@ -67,9 +74,16 @@ backend %[7]s
     option allbackups
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host %[8]s hdr Connection close
-    # A server that shuts down says so. It keeps its connections until it ends them, and gets no new ones.
-    http-check expect ! string "[-]shutdown failed" error-status L7OKC
-    http-check expect status 200
+    # A server that answers that it is not ready keeps its connections, and gets no new ones: it shuts down, or etcd is
+    # away, for all servers at once. Only one that does not answer is down.
+    http-check expect status 200 error-status L7OKC
+`
+
+const haproxyUnchecked = `
+# The same servers without checks. The agent ends connections here that the other backend would have ended.
+backend %s
+    mode tcp
+    balance roundrobin
 `
 
 const haproxyTail = `
@@ -99,12 +113,20 @@ func (f *Front) Description(certificates string) string {
 func (f *Front) haproxy(servers []Server, description string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, haproxyHead, f.MaxConnections, f.RunDir, AdminSocket, span(f.IdleTimeout.Duration),
-		span(f.Timeout.Duration), bind(f.Listen), Backend, f.ServerName, description)
+		span(f.Timeout.Duration), bind(f.Listen), Backend, f.ServerName, description, f.MaxConnections+100,
+		span(f.AnswerTimeout.Duration), Unchecked)
 	for _, s := range servers {
 		fmt.Fprintf(&b, "    server %s %s %s\n", ServerID(s.Address), s.Address, f.ServerLine(s))
 	}
 	for _, address := range f.Static {
-		fmt.Fprintf(&b, "    server %s %s backup %s\n", staticID(address), address, f.check())
+		fmt.Fprintf(&b, "    server %s %s backup %s\n", StaticID(address), address, f.check())
+	}
+	fmt.Fprintf(&b, haproxyUnchecked, Unchecked)
+	for _, s := range servers {
+		fmt.Fprintf(&b, "    server %s %s %s\n", ServerID(s.Address), s.Address, s.weight())
+	}
+	for _, address := range f.Static {
+		fmt.Fprintf(&b, "    server %s %s\n", StaticID(address), address)
 	}
 	fmt.Fprintf(&b, haproxyTail, bind(f.Admin), Backend)
 	return []byte(b.String())
@@ -113,15 +135,18 @@ func (f *Front) haproxy(servers []Server, description string) []byte {
 // ServerLine is what follows the address of a server of the Deployment, in the file and in `add server`. Draining
 // servers have weight 0.
 func (f *Front) ServerLine(s Server) string {
-	weight := ""
-	if s.Draining {
-		weight = "weight 0 "
-	}
-	line := weight + f.check() + " on-marked-up shutdown-backup-sessions"
+	line := s.weight() + " " + f.check() + " on-marked-up shutdown-backup-sessions"
 	if f.SlowStart.Duration > 0 {
 		line += " slowstart " + span(f.SlowStart.Duration)
 	}
 	return line
+}
+
+func (s Server) weight() string {
+	if s.Draining {
+		return "weight 0"
+	}
+	return "weight 1"
 }
 
 // check is how a server is checked: every now and then, and at once when two clients could not connect to it. When it
@@ -142,7 +167,8 @@ const ServerIDPrefix = "deployment_"
 // ServerID is the name of a server of the Deployment in HAProxy.
 func ServerID(address string) string { return ServerIDPrefix + flat(address) }
 
-func staticID(address string) string { return "static_" + flat(address) }
+// StaticID is the name of a static server in HAProxy.
+func StaticID(address string) string { return "static_" + flat(address) }
 
 // flat turns an address into a name.
 func flat(address string) string {

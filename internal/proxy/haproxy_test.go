@@ -1,15 +1,9 @@
 package proxy
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/haproxy"
+	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -73,7 +68,7 @@ func TestHAProxy(t *testing.T) {
 func TestHAProxyAccepts(t *testing.T) {
 	binary := findHAProxy(t)
 	dir := t.TempDir()
-	certificate, key := certificate(t)
+	certificate, key := proxytest.Certificate(t)
 	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
 	if err := errors.Join(os.WriteFile(ca, certificate, 0o600),
 		os.WriteFile(client, append(certificate, key...), 0o600)); err != nil {
@@ -102,25 +97,4 @@ func TestHAProxyAccepts(t *testing.T) {
 			}
 		}
 	}
-}
-
-// certificate makes a certificate that signs itself, and its key.
-func certificate(t *testing.T) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }

@@ -361,7 +361,7 @@ func (a *agent) apply(ctx context.Context) error {
 	if a.haproxy == nil {
 		return nil
 	}
-	_, err := a.haproxy.apply(ctx, a.servers, a.front.Description(a.certificates))
+	err := a.haproxy.apply(ctx, a.servers, a.front.Description(a.certificates))
 	var op *net.OpError
 	switch {
 	case err == nil:

@@ -1,11 +1,10 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,139 +22,213 @@ type running struct {
 	log   func(format string, args ...any)
 }
 
-// sight is a server of the Deployment in a running HAProxy.
+// sight is a server in one of the backends of a running HAProxy.
 type sight struct {
 	sessions int
-	up       bool
-	maint    bool
-	weight   int
+	// up servers keep their connections. Those that are ready get new ones, too, unless their weight is 0.
+	up, ready bool
+	maint     bool
+	weight    int
 }
+
+// sights are the servers of a backend, by name.
+type sights map[string]sight
 
 // errOther means that HAProxy runs with another configuration than the front's, or with certificates from before.
 var errOther = errors.New("HAProxy runs with another configuration or other certificates")
 
-// apply brings the running HAProxy to the list. It reports whether servers that are gone still have connections; then
-// apply has to be called again, later. It does nothing but to return errOther if HAProxy's description is another.
-func (h *running) apply(ctx context.Context, servers []proxy.Server, description string) (later bool, err error) {
+// apply brings the running HAProxy to the list. While servers that are gone still have connections it has to be called
+// again, later. It does nothing but to return errOther if HAProxy's description is another.
+func (h *running) apply(ctx context.Context, servers []proxy.Server, description string) error {
 	info, err := haproxy.Ask(ctx, h.admin, "show info")
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !slices.Contains(strings.Split(string(info), "\n"), "description: "+description) {
-		return false, errOther
+		return errOther
 	}
 	seen, err := h.look(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
+	gone := maps.Clone(seen[proxy.Backend])
+	maps.Copy(gone, seen[proxy.Unchecked])
 	for _, s := range servers {
 		id := proxy.ServerID(s.Address)
-		is, ok := seen[id]
-		delete(seen, id)
-		switch {
-		case !ok:
-			err = h.add(ctx, s)
-		case is.maint: // an agent ended before it was in use, or somebody used the socket
-			h.log("server %s is in maintenance, and is used again", s.Address)
-			err = h.do(ctx, "%s", h.enable(s))
-		case s.Draining && is.weight != 0:
-			h.log("server %s drains, with %d connections", s.Address, is.sessions)
-			err = h.do(ctx, "set server %s/%s weight 0", proxy.Backend, id)
-		case !s.Draining && is.weight == 0:
-			h.log("server %s is used again", s.Address)
-			err = h.use(ctx, id, is.sessions == 0)
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	for id, is := range seen {
-		if is.sessions > 0 && is.up {
-			later = true
-			if is.weight != 0 {
-				h.log("server %s is gone, and drains with %d connections", id, is.sessions)
-				err = h.do(ctx, "set server %s/%s weight 0", proxy.Backend, id)
+		delete(gone, id)
+		for _, backend := range []string{proxy.Backend, proxy.Unchecked} {
+			if err := h.bring(ctx, backend, s, seen[backend]); err != nil {
+				return err
 			}
-		} else {
-			h.log("server %s is gone", id)
-			err = h.remove(ctx, id)
-		}
-		if err != nil {
-			return false, err
 		}
 	}
-	return later, nil
+	for _, address := range h.front.Static {
+		id := proxy.StaticID(address)
+		delete(gone, id)
+		for _, backend := range []string{proxy.Backend, proxy.Unchecked} {
+			if is := seen[backend][id]; is.maint {
+				h.log("server %s/%s is in maintenance, and is used again", backend, id)
+				if err := h.do(ctx, "%s", enable(backend, id, false)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for id := range gone {
+		if err := h.leave(ctx, id, seen); err != nil {
+			return err
+		}
+	}
+	return h.cut(ctx, seen)
 }
 
-// add adds a server. It gets connections once it has passed two checks: HAProxy believes a new one to be up, and would
-// take all clients from the static servers at once.
-func (h *running) add(ctx context.Context, s proxy.Server) error {
+// bring has a server that is in the list in a backend, with the right weight.
+func (h *running) bring(ctx context.Context, backend string, s proxy.Server, seen sights) error {
 	id := proxy.ServerID(s.Address)
-	h.log("server %s comes", s.Address)
-	return h.do(ctx, "add server %s/%s %s %s; %s", proxy.Backend, id, s.Address,
-		h.front.ServerLine(proxy.Server{Address: s.Address, Draining: true}), h.enable(s))
+	is, ok := seen[id]
+	switch {
+	case !ok:
+		return h.add(ctx, backend, s)
+	case is.maint: // an agent ended before it was in use, or somebody used the socket
+		h.log("server %s/%s is in maintenance, and is used again", backend, id)
+		return h.do(ctx, "%s", enable(backend, id, s.Draining))
+	case s.Draining && is.weight != 0:
+		h.log("server %s/%s drains, with %d connections", backend, id, is.sessions)
+		return h.do(ctx, "set server %s/%s weight 0", backend, id)
+	case !s.Draining && is.weight == 0:
+		h.log("server %s/%s is used again", backend, id)
+		return h.use(ctx, backend, id, is.sessions == 0)
+	}
+	return nil
+}
+
+// leave has a server that is no longer in the list drain, and removes it when it has no connections, or is down.
+func (h *running) leave(ctx context.Context, id string, seen map[string]sights) error {
+	main, rest := seen[proxy.Backend][id], seen[proxy.Unchecked][id]
+	n := main.sessions + rest.sessions
+	for _, backend := range []string{proxy.Backend, proxy.Unchecked} {
+		is, ok := seen[backend][id]
+		var err error
+		switch {
+		case !ok:
+		case n == 0 || !main.up:
+			if !is.maint {
+				h.log("server %s/%s is gone", backend, id)
+			}
+			err = h.remove(ctx, backend, id)
+		case is.weight != 0:
+			h.log("server %s/%s is gone, and drains with %d connections", backend, id, is.sessions)
+			err = h.do(ctx, "set server %s/%s weight 0", backend, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut ends the connections in the backend without checks that the other one would have ended: to servers that are down,
+// and to static ones when there is one of the Deployment. While no server is ready they stay.
+func (h *running) cut(ctx context.Context, seen map[string]sights) error {
+	ready, deployment := false, false
+	for id, is := range seen[proxy.Backend] {
+		if is.ready && is.weight > 0 {
+			ready, deployment = true, deployment || strings.HasPrefix(id, proxy.ServerIDPrefix)
+		}
+	}
+	if !ready {
+		return nil
+	}
+	for id, is := range seen[proxy.Unchecked] {
+		static := !strings.HasPrefix(id, proxy.ServerIDPrefix)
+		if is.sessions > 0 && (!seen[proxy.Backend][id].up || static && deployment) {
+			h.log("server %s/%s loses its %d connections, since others are ready", proxy.Unchecked, id, is.sessions)
+			if err := h.do(ctx, "shutdown sessions server %s/%s", proxy.Unchecked, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add adds a server. With checks it gets connections once it has passed two: HAProxy believes a new one to be up, and
+// would take all clients from the static servers at once.
+func (h *running) add(ctx context.Context, backend string, s proxy.Server) error {
+	id, line := proxy.ServerID(s.Address), "weight 0"
+	if backend == proxy.Backend {
+		h.log("server %s comes", s.Address)
+		line = h.front.ServerLine(proxy.Server{Address: s.Address, Draining: true})
+	}
+	return h.do(ctx, "add server %s/%s %s %s; %s", backend, id, s.Address, line, enable(backend, id, s.Draining))
 }
 
 // enable are the commands, on one line, by which a server that is in maintenance is checked and gets connections.
-func (h *running) enable(s proxy.Server) string {
-	name := proxy.Backend + "/" + proxy.ServerID(s.Address)
-	commands := []string{"enable health " + name, "enable server " + name}
-	if !s.Draining {
-		commands = append(commands, "set server "+name+" health down", "set server "+name+" weight 1")
+func enable(backend, id string, draining bool) string {
+	name := backend + "/" + id
+	var commands []string
+	if backend == proxy.Backend {
+		commands = append(commands, "enable health "+name)
+	}
+	commands = append(commands, "enable server "+name)
+	if !draining {
+		if backend == proxy.Backend {
+			commands = append(commands, "set server "+name+" health down")
+		}
+		commands = append(commands, "set server "+name+" weight 1")
 	}
 	return strings.Join(commands, "; ")
 }
 
 // use gives connections to a server that has none: as soon as it has passed two checks, if afresh is set.
-func (h *running) use(ctx context.Context, id string, afresh bool) error {
-	if afresh {
-		if err := h.do(ctx, "set server %s/%s health down", proxy.Backend, id); err != nil {
+func (h *running) use(ctx context.Context, backend, id string, afresh bool) error {
+	if afresh && backend == proxy.Backend {
+		if err := h.do(ctx, "set server %s/%s health down", backend, id); err != nil {
 			return err
 		}
 	}
-	return h.do(ctx, "set server %s/%s weight 1", proxy.Backend, id)
+	return h.do(ctx, "set server %s/%s weight 1", backend, id)
 }
 
-func (h *running) remove(ctx context.Context, id string) error {
-	if err := h.do(ctx, "set server %s/%s state maint", proxy.Backend, id); err != nil {
+// remove removes a server. One that HAProxy still has connections of stays, without new ones, and is removed later.
+func (h *running) remove(ctx context.Context, backend, id string) error {
+	if err := h.do(ctx, "set server %s/%s state maint; shutdown sessions server %[1]s/%[2]s", backend, id); err != nil {
 		return err
 	}
-	return h.do(ctx, "del server %s/%s", proxy.Backend, id)
+	err := h.do(ctx, "del server %s/%s", backend, id)
+	if err != nil && strings.Contains(err.Error(), stillConnected) {
+		return nil
+	}
+	return err
 }
 
-// look returns the servers of the Deployment, by name.
-func (h *running) look(ctx context.Context) (map[string]sight, error) {
-	text, err := haproxy.Ask(ctx, h.admin, fmt.Sprintf("show stat %s 4 -1", proxy.Backend))
+// stillConnected is in HAProxy's answer to `del server` while the last connections of a server end.
+const stillConnected = "still has connections"
+
+// look returns the servers of both backends.
+func (h *running) look(ctx context.Context) (map[string]sights, error) {
+	text, err := haproxy.Ask(ctx, h.admin, "show stat -1 4 -1")
 	if err != nil {
 		return nil, err
 	}
-	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("# ")))).ReadAll()
-	if err != nil || len(rows) == 0 {
-		return nil, fmt.Errorf("HAProxy answers to `show stat`: %q: %w", text, err)
+	rows, err := haproxy.Table(text)
+	if err != nil {
+		return nil, err
 	}
-	column := map[string]int{}
-	for i, name := range rows[0] {
-		column[name] = i
-	}
-	for _, name := range []string{"svname", "scur", "status", "uweight"} {
-		if _, ok := column[name]; !ok {
-			return nil, fmt.Errorf("HAProxy has no %s in `show stat`: it is older than 2.6", name)
-		}
-	}
-	seen := map[string]sight{}
-	for _, row := range rows[1:] {
-		id := row[column["svname"]]
-		if !strings.HasPrefix(id, proxy.ServerIDPrefix) {
+	seen := map[string]sights{proxy.Backend: {}, proxy.Unchecked: {}}
+	for _, row := range rows {
+		id, backend := row["svname"], seen[row["pxname"]]
+		if backend == nil {
 			continue
 		}
-		sessions, err1 := strconv.Atoi(row[column["scur"]])
-		weight, err2 := strconv.Atoi(row[column["uweight"]])
+		sessions, err1 := strconv.Atoi(row["scur"])
+		weight, err2 := strconv.Atoi(row["uweight"])
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("server %s in HAProxy: %w", id, err)
+			return nil, fmt.Errorf("server %s in HAProxy, which must be 2.6 or newer: %w", id, err)
 		}
-		status := row[column["status"]] // also DRAIN and NOLB, with connections that go on
+		status := row["status"] // also DRAIN, NOLB, and "no check", with connections that go on
 		maint := strings.HasPrefix(status, "MAINT")
-		seen[id] = sight{sessions: sessions, weight: weight, maint: maint, up: !maint && !strings.HasPrefix(status, "DOWN")}
+		backend[id] = sight{sessions: sessions, weight: weight, maint: maint,
+			up: !maint && !strings.HasPrefix(status, "DOWN"), ready: strings.HasPrefix(status, "UP")}
 	}
 	return seen, nil
 }

@@ -1,13 +1,7 @@
 package agent
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,10 +16,11 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
+	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
-// alone is a real HAProxy without any API server, and an agent that has begun.
-func alone(t *testing.T) *agent {
+// alone is a real HAProxy without any API server, and an agent that has begun. change may be nil.
+func alone(t *testing.T, change func(*proxy.Front)) *agent {
 	t.Helper()
 	needInside(t)
 	path := needHAProxy(t)
@@ -33,6 +28,9 @@ func alone(t *testing.T) *agent {
 	f := proxy.Default()
 	f.Static, f.Dir, f.RunDir, f.CA = []string{"10.0.2.9:6443"}, dir, dir, filepath.Join(dir, "ca.crt")
 	authority(t, f.CA)
+	if change != nil {
+		change(f)
+	}
 	a := &agent{front: f, dir: dir, log: t.Logf}
 	a.haproxy = &running{front: f, admin: filepath.Join(dir, proxy.AdminSocket), log: t.Logf}
 	if err := a.first(t.Context(), nil); err != nil {
@@ -62,21 +60,11 @@ func alone(t *testing.T) *agent {
 	return a
 }
 
-// authority writes a certificate that signs itself.
+// authority writes a new certificate that signs itself to where the front reads its authorities.
 func authority(t *testing.T, path string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(path, text, 0o600); err != nil {
+	cert, _ := proxytest.Certificate(t)
+	if err := os.WriteFile(path, cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +88,7 @@ func (a *agent) info(t *testing.T, want string) {
 
 // TestReload: HAProxy is reloaded when the front or its certificates have changed, and else not.
 func TestReload(t *testing.T) {
-	a := alone(t)
+	a := alone(t, nil)
 	again := func(what string) {
 		t.Helper()
 		a.noReload = time.Time{}
@@ -127,7 +115,7 @@ func TestReload(t *testing.T) {
 	if err := later.first(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	later.info(t, "Maxconn: 1234")
+	later.info(t, "Maxconn: 1334")
 	if later.noReload.IsZero() {
 		t.Error("it could reload again at once")
 	}
@@ -152,7 +140,7 @@ func (a *agent) settled(t *testing.T) {
 
 // TestReloadFails: what HAProxy does not take is tried again, but less and less often.
 func TestReloadFails(t *testing.T) {
-	a := alone(t)
+	a := alone(t, nil)
 	if err := os.WriteFile(a.front.CA, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +175,7 @@ func TestReloadFails(t *testing.T) {
 
 // TestHalfAdded: an agent ended right after it had added a server. The next one brings it into use.
 func TestHalfAdded(t *testing.T) {
-	a := alone(t)
+	a := alone(t, nil)
 	s := proxy.Server{Address: "10.0.2.7:6443"}
 	id := proxy.ServerID(s.Address)
 	if err := a.haproxy.do(t.Context(), "add server %s/%s %s %s", proxy.Backend, id, s.Address,
@@ -195,13 +183,13 @@ func TestHalfAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, err := a.haproxy.look(t.Context())
-	if err != nil || !seen[id].maint {
+	if err != nil || !seen[proxy.Backend][id].maint {
 		t.Fatalf("%+v, %v: want it in maintenance", seen, err)
 	}
 	if err := a.update(t.Context(), []proxy.Server{s}); err != nil {
 		t.Fatal(err)
 	}
-	if seen, err = a.haproxy.look(t.Context()); err != nil || seen[id].maint || seen[id].weight != 1 || seen[id].up {
+	if seen, err = a.haproxy.look(t.Context()); err != nil || seen[proxy.Backend][id].maint || seen[proxy.Backend][id].weight != 1 || seen[proxy.Backend][id].up {
 		t.Errorf("%+v, %v: want it with weight 1, and down until it is checked", seen, err)
 	}
 	if a.said != "" {
@@ -211,14 +199,14 @@ func TestHalfAdded(t *testing.T) {
 
 // TestAddedInOneLine: HAProxy does all that brings a server into use, or nothing of it.
 func TestAddedInOneLine(t *testing.T) {
-	a := alone(t)
+	a := alone(t, nil)
 	for address, weight := range map[string]int{"10.0.2.7:6443": 1, "10.0.2.6:6443": 0} {
 		s := proxy.Server{Address: address, Draining: weight == 0}
-		if err := a.haproxy.add(t.Context(), s); err != nil {
+		if err := a.haproxy.add(t.Context(), proxy.Backend, s); err != nil {
 			t.Fatal(err)
 		}
 		seen, err := a.haproxy.look(t.Context())
-		if is := seen[proxy.ServerID(address)]; err != nil || is.maint || is.weight != weight {
+		if is := seen[proxy.Backend][proxy.ServerID(address)]; err != nil || is.maint || is.weight != weight {
 			t.Errorf("%s: %+v, %v", address, is, err)
 		}
 	}
@@ -226,7 +214,7 @@ func TestAddedInOneLine(t *testing.T) {
 
 // TestWaits: an agent without credentials waits for them, and looks after HAProxy meanwhile.
 func TestWaits(t *testing.T) {
-	a := alone(t)
+	a := alone(t, nil)
 	authority(t, a.front.CA)
 	calls := 0
 	client, err := a.connect(t.Context(), func() (*rest.Config, error) {

@@ -23,8 +23,9 @@ const (
 
 // load are clients that get and watch through the front, each by connections of its own, and try again what fails.
 type load struct {
-	mu   sync.Mutex
-	seen outcome
+	config *rest.Config
+	mu     sync.Mutex
+	seen   outcome
 	// done are the gets of each client, and watching how many watches are open.
 	done     [clients]int
 	watching int
@@ -47,25 +48,45 @@ func (o outcome) String() string {
 }
 
 func startLoad(t *testing.T, config *rest.Config, address string) *load {
-	l := &load{}
+	t.Helper()
+	l := &load{config: rest.CopyConfig(config)}
+	l.config.Host, l.config.ServerName = "https://"+address, "kubernetes"
 	ctx, cancel := context.WithCancel(context.Background())
 	for i := range clients {
-		c := rest.CopyConfig(config)
-		c.Host, c.ServerName = "https://"+address, "kubernetes"
-		c.Dial = dialer.DialContext // clients with a function of their own share no connections
-		transport, err := rest.TransportFor(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := &http.Client{Transport: transport}
-		l.wait.Go(func() { l.getAll(ctx, i, client, c.Host) })
-		l.wait.Go(func() { l.watch(ctx, client, c.Host) })
+		client := l.client(t)
+		l.wait.Go(func() { l.getAll(ctx, i, client, l.config.Host) })
+		l.wait.Go(func() { l.watch(ctx, client, l.config.Host) })
 	}
 	t.Cleanup(func() {
 		cancel()
 		l.wait.Wait()
 	})
 	return l
+}
+
+// client is a client with connections of its own.
+func (l *load) client(t *testing.T) *http.Client {
+	t.Helper()
+	c := rest.CopyConfig(l.config)
+	c.Dial = dialer.DialContext // clients with a function of their own share no connections
+	transport, err := rest.TransportFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Transport: transport}
+}
+
+// fresh returns what asks for something that needs no etcd, by a new connection, and says what went wrong, or "".
+func (l *load) fresh(t *testing.T) func() string {
+	t.Helper()
+	client := l.client(t)
+	return func() string {
+		defer client.CloseIdleConnections()
+		if err := get(t.Context(), client, l.config.Host+"/version", nil); err != nil {
+			return "a new connection: " + err.Error()
+		}
+		return ""
+	}
 }
 
 // getAll gets the same object again and again.

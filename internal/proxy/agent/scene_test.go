@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -21,7 +22,9 @@ func TestFront(t *testing.T) {
 	begun := time.Now()
 	w := newWorld(t, controlplane.Options{})
 	if os.Getenv("MEASURE") == "" {
-		w.describe(func(f *proxy.Front) { f.Timeout.Duration = 2 * time.Second }) // the suite's machines are busy
+		w.describe(func(f *proxy.Front) { // the suite's machines are busy
+			f.Timeout.Duration, f.AnswerTimeout.Duration = 2*time.Second, 20*time.Second
+		})
 	}
 	static, one, two := w.front.Static[0], w.deploy[0], w.deploy[1]
 	both := []*apiServer{one, two}
@@ -105,6 +108,21 @@ func TestFront(t *testing.T) {
 	phase("hangs " + two.address)
 	two.signal(t, syscall.SIGCONT)
 	w.rowsAre("it goes on", deployed(both...))
+
+	// etcd is away, for all servers. None is ready, so that a new connection can be to any. What needs no etcd works.
+	phase("before")
+	fresh := l.fresh(t)
+	w.stallEtcd(5*time.Second, "no server is ready", func() string {
+		rows, err := w.rows()
+		for _, address := range []string{static, one.address, two.address} {
+			if rows[address].status != "NOLB" {
+				return fmt.Sprint(rows, err)
+			}
+		}
+		return fresh()
+	})
+	w.rowsAre("etcd is back", func(r map[string]row) bool { return r[static].status == "UP" && deployed(both...)(r) })
+	calm("etcd was away for 5 s")
 
 	kill(two)
 	w.rowsAre("two is killed", deployed(one))

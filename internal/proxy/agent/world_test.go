@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
@@ -157,6 +156,19 @@ func (s *apiServer) lingers() string {
 	return ""
 }
 
+// stallEtcd stops the etcd of all API servers for so long, and in the end until check says "".
+func (w *world) stallEtcd(d time.Duration, what string, check func() string) {
+	w.t.Helper()
+	etcd := w.plane.PID("etcd-0")
+	if err := syscall.Kill(etcd, syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(etcd, syscall.SIGCONT) }()
+	end := time.Now().Add(d)
+	w.until(what, check)
+	_ = await.Sleep(w.t.Context(), time.Until(end))
+}
+
 func (s *apiServer) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
@@ -190,7 +202,8 @@ func (w *world) startFront() {
 		"-f", filepath.Join(w.front.Dir, proxy.HAProxyFile))
 	w.haproxy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out := &lines{log: func(s string) {
-		if w.t.Log("haproxy:", s); strings.Contains(s, "is going DOWN for maintenance") {
+		w.t.Log("haproxy:", s)
+		if strings.Contains(s, "Server "+proxy.Backend+"/") && strings.Contains(s, "is going DOWN for maintenance") {
 			w.cut.Add(1)
 		}
 	}}
@@ -239,27 +252,25 @@ type row struct {
 	weight   int
 }
 
-// rows are the servers in HAProxy, by address.
+// rows are the servers in HAProxy, by address. Sessions are those of both backends.
 func (w *world) rows() (map[string]row, error) {
-	text, err := haproxy.Ask(w.t.Context(), filepath.Join(w.front.RunDir, proxy.AdminSocket), "show stat apiservers 4 -1")
+	text, err := haproxy.Ask(w.t.Context(), filepath.Join(w.front.RunDir, proxy.AdminSocket), "show stat -1 4 -1")
 	if err != nil {
 		return nil, err
 	}
-	all, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
-	if err != nil || len(all) == 0 {
-		return nil, fmt.Errorf("%w: %s", err, text)
-	}
-	column := map[string]int{}
-	for i, name := range all[0] {
-		column[name] = i
-	}
+	all, err := haproxy.Table(text)
 	out := map[string]row{}
-	for _, r := range all[1:] {
-		sessions, _ := strconv.Atoi(r[column["scur"]])
-		weight, _ := strconv.Atoi(r[column["uweight"]])
-		out[r[column["addr"]]] = row{status: r[column["status"]], sessions: sessions, weight: weight}
+	for _, r := range all {
+		sessions, _ := strconv.Atoi(r["scur"])
+		weight, _ := strconv.Atoi(r["uweight"])
+		is := out[r["addr"]]
+		is.sessions += sessions
+		if r["pxname"] == proxy.Backend {
+			is.status, is.weight = r["status"], weight
+		}
+		out[r["addr"]] = is
 	}
-	return out, nil
+	return out, err
 }
 
 // until waits until check says "".

@@ -1,0 +1,23 @@
+package haproxy
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+)
+
+// Table reads an answer in CSV, as that to `show stat`: for each row the values by the columns' names.
+func Table(text []byte) ([]map[string]string, error) {
+	all, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("# ")))).ReadAll()
+	if err != nil || len(all) == 0 {
+		return nil, fmt.Errorf("HAProxy's answer is no table: %q: %w", text, err)
+	}
+	rows := make([]map[string]string, len(all)-1)
+	for i, values := range all[1:] {
+		rows[i] = map[string]string{}
+		for j, name := range all[0] {
+			rows[i][name] = values[j]
+		}
+	}
+	return rows, nil
+}
