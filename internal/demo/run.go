@@ -157,6 +157,9 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 		err = errors.Join(err, e.cluster.Clear())
 	}()
 	e.load = newLoad(e.cluster.Client, e.seed, website.Pages{Dir: e.pages}, e.slotOf)
+	if a := e.o.Autoscale; a != nil { // it is overloaded on purpose
+		e.load.Patience = a.BurstLength + a.Limit
+	}
 	if e.follow, err = stage.NewFollower(e.cluster.Config, rotaNamespace, rotaName); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,15 +22,19 @@ import (
 )
 
 const (
-	// retryPeriod and retryLimit are for what must not stay undone: a deletion, and the creation after it. The API
-	// server comes back, and a finalizer goes.
-	retryPeriod, retryLimit = 100 * time.Millisecond, 2 * time.Minute
+	// What must not stay undone, a deletion and the creation after it, is tried again after retryPeriod, which doubles up
+	// to longestPeriod, and for Patience if that is 0. The API server comes back, and a finalizer goes.
+	retryPeriod, longestPeriod, patience = 100 * time.Millisecond, 2 * time.Second, 2 * time.Minute
 	// pickTries is how many Websites Pick looks at.
 	pickTries = 200
 )
 
 // Load changes Websites, and records what it did. Their number stays the same after Fill.
 type Load struct {
+	// Patience is how long a deletion, or the creation after it, is tried; 0: 2 minutes. Where workers are overloaded it
+	// must be longer than the overload. Set it before the load starts.
+	Patience time.Duration
+
 	client    client.Client
 	namespace string
 	spec      func(*Site) webv1.WebsiteSpec
@@ -197,7 +202,7 @@ func (l *Load) Recreate(ctx context.Context, s *Site) error {
 	if err := l.remove(ctx, s); err != nil {
 		return err
 	}
-	if err := insist(ctx, func() error { return l.create(ctx, s) }); err != nil {
+	if err := l.insist(ctx, func() error { return l.create(ctx, s) }); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -218,11 +223,11 @@ func (l *Load) Replace(ctx context.Context, s *Site) error {
 	l.counts.Replacements++
 	s.Site, s.Number, s.Edition = next.Site, next.Number, 0
 	l.mu.Unlock()
-	return insist(ctx, func() error { return l.create(ctx, s) })
+	return l.insist(ctx, func() error { return l.create(ctx, s) })
 }
 
 func (l *Load) remove(ctx context.Context, s *Site) error {
-	return insist(ctx, func() error {
+	return l.insist(ctx, func() error {
 		err := l.client.Delete(ctx, &webv1.Website{ObjectMeta: s.meta()})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete website %s: %w", s, err)
@@ -232,13 +237,21 @@ func (l *Load) remove(ctx context.Context, s *Site) error {
 }
 
 // insist tries until it succeeds.
-func insist(ctx context.Context, try func() error) error {
-	return await.Until(ctx, retryPeriod, retryLimit, func() string {
-		if err := try(); err != nil {
-			return err.Error()
+func (l *Load) insist(ctx context.Context, try func() error) error {
+	limit := cmp.Or(l.Patience, patience)
+	begun := time.Now()
+	for period := retryPeriod; ; period = min(2*period, longestPeriod) {
+		err := try()
+		if err == nil {
+			return nil
 		}
-		return ""
-	})
+		if time.Since(begun) > limit {
+			return fmt.Errorf("given up after %v: %w", limit, err)
+		}
+		if err := await.Sleep(ctx, period); err != nil {
+			return err
+		}
+	}
 }
 
 func (s *Site) meta() metav1.ObjectMeta {
