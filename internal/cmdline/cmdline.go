@@ -115,7 +115,7 @@ func (l Line) Bool(name string, absent bool) bool {
 	return value
 }
 
-// With returns the line with a flag once for each value, in the place of its first occurrence, or at the end. All its other
+// With returns the line with a flag once for each value, in the place of its first occurrence, or at the end. All other
 // occurrences are gone.
 func (l Line) With(name string, values ...string) Line {
 	flags := make([]Flag, 0, len(values))

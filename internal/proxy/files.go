@@ -81,10 +81,8 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 		if p.AgentImage == "" {
 			return nil, errors.New("form static-pod needs the image of the agent, with the command rota: --agent-image")
 		}
-		for _, file := range []string{f.CA, f.Client, p.Kubeconfig} {
-			if path.Dir(file) == "/" {
-				return nil, fmt.Errorf("file %s: the static Pod mounts its folder, which cannot be /: move it", file)
-			}
+		if err := f.checkPod(p); err != nil {
+			return nil, err
 		}
 		if err := p.check(map[string]string{"image": p.Image, "agent's image": p.AgentImage}); err != nil {
 			return nil, err
@@ -97,6 +95,9 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 		if path.Dir(f.RunDir) != "/run" {
 			return nil, fmt.Errorf("folder of sockets %q: for systemd, which makes it, it must be right below /run",
 				f.RunDir)
+		}
+		if err := f.checkUnits(p); err != nil {
+			return nil, err
 		}
 		return append(files, File{"rota-front.service", []byte(f.unit(p))},
 			File{"rota-front-agent.service", []byte(f.agentUnit(p))}), nil

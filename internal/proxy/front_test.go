@@ -130,7 +130,7 @@ func programs(proxy string) Programs {
 // TestFiles compares all files with those in testdata, and has systemd read its own.
 func TestFiles(t *testing.T) {
 	f := example()
-	f.Client = "/etc/kubernetes/pki/front.pem"
+	f.Client = "/etc/rota-front-client/front.pem"
 	e := *f
 	e.Proxy, e.Listen = Envoy, "[::]:7443"
 	for _, c := range []struct {
@@ -158,13 +158,19 @@ func TestFiles(t *testing.T) {
 		t.Error("somebody's own file is recognized")
 	}
 	for want, spoil := range map[string]func(*Front, *Programs) string{
-		"form":            func(*Front, *Programs) string { return "docker" },
-		"--agent-image":   func(_ *Front, p *Programs) string { p.AgentImage = ""; return FormStaticPod },
-		"cannot be /":     func(f *Front, _ *Programs) string { f.CA = "/ca.crt"; return FormStaticPod },
-		"image":           func(_ *Front, p *Programs) string { p.Image = "a b"; return FormStaticPod },
-		"agent's program": func(_ *Front, p *Programs) string { p.AgentBinary = ""; return FormSystemd },
-		"kubeconfig":      func(_ *Front, p *Programs) string { p.Kubeconfig = "a"; return FormSystemd },
-		"right below":     func(f *Front, _ *Programs) string { f.RunDir = "/var/run/front"; return FormSystemd },
+		"form":          func(*Front, *Programs) string { return "docker" },
+		"--agent-image": func(_ *Front, p *Programs) string { p.AgentImage = ""; return FormStaticPod },
+		"has keys of others": func(f *Front, _ *Programs) string {
+			f.Client = "/etc/kubernetes/pki/front.pem"
+			return FormStaticPod
+		},
+		"see what is below /root": func(_ *Front, p *Programs) string { p.Kubeconfig = "/root/.kube/config"; return FormSystemd },
+		"see what is below /tmp":  func(f *Front, _ *Programs) string { f.Dir = "/tmp"; return FormSystemd },
+		"cannot be /":             func(f *Front, _ *Programs) string { f.CA = "/ca.crt"; return FormStaticPod },
+		"image":                   func(_ *Front, p *Programs) string { p.Image = "a b"; return FormStaticPod },
+		"agent's program":         func(_ *Front, p *Programs) string { p.AgentBinary = ""; return FormSystemd },
+		"kubeconfig":              func(_ *Front, p *Programs) string { p.Kubeconfig = "a"; return FormSystemd },
+		"right below":             func(f *Front, _ *Programs) string { f.RunDir = "/var/run/front"; return FormSystemd },
 	} {
 		f, p := example(), programs(HAProxy)
 		form := spoil(f, &p)
@@ -192,8 +198,17 @@ func TestFilesOfOwnPaths(t *testing.T) {
 	}
 	const pod = "rota-front.pod.yaml"
 	plain := text(func(*Front, *Programs) {})
-	if strings.Contains(plain[pod], "NET_BIND") || plain["rbac.yaml"] == "" || strings.Contains(plain[pod], "type: File") {
+	if strings.Contains(plain[pod], "NET_BIND") || plain["rbac.yaml"] == "" {
 		t.Error(plain)
+	}
+	// Nothing of the cluster's keys is in the Pod: of the shared folders two files are.
+	for _, folder := range []string{"/etc/kubernetes", "/etc/kubernetes/pki"} {
+		if strings.Contains(plain[pod], "ath: "+folder+"\n") {
+			t.Errorf("%s is mounted: %s", folder, plain[pod])
+		}
+	}
+	if strings.Count(plain[pod], "type: File\n") != 2 {
+		t.Error(plain[pod])
 	}
 	low := text(func(f *Front, _ *Programs) { f.Listen = "10.0.0.1:443" })
 	if strings.Count(low[pod], "add: [NET_BIND_SERVICE]") != 1 {
@@ -218,23 +233,28 @@ func TestSystemd(t *testing.T) {
 	if err != nil {
 		t.Skip("systemd is not installed")
 	}
-	f := example()
-	p := DefaultPrograms(HAProxy)
-	p.Binary, p.AgentBinary = "/bin/true", "/bin/true"
-	files, err := f.Files(FormSystemd, p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
-	for _, file := range files {
-		path := filepath.Join(dir, file.Path)
-		if err := os.WriteFile(path, file.Text, 0o600); err != nil {
+	for _, proxy := range []string{HAProxy, Envoy} {
+		f, p := example(), DefaultPrograms(proxy)
+		f.Proxy, p.Binary, p.AgentBinary = proxy, "/bin/true", "/bin/true"
+		files, err := f.Files(FormSystemd, p, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if filepath.Ext(path) == ".service" {
-			args = append(args, path)
+		for _, file := range files {
+			if filepath.Ext(file.Path) != ".service" {
+				continue
+			}
+			unit := filepath.Join(dir, proxy+"-"+file.Path)
+			if err := os.WriteFile(unit, file.Text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, unit)
 		}
+	}
+	if len(args) != 2+4 {
+		t.Fatalf("%q, want two units for each proxy", args)
 	}
 	cmd := exec.CommandContext(t.Context(), analyze, args...)
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")

@@ -40,44 +40,83 @@ subjects:
 
 const podMark = "# The front as a static Pod: put this file into the kubelet's folder of manifests."
 
-// hostFolder is a folder of the host in the Pod. It is there before the first file is, on a host that is to join its
-// cluster; and a file that is replaced is seen through its folder only.
-type hostFolder struct{ name, path string }
+// A hostPath is a folder of the host in the Pod, or a file alone.
+type hostPath struct {
+	name, path string
+	file       bool
+}
 
-// folders leaves out those that others have in them.
-func folders(all ...hostFolder) []hostFolder {
-	var out []hostFolder
-	for i, f := range all {
-		covered := slices.ContainsFunc(all, func(o hostFolder) bool {
-			return o.path != f.path && strings.HasPrefix(f.path, strings.TrimSuffix(o.path, "/")+"/")
-		}) || slices.ContainsFunc(all[:i], func(o hostFolder) bool { return o.path == f.path })
+// shared are folders that hold other keys, too: on a host with a static API server those of the whole cluster.
+var shared = []string{"/etc/kubernetes", "/etc/kubernetes/pki"}
+
+// hostPathOf is what the Pod needs to see a file. That is its folder, because a file that is renamed into its place is
+// seen through the folder only. What is in a shared folder is mounted alone: kubeadm writes those in place.
+func hostPathOf(name, file string) hostPath {
+	if slices.Contains(shared, path.Dir(file)) {
+		return hostPath{name, file, true}
+	}
+	return hostPath{name, path.Dir(file), false}
+}
+
+// outermost leaves out those that others have in them.
+func outermost(all ...hostPath) []hostPath {
+	var out []hostPath
+	for i, h := range all {
+		covered := slices.ContainsFunc(all, func(o hostPath) bool {
+			return o.path != h.path && strings.HasPrefix(h.path, strings.TrimSuffix(o.path, "/")+"/")
+		}) || slices.ContainsFunc(all[:i], func(o hostPath) bool { return o.path == h.path })
 		if !covered {
-			out = append(out, f)
+			out = append(out, h)
 		}
 	}
 	return out
 }
 
-// mounts are those of folders, which the container only reads.
-func mounts(folders []hostFolder) string {
+// mounts are those of paths, which the container only reads.
+func mounts(paths []hostPath) string {
 	var text strings.Builder
-	for _, f := range folders {
-		fmt.Fprintf(&text, "\n    - name: %s\n      mountPath: %s\n      readOnly: true", f.name, f.path)
+	for _, h := range paths {
+		fmt.Fprintf(&text, "\n    - name: %s\n      mountPath: %s\n      readOnly: true", h.name, h.path)
 	}
 	return text.String()
 }
 
-// volumes are those of mounts, each once.
-func volumes(folders []hostFolder) string {
+// volumes are those of mounts, each once. The kubelet waits for files.
+func volumes(paths []hostPath) string {
 	var text strings.Builder
 	seen := map[string]bool{}
-	for _, f := range folders {
-		if !seen[f.name] {
-			fmt.Fprintf(&text, "\n  - name: %s\n    hostPath:\n      path: %s\n      type: DirectoryOrCreate", f.name, f.path)
+	for _, h := range paths {
+		kind := "DirectoryOrCreate"
+		if h.file {
+			kind = "File"
 		}
-		seen[f.name] = true
+		if !seen[h.name] {
+			fmt.Fprintf(&text, "\n  - name: %s\n    hostPath:\n      path: %s\n      type: %s", h.name, h.path, kind)
+		}
+		seen[h.name] = true
 	}
 	return text.String()
+}
+
+// checkPod is the error of files that the Pod would not see as they change.
+func (f *Front) checkPod(p Programs) error {
+	for _, file := range []string{f.CA, f.Client, p.Kubeconfig} {
+		if path.Dir(file) == "/" {
+			return fmt.Errorf("file %s: the static Pod mounts its folder, which cannot be /: move it", file)
+		}
+	}
+	if slices.Contains(shared, path.Dir(f.Client)) {
+		return fmt.Errorf("client certificate %s: the static Pod does not mount that folder, which has keys of others, and "+
+			"would not see a file that is renewed in it: put it into %s", f.Client, f.Dir)
+	}
+	return nil
+}
+
+// privileged reports whether a port needs the capability CAP_NET_BIND_SERVICE.
+func (f *Front) privileged() bool {
+	listen, _ := parseAddress(f.Listen)
+	admin, _ := parseAddress(f.Admin)
+	return listen.Port() < 1024 || admin.Port() < 1024
 }
 
 // pod is the manifest of the static Pod. Both containers are root, for files and sockets of root, without capabilities
@@ -90,7 +129,6 @@ func (f *Front) pod(p Programs) string {
 		command = []string{"envoy", "--disable-hot-restart", "-c", path.Join(f.Dir, EnvoyFile)}
 	}
 	health, _ := parseAddress((&Front{Listen: f.Admin}).Local())
-	listen, _ := parseAddress(f.Listen)
 	security := `    securityContext:
       runAsUser: 0
       allowPrivilegeEscalation: false
@@ -98,22 +136,22 @@ func (f *Front) pod(p Programs) string {
       capabilities:
         drop: [ALL]`
 	capability := ""
-	if listen.Port() < 1024 || health.Port() < 1024 {
+	if f.privileged() {
 		capability = "\n        add: [NET_BIND_SERVICE]"
 	}
-	front := hostFolder{"front", f.Dir}
-	proxys := []hostFolder{front, {"ca", path.Dir(f.CA)}}
+	front := hostPath{name: "front", path: f.Dir}
+	proxys := []hostPath{front, hostPathOf("ca", f.CA)}
 	if f.Client != "" {
-		proxys = append(proxys, hostFolder{"client", path.Dir(f.Client)})
+		proxys = append(proxys, hostPathOf("client", f.Client))
 	}
-	agents := append(slices.Clone(proxys), hostFolder{"kubeconfig", path.Dir(p.Kubeconfig)})
+	agents := append(slices.Clone(proxys), hostPathOf("kubeconfig", p.Kubeconfig))
 	if p.Kubeconfig == KubeletConfig {
-		agents = append(agents, hostFolder{"kubelet-pki", "/var/lib/kubelet/pki"}) // its kubeconfig refers to it
+		agents = append(agents, hostPath{name: "kubelet-pki", path: "/var/lib/kubelet/pki"}) // its kubeconfig refers to it
 	}
 	// The front's own folder is mounted by itself: the agent writes to it.
-	isFront := func(o hostFolder) bool { return o.path == front.path }
-	proxys = slices.DeleteFunc(folders(proxys...), isFront)
-	agents = slices.DeleteFunc(folders(agents...), isFront)
+	isFront := func(o hostPath) bool { return o.path == front.path }
+	proxys = slices.DeleteFunc(outermost(proxys...), isFront)
+	agents = slices.DeleteFunc(outermost(agents...), isFront)
 	return fmt.Sprintf(podMark+`
 apiVersion: v1
 kind: Pod
