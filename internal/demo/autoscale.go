@@ -137,6 +137,9 @@ func (e *engine) autoscaling(ctx, loading context.Context) error {
 			if n := k.desired(); n != a.fewest() {
 				return fmt.Sprintf("the autoscaler wants %d replicas still, not %d", n, a.fewest())
 			}
+			if n := len(e.live()); n != int(a.fewest()) { // the Deployment follows
+				return fmt.Sprintf("%d replicas run, want %d", n, a.fewest())
+			}
 			return ""
 		})
 		if err != nil {
