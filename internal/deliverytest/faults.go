@@ -35,6 +35,7 @@ type Faulty struct {
 	listed   int           // how many objects lists returned
 	opened   int           // how many watches were opened
 	asked    int           // how many requests there were
+	failed   int           // how many of them the server itself answered with an error
 }
 
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
@@ -168,6 +169,20 @@ func (f *Faulty) Counts() (lists, streamed int) {
 	return f.lists, f.streamed
 }
 
+// Failed returns how many requests the server itself answered with an error, or watches it ended with one: one that is
+// overloaded may have its watch cache lag too far behind.
+func (f *Faulty) Failed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+func (f *Faulty) fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed++
+}
+
 // Asked returns how many requests there have been: pages of lists, look-ups and watches.
 func (f *Faulty) Asked() int {
 	f.mu.Lock()
@@ -223,6 +238,9 @@ func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return nil, err
 	}
 	list, err := f.inner.ListWithContext(ctx, o)
+	if err != nil && ctx.Err() == nil {
+		f.fail()
+	}
 	if err == nil && !named && o.Limit != 1 {
 		f.mu.Lock()
 		f.listed += meta.LenList(list)
@@ -262,6 +280,7 @@ func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	}
 	inner, err := f.inner.WatchWithContext(ctx, o)
 	if err != nil {
+		f.fail()
 		return nil, err
 	}
 	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1),
@@ -321,6 +340,9 @@ func (w *faultyWatch) run() {
 			w.f.mu.Lock()
 			paused := w.f.paused
 			w.f.mu.Unlock()
+			if e.Type == watch.Error {
+				w.f.fail()
+			}
 			if paused != nil {
 				select {
 				case <-paused:
