@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -132,29 +131,6 @@ func TestReport(t *testing.T) {
 		}
 		if f := bad.Failures(); len(f) != 1 || !strings.Contains(f[0], what) {
 			t.Errorf("%s: failures %q", what, f)
-		}
-	}
-}
-
-// A deletion is the killed dispatcher's if it was in its slots, and before another one had these.
-func TestExcuses(t *testing.T) {
-	c := &crash{slots: slot.SetOf(slot.Range{First: 3, Last: 5}), at: time.Minute}
-	moves := []check.Move{
-		{Slot: 4, Active: 30 * time.Second}, {Slot: 4, Active: 80 * time.Second}, {Slot: 4, Active: 100 * time.Second},
-	}
-	for _, x := range []struct {
-		slot slot.Slot
-		at   time.Duration
-		want bool
-	}{
-		{4, 70 * time.Second, true},
-		{4, 59 * time.Second, true},
-		{4, 50 * time.Second, false},
-		{4, 90 * time.Second, false},
-		{7, 70 * time.Second, false},
-	} {
-		if got := c.excuses(check.Deletion{Commit: x.at}, x.slot, moves); got != x.want {
-			t.Errorf("slot %v at %v: %t", x.slot, x.at, got)
 		}
 	}
 }

@@ -23,8 +23,6 @@ const (
 	settleLimit = 30 * time.Second
 	// stopLimit is how long processes may take to end.
 	stopLimit = 40 * time.Second
-	// crashMargin: what happened so shortly before a kill may not have reached the killed dispatcher.
-	crashMargin = 2 * time.Second
 	// slack is what the return of keys may take beyond a take's length.
 	slack = time.Second
 	// overdueSlack is for how long a worker may go on after its take has expired, until it notices.
@@ -81,7 +79,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if children.Example != "" {
 		e.log("Wrong about children: %s", children.Example)
 	}
-	if err := e.judgeDeletions(r, deletions, moves); err != nil {
+	if err := e.judgeDeletions(r, deletions, history); err != nil {
 		return nil, err
 	}
 	if c := e.load.Counts(); c.Failures > 0 {
@@ -159,40 +157,28 @@ func (e *engine) leftovers(deletions []check.Deletion) (out []check.Deletion, er
 }
 
 // judgeDeletions tells deletions that were missed in planned moves, or in none, from those of the killed dispatcher.
-func (e *engine) judgeDeletions(r *Report, deletions []check.Deletion, moves []check.Move) error {
+func (e *engine) judgeDeletions(r *Report, deletions []check.Deletion, history check.History) error {
 	left, err := e.leftovers(deletions)
 	if err != nil {
 		return err
 	}
+	moves, dead := history.Moves(), history.CrashOf(e.crash.pod, e.crash.at)
+	excused := func(d check.Deletion) bool { return dead.Excuses(moves, e.slotOf(d.Site), d.Commit, 0) }
 	for _, d := range left {
-		s := e.slotOf(d.Site)
-		if e.crash.excuses(d, s, moves) {
+		if excused(d) {
 			r.DeletionsMissedInCrash++
 			continue
 		}
 		r.DeletionsMissed++
-		e.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, s, (d.Commit - e.begun).Seconds())
+		e.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, e.slotOf(d.Site), (d.Commit - e.begun).Seconds())
 	}
 	for _, d := range deletions {
-		if e.crash.excuses(d, e.slotOf(d.Site), moves) {
+		if excused(d) {
 			r.DeletionsInCrash++
 		}
 	}
 	r.Deletions = len(deletions)
 	return nil
-}
-
-// excuses says that an object was deleted in a slot of the dead dispatcher before another one had it.
-func (c *crash) excuses(d check.Deletion, s slot.Slot, moves []check.Move) bool {
-	if !c.slots.Has(s) || d.Commit < c.at-crashMargin {
-		return false
-	}
-	for _, m := range moves {
-		if m.Slot == s && m.Active > c.at {
-			return d.Commit < m.Active
-		}
-	}
-	return false
 }
 
 // judgeTakes judges the journals.
