@@ -95,9 +95,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench tools slow balance etcd scale
+CHECKS := explore sim mutants mutate fuzz bench tools slow front balance etcd scale
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|tools|slow|balance|etcd|scale
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|tools|slow|front|balance|etcd|scale
 
 .PHONY: check-what
 check-what:
@@ -158,6 +158,11 @@ check-slow: kube
 	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
 		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
+
+# Measure how fast clients get to another API server through the front, and hold it to 2 s. It needs HAProxy, and a
+# machine that does nothing else.
+check-front: kube
+	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./internal/proxy/agent
 
 # Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"). It needs
 # HAProxy.

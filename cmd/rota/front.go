@@ -9,8 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/rota-dev/rota/internal/proxy"
@@ -113,19 +111,14 @@ Endpoints that terminate or are not ready drain: they keep their connections, an
 through the front itself, and the static servers if the front does not answer. While no API server answers, the static
 ones and the servers known last stay. The static ones always do.
 
-It waits for its kubeconfig, which a host has only after it has joined its cluster.`,
+It waits for its kubeconfig, which a host has only after it has joined its cluster, and reads it again when that
+changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config := func() (*rest.Config, error) {
-				c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-				if err != nil {
-					return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
-				}
-				return c, nil
-			}
 			klog.SetLogger(logr.Discard()) // the agent says what failed
 			logger := log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.LUTC)
-			if err := agent.Run(cmd.Context(), agent.Options{Dir: dir, Config: config, Log: logger.Printf}); err != nil {
+			o := agent.Options{Dir: dir, Kubeconfig: kubeconfig, Log: logger.Printf}
+			if err := agent.Run(cmd.Context(), o); err != nil {
 				return fmt.Errorf("front agent: %w", err)
 			}
 			return nil

@@ -12,22 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/proxy"
 )
@@ -40,44 +29,58 @@ const (
 	again = 2 * time.Second
 	// reloadLimit is the longest time between two reloads, when the first did not help. It begins with again.
 	reloadLimit = time.Minute
+	// patience is how often in a row HAProxy may refuse a change before it is reloaded instead.
+	patience = 5
+	// inVain is how many reloads may bring up a HAProxy with another description still.
+	inVain = 3
 )
 
 // Options are the options of Run.
 type Options struct {
 	// Dir is the folder with front.yaml.
 	Dir string
-	// Config returns the credentials with which to read EndpointSlices. Their server is not used. Run calls it again
-	// after an error: before a host has joined its cluster it has none.
-	Config func() (*rest.Config, error)
+	// Kubeconfig is the path of a file with the credentials with which to read EndpointSlices. Its server is not used.
+	// Run waits for it, since a host has none before it has joined its cluster, and reads it again when it changes.
+	Kubeconfig string
 	// Log gets a line for each event. It is called from one goroutine at a time.
 	Log func(format string, args ...any)
 }
 
-// agent is one run. All but next belongs to one goroutine.
+// agent is one run. It belongs to one goroutine.
 type agent struct {
-	front   *proxy.Front
-	dir     string
-	log     func(format string, args ...any)
-	haproxy *running // nil with Envoy
+	front      *proxy.Front
+	dir        string
+	kubeconfig string
+	log        func(format string, args ...any)
+	haproxy    *running // nil with Envoy
 
 	servers []proxy.Server
-	// stale means that HAProxy has not taken the list.
-	stale bool
-	// certificates is a digest of the files that the proxy reads.
-	certificates string
+	// certificates is a digest of the files that the proxy reads, and credentials one of the kubeconfig in use.
+	certificates, credentials string
+	// unsaved means that the files are not those of the list: what started now would begin with an old one.
+	unsaved bool
+
+	// refused is how often in a row HAProxy has refused a change.
+	refused int
 	// After a reload there is none before noReload, and pause is how long that is the next time.
 	noReload time.Time
 	pause    time.Duration
+	// stray are reloads after which another process answered, but with another description than wanted still. process
+	// is that before the last reload.
+	stray           int
+	wanted, process string
 
-	said string // the last error, so that it is told once
-	left string // what Admit refused
-
-	unread string // why certificates could not be read
-	lacks  string // what the Service lacks
+	// Each is the last of its kind that was told, so that it is told once. "" if all is well.
+	said       string // of HAProxy
+	unfollowed string // of the EndpointSlices
+	unwritten  string // of the files
+	left       string // what Admit refused
+	unread     string // why certificates could not be read
+	lacks      string // what the Service lacks
 }
 
 // Run keeps the servers of a front current until ctx ends, and returns nil then. It returns an error only if it cannot
-// begin, or cannot write.
+// begin.
 func Run(ctx context.Context, o Options) error {
 	path := filepath.Join(o.Dir, proxy.FrontFile)
 	text, err := os.ReadFile(path)
@@ -88,10 +91,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := isAt(f, o.Dir); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	if err := f.Circle(ownAddresses()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	a := &agent{front: f, dir: o.Dir, log: o.Log}
+	a := &agent{front: f, dir: o.Dir, kubeconfig: o.Kubeconfig, log: o.Log}
 	if f.Proxy == proxy.HAProxy {
 		a.haproxy = &running{front: f, admin: filepath.Join(f.RunDir, proxy.AdminSocket), log: o.Log}
 	}
@@ -102,71 +108,39 @@ func Run(ctx context.Context, o Options) error {
 	if err := a.first(ctx, servers); err != nil {
 		return err
 	}
-	client, err := a.connect(ctx, o.Config)
-	if client == nil || err != nil {
+	for ctx.Err() == nil {
+		if client := a.connect(ctx); client != nil {
+			if err := a.follow(ctx, client); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isAt says what is wrong with a front whose description is in another folder than it says: the proxy reads its files
+// elsewhere, where those of another front may be.
+func isAt(f *proxy.Front, dir string) error {
+	is, err := os.Stat(dir)
+	if err != nil {
 		return err
 	}
-	return a.follow(ctx, client)
-}
-
-// connect waits for credentials. It returns nil if ctx ends before.
-func (a *agent) connect(ctx context.Context, config func() (*rest.Config, error)) (kubernetes.Interface, error) {
-	said := ""
-	for {
-		c, err := config()
-		if err == nil {
-			var client kubernetes.Interface
-			if client, err = kubernetes.NewForConfig(throughFront(c, a.front)); err == nil {
-				return client, nil
-			}
-		}
-		if text := err.Error(); text != said {
-			a.log("there are no credentials yet to read EndpointSlices with: %v", err)
-			said = text
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil //nolint:nilnil // the end
-		case <-time.After(again):
-		}
-		if err := a.tick(ctx); err != nil {
-			return nil, err
-		}
+	said, err := os.Stat(f.Dir)
+	if err != nil {
+		return fmt.Errorf("the folder that it names as dir: %w", err)
 	}
-}
-
-// throughFront returns a configuration with which requests go through the front, or else to a static server. TLS is
-// with the API server, whose certificate has the front's server name, and not the address that was dialed.
-func throughFront(config *rest.Config, f *proxy.Front) *rest.Config {
-	c := rest.CopyConfig(config)
-	c.Host = "https://" + f.ServerName
-	c.ServerName = f.ServerName
-	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // no proxy
-	if c.CAFile == "" && len(c.CAData) == 0 {
-		c.CAFile = f.CA
+	if !os.SameFile(is, said) {
+		return fmt.Errorf("it names %s as dir, and is in %s, so that the proxy would read the files of another front; a "+
+			"host has one front, or each has its own dir, runDir, listen and admin", f.Dir, dir)
 	}
-	c.UserAgent = "rota-front-agent"
-	addresses := append([]string{f.Local()}, f.Static...)
-	c.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var failed []error
-		for _, address := range addresses {
-			conn, err := dialer.DialContext(ctx, "tcp", address)
-			if err == nil {
-				return conn, nil
-			}
-			failed = append(failed, err)
-		}
-		return nil, errors.Join(failed...)
-	}
-	return c
+	return nil
 }
 
 // first writes what is known from before, so that the proxy can start.
 func (a *agent) first(ctx context.Context, servers []proxy.Server) error {
 	a.servers = a.admit(servers)
 	a.readCertificates()
-	changed, err := a.write()
-	if err != nil {
+	if err := a.write(); err != nil {
 		return err
 	}
 	if a.front.Proxy == proxy.Envoy {
@@ -175,8 +149,8 @@ func (a *agent) first(ctx context.Context, servers []proxy.Server) error {
 		}
 	}
 	a.log("the front has %d servers known from before, and %d static ones", len(a.servers), len(a.front.Static))
-	a.stale = changed
-	return a.apply(ctx)
+	a.apply(ctx)
+	return nil
 }
 
 // bootstrap writes envoy.yaml, which Envoy reads when it starts.
@@ -216,120 +190,48 @@ func (a *agent) readCertificates() (changed bool) {
 	return was != a.certificates
 }
 
-// follow follows the slices.
-func (a *agent) follow(ctx context.Context, client kubernetes.Interface) error {
-	namespace, name, _ := strings.Cut(a.front.Service, "/")
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = discoveryv1.LabelServiceName + "=" + name
-		}))
-	all := factory.Discovery().V1().EndpointSlices()
-	informer, changed := all.Informer(), make(chan struct{}, 1)
-	signal := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	failed := make(chan error, 1)
-	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	})
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { signal() }, UpdateFunc: func(any, any) { signal() }, DeleteFunc: func(any) { signal() },
-	}); err != nil {
-		return err
-	}
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
-	tick := time.NewTicker(again)
-	defer tick.Stop()
-	synced := false
-	for {
-		var settled <-chan time.Time
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			a.tell(fmt.Errorf("the EndpointSlices of service %s cannot be followed: %w", a.front.Service, err))
-			continue
-		case <-tick.C:
-			if err := a.tick(ctx); err != nil {
-				return err
-			}
-			if !informer.HasSynced() || synced {
-				continue
-			}
-			settled = time.After(0) // there may be none at all
-		case <-changed:
-			settled = time.After(settle)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-settled:
-		}
-		select { // what came meanwhile is seen now
-		case <-changed:
-		default:
-		}
-		if !informer.HasSynced() {
-			signal()
-			continue
-		}
-		synced = true
-		list, err := all.Lister().EndpointSlices(namespace).List(labels.Everything())
-		if err != nil {
-			return err
-		}
-		a.missing(list)
-		if err := a.update(ctx, serversOf(list, a.front.PortName)); err != nil {
-			return err
-		}
-	}
-}
-
-// missing says once if the Service has nothing that the front could use: its name may be wrong, or that of its port.
-func (a *agent) missing(list []*discoveryv1.EndpointSlice) {
-	text := lacking(list, a.front.Service, a.front.PortName)
-	if text != a.lacks && text != "" {
-		a.log("%s", text)
-	}
-	a.lacks = text
-}
-
 // update takes a list from the API server.
-func (a *agent) update(ctx context.Context, servers []proxy.Server) error {
+func (a *agent) update(ctx context.Context, servers []proxy.Server) {
 	servers = a.admit(servers)
 	if slices.Equal(servers, a.servers) {
-		return nil
+		return
 	}
 	a.log("service %s has %d servers: %v", a.front.Service, len(servers), servers)
-	a.servers, a.stale = servers, true
-	// The list first: who starts after a crash here writes the configuration from it.
-	if err := writeKnown(a.dir, servers); err != nil {
-		return err
-	}
-	if _, err := a.write(); err != nil {
-		return err
-	}
-	return a.apply(ctx)
+	a.servers = servers
+	a.save()
+	a.apply(ctx)
 }
 
-// tick is for what nobody tells: certificates that were renewed, and HAProxy that started anew.
-func (a *agent) tick(ctx context.Context) error {
-	if a.readCertificates() {
-		if _, err := a.write(); err != nil {
-			return err
-		}
-		if a.haproxy == nil {
-			a.log("certificates have changed: restart Envoy, so that it reads them")
-		}
+// tick is for what nobody tells: certificates that were renewed, a disk that has room again, and HAProxy that started
+// anew.
+func (a *agent) tick(ctx context.Context) {
+	renewed := a.readCertificates()
+	if renewed && a.haproxy == nil {
+		a.log("certificates have changed: restart Envoy, so that it reads them")
 	}
-	return a.apply(ctx)
+	if renewed || a.unsaved {
+		a.save()
+	}
+	a.apply(ctx)
+}
+
+// save writes the list, and the proxy's configuration. What the disk does not take is tried again by tick. HAProxy's
+// socket needs no disk, so it has the list all the same.
+func (a *agent) save() {
+	// The list first: who starts after a crash here writes the configuration from it.
+	err := writeKnown(a.dir, a.servers)
+	if err == nil {
+		err = a.write()
+	}
+	a.unsaved = err != nil
+	switch {
+	case err != nil && err.Error() != a.unwritten:
+		a.unwritten = err.Error()
+		a.log("the servers are not on disk, and HAProxy is not reloaded: %v", err)
+	case err == nil && a.unwritten != "":
+		a.unwritten = ""
+		a.log("the servers are on disk again")
+	}
 }
 
 // admit leaves out what the front cannot use, and says so.
@@ -348,56 +250,69 @@ func (a *agent) admit(servers []proxy.Server) []proxy.Server {
 }
 
 // write writes the file that changes with the servers.
-func (a *agent) write() (changed bool, err error) {
+func (a *agent) write() error {
 	file, err := a.front.Current(a.servers, a.certificates)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return replace(filepath.Join(a.dir, file.Path), file.Text)
+	_, err = replace(filepath.Join(a.dir, file.Path), file.Text)
+	return err
 }
 
 // apply brings a running HAProxy to the list. Envoy has read the file by itself.
-func (a *agent) apply(ctx context.Context) error {
+func (a *agent) apply(ctx context.Context) {
 	if a.haproxy == nil {
-		return nil
+		return
 	}
 	err := a.haproxy.apply(ctx, a.servers, a.front.Description(a.certificates))
 	var op *net.OpError
 	switch {
 	case err == nil:
-		a.stale, a.said, a.pause = false, "", 0
-		return nil
+		a.said, a.refused, a.pause, a.stray, a.process = "", 0, 0, 0, ""
 	case errors.As(err, &op) && op.Op == "dial" || ctx.Err() != nil:
 		// It does not run, and will read the file when it starts.
-	case a.stale || errors.Is(err, errOther):
-		if time.Now().Before(a.noReload) {
-			return nil // it takes a while until the new process answers
+	case errors.Is(err, errOther):
+		err = a.reload(ctx, err)
+	default:
+		if a.refused++; a.refused >= patience {
+			err = a.reload(ctx, err)
 		}
-		a.pause = min(max(2*a.pause, again), reloadLimit)
-		a.noReload = time.Now().Add(a.pause)
-		// Somebody may have put another file in its place.
-		if _, err := a.write(); err != nil {
-			return err
-		}
-		if failed := a.haproxy.reload(ctx); failed != nil {
-			err = errors.Join(err, fmt.Errorf("reload: %w", failed))
-			break
-		}
-		a.stale = false
-		err = fmt.Errorf("HAProxy was reloaded: %w", err)
 	}
-	if ctx.Err() == nil {
-		a.tell(err)
-	}
-	return nil
-}
-
-// tell logs an error unless it was the last one.
-func (a *agent) tell(err error) {
-	if text := err.Error(); text != a.said {
-		a.said = text
+	// The last error, so that it is told once.
+	if err != nil && ctx.Err() == nil && err.Error() != a.said {
+		a.said = err.Error()
 		a.log("%v", err)
 	}
+}
+
+// reload has HAProxy read its file, for a reason that it returns with the outcome. It returns nil if it is too early
+// for that, or the file is not on disk.
+func (a *agent) reload(ctx context.Context, why error) error {
+	if time.Now().Before(a.noReload) {
+		return nil // it takes a while until the new process answers
+	}
+	if wanted := a.front.Description(a.certificates); wanted != a.wanted {
+		a.wanted, a.stray, a.process = wanted, 0, ""
+	}
+	if errors.Is(why, errOther) && a.process != "" && a.process != a.haproxy.process {
+		a.stray++
+	}
+	if a.stray >= inVain {
+		return fmt.Errorf("HAProxy was reloaded %d times, and that at %s is not this front's still: another front has "+
+			"runDir %s, or HAProxy does not read %s; it is not reloaded again until %s or certificates change", inVain,
+			a.haproxy.admin, a.front.RunDir, filepath.Join(a.front.Dir, proxy.HAProxyFile), proxy.FrontFile)
+	}
+	// Somebody may have put another file in its place.
+	if a.save(); a.unsaved {
+		return nil
+	}
+	a.pause = min(max(2*a.pause, again), reloadLimit)
+	a.noReload = time.Now().Add(a.pause)
+	if err := a.haproxy.reload(ctx); err != nil {
+		return errors.Join(why, fmt.Errorf("reload: %w", err))
+	}
+	a.refused, a.process = 0, a.haproxy.process
+	return fmt.Errorf("HAProxy was reloaded: %w", why)
 }
 
 // ownAddresses are those of this host.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,8 @@ type running struct {
 	front *proxy.Front
 	admin string // the socket
 	log   func(format string, args ...any)
+	// process is the number of the process that answered last.
+	process string
 }
 
 // sight is a server in one of the backends of a running HAProxy.
@@ -44,7 +45,17 @@ func (h *running) apply(ctx context.Context, servers []proxy.Server, description
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(strings.Split(string(info), "\n"), "description: "+description) {
+	ours := false
+	for line := range strings.Lines(string(info)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch name {
+		case "description":
+			ours = value == description
+		case "Pid":
+			h.process = value
+		}
+	}
+	if !ours {
 		return errOther
 	}
 	seen, err := h.look(ctx)

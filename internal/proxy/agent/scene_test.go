@@ -31,6 +31,10 @@ func TestFront(t *testing.T) {
 
 	one.start(t) // they take seconds, meanwhile
 	two.start(t)
+	// As on a host whose kubeconfig is of before: the agent has to see that there is another.
+	if err := w.plane.WriteUserKubeconfig(w.credentials, "nobody"); err != nil {
+		t.Fatal(err)
+	}
 	w.startFront()
 	l := startLoad(t, w.plane.Config(), w.front.Listen)
 	phase := func(what string) outcome {
@@ -82,6 +86,22 @@ func TestFront(t *testing.T) {
 	phase("cold, static only")
 	for _, s := range both {
 		w.until("a server of the Deployment", s.lingers)
+	}
+	w.until("the agent may not read EndpointSlices", func() string {
+		if w.says("forbidden") == 0 {
+			return "it has not said so"
+		}
+		return ""
+	})
+	w.useKubeconfig()
+	w.until("the agent may", func() string {
+		if w.says("are followed again") == 0 {
+			return "it has not said so"
+		}
+		return ""
+	})
+	if n := w.says("forbidden"); n != 1 || w.says("has changed") != 1 {
+		t.Errorf("the agent told %d times that it may not read EndpointSlices, want once", n)
 	}
 	l.take()
 	w.publish(&endpoint{ready: true}, &endpoint{ready: true})

@@ -20,7 +20,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/await"
@@ -39,6 +38,10 @@ type world struct {
 	// haproxy runs.
 	haproxy *exec.Cmd
 	stop    func() // ends the agent
+	// credentials is the path of the agent's kubeconfig.
+	credentials string
+	mu          sync.Mutex
+	said        []string // by the agent
 	// cut counts servers that were taken out of HAProxy while they were up, with connections or not.
 	cut atomic.Int32
 }
@@ -78,7 +81,9 @@ func newWorld(t *testing.T, o controlplane.Options) *world {
 	if err := Reach(t.Context(), w.front, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
+	w.credentials = filepath.Join(dir, "agent.conf")
 	w.describe(func(*proxy.Front) {})
+	w.useKubeconfig()
 	t.Cleanup(w.stopFront)
 	return w
 }
@@ -194,10 +199,18 @@ func needHAProxy(t *testing.T) string {
 	return path
 }
 
-// startFront starts HAProxy and the agent.
+// startFront starts the agent, and then HAProxy with the agent's file. The other way round it would be reloaded.
 func (w *world) startFront() {
 	w.t.Helper()
+	const begun = "servers known from before"
+	before := w.says(begun)
 	w.startAgent()
+	w.until("the agent has written its file", func() string {
+		if w.says(begun) == before {
+			return "it has not said so"
+		}
+		return ""
+	})
 	w.haproxy = exec.Command(needHAProxy(w.t), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
 		"-f", filepath.Join(w.front.Dir, proxy.HAProxyFile))
 	w.haproxy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -217,8 +230,12 @@ func (w *world) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Dir: w.front.Dir, Config: func() (*rest.Config, error) { return w.plane.Config(), nil },
-			Log: func(format string, args ...any) { w.t.Logf("agent: "+format, args...) }})
+		done <- Run(ctx, Options{Dir: w.front.Dir, Kubeconfig: w.credentials, Log: func(format string, args ...any) {
+			w.t.Logf("agent: "+format, args...)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.said = append(w.said, fmt.Sprintf(format, args...))
+		}})
 	}()
 	w.stop = func() {
 		cancel()
@@ -226,6 +243,30 @@ func (w *world) startAgent() {
 			w.t.Errorf("the agent: %v", err)
 		}
 	}
+}
+
+// useKubeconfig gives the agent an administrator's credentials.
+func (w *world) useKubeconfig() {
+	w.t.Helper()
+	text, err := os.ReadFile(w.plane.Kubeconfig())
+	if err == nil {
+		_, err = replace(w.credentials, text)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// says returns how many lines of the agent have a text.
+func (w *world) says(text string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.said {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *world) stopAgent() {
