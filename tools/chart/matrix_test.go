@@ -166,7 +166,8 @@ func (c variant) deployment(t *testing.T, d *appsv1.Deployment) {
 
 // TestDeployment: the Pods have what Rota needs of them.
 func TestDeployment(t *testing.T) {
-	d := into[appsv1.Deployment](t, one(t, example(set(nil, "rota.leaseDuration", "30s")).objects(t), "Deployment"))
+	d := into[appsv1.Deployment](t, one(t, example(set(set(nil, "rota.leaseDuration", "30s"), "rota.leaderElectionID",
+		"website-operator")).objects(t), "Deployment"))
 	if s := d.Spec.Strategy; s.RollingUpdate.MaxUnavailable.IntValue() != 0 || s.RollingUpdate.MaxSurge.IntValue() != 1 {
 		t.Errorf("strategy %+v, want what docs/operations.md says", s)
 	}
@@ -188,8 +189,10 @@ func TestDeployment(t *testing.T) {
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("environment -want +got:\n%s", diff)
 	}
-	if !slices.Contains(manager.Args, "--rota-lease-duration=30s") {
-		t.Errorf("args %q", manager.Args)
+	for _, want := range []string{"--rota-lease-duration=30s", "--rota-leader-election-id=website-operator"} {
+		if !slices.Contains(manager.Args, want) {
+			t.Errorf("args %q, want %q", manager.Args, want)
+		}
 	}
 	for i, key := range []string{"topology.kubernetes.io/zone", "kubernetes.io/hostname"} {
 		spread := pod.TopologySpreadConstraints[i]

@@ -24,6 +24,7 @@ func TestRefused(t *testing.T) {
 		{"rota.strategy", "OnDelete", []string{"'/strategy'", "'RollingUpdate', 'Recreate'"}},
 		{"rota.namespaces", []any{"a,b"}, []string{"'/namespaces/0'", "does not match pattern"}},
 		{"rota.leaseDuration", "15", []string{"'/leaseDuration'", "does not match pattern"}},
+		{"rota.leaderElectionID", "kube-system/website", []string{"'/leaderElectionID'", "does not match pattern"}},
 		{"rota.kinds.sharded", []any{values{"resource": "websites"}},
 			[]string{"'/kinds/sharded/0'", "missing property 'group'"}},
 		{"rota.kinds.owned", []any{values{"group": "apps", "resource": "deployments/status"}},

@@ -87,6 +87,7 @@ include "rota.env" (dict "container" "manager").
 {{- $args = append $args (printf "--rota-label-namespaces=%s" (join "," .namespaces)) -}}
 {{- end -}}
 {{- if .leaseDuration -}}{{- $args = append $args (printf "--rota-lease-duration=%s" .leaseDuration) -}}{{- end -}}
+{{- with .leaderElectionID -}}{{- $args = append $args (printf "--rota-leader-election-id=%s" .) -}}{{- end -}}
 {{- end -}}
 {{- if $args -}}{{- toYaml $args -}}{{- end -}}
 {{- end }}
