@@ -164,8 +164,8 @@ check-slow: kube
 check-front: kube
 	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./internal/proxy/agent
 
-# Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"). It needs
-# HAProxy.
+# Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"), or
+# what health checks cost an API server (ARGS="-checks 400"). It needs HAProxy.
 check-balance: kube
 	@$(GO) build -o bin/balance ./internal/balance/cmd
 	@bin/balance $(ARGS)

@@ -28,8 +28,7 @@ type apiserversOptions struct {
 	selector, taint []string
 	cpu             string
 	secrets         string
-	out             string
-	overwrite       bool
+	out             outFolder
 }
 
 func newAPIServers() *cobra.Command {
@@ -72,8 +71,7 @@ exit status is 1.`,
 	f.StringArrayVar(&o.taint, "tolerate", nil,
 		"`KEY[=VALUE][:EFFECT]` of a taint of these nodes (repeatable)")
 	f.StringVar(&o.secrets, "secrets", "write", "write|reference: with reference somebody else makes the Secrets")
-	f.StringVar(&o.out, "out", "", "folder to write to, which must not exist or be empty")
-	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	o.out.flags(f, "")
 	return cmd
 }
 
@@ -96,28 +94,17 @@ func runAPIServers(w io.Writer, o apiserversOptions) error {
 	if err != nil {
 		return fmt.Errorf("apiservers: %w", err)
 	}
-	if o.out != "" {
+	if o.out.dir != "" {
 		files, err := p.Files()
-		if err == nil {
-			err = writeFolder(o.out, folderFiles(files), apiserver.Written, o.overwrite)
-		}
 		if err != nil {
 			return fmt.Errorf("apiservers: nothing was written: %w", err)
 		}
-		for _, f := range files {
-			_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.out, "/"), f.Path)
+		if err := writeFiles(w, o.out, files, apiserver.Written); err != nil {
+			return fmt.Errorf("apiservers: %w", err)
 		}
 		_, _ = fmt.Fprintln(w)
 	}
 	return printAPIServers(w, p)
-}
-
-func folderFiles(files []apiserver.File) []folderFile {
-	out := make([]folderFile, 0, len(files))
-	for _, f := range files {
-		out = append(out, folderFile(f))
-	}
-	return out
 }
 
 // read checks the flags, and reads those that have a form of their own.
@@ -125,14 +112,15 @@ func (o *apiserversOptions) read() (err error) {
 	switch {
 	case o.manifest == "":
 		return usagef("give the manifest of the static kube-apiserver: --manifest FILE")
-	case o.overwrite && o.out == "":
-		return usagef("--overwrite is for --out")
 	case o.Min < 2:
 		return usagef("--min %d: must be 2 or more, so that one can go", o.Min)
 	case o.Max < o.Min:
 		return usagef("--max %d: must be --min %d or more", o.Max, o.Min)
 	case o.secrets != "write" && o.secrets != "reference":
 		return usagef("--secrets %s: must be write or reference", o.secrets)
+	}
+	if err := o.out.check(); err != nil {
+		return usagef("%w", err)
 	}
 	for flag, name := range map[string]string{"name": o.Name, "namespace": o.Namespace} {
 		if wrong := validation.IsDNS1035Label(name); len(wrong) > 0 {

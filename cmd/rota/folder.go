@@ -1,16 +1,58 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // A folderFile is a file to be written, with its path below a folder.
 type folderFile struct {
 	Path string
 	Text []byte
+}
+
+// An outFolder is where a command writes files, by the flags --out and --overwrite.
+type outFolder struct {
+	dir       string
+	overwrite bool
+}
+
+// flags adds the flags. otherwise says what happens without --out.
+func (o *outFolder) flags(f *pflag.FlagSet, otherwise string) {
+	f.StringVar(&o.dir, "out", "", "`folder` to write to, which must not exist or be empty"+otherwise)
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+}
+
+func (o *outFolder) check() error {
+	if o.overwrite && o.dir == "" {
+		return errors.New("--overwrite is for --out")
+	}
+	return nil
+}
+
+// writeFiles writes files and says so. written is as for writeFolder.
+func writeFiles[F ~struct {
+	Path string
+	Text []byte
+}](w io.Writer, o outFolder, files []F, written func([]byte) bool) error {
+	list := make([]folderFile, 0, len(files))
+	for _, f := range files {
+		list = append(list, folderFile(f))
+	}
+	if err := writeFolder(o.dir, list, written, o.overwrite); err != nil {
+		return fmt.Errorf("nothing was written: %w", err)
+	}
+	for _, f := range list {
+		_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.dir, "/"), f.Path)
+	}
+	return nil
 }
 
 // writeFolder writes all files below dir or none: it writes a new folder and renames it. It refuses a folder that has

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,12 +18,11 @@ import (
 const reachLimit = 5 * time.Second
 
 type frontOptions struct {
-	front     *proxy.Front
-	form      string
-	programs  proxy.Programs
-	out       string
-	overwrite bool
-	offline   bool
+	front    *proxy.Front
+	form     string
+	programs proxy.Programs
+	out      outFolder
+	offline  bool
 }
 
 func newFront() *cobra.Command {
@@ -73,7 +71,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f.StringVar(&o.front.Client, "client-cert", "",
 		"`file` on the host with a certificate and its key for health checks, where anonymous requests are off")
 	f.DurationVar(&o.front.Interval.Duration, "check-interval", o.front.Interval.Duration,
-		"time between two health checks")
+		"time between two health checks, each of which costs an API server about a millisecond of a CPU")
 	f.DurationVar(&o.front.Timeout.Duration, "check-timeout", o.front.Timeout.Duration,
 		"longest time to connect, and for TCP and TLS of a health check")
 	f.DurationVar(&o.front.AnswerTimeout.Duration, "answer-timeout", o.front.AnswerTimeout.Duration,
@@ -92,8 +90,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f.StringVar(&o.programs.AgentBinary, "agent-binary", d.AgentBinary, "`path` of this command on the host, for systemd")
 	f.StringVar(&o.programs.Kubeconfig, "agent-kubeconfig", d.Kubeconfig,
 		"`file` on the host with the agent's credentials; its server does not matter")
-	f.StringVar(&o.out, "out", "", "`folder` to write to, which must not exist or be empty (default: print)")
-	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	o.out.flags(f, " (default: print)")
 	f.BoolVar(&o.offline, "offline", false, "do not ask the static API servers, nor read certificates")
 	cmd.AddCommand(newFrontAgent())
 	return cmd
@@ -130,8 +127,8 @@ changes.`,
 }
 
 func writeFront(cmd *cobra.Command, o *frontOptions) error {
-	if o.overwrite && o.out == "" {
-		return usagef("front: --overwrite is for --out")
+	if err := o.out.check(); err != nil {
+		return usagef("front: %w", err)
 	}
 	files, err := o.front.Files(o.form, o.programs, nil)
 	if err != nil {
@@ -143,18 +140,11 @@ func writeFront(cmd *cobra.Command, o *frontOptions) error {
 		}
 	}
 	w := cmd.OutOrStdout()
-	if o.out == "" {
+	if o.out.dir == "" {
 		return printFiles(w, files)
 	}
-	list := make([]folderFile, 0, len(files))
-	for _, f := range files {
-		list = append(list, folderFile(f))
-	}
-	if err := writeFolder(o.out, list, proxy.Written, o.overwrite); err != nil {
-		return fmt.Errorf("front: nothing was written: %w", err)
-	}
-	for _, f := range files {
-		_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.out, "/"), f.Path)
+	if err := writeFiles(w, o.out, files, proxy.Written); err != nil {
+		return fmt.Errorf("front: %w", err)
 	}
 	return nil
 }

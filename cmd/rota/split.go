@@ -27,8 +27,7 @@ type splitOptions struct {
 	version, list   string
 	groups          string
 	printGroups     bool
-	out             string
-	overwrite       bool
+	out             outFolder
 	check           []string
 	checkCluster    bool
 	kubeconfig      string
@@ -73,8 +72,7 @@ The controllers of Kubernetes v1.36 are built in. For other versions, pass the o
 		"file with the output of \"kube-controller-manager --help\", from which the controllers are taken")
 	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default as --print-groups)")
 	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups, as a beginning of an own file")
-	f.StringVar(&o.out, "out", "", "folder to write to, which must not exist or be empty")
-	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	o.out.flags(f, "")
 	f.StringArrayVar(&o.check, "check", nil,
 		"folder of manifests, file, or - for standard input, with what runs (repeat it for each node)")
 	f.BoolVar(&o.checkCluster, "check-cluster", false, "compare the Pods and Leases of a cluster with the plan")
@@ -89,11 +87,11 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 		return err
 	}
 	checks := len(o.check) > 0 || o.checkCluster
-	if checks && o.out != "" {
+	if checks && o.out.dir != "" {
 		return usagef("split kcm: give --out or --check, not both")
 	}
-	if o.overwrite && o.out == "" {
-		return usagef("split kcm: --overwrite is for --out")
+	if err := o.out.check(); err != nil {
+		return usagef("split kcm: %w", err)
 	}
 	if o.kubeconfig != "" && !o.checkCluster {
 		return usagef("split kcm: --kubeconfig is for --check-cluster")
@@ -106,20 +104,13 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 	if checks {
 		return checkSplit(cmd.Context(), w, cmd.InOrStdin(), p, o)
 	}
-	if o.out != "" {
+	if o.out.dir != "" {
 		files, err := p.Files()
-		if err == nil {
-			list := make([]folderFile, 0, len(files))
-			for _, f := range files {
-				list = append(list, folderFile(f))
-			}
-			err = writeFolder(o.out, list, splitkcm.Written, o.overwrite)
-		}
 		if err != nil {
 			return fmt.Errorf("split kcm: nothing was written: %w", err)
 		}
-		for _, f := range files {
-			_, _ = fmt.Fprintf(w, "wrote %s/%s\n", strings.TrimSuffix(o.out, "/"), f.Path)
+		if err := writeFiles(w, o.out, files, splitkcm.Written); err != nil {
+			return fmt.Errorf("split kcm: %w", err)
 		}
 		_, _ = fmt.Fprintln(w)
 	}

@@ -120,7 +120,7 @@ func (w *world) say(format string, args ...any) {
 
 func (w *world) start(ctx context.Context, c *controlplane.ControlPlane, dir string) error {
 	for i := range w.o.After {
-		s, err := newServer(ctx, c, dir, fmt.Sprintf("server-%d", i+1), w.o.Goaway)
+		s, err := newServer(ctx, c, dir, fmt.Sprintf("server-%d", i+1), P256, w.o.Goaway)
 		if err != nil {
 			return err
 		}

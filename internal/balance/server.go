@@ -2,9 +2,11 @@ package balance
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -39,15 +41,33 @@ type server struct {
 	run           *process.Process
 }
 
+// A Key is a kind of private key.
+type Key string
+
+// Kinds of keys. kubeadm makes RSA by default.
+const (
+	P256    Key = "ECDSA P-256"
+	RSA2048 Key = "RSA 2048"
+)
+
+func (k Key) generate() (crypto.Signer, error) {
+	if k == RSA2048 {
+		return rsa.GenerateKey(rand.Reader, 2048)
+	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
 // newServer makes an API server whose certificate has its name. It does not start it.
-func newServer(ctx context.Context, c *controlplane.ControlPlane, dir, name string, goaway float64) (*server, error) {
+func newServer(
+	ctx context.Context, c *controlplane.ControlPlane, dir, name string, kind Key, goaway float64,
+) (*server, error) {
 	binary, err := build.Binary(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	pki := filepath.Join(c.Dir(), "pki")
 	cert, key := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	if err := issue(pki, name, cert, key); err != nil {
+	if err := issue(pki, name, kind, cert, key); err != nil {
 		return nil, fmt.Errorf("make the certificate of %s: %w", name, err)
 	}
 	address, err := process.FreeAddress(ctx)
@@ -137,7 +157,7 @@ func (s *server) kill() {
 }
 
 // issue writes a serving certificate for loopback, signed by a control plane's authority.
-func issue(pki, name, certFile, keyFile string) error {
+func issue(pki, name string, kind Key, certFile, keyFile string) error {
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 	if err != nil {
 		return err
@@ -146,7 +166,7 @@ func issue(pki, name, certFile, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := kind.generate()
 	if err != nil {
 		return err
 	}
@@ -154,13 +174,13 @@ func issue(pki, name, certFile, keyFile string) error {
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 7),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    []string{"localhost", "kubernetes"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, authority.Leaf, key.Public(), authority.PrivateKey)
 	if err != nil {
 		return err
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	return errors.Join(err,
 		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
-		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
 }

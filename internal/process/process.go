@@ -112,6 +112,9 @@ func (p *Process) wait(stdout io.Reader, line func(string)) {
 	close(p.done)
 }
 
+// PID returns its id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when it has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

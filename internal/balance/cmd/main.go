@@ -1,4 +1,5 @@
-// Command cmd measures how requests and watches spread over API servers after a scale-up: make check WHAT=balance.
+// Command cmd measures how requests and watches spread over API servers after a scale-up: make check WHAT=balance. With
+// -checks it measures what health checks cost an API server.
 package main
 
 import (
@@ -21,9 +22,18 @@ func main() {
 	flag.DurationVar(&o.Settle, "settle", 10*time.Second, "time before the scale-up")
 	flag.DurationVar(&o.For, "for", 60*time.Second, "time after the scale-up")
 	flag.DurationVar(&o.Window, "window", 10*time.Second, "time at the end of it whose requests are counted")
+	checks := flag.Int("checks", 0, "measure instead what so many health checks per second cost an API server")
 	flag.Parse()
 	ctx, stop := process.Interruptible()
-	err := measure(ctx, o)
+	var err error
+	if *checks > 0 {
+		var costs []balance.ChecksCost
+		if costs, err = balance.Checks(ctx, balance.ChecksOptions{Rate: *checks, For: o.Window, Log: os.Stderr}); err == nil {
+			err = balance.PrintChecks(os.Stdout, costs)
+		}
+	} else {
+		err = measure(ctx, o)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "balance:", err)
