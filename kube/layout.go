@@ -262,8 +262,12 @@ func splitResource(s string) (string, error) {
 	if group == "events.k8s.io" && resource == "events" {
 		return "", fmt.Errorf("%s: the API server keeps these as /events: name that", s)
 	}
-	for kind := range legacyscheme.Scheme.AllKnownTypes() {
-		if plural, _ := meta.UnsafeGuessKindToResource(kind); kind.Group == group && plural.Resource == resource {
+	known := legacyscheme.Scheme.AllKnownTypes()
+	for kind := range known {
+		// What is stored can be listed. Lists themselves, options and answers cannot.
+		_, stored := known[kind.GroupVersion().WithKind(kind.Kind+"List")]
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		if stored && kind.Group == group && plural.Resource == resource {
 			return group + "/" + resource, nil
 		}
 	}

@@ -206,11 +206,13 @@ func etcdCount(t *testing.T, url, key string) int {
 func TestSplitEtcdRefuses(t *testing.T) {
 	skipIfShort(t)
 	for want, split := range map[string][]string{
-		"only built-in kinds": {"example.com/widgets"},
-		"no such built-in":    {"coordination.k8s.io/Lease"},
-		"keeps these as":      {"events.k8s.io/events"},
-		"split off twice":     {"/events,/configmaps", "events"},
-		"is not group/res":    {"coordination.k8s.io/leases,"},
+		"only built-in kinds":    {"example.com/widgets"},
+		"no such built-in":       {"coordination.k8s.io/Lease"},
+		"/configmaplists: there": {"/configmaplists"},
+		"/listoptions: there":    {"/listoptions"},
+		"keeps these as":         {"events.k8s.io/events"},
+		"split off twice":        {"/events,/configmaps", "events"},
+		"is not group/res":       {"coordination.k8s.io/leases,"},
 	} {
 		if _, err := Start(t.Context(), Options{SplitEtcd: split}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", split, err, want)
