@@ -48,7 +48,9 @@ type Front struct {
 	MaxConnections int `json:"maxConnections"`
 	// Interval is the time between two checks of a server, and Timeout how long TCP and TLS of a check may take. A server
 	// is down when two checks in a row fail, of which the second follows after a tenth of a second. So a server that does
-	// not answer at all is down after at most Interval + 2 Timeout + 0.1 s. From 100 ms to a minute.
+	// not answer at all is down after at most Interval + 2 Timeout + 0.1 s. One that stops while a check waits for its
+	// answer is down after AnswerTimeout + Timeout + 0.1 s. From 100 ms to a minute. With HAProxy, Timeout is at most
+	// Interval.
 	Interval metav1.Duration `json:"interval"`
 	Timeout  metav1.Duration `json:"timeout"`
 	// AnswerTimeout is how long a server that speaks TLS may take to answer a check. An API server waits up to 2 s for
@@ -190,6 +192,10 @@ func (f *Front) Validate() error {
 		if d.value < d.lowest || d.value > d.highest {
 			refuse("%s %v: must be from %v to %v", d.name, d.value, d.lowest, d.highest)
 		}
+	}
+	if f.Proxy == HAProxy && f.Timeout.Duration > f.Interval.Duration {
+		refuse("timeout %v: must be at most the interval, %v: HAProxy gives a check no longer to connect", f.Timeout.Duration,
+			f.Interval.Duration)
 	}
 	if len(bad) > 0 {
 		return errors.New(strings.Join(bad, "; "))

@@ -38,6 +38,7 @@ func TestValidate(t *testing.T) {
 		"folder of sockets":                func(f *Front) { f.RunDir = "/run/../x" },
 		"max connections 0":                func(f *Front) { f.MaxConnections = 0 },
 		"interval 1ms":                     func(f *Front) { f.Interval.Duration = time.Millisecond },
+		"timeout 800ms":                    func(f *Front) { f.Timeout.Duration = 800 * time.Millisecond },
 		"timeout 2m":                       func(f *Front) { f.Timeout.Duration = 2 * time.Minute },
 		"answer timeout 0s":                func(f *Front) { f.AnswerTimeout.Duration = 0 },
 		"slow start -1s":                   func(f *Front) { f.SlowStart.Duration = -time.Second },

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// What must not stay undone, a deletion and the creation after it, is tried again after retryPeriod, which doubles up
-	// to longestPeriod, and for Patience if that is 0. The API server comes back, and a finalizer goes.
+	// What must not stay undone is a deletion, and the creation after it. It is tried again after retryPeriod, which
+	// doubles up to longestPeriod, and for Load.Patience, or for patience if that is 0. The API server comes back, and a
+	// finalizer goes.
 	retryPeriod, longestPeriod, patience = 100 * time.Millisecond, 2 * time.Second, 2 * time.Minute
 	// pickTries is how many Websites Pick looks at.
 	pickTries = 200

@@ -225,9 +225,13 @@ func (a *agent) save() {
 	}
 	a.unsaved = err != nil
 	switch {
-	case err != nil && err.Error() != a.unwritten:
-		a.unwritten = err.Error()
-		a.log("the servers are not on disk, and HAProxy is not reloaded: %v", err)
+	case err != nil && gist(err) != a.unwritten:
+		a.unwritten = gist(err)
+		effect := "HAProxy gets them by its socket, but is not reloaded"
+		if a.haproxy == nil {
+			effect = "Envoy does not get them"
+		}
+		a.log("the servers are not on disk, so %s: %v", effect, err)
 	case err == nil && a.unwritten != "":
 		a.unwritten = ""
 		a.log("the servers are on disk again")
@@ -298,9 +302,10 @@ func (a *agent) reload(ctx context.Context, why error) error {
 		a.stray++
 	}
 	if a.stray >= inVain {
-		return fmt.Errorf("HAProxy was reloaded %d times, and that at %s is not this front's still: another front has "+
-			"runDir %s, or HAProxy does not read %s; it is not reloaded again until %s or certificates change", inVain,
-			a.haproxy.admin, a.front.RunDir, filepath.Join(a.front.Dir, proxy.HAProxyFile), proxy.FrontFile)
+		return fmt.Errorf("HAProxy was reloaded %d times, but the one at %s still has another front's configuration: "+
+			"another front has runDir %s, too, or HAProxy does not read %s; it is not reloaded again until %s or "+
+			"certificates change", inVain, a.haproxy.admin, a.front.RunDir,
+			filepath.Join(a.front.Dir, proxy.HAProxyFile), proxy.FrontFile)
 	}
 	// Somebody may have put another file in its place.
 	if a.save(); a.unsaved {

@@ -42,6 +42,12 @@ func TestWaits(t *testing.T) {
 // TestFullDisk: what cannot be written still reaches HAProxy, which is not reloaded with a file from before.
 func TestFullDisk(t *testing.T) {
 	a := alone(t, nil)
+	told := 0
+	a.log = func(format string, args ...any) {
+		if t.Logf(format, args...); strings.Contains(format, "not on disk") {
+			told++
+		}
+	}
 	before := a.haproxyProcess(t)
 	blocked := filepath.Join(a.dir, proxy.ServersFile) // root may write everywhere, but not a file over a folder
 	if err := os.Mkdir(blocked, 0o700); err != nil {
@@ -54,6 +60,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	authority(t, a.front.CA) // for which HAProxy has to be reloaded
 	a.tick(t.Context())
+	a.tick(t.Context())
+	if told != 1 {
+		t.Errorf("it was told %d times that the servers are not on disk, want once", told)
+	}
 	if now := a.haproxyProcess(t); now != before || !a.noReload.IsZero() {
 		t.Error("HAProxy was reloaded with a file from before")
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 	"github.com/rota-dev/rota/internal/proxy"
 )
 
-// source is a client for EndpointSlices, and what came of its last request: nil if that was answered.
+// source is a client for EndpointSlices, and what came of its last request: nil if that was answered with a watch.
 type source struct {
 	client kubernetes.Interface
 	heard  outcomes
@@ -108,7 +109,7 @@ func throughFront(config *rest.Config, f *proxy.Front) *rest.Config {
 	return c
 }
 
-// outcomes has the last outcome that nobody has read: nil for a request that was answered. Its capacity is 1.
+// outcomes has the last outcome that nobody has read: nil for a watch that began. Its capacity is 1.
 type outcomes chan error
 
 func (o outcomes) tell(err error) {
@@ -125,11 +126,13 @@ func (o outcomes) tell(err error) {
 	}
 }
 
-// of tells of answers. Errors come from the reflector, which knows what the API server says.
+// of tells of watches that begin: a list may be allowed where they are not. Errors come from the reflector, which knows
+// what the API server says.
 func (o outcomes) of(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
-		if err == nil && response.StatusCode == http.StatusOK {
+		watches, _ := strconv.ParseBool(r.URL.Query().Get("watch"))
+		if err == nil && response.StatusCode == http.StatusOK && watches {
 			o.tell(nil)
 		}
 		return response, err
@@ -214,9 +217,12 @@ func (a *agent) follow(ctx context.Context, s *source) error {
 	}
 }
 
+// gist is an error's text without what differs from one attempt to the next: ports, and names of temporary files.
+func gist(err error) string { return digits.ReplaceAllString(err.Error(), "0") }
+
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// hear says once why the slices cannot be followed, whatever the ports of the attempts, and when they are again.
+// hear says once why the slices cannot be followed, and when they are again.
 func (a *agent) hear(err error) {
 	if err == nil {
 		if a.unfollowed != "" {
@@ -225,7 +231,7 @@ func (a *agent) hear(err error) {
 		a.unfollowed = ""
 		return
 	}
-	if text := digits.ReplaceAllString(err.Error(), "0"); text != a.unfollowed {
+	if text := gist(err); text != a.unfollowed {
 		a.unfollowed = text
 		a.log("the EndpointSlices of service %s cannot be followed: %v", a.front.Service, err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
@@ -21,15 +23,24 @@ type running struct {
 	log   func(format string, args ...any)
 	// process is the number of the process that answered last.
 	process string
+	// unready has the servers that say that they are not ready, and since when. Those that have for longer than leniency
+	// (0: defaultLeniency) lose their connections if others are ready.
+	unready  map[string]time.Time
+	leniency time.Duration
 }
+
+// defaultLeniency is shorter than the time after which Kubernetes takes a node for lost whose kubelet cannot renew its
+// Lease: 40 s at least, by default.
+const defaultLeniency = 30 * time.Second
 
 // sight is a server in one of the backends of a running HAProxy.
 type sight struct {
 	sessions int
-	// up servers keep their connections. Those that are ready get new ones, too, unless their weight is 0.
-	up, ready bool
-	maint     bool
-	weight    int
+	// up servers keep their connections. Those that are ready get new ones, too, unless their weight is 0. Those that are
+	// unready say so.
+	up, ready, unready bool
+	maint              bool
+	weight             int
 }
 
 // sights are the servers of a backend, by name.
@@ -90,7 +101,10 @@ func (h *running) apply(ctx context.Context, servers []proxy.Server, description
 			return err
 		}
 	}
-	return h.cut(ctx, seen)
+	if err := h.cut(ctx, seen); err != nil {
+		return err
+	}
+	return h.lose(ctx, seen[proxy.Backend], time.Now())
 }
 
 // bring has a server that is in the list in a backend, with the right weight.
@@ -138,15 +152,51 @@ func (h *running) leave(ctx context.Context, id string, seen map[string]sights) 
 	return nil
 }
 
-// cut ends the connections in the backend without checks that the other one would have ended: to servers that are down,
-// and to static ones when there is one of the Deployment. While no server is ready they stay.
-func (h *running) cut(ctx context.Context, seen map[string]sights) error {
-	ready, deployment := false, false
-	for id, is := range seen[proxy.Backend] {
+// anyReady reports whether any server gets new connections because it is ready, and whether one of the Deployment does.
+func anyReady(seen sights) (ready, deployment bool) {
+	for id, is := range seen {
 		if is.ready && is.weight > 0 {
 			ready, deployment = true, deployment || strings.HasPrefix(id, proxy.ServerIDPrefix)
 		}
 	}
+	return ready, deployment
+}
+
+// lose ends the connections to servers that have not been ready for long, while others are. One that shuts down ends
+// them itself. One that has lost its etcd alone does not, and its clients do not leave by themselves.
+func (h *running) lose(ctx context.Context, seen sights, now time.Time) error {
+	ready, _ := anyReady(seen)
+	if h.unready == nil {
+		h.unready = map[string]time.Time{}
+	}
+	for id := range h.unready {
+		if !seen[id].unready {
+			delete(h.unready, id)
+		}
+	}
+	for id, is := range seen {
+		if !is.unready {
+			continue
+		}
+		since, again := h.unready[id]
+		if !again {
+			h.unready[id] = now
+		}
+		if again && ready && is.sessions > 0 && now.Sub(since) > cmp.Or(h.leniency, defaultLeniency) {
+			h.log("server %s has not been ready for %v, and loses its %d connections, since others are", id,
+				now.Sub(since).Round(time.Second), is.sessions)
+			if err := h.do(ctx, "shutdown sessions server %s/%s", proxy.Backend, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cut ends the connections in the backend without checks that the other one would have ended: to servers that are down,
+// and to static ones when there is one of the Deployment. While no server is ready they stay.
+func (h *running) cut(ctx context.Context, seen map[string]sights) error {
+	ready, deployment := anyReady(seen[proxy.Backend])
 	if !ready {
 		return nil
 	}
@@ -239,7 +289,8 @@ func (h *running) look(ctx context.Context) (map[string]sights, error) {
 		status := row["status"] // also DRAIN, NOLB, and "no check", with connections that go on
 		maint := strings.HasPrefix(status, "MAINT")
 		backend[id] = sight{sessions: sessions, weight: weight, maint: maint,
-			up: !maint && !strings.HasPrefix(status, "DOWN"), ready: strings.HasPrefix(status, "UP")}
+			up: !maint && !strings.HasPrefix(status, "DOWN"), ready: strings.HasPrefix(status, "UP"),
+			unready: strings.HasPrefix(status, "NOLB")}
 	}
 	return seen, nil
 }

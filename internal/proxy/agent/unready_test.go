@@ -143,6 +143,7 @@ func TestNotReady(t *testing.T) {
 	}
 	a := alone(t, func(f *proxy.Front) {
 		f.Static = []string{"10.0.4.9:6443"}
+		f.Interval.Duration, f.Timeout.Duration = time.Second, time.Second // for busy machines
 		if err := os.WriteFile(f.CA, cert, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -236,8 +237,18 @@ func TestNotReady(t *testing.T) {
 	ill.hangs.Store(false)
 	are("NOLB", ill) // and not UP
 
+	// One says for long that it is not ready, while another is.
+	ill.status.Store(http.StatusOK)
+	well.status.Store(http.StatusInternalServerError)
+	are("UP", ill)
+	are("NOLB", well)
+	tick()
+	second.lives(t, "though its server has just said that it is not ready")
+	a.haproxy.leniency = time.Nanosecond
+	tick()
+	second.isCut(t, "though its server has not been ready for long")
+
 	// It is gone while a connection is open, in the backend without checks only.
-	_ = second.conn.Close()
 	a.update(t.Context(), []proxy.Server{{Address: ill.address}})
 	tick()
 	others[well.address].lives(t, "though it drains")
