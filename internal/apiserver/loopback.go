@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"slices"
@@ -21,15 +22,23 @@ func isLoopback(host string) bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// hostOf returns the host of a URL, or of HOST:PORT. It is "" for sockets, and for what is neither.
+// hostOf returns the host of a URL, of HOST:PORT, of HOST alone, or of a target of gRPC such as dns:///HOST:PORT. It is
+// "" for what is none of them, and "localhost" where the host is left out: a client then dials its own.
 func hostOf(address string) string {
-	if u, err := url.Parse(address); err == nil && u.Host != "" {
-		return u.Hostname()
+	u, err := url.Parse(address)
+	switch {
+	case err == nil && u.Scheme == "dns": // u.Host would be the DNS server to ask
+		address = cmp.Or(u.Opaque, strings.TrimPrefix(u.Path, "/"))
+	case err == nil && u.Host != "":
+		return cmp.Or(u.Hostname(), "localhost")
 	}
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
+	if net.ParseIP(address) != nil {
+		return address
 	}
-	return ""
+	if u, err = url.Parse("//" + address); err != nil || u.Host == "" {
+		return ""
+	}
+	return cmp.Or(u.Hostname(), "localhost")
 }
 
 // refuseLoopback refuses an address that Pods do not reach: what listens there runs beside the static Pod only.
@@ -60,7 +69,7 @@ func usedClusters(config *api.Config) map[string]*api.Cluster {
 	return config.Clusters
 }
 
-// tracingNames refuses a collector that only the host reaches, which is also the default.
+// tracingNames refuses a collector that only the host reaches, which is also the default, and one on a socket.
 func tracingNames(p *planner, f *file) {
 	var config struct {
 		Endpoint string `json:"endpoint"`
@@ -72,6 +81,12 @@ func tracingNames(p *planner, f *file) {
 	if config.Endpoint == "" {
 		p.refuse(f.by+"="+f.path, "give endpoint an address that Pods reach, or give --unset tracing-config-file",
 			"it has no endpoint, so that spans go to a collector at localhost:4317, on each API server's own host only")
+		return
+	}
+	// As gRPC reads it, also without the slashes.
+	if scheme, _, _ := strings.Cut(config.Endpoint, ":"); scheme == "unix" || scheme == "unix-abstract" {
+		p.refuse(f.by+"="+f.path, "give endpoint an address that Pods reach, or give --unset tracing-config-file",
+			"the collector %s is a socket on the host", config.Endpoint)
 		return
 	}
 	p.refuseLoopback(f.by+"="+f.path, "the collector", config.Endpoint)

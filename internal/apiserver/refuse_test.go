@@ -145,6 +145,19 @@ var badCases = []badCase{
 		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration}")
 	}, want: []string{"--tracing-config-file", "no endpoint", "localhost:4317", "--unset tracing-config-file"}},
 	{name: "proxy on loopback", replace: []string{"    name: kube-apiserver\n    ports", "    env: [{name: HTTPS_PROXY, value: 'http://127.0.0.1:3128'}, {name: NO_PROXY, value: '127.0.0.1'}]\n    name: kube-apiserver\n    ports"}, want: []string{"env HTTPS_PROXY", "http://127.0.0.1:3128"}},
+	{name: "traces to loopback by DNS", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'dns:///localhost:4317'}")
+	}, want: []string{"--tracing-config-file", "the collector dns:///localhost:4317", "own host only"}},
+	{name: "traces to a socket", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'unix:///run/otel.sock'}")
+	}, want: []string{"--tracing-config-file", "the collector unix:///run/otel.sock", "socket on the host"}},
+	{name: "traces to a socket without slashes", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'unix:/run/otel.sock'}")
+	}, want: []string{"--tracing-config-file", "the collector unix:/run/otel.sock", "socket on the host"}},
+	{name: "traces to an abstract socket", replace: flagAdded("--tracing-config-file=/srv/policies/tracing.yaml"), host: func(h *hosttest.Host) {
+		h.Write("/srv/policies/tracing.yaml", "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, endpoint: 'unix-abstract:otel'}")
+	}, want: []string{"--tracing-config-file", "the collector unix-abstract:otel", "socket on the host"}},
+	{name: "proxy on loopback without a port", replace: []string{"    name: kube-apiserver\n    ports", "    env: [{name: https_proxy, value: '127.0.0.1'}]\n    name: kube-apiserver\n    ports"}, want: []string{"env https_proxy", "the proxy 127.0.0.1", "own host only"}},
 	{name: "probes not allowed", replace: flagAdded("--authentication-config=/srv/policies/authn.yaml"), host: func(h *hosttest.Host) {
 		h.Write("/srv/policies/authn.yaml", "anonymous: {enabled: true, conditions: [{path: /livez}]}")
 	}, want: []string{"--authentication-config", "/readyz", "anonymous.conditions"}},
