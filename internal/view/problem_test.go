@@ -1,11 +1,13 @@
 package view
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -216,5 +218,32 @@ func TestBuild(t *testing.T) {
 	}
 	if r.Duties[0] != (Duty{Name: "report", Owner: "b", State: "Working"}) {
 		t.Errorf("duties %+v", r.Duties)
+	}
+}
+
+// The dashboard tells by this who was expelled and who left. It reads JSON, where no expels are an empty list.
+func TestBuildExpels(t *testing.T) {
+	in := healthy(t)
+	for _, want := range [][]Expel{
+		{},
+		{{Pod: "pod-c", At: now.Add(-5 * time.Minute)}, {Pod: "pod-a", At: now.Add(-9 * time.Second)}, {Pod: "pod-c", At: now}},
+	} {
+		in.table.Expels = nil
+		for _, e := range want {
+			in.table.Expels = append(in.table.Expels, table.Expel{Pod: e.Pod, At: e.At.Unix()})
+		}
+		text, err := json.Marshal(new(memory).look(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Expels []Expel `json:"expels"` // nil for null, and without the field
+		}
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Expels); diff != "" {
+			t.Errorf("of %v (-want +got):\n%s", in.table.Expels, diff)
+		}
 	}
 }

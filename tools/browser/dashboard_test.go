@@ -149,7 +149,8 @@ func TestDashboard(t *testing.T) {
 	search(t, w, p)
 
 	// By keyboard: the button has the focus, and keeps it while the table changes.
-	victim := first.Members[1].Pod
+	victim, leaver := first.Members[1].Pod, first.Members[0].Pod
+	watchRows(p)
 	p.do("kill "+victim, chromedp.Focus(fmt.Sprintf(`button[aria-label="Kill %s"]`, victim), chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 	p.wait(generous, "the page says so", fmt.Sprintf(`document.getElementById("done").textContent === "%s got SIGKILL."`, victim))
 	// The others may expel it a moment after its lease is over: then it stays in sight for some seconds.
@@ -161,11 +162,14 @@ func TestDashboard(t *testing.T) {
 	  return r > g + 10 && r > b + 10;
 	})()`, row))
 	t.Logf("%s was red %.1f s after the kill; its lease lasts %v", victim, took.Seconds(), lease)
-	p.wait(generous, victim+" is told to be silent, or expelled", fmt.Sprintf(`["Silent", "Expelled"].includes(%s?.dataset.state)`, row))
+	p.wait(generous, victim+" is shown as expelled, or no longer", fmt.Sprintf(`["Expelled", ""].includes(%s?.at(-1))`, states(victim)))
+	if got := value[[]string](p, states(victim)); !slices.Contains(got, "Expelled") {
+		t.Errorf("the row of %s vanished, and nobody saw that it was expelled: %q", victim, got)
+	}
 	p.look("killed", 1280, "light")
 	textStays(t, w, p)
 	took = p.wait(generous, "the others have its slots", settled+" && "+members+" === 2")
-	t.Logf("and %.1f s later the others had its slots", took.Seconds())
+	t.Logf("and %.1f s later the others had its slots; the row of %s was %q", took.Seconds(), victim, value[[]string](p, states(victim)))
 	agree(t, w, p)
 
 	p.do("add a replica", chromedp.Click("#add", chromedp.ByQuery))
@@ -180,6 +184,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	p.look("dashboard", 1280, "light")
+	leave(t, p, leaver)
 	p.clean()
 	shadow(t, w, browser) // takes the focus from p
 	endings(t, w, p, browser)
