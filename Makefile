@@ -34,7 +34,7 @@ test-race:
 	$(GO) test -vet=off -race -short -skip '^TestScenarios$$' -p 1 $(RACE)
 	$(GO) test -vet=off -run '^TestScenarios$$' .
 test-plain:
-	$(GO) test -vet=off -p 4 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(GO) list $(ONCE)))
+	$(GO) test -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(GO) list $(ONCE)))
 
 # What has goroutines; ctrlrt's tests all need a control plane, and run with -race in test-latest.
 RACE := . ./dispatch/client ./delivery ./gate ./internal/access ./internal/server ./internal/store ./labeller
