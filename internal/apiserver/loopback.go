@@ -45,8 +45,19 @@ func hostOf(address string) string {
 func (p *planner) refuseLoopback(object, what, address string) {
 	if isLoopback(hostOf(address)) {
 		p.refuse(object, "have it listen where Pods reach it and name that address; else keep this API server static",
-			"%s %s is reached on its own host only", what, address)
+			"%s %s is reached on its own host only", what, anonymous(address))
 	}
+}
+
+// anonymous is an address without the user and the password that it may have.
+func anonymous(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		scheme, rest = "", address
+	} else {
+		scheme += "://"
+	}
+	return scheme + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
 // checkLoopback refuses servers of flags and of the environment that only the host reaches.

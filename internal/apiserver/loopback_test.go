@@ -26,3 +26,14 @@ func TestHostOf(t *testing.T) {
 		}
 	}
 }
+
+func TestAnonymous(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://user:secret@127.0.0.1:3128": "http://127.0.0.1:3128", "user:se@cret@localhost:3128": "localhost:3128",
+		"https://127.0.0.1:6443/a": "https://127.0.0.1:6443/a", "localhost": "localhost",
+	} {
+		if got := anonymous(address); got != want {
+			t.Errorf("%s without its user: %s, want %s", address, got, want)
+		}
+	}
+}
