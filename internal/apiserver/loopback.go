@@ -53,11 +53,9 @@ func (p *planner) refuseLoopback(object, what, address string) {
 func anonymous(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
-		scheme, rest = "", address
-	} else {
-		scheme += "://"
+		return address[strings.LastIndexByte(address, '@')+1:]
 	}
-	return scheme + rest[strings.LastIndexByte(rest, '@')+1:]
+	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
 // checkLoopback refuses servers of flags and of the environment that only the host reaches.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -134,11 +135,7 @@ func authenticationNames(p *planner, f *file) {
 		return
 	}
 	for _, j := range config.JWT {
-		asked := j.Issuer.DiscoveryURL
-		if asked == "" {
-			asked = j.Issuer.URL
-		}
-		p.refuseLoopback(f.by+"="+f.path, "the issuer", asked)
+		p.refuseLoopback(f.by+"="+f.path, "the issuer", cmp.Or(j.Issuer.DiscoveryURL, j.Issuer.URL))
 	}
 	a := config.Anonymous
 	if a == nil {

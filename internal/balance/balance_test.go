@@ -2,12 +2,11 @@ package balance
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/rota-dev/rota/internal/haproxy"
+	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
 // TestGoawayMovesClients: with --goaway-chance, requests of clients that have connections go to an API server that comes
@@ -17,7 +16,7 @@ func TestGoawayMovesClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real servers: not under -short")
 	}
-	needHAProxy(t)
+	proxytest.HAProxy(t)
 	r, err := Run(t.Context(), Options{
 		Before: 1, After: 2, Clients: 20, Every: 100 * time.Millisecond, Goaway: 0.02, Remedy: Nothing,
 		WatchLifetime: 2 * time.Second, Settle: time.Second, For: 2 * time.Minute, Window: time.Second,
@@ -46,7 +45,7 @@ func TestConnectionsStay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real servers: not under -short")
 	}
-	needHAProxy(t)
+	proxytest.HAProxy(t)
 	o := Options{
 		Before: 1, After: 2, Clients: 20, Every: 100 * time.Millisecond, Remedy: Cut, WatchLifetime: 2 * time.Second,
 		Settle: time.Second, For: 2 * time.Minute, Window: time.Second,
@@ -75,14 +74,5 @@ func TestRefused(t *testing.T) {
 		if _, err := Run(t.Context(), o); err == nil || errors.Is(err, haproxy.ErrMissing) {
 			t.Errorf("%+v: %v, want a refusal", o, err)
 		}
-	}
-}
-
-// needHAProxy skips a test where there is no HAProxy, and says so also without -v.
-func needHAProxy(t *testing.T) {
-	t.Helper()
-	if _, err := haproxy.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, "NO BALANCE TEST:", err)
-		t.Skip(err)
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
@@ -45,19 +43,6 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// findHAProxy skips the test where there is no HAProxy.
-func findHAProxy(t *testing.T) string {
-	t.Helper()
-	path, err := haproxy.Find()
-	if err != nil {
-		text := "NO HAPROXY TEST: haproxy is not installed, so that it has not read its configuration. On Debian: " +
-			"apt-get install haproxy"
-		fmt.Fprintln(os.Stderr, text) // go test shows the reason of a skip with -v only
-		t.Skip(text)
-	}
-	return path
-}
-
 func TestHAProxy(t *testing.T) {
 	f := example()
 	golden(t, "haproxy.cfg", f.HAProxy(someServers, ""))
@@ -66,7 +51,7 @@ func TestHAProxy(t *testing.T) {
 
 // TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.
 func TestHAProxyAccepts(t *testing.T) {
-	binary := findHAProxy(t)
+	binary := proxytest.HAProxy(t)
 	dir := t.TempDir()
 	certificate, key := proxytest.Certificate(t)
 	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")

@@ -20,7 +20,7 @@ import (
 func alone(t *testing.T, change func(*proxy.Front)) *agent {
 	t.Helper()
 	needInside(t)
-	path := needHAProxy(t)
+	path := proxytest.HAProxy(t)
 	dir := t.TempDir()
 	f := proxy.Default()
 	f.Static, f.Dir, f.RunDir, f.CA = []string{"10.0.2.9:6443"}, dir, dir, filepath.Join(dir, "ca.crt")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rota-dev/rota/internal/demo"
+	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
 // envInside says that this process is in a network of its own.
@@ -57,15 +58,8 @@ func TestMain(m *testing.M) {
 func needInside(t *testing.T) {
 	t.Helper()
 	if os.Getenv(envInside) == "" {
-		skipLoudly(t, "NO FRONT TEST: this machine does not let tests make a network of their own (unshare --net)")
+		proxytest.Skip(t, "this machine does not let tests make a network of their own (unshare --net)")
 	}
-}
-
-// skipLoudly skips a test and says so also without -v.
-func skipLoudly(t *testing.T, why string) {
-	t.Helper()
-	fmt.Fprintln(os.Stderr, why)
-	t.Skip(why)
 }
 
 // setUp brings up the loopback interface, and gives it 10.0.0.0/8.

@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/haproxy"
 	"github.com/rota-dev/rota/internal/proxy"
+	"github.com/rota-dev/rota/internal/proxy/proxytest"
 )
 
 // world is a control plane with one static API server and two of a Deployment, and a front before them.
@@ -62,7 +63,7 @@ const limit = time.Minute
 func newWorld(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
 	needInside(t)
-	needHAProxy(t)
+	proxytest.HAProxy(t)
 	w := &world{t: t, plane: controlplane.New(t, o)}
 	config := w.plane.Config()
 	w.client = kubernetes.NewForConfigOrDie(config)
@@ -189,16 +190,6 @@ func (s *apiServer) kill() {
 	}
 }
 
-// needHAProxy returns HAProxy's path, or skips the test where there is none.
-func needHAProxy(t *testing.T) string {
-	t.Helper()
-	path, err := haproxy.Find()
-	if err != nil {
-		skipLoudly(t, "NO FRONT TEST: haproxy is not installed. On Debian: apt-get install haproxy")
-	}
-	return path
-}
-
 // startFront starts the agent, and then HAProxy with the agent's file. The other way round it would be reloaded.
 func (w *world) startFront() {
 	w.t.Helper()
@@ -211,7 +202,7 @@ func (w *world) startFront() {
 		}
 		return ""
 	})
-	w.haproxy = exec.Command(needHAProxy(w.t), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
+	w.haproxy = exec.Command(proxytest.HAProxy(w.t), "-W", "-db", "-S", filepath.Join(w.front.RunDir, proxy.MasterSocket),
 		"-f", filepath.Join(w.front.Dir, proxy.HAProxyFile))
 	w.haproxy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out := &lines{log: func(s string) {
