@@ -22,19 +22,28 @@ MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces tools
 
 # `make lint` runs go vet.
 .PHONY: test
-test: kube ## Run every test of the module, including those on the real API server
-	@$(MAKE) --no-print-directory -j 2 test-plain test-race
+test: kube ## Run the tests, including those on the real API server (slow ones: make check WHAT=slow)
+	@$(MAKE) --no-print-directory -j 3 test-kube test-pure test-race
 
 # Less garbage collection takes an eighth of the processor's time off, for more memory. `GOGC=100 make test` needs less.
-test-plain test-race test-latest-plain test-latest-race $(MODULES): export GOGC := $(or $(GOGC),400)
+test-kube test-pure test-race test-latest-plain test-latest-race $(MODULES): export GOGC := $(or $(GOGC),400)
 
-# Each waits much of the time. TestScenarios would take most of the processor's time with -race: check-slow runs it so.
-.PHONY: test-race test-plain
+# Tests that wait much of the time watch the clock. The others are nice: they take the processor's time that is left.
+.PHONY: test-kube test-pure test-race
+test-kube:
+	$(GO) test -vet=off -p 4 -timeout 30m $(WAIT) $$($(ON_KUBE))
+test-pure:
+	nice $(GO) test -vet=off -p 2 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(ON_KUBE); $(GO) list $(WAIT) $(ONCE)))
+# TestScenarios would take most of the processor's time with -race: check-slow runs it so.
 test-race:
 	$(GO) test -vet=off -race -short -skip '^TestScenarios$$' -p 1 $(RACE)
 	$(GO) test -vet=off -run '^TestScenarios$$' .
-test-plain:
-	$(GO) test -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(GO) list $(ONCE)))
+
+# The packages whose tests start control planes. What takes longest begins first; conformance starts programs.
+ON_KUBE := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
+	sed -n 's|\.test .*/internal/controlplane .*||p'
+WAIT := ./delivery ./ctrlrt ./internal/demo ./cmd/rota ./internal/dispatchdemo ./internal/dispatcher \
+	./internal/proxy/agent ./internal/tier ./internal/conformance
 
 # What has goroutines; ctrlrt's tests all need a control plane, and run with -race in test-latest.
 RACE := . ./dispatch/client ./delivery ./gate ./internal/access ./internal/server ./internal/store ./labeller

@@ -3,16 +3,11 @@ package controlplane
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 )
 
 // Options say what kind of control plane to start. The zero value is one etcd and one API server with
 // ShardedListAndWatch on.
 type Options struct {
-	// FeatureGates of the API servers, on top of ShardedListAndWatch=true.
-	FeatureGates map[string]bool
 	// Audit has every API server write an audit log, see AuditLogs.
 	Audit bool
 	// AuditPolicy is the path of a policy file to use instead of the built-in one. It implies Audit.
@@ -39,13 +34,7 @@ type Options struct {
 }
 
 func (o Options) args() []string {
-	gates := map[string]bool{"ShardedListAndWatch": true}
-	maps.Copy(gates, o.FeatureGates)
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		list = append(list, fmt.Sprintf("%s=%t", name, gates[name]))
-	}
-	args := []string{"up", "--json", "--feature-gates=" + strings.Join(list, ",")}
+	args := []string{"up", "--json"}
 	if o.Audit {
 		args = append(args, "--audit")
 	}

@@ -102,7 +102,7 @@ func (s suite) losingIsSilent(t *testing.T) {
 	r.share.Release(only(1))
 	r.wantStore(only(2))
 	r.sync()
-	r.heard.dropBeacons(r)
+	r.heard.dropBeacons()
 	r.wantHeard()
 }
 
@@ -122,7 +122,7 @@ func (s suite) lossRacesARelist(t *testing.T) {
 		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
 	}
 	r.sync()
-	r.heard.dropBeacons(r)
+	r.heard.dropBeacons()
 	for _, e := range r.heard.history() {
 		if e.what == "delete" {
 			t.Errorf("heard a deletion that never was: %v", e)
@@ -225,7 +225,7 @@ func (s suite) laggingStreamAfterList(t *testing.T) {
 	resume()
 	r.sync()
 	r.wantStore(only(1))
-	r.heard.dropBeacons(r)
+	r.heard.dropBeacons()
 	r.wantHeard()
 	if got := store(r.informer)[again.Key]; got != again.Version {
 		t.Errorf("version %s, want %s", got, again.Version)
@@ -294,7 +294,7 @@ func (s suite) expelledListsAgain(t *testing.T) {
 	resume()
 	r.sync()
 	r.wantStore(only(1))
-	r.heard.dropBeacons(r)
+	r.heard.dropBeacons()
 	r.wantHeard()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func (r *rig) levelIs(key types.NamespacedName, version string) error {
 }
 
 // dropBeacons forgets the additions of objects that sync made.
-func (h *recorder) dropBeacons(*rig) {
+func (h *recorder) dropBeacons() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" })
@@ -190,7 +191,7 @@ func (s suite) lateInformer(t *testing.T) {
 	late, _ := r.newInformer("", 0)
 	heard := r.listen(late)
 	r.run(late)
-	if got := slices.SortedFunc(mapKeys(store(late)), compareNames); !cmp.Equal(got, keys) {
+	if got := slices.SortedFunc(maps.Keys(store(late)), compareNames); !cmp.Equal(got, keys) {
 		t.Errorf("late informer (-want +got):\n%s", cmp.Diff(keys, got))
 	}
 	r.eventually(func() error {
@@ -368,15 +369,5 @@ func (s suite) undeclared(t *testing.T) {
 	})
 	if err := r.share.Shard(other); err == nil {
 		t.Error("a kind was sharded although an informer of it runs")
-	}
-}
-
-func mapKeys[V any](m map[types.NamespacedName]V) func(func(types.NamespacedName) bool) {
-	return func(yield func(types.NamespacedName) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
 	}
 }

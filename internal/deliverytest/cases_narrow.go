@@ -292,7 +292,7 @@ func (s suite) labelsCopied(t *testing.T) {
 		}
 		return nil
 	})
-	r.heard.dropBeacons(r)
+	r.heard.dropBeacons()
 	r.wantHeard()
 }
 

@@ -108,7 +108,6 @@ type scene struct {
 	title   string
 	seconds float64
 	slots   int
-	epoch   uint64
 	rows    []row
 	unowned int
 	load    string
@@ -199,7 +198,7 @@ func (e *engine) scene(m *meter) *scene {
 		rows[p.pod] = &r
 	}
 	if t != nil {
-		s.slots, s.epoch = int(t.Slots), t.Epoch
+		s.slots = int(t.Slots)
 		s.unowned = t.Counts()[""]
 		s.add(t, rows)
 	}

@@ -4,10 +4,8 @@ import "fmt"
 
 // Calm says how the states of a search continue without further faults.
 type Calm struct {
-	// Checked is how many states were continued. Ticks is the longest time until all was well, Slowest the state that
-	// took it.
+	// Checked is how many states were continued. Ticks is the longest time until all was well.
 	Checked, Ticks int
-	Slowest        uint32
 }
 
 // String says what was checked.
@@ -97,9 +95,7 @@ func (s *Search) Settle(nth int) Calm {
 			}
 			set(way[j], t)
 		}
-		if int(t) > calm.Ticks {
-			calm.Ticks, calm.Slowest = int(t), uint32(i)
-		}
+		calm.Ticks = max(calm.Ticks, int(t))
 		if s.x.Within > 0 && int(t) > s.x.Within {
 			s.Found = &Finding{Violation: Violation{"slow", fmt.Sprintf(
 				"without further faults it takes %d ticks until all is well, instead of %d", t, s.x.Within,

@@ -16,13 +16,11 @@ type Search struct {
 	states      []state
 	parents     []parent
 	Transitions int
-	// Steps counts the steps of random walks.
-	Steps    int
-	Counts   [kinds]int
-	Found    *Finding
-	Fixpoint bool
-	Time     time.Duration
-	next     uint32
+	Counts      [kinds]int
+	Found       *Finding
+	Fixpoint    bool
+	Time        time.Duration
+	next        uint32
 }
 
 type parent struct {
@@ -171,9 +169,6 @@ func (s *Search) String() string {
 	return fmt.Sprintf("%d states, %d transitions, depth %d, %.1f s: %s",
 		len(s.states), s.Transitions, s.Depth(), s.Time.Seconds(), end)
 }
-
-// States is the number of states known.
-func (s *Search) States() int { return len(s.states) }
 
 // Depth is how many actions lead to the last state.
 func (s *Search) Depth() int { return len(s.path(uint32(len(s.states) - 1))) }

@@ -13,8 +13,6 @@ type Finding struct {
 	Violation Violation
 	from      uint32
 	by        act
-	// way is how a random walk came there, instead.
-	way []act
 	// fair: it comes to light when nothing goes wrong any more.
 	fair bool
 }
@@ -38,12 +36,9 @@ func (s *Search) Script() string {
 	if name := active.Name(); name != "" {
 		fmt.Fprintf(&b, "mutant %s\n", name)
 	}
-	way := s.Found.way
-	if way == nil {
-		way = s.path(s.Found.from)
-		if !s.Found.fair {
-			way = append(way, s.Found.by)
-		}
+	way := s.path(s.Found.from)
+	if !s.Found.fair {
+		way = append(way, s.Found.by)
 	}
 	for _, a := range way {
 		b.WriteString(s.x.describe(a) + "\n")

@@ -334,6 +334,3 @@ func (n *Node) Open() slot.Set {
 	}
 	return n.gate.OpenSet()
 }
-
-// Config is what the member was started with.
-func (n *Node) Config() member.Config { return n.cfg }
