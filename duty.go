@@ -43,7 +43,7 @@ const (
 //   - the duty is handed over, because a member joined, or this one leaves (gate.ErrHandover). The duty's next owner
 //     waits until run has returned. Until then run may write with context.WithoutCancel, such as to store its state.
 //     If run does not return within 5 s, that is logged and an event says so; nothing but this duty waits for it. When
-//     this member leaves, it waits for LeaveTimeout at most, and writes are refused after half of that.
+//     this member leaves, it waits for LeaveTimeout at most.
 //   - the Lease was not renewed in time, or the duty was lost (gate.ErrExpired or gate.ErrLost). Others may be about to
 //     begin, and writes are refused. If this member was expelled, Run returns an error unless run returns within
 //     RenewDeadline: a process must not join again while something of its former life goes on.

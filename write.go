@@ -28,8 +28,9 @@ const unknownMargin = time.Second
 // write, and for those of informers, whose requests show which kinds are watched. ctrlrt uses it for the manager's
 // clients.
 //
-// A write with the context of a reconcile, or one derived from it, is refused once the reconcile has ended, its slot is
-// lost, or the deadline of the member's Lease has passed. It carries a server-side timeout within that deadline. If it
+// A write with the context of a reconcile, or one derived from it, is refused once the reconcile has returned, its slot
+// is lost, or the deadline of the member's Lease has passed. Until then a reconcile whose context has ended, by a timeout
+// or because a member that leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that deadline. If it
 // was sent and its outcome is unknown, it keeps its slot from moving on until it can no longer take effect (rules R2
 // and R6).
 //
@@ -75,10 +76,12 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		// From here on the write itself counts as in flight. So if the reconcile ends now, the slot does not move before the
 		// write.
 		release = w.rota.gate.Hold(by.slot)
-		if by.ctx.Err() != nil {
+		if err := gate.Ended(by.ctx); err != nil {
 			release()
-			return nil, fmt.Errorf("%s %s was not sent: the reconcile that it belongs to has ended: %w", req.Method,
-				req.URL.Path, context.Cause(by.ctx))
+			if errors.Is(err, context.Canceled) {
+				err = fmt.Errorf("the reconcile that it belongs to has ended: %w", err)
+			}
+			return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, err)
 		}
 	} else {
 		var err error
@@ -245,7 +248,7 @@ type slotKey struct{}
 // admitted is the reconcile that a write belongs to.
 type admitted struct {
 	slot slot.Slot
-	// ctx ends with the reconcile, or before if the slot is lost. Contexts made of it may not: context.WithoutCancel.
+	// ctx is the one that the gate gave.
 	ctx context.Context //nolint:containedctx // the value of one that is derived from it
 }
 

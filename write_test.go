@@ -214,6 +214,59 @@ func TestR06WritesEndWithTheirReconcile(t *testing.T) {
 	}
 }
 
+// R6: the outcome of a reconcile that has run into its own timeout, or that is cut short because its member leaves, may
+// still be written: its slot does not move before it returns. Once the slot is lost nothing is written, whatever ended
+// the context first.
+func TestR06OutcomesAreWritten(t *testing.T) {
+	set := slot.SetOf(slot.Range{First: 3, Last: 3})
+	lost := map[string]func(r *Rota, leave func()){
+		"returned":     func(_ *Rota, leave func()) { leave() },
+		"lost":         func(r *Rota, _ func()) { r.gate.Shut(set) },
+		"past its end": func(r *Rota, _ func()) { time.Sleep(2 * time.Minute); r.gate.Expire() },
+		"renewed late": func(r *Rota, _ func()) {
+			time.Sleep(2 * time.Minute)
+			r.deadline = r.now() + time.Minute
+			r.gate.SetDeadline(r.deadline)
+		},
+	}
+	for how, end := range map[string]func(r *Rota, timeout func()){
+		"timed out": func(_ *Rota, timeout func()) { timeout() },
+		"cut short": func(r *Rota, _ func()) {
+			r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			r.gate.Cut(set, 0)
+		},
+	} {
+		for then, lose := range lost {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				r.deadline = r.now() + time.Minute
+				r.gate.SetDeadline(r.deadline)
+				r.gate.Open(set, 1)
+				parent, timeout := context.WithCancelCause(t.Context())
+				ctx, leave, verdict := r.gate.Enter(parent, 3, gate.Key{Name: "a"}, false)
+				if verdict != gate.Admitted {
+					t.Fatal(verdict)
+				}
+				defer leave()
+				end(r, func() { timeout(context.DeadlineExceeded) })
+				if ctx.Err() == nil {
+					t.Fatal("its context goes on")
+				}
+				ctx = context.WithoutCancel(withSlot(ctx, 3))
+				sent := 0
+				answer := func(*http.Request) (*http.Response, error) { sent++; return status(200), nil }
+				if err := send(ctx, t, r, http.MethodPut, answer); err != nil || sent != 1 {
+					t.Errorf("%s: error %v, sent %d times; want it to be sent", how, err, sent)
+				}
+				lose(r, leave)
+				if err := send(ctx, t, r, http.MethodPut, answer); err == nil || sent != 1 {
+					t.Errorf("%s, then %s: error %v, sent %d times; want it not to be sent", how, then, err, sent)
+				}
+			})
+		}
+	}
+}
+
 // What ends a write is told by its error, as without Rota.
 func TestWritesEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,16 +20,24 @@ type entry struct {
 	since           time.Duration
 	prev, next      *entry
 	left            atomic.Bool
+	// lost is why its slot is not this member's any more; nil: it is. The context may have ended before for another reason.
+	lost atomic.Pointer[error]
 	// hold says that it has no key and no context. gone says that the key's object was gone.
 	hold, gone bool
 }
 
-type epochKey struct{}
+type (
+	epochKey struct{}
+	entryKey struct{}
+)
 
-// Value answers EpochFrom.
+// Value answers EpochFrom and Ended.
 func (e *entry) Value(key any) any {
-	if _, ok := key.(epochKey); ok {
+	switch key.(type) {
+	case epochKey:
 		return e.epoch
+	case entryKey:
+		return e
 	}
 	return e.Context.Value(key)
 }
@@ -39,6 +47,24 @@ func (e *entry) Value(key any) any {
 func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 	epoch, ok = ctx.Value(epochKey{}).(uint64)
 	return epoch, ok
+}
+
+// Ended says why nothing may be written any more for the key that ctx, or a context that it was made of, was admitted
+// for: its slot was lost (ErrLost), the deadline passed (ErrExpired), or leave was called (context.Canceled). Otherwise
+// it is nil, also when the context has ended for another reason, such as a timeout or a handover: the slot does not move
+// before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are not from Enter.
+func Ended(ctx context.Context) error {
+	e, ok := ctx.Value(entryKey{}).(*entry)
+	if !ok {
+		return nil
+	}
+	if cause := e.lost.Load(); cause != nil {
+		return *cause
+	}
+	if e.left.Load() {
+		return context.Canceled
+	}
+	return nil
 }
 
 // Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the cache.

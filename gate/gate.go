@@ -139,7 +139,7 @@ func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 		s.parked = nil
 	})
 	g.mu.Unlock()
-	cancel(lost, ErrExpired)
+	lose(lost, ErrExpired)
 	return parked
 }
 
@@ -154,7 +154,7 @@ func (g *Gate) Shut(set slot.Set) {
 		lost = s.entries(lost)
 	})
 	g.mu.Unlock()
-	cancel(lost, ErrLost)
+	lose(lost, ErrLost)
 }
 
 // SetDeadline moves the deadline: nothing is admitted from at on. If the former deadline has passed, that was a lapse
@@ -164,7 +164,7 @@ func (g *Gate) SetDeadline(at time.Duration) {
 	lost := g.lapse()
 	g.deadline = at
 	g.mu.Unlock()
-	cancel(lost, ErrExpired)
+	lose(lost, ErrExpired)
 }
 
 // Expire cancels everything in flight with ErrExpired, and ends drains, if the deadline has passed.
@@ -176,7 +176,7 @@ func (g *Gate) Expire() (lapsed bool) {
 	lost := g.lapse()
 	lapsed = g.hasLapsed()
 	g.mu.Unlock()
-	cancel(lost, ErrExpired)
+	lose(lost, ErrExpired)
 	return lapsed
 }
 
@@ -218,6 +218,14 @@ func (st *slotState) entries(into []*entry) []*entry {
 		}
 	}
 	return into
+}
+
+// lose cancels entries whose slots this member has no longer.
+func lose(entries []*entry, cause error) {
+	for _, e := range entries {
+		e.lost.CompareAndSwap(nil, &cause)
+	}
+	cancel(entries, cause)
 }
 
 func cancel(entries []*entry, cause error) {

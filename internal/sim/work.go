@@ -240,10 +240,11 @@ func (n *Node) complete(f *flight) {
 	}
 }
 
-// write writes something to the API server for a key, as a reconciler does that checks its context first.
+// write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
+// context.WithoutCancel.
 func (n *Node) write(f *flight) {
 	left := n.deadline - n.late()
-	if f.over || f.ctx.Err() != nil || left <= 0 {
+	if f.over || gate.Ended(f.ctx) != nil || left <= 0 {
 		return
 	}
 	w := n.w
