@@ -2,8 +2,9 @@
 //
 // Every replica, called a member, works on its own share of the objects: those whose key hashes into the slots
 // that it owns. Which member owns which slots stands in one ConfigMap, the table; each member renews one Lease.
-// Slots move between live members by a handover (drain, transfer, activate), and are taken from a member that
-// stopped renewing. docs/how-it-works.md explains it in ten minutes, and docs/protocol.md has the rules.
+// and one for its report. Slots move between live members by a handover (plan, warm, drain, transfer, activate), and
+// are taken from a member that stopped renewing. docs/how-it-works.md explains it in ten minutes, and docs/protocol.md
+// has the rules.
 //
 // Use it for controllers whose reconciles of different objects are independent of one another. It is of no use
 // for work that looks at all objects at once: List from a sharded cache returns this member's share only.

@@ -57,7 +57,7 @@ type Options struct {
 	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them.
 	// Default: all.
 	LabelNamespaces []string
-	// Weight scales this member's fair share. Default 1.
+	// Weight scales this member's fair share. It is at least 1. Default 1.
 	Weight int
 
 	// LeaseDuration is how long other members wait after the last renewal that they saw before they take a member's slots.
@@ -66,9 +66,11 @@ type Options struct {
 	// RenewDeadline is how long a member works after the start of its last successful renewal. Default two thirds of
 	// LeaseDuration; it must be shorter than LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals. Default a fifth of RenewDeadline.
+	// RetryPeriod is the time between renewals. It is at most half of RenewDeadline and a quarter of LeaseDuration.
+	// Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// WriteTimeout is the longest server-side timeout of a write. Default 2 s, or 3/10 of RenewDeadline if shorter.
+	// WriteTimeout is the longest server-side timeout of a write. It must be shorter than RenewDeadline. Default 2 s, or
+	// 3/10 of RenewDeadline if shorter.
 	WriteTimeout time.Duration
 	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
 	// be longer than WriteTimeout. Default WriteTimeout + 0.5 s.
@@ -116,14 +118,16 @@ type Options struct {
 	shadow bool // NewShadow sets it
 }
 
-// Identity says which replica a process is. Empty fields are filled in from the environment variables POD_NAME, POD_UID
-// and CONTAINER_NAME (set them through the downward API), and outside a cluster from the host name and the process ID.
+// Identity says which replica a process is. Empty fields are filled in from the environment variables POD_NAME and
+// POD_UID (set them through the downward API) and CONTAINER_NAME (the container's name, set as a literal). Without
+// POD_NAME, the host name and the process ID name the replica.
 type Identity struct {
 	// Pod names the replica and outlives a restart of its container. It is part of Lease names, so it may have lower case
 	// letters, digits, "-" and ".", as names of Pods do.
 	Pod string
-	// PodUID is metadata.uid of the Pod, and Container the container's name in it. With both, a restarted container takes
-	// over from its predecessor without waiting for its Lease.
+	// PodUID is metadata.uid of the Pod. With it, a restarted container takes over from its predecessor without waiting
+	// for its Lease, once in ten minutes. Container is the container's name in the Pod. It defaults to "main" if PodUID is
+	// set, so it is needed only if one Pod runs several members.
 	PodUID, Container string
 	// Workload names the Deployment or StatefulSet of the Pod. Members of one workload may differ in kinds and options,
 	// since a rollout may change them. Members of different workloads must be set up alike, since two Deployments may have
@@ -304,7 +308,7 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.Pod, "rota-pod", o.Identity.Pod, "name of this replica (default: POD_NAME)")
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build,
-		"version of this program, by which a rollout is recognised (default: from the Pod's name, or the binary)")
+		"version of this program, by which a rollout is recognized (default: from the Pod's name, or the binary)")
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery,
 		"how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.BoolVar(&o.Label, "rota-label", o.Label, "label objects although they are not delivered by labels yet")

@@ -29,14 +29,15 @@ const unknownMargin = time.Second
 // clients.
 //
 // A write with the context of a reconcile, or one derived from it, is refused once the reconcile has returned, its slot
-// is lost, or the deadline of the member's Lease has passed. Until then a reconcile whose context has ended, by a timeout
-// or because a member that leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that deadline. If it
-// was sent and its outcome is unknown, it keeps its slot from moving on until it can no longer take effect (rules R2
-// and R6).
+// is lost, or the deadline of the member's Lease has passed. The error then wraps context.Canceled, gate.ErrLost,
+// gate.ErrExpired or ErrDeadline. Until then a reconcile whose context has ended, by a timeout or because a member that
+// leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that
+// deadline, of at most Options.WriteTimeout, and the client gives up with it. If it was sent and its outcome is
+// unknown, it keeps its slot from moving on until it can no longer take effect (rules R2 and R6).
 //
 // A write with another context is treated the same if its object is in a slot that this member has, or still works in
-// after it lost it. Otherwise it goes through, as a write of an unsharded controller. Its place in the program is
-// logged once.
+// after it lost it. Otherwise it goes through, as a write of an unsharded controller. A write with another context to
+// an object of a sharded kind, or to a child of one, is logged once per place in the program.
 //
 // Writes and deletions are noted from their answers, so that the slot's next owner waits until its informers show them
 // (rule R8).

@@ -4,10 +4,12 @@
 // Informers of kinds declared by Own hold the objects whose controlling owners are in these slots. All others are stock
 // informers. Slots come and go while the informers run, and event handlers do not hear of that:
 //
-//	          Warm                        Load, Open
-//	not held -------> held, handlers silent --------> held and open: handlers hear
-//	    ^                     |      ^                     |
-//	    +------ Release ------+      +-------- Shut -------+
+//	         Hold, then Warm                       Load, Open
+//	not held ---------------> held, handlers silent ---------> held and open: handlers hear
+//	    ^                             |      ^                      |
+//	    +---------- Release ----------+      +-------- Shut --------+
+//
+// Hold begins to list the slots. Warm and Load only wait.
 //
 // # How it works
 //

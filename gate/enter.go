@@ -43,7 +43,8 @@ func (e *entry) Value(key any) any {
 }
 
 // EpochFrom returns the epoch for which the slot of the key being reconciled was activated. It is a fencing token for
-// systems outside Kubernetes (rule R12): a higher one always belongs to a later owner.
+// systems outside Kubernetes (rule R12): a higher one always belongs to a later owner. ok is false if ctx is neither
+// the context of an admitted key or a duty, nor derived from one.
 func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 	epoch, ok = ctx.Value(epochKey{}).(uint64)
 	return epoch, ok

@@ -46,7 +46,7 @@ const (
 	Admitted
 	// Refused keys are in a slot that this member does not own: drop them.
 	Refused
-	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open returns them.
+	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open or Review returns them.
 	Parked
 	// Expired keys came after the deadline: drop them. They are parked too.
 	Expired
@@ -113,8 +113,9 @@ type slotState struct {
 	changes uint64
 }
 
-// New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is monotonic. It
-// is called under the gate's lock.
+// New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is called under
+// the gate's lock. It must never fall and must count while the machine sleeps: it is the clock of member.Time.Late, not
+// the plain monotonic clock.
 func New(slots slot.Count, now func() time.Duration) *Gate {
 	return &Gate{now: now, slots: make([]slotState, slots)}
 }

@@ -65,8 +65,8 @@ func pageOf(root *cobra.Command) string {
 	b.WriteString("# The command rota\n\n" +
 		"<!-- Written by `go test -run TestCLIPage ./cmd/rota -update` from the commands themselves. -->\n\n" +
 		"All commands and flags. [operations.md](operations.md#the-commands) says how to install `rota`, also as a plugin of\n" +
-		"kubectl, when to use which command, and what permissions each needs. NAME is that of a rota; if it is left out, it is\n" +
-		"the only rota in the namespace.\n\n| command | |\n| --- | --- |\n")
+		"kubectl, when to use which command, and what permissions each needs. NAME is that of a rota. If it is left\n" +
+		"out, it is the only rota in the namespace. `rota uninstall` and `rota fence` always need it.\n\n| command | |\n| --- | --- |\n")
 	for _, group := range append(root.Groups(), &cobra.Group{Title: "Other:"}) {
 		fmt.Fprintf(&b, "| **%s** | |\n", strings.TrimSuffix(group.Title, ":"))
 		for _, c := range root.Commands() {

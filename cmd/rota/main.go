@@ -87,7 +87,7 @@ func newCommand() *cobra.Command {
 		Long: `Run a Kubernetes controller on many replicas at once. See what a rota in a cluster does, change it, and try one
 out on a control plane of its own.
 
-If NAME is left out, it is the only rota in the namespace.
+If NAME is left out, it is the only rota in the namespace. Only uninstall and fence always need it.
 
 Exit codes:
 ` + exitCodesText(),

@@ -147,7 +147,8 @@ func (r *run) free(ctx context.Context) {
 	case cm.Labels[names.LabelRota] == cm.Name:
 		r.good(groupTable, codeName, "there is a rota %s: `rota check` without --pre looks at it", r.Rota)
 	default:
-		r.fail(groupTable, codeName, "give the rota another Options.Name, or rename that ConfigMap",
+		r.fail(groupTable, codeName, "give the rota another Options.Name, or move that ConfigMap's data to "+
+			"another name and delete it",
 			"there is a ConfigMap %s that is no rota's: members would refuse to overwrite it", r.Rota)
 	}
 }

@@ -59,8 +59,8 @@ func (r *run) fence(ctx context.Context, v *view.Rota) {
 	case errors.Is(err, fence.ErrUnverified):
 		r.good(groupFence, codeFenceOff, "%s (not tried: %s)", state, oneLine(err))
 	default:
-		r.fail(groupFence, codeFenceBlind, "restart that API server. Until then, take the fence down: "+annotate+"="+
-			fence.Off, "%s", oneLine(err))
+		r.fail(groupFence, codeFenceBlind, "take the fence down: kubectl delete validatingadmissionpolicybinding "+
+			options.ObjectName()+". Then restart that API server, and apply the fence again: "+again, "%s", oneLine(err))
 	}
 }
 

@@ -167,7 +167,7 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		add(Warn, NotElected, owned, m.ID, "%s. It goes on by itself when that one has ended", report.Waits)
 	case !closed.Empty():
 		add(Error, SlotClosed, setText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
-			"under way. Restart that member, and report it with its log")
+			"under way. First save the evidence: `rota dump`. Then restart that member, and report it with the archive")
 	}
 	if report == nil && m.Owned > 0 && !e.noReports && e.now.Sub(m.Joined) > e.bounds.Recovery {
 		text := "it does not report what it holds"
