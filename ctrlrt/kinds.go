@@ -3,6 +3,7 @@ package ctrlrt
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -15,7 +16,7 @@ import (
 // because of KeepWhole, is in the cache of Manager.Whole besides.
 type kinds struct {
 	mu      sync.Mutex
-	sharded map[schema.GroupKind]string   // the controller that is For the kind
+	sharded map[schema.GroupKind][]string // the controllers that are For the kind
 	owned   map[schema.GroupKind]string   // the controller whose objects own it
 	watched map[schema.GroupKind][]string // the sharded controllers that need all of it
 	kept    map[schema.GroupKind]bool     // KeepWhole
@@ -29,7 +30,7 @@ type kinds struct {
 
 func newKinds() *kinds {
 	return &kinds{
-		sharded: map[schema.GroupKind]string{}, owned: map[schema.GroupKind]string{},
+		sharded: map[schema.GroupKind][]string{}, owned: map[schema.GroupKind]string{},
 		watched: map[schema.GroupKind][]string{},
 		kept:    map[schema.GroupKind]bool{}, whole: map[schema.GroupKind]bool{}, refused: make(chan error, 1),
 	}
@@ -45,7 +46,9 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 			"manager that Whole of the "+
 			"ctrlrt.Manager returns, whose cache holds all objects", kind, controller)
 	}
-	k.sharded[kind] = controller
+	if !slices.Contains(k.sharded[kind], controller) {
+		k.sharded[kind] = append(k.sharded[kind], controller)
+	}
 	return nil
 }
 
@@ -55,7 +58,7 @@ func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	by, sharded := k.sharded[kind]
-	if sharded && by == controller {
+	if slices.Contains(by, controller) {
 		return false, fmt.Errorf("controller %q owns objects of the kind that it is for, %s: a chain of owners would have "+
 			"to meet in one member; "+
 			"use slot.KeyNamespace, and builder.MatchEveryOwner", controller, kind)
@@ -72,7 +75,7 @@ func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 func (k *kinds) watch(kind schema.GroupKind, controller string) (disown bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.sharded[kind] == controller {
+	if slices.Contains(k.sharded[kind], controller) {
 		return false, fmt.Errorf("controller %q Watches all objects of kind %s, which it is for and of which this manager's "+
 			"cache holds a share: use "+
 			"WatchesRawSource with source.Kind on the cache of the manager that Whole of the ctrlrt.Manager returns", controller,
@@ -106,17 +109,17 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if controller, ok := k.sharded[kind]; ok {
+	if controllers, ok := k.sharded[kind]; ok {
 		if k.isNeeded(kind) {
 			return true, nil
 		}
 		return false,
-			k.refuse(fmt.Errorf("kind %s is sharded by controller %q, so this manager's cache holds a share of its objects, "+
+			k.refuse(fmt.Errorf("kind %s is sharded by %s, so this manager's cache holds a share of its objects, "+
 				"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
 				"the ctrlrt.Manager "+
 				"with that kind before the manager starts; or build that controller with ctrlrt.NewControllerManagedBy, too; or "+
 				"set it up with the manager "+
-				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, controller, k.suspects()))
+				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, named(controllers), k.suspects()))
 	}
 	if controller, ok := k.owned[kind]; ok {
 		return false, k.refuse(fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's "+
@@ -127,6 +130,18 @@ func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	}
 	k.whole[kind] = true
 	return false, nil
+}
+
+// named names controllers in a message.
+func named(controllers []string) string {
+	quoted := make([]string, len(controllers))
+	for i, name := range controllers {
+		quoted[i] = strconv.Quote(name)
+	}
+	if len(quoted) == 1 {
+		return "controller " + quoted[0]
+	}
+	return "controllers " + strings.Join(quoted, ", ")
 }
 
 // suspects names the unsharded runnables: GetInformer does not say who calls it. k.mu is held.
@@ -173,8 +188,7 @@ func (k *kinds) isOwned(kind schema.GroupKind) bool {
 func (k *kinds) isFor(kind schema.GroupKind, controller string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	by, ok := k.sharded[kind]
-	return ok && by == controller
+	return slices.Contains(k.sharded[kind], controller)
 }
 
 func (k *kinds) isKept(kind schema.GroupKind) bool {

@@ -147,16 +147,19 @@ func (r *raiser) reconcile(ctx context.Context, parent *corev1.ConfigMap) error 
 func lagging(cfg *rest.Config, lag time.Duration) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return trip(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
-				resp.Body = newLate(resp.Body, lag)
-			}
-			return resp, err
-		})
-	})
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchesLag(next, lag) })
 	return cfg
+}
+
+// watchesLag has watches tell of everything later.
+func watchesLag(next http.RoundTripper, lag time.Duration) http.RoundTripper {
+	return trip(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+			resp.Body = newLate(resp.Body, lag)
+		}
+		return resp, err
+	})
 }
 
 type trip func(*http.Request) (*http.Response, error)
