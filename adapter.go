@@ -7,7 +7,7 @@ func init() {
 		rota := r.(*Rota)
 		return adapter.Parts{
 			Share: rota.share, Gate: rota.gate, Late: rota.clock.late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
-			Election: rota.opts.electionLease(),
+			Election: rota.opts.electionLease(), Solo: rota.opts.Solo,
 			Reported: func() bool { _, bytes, _ := rota.published.get(); return bytes > 0 },
 		}
 	}

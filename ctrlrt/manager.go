@@ -37,6 +37,7 @@ type Manager struct {
 	workersMu  sync.Mutex
 	workers    []*worker
 	leaderOnly leaderOnly
+	elected    elected
 	// options are the user's, with Scheme filled in.
 	options manager.Options
 	indexes *indexes
@@ -262,7 +263,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
 	defer leave()
-	if err := m.leaderOnly.start(m); err != nil {
+	if err := errors.Join(m.leaderOnly.start(m), m.elected.start(m)); err != nil {
 		return err
 	}
 	if err := m.addChildren(ctx); err != nil {

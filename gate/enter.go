@@ -20,7 +20,8 @@ type entry struct {
 	since           time.Duration
 	prev, next      *entry
 	left            atomic.Bool
-	// lost is why its slot is not this member's any more; nil: it is. The context may have ended before for another reason.
+	// lost is why its slot is not this member's any more; nil: it is. The context may have ended before that, for another
+	// reason.
 	lost atomic.Pointer[error]
 	// hold says that it has no key and no context. gone says that the key's object was gone.
 	hold, gone bool
@@ -52,8 +53,9 @@ func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 
 // Ended says why nothing may be written any more for the key that ctx, or a context that it was made of, was admitted
 // for: its slot was lost (ErrLost), the deadline passed (ErrExpired), or leave was called (context.Canceled). Otherwise
-// it is nil, also when the context has ended for another reason, such as a timeout or a handover: the slot does not move
-// before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are not from Enter.
+// it is nil, also when the context has ended for another reason, such as a timeout or a handover: the slot does not
+// move before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are not from
+// Enter.
 func Ended(ctx context.Context) error {
 	e, ok := ctx.Value(entryKey{}).(*entry)
 	if !ok {

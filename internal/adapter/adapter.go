@@ -25,6 +25,8 @@ type Parts struct {
 	Election types.NamespacedName
 	// Reported says whether others can read a report of this member.
 	Reported func() bool
+	// Solo is rota.Options.Solo.
+	Solo bool
 }
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.

@@ -84,9 +84,10 @@ func (p *probe) reading() reading {
 	r := reading{
 		CPUSeconds: cpu(), Bytes: p.meter.wire.received.Load(), Watches: p.meter.wire.watches.Load(),
 		Reconciles: p.reconciles.count.Load(), Requests: p.meter.wire.counts(), PeakHeap: p.meter.peak.Load(),
-		Working: p.leads(), Received: map[string]int{},
+		Received: map[string]int{},
 	}
 	if p.rota == nil {
+		r.Working = p.leads()
 		return r
 	}
 	s := p.rota.Status()

@@ -1,0 +1,76 @@
+package ctrlrt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/adapter"
+)
+
+// elected are the places in the program that asked a manager without leader election whether it is elected.
+type elected struct {
+	mu      sync.Mutex
+	places  []string
+	started bool
+}
+
+// electedMax is how many places are remembered.
+const electedMax = 20
+
+// Elected returns a channel that is closed once this replica is the leader of the manager's leader election.
+//
+// Without LeaderElection in the manager's options, controller-runtime closes it on every replica once the manager has
+// started, so that work behind it would run on all of them at once, even before they have joined. So Start returns an
+// error if Elected was called before, or is called until the member has joined. A later call is logged as an error,
+// once for each place. Make such work a duty (AddDuty), or wait for Joined of the Rota if every replica is to do it.
+// With rota.Options.Solo there is one replica, and nothing is refused.
+func (m *Manager) Elected() <-chan struct{} {
+	if !m.options.LeaderElection && !adapter.Of(m.rota).Solo {
+		m.elected.call(m, caller())
+	}
+	return m.inner.Elected()
+}
+
+// call notes a call. Once the manager has started it has it end, and once the member has joined it logs the call.
+func (e *elected) call(m *Manager, place string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(e.places, place) || len(e.places) >= electedMax {
+		return
+	}
+	e.places = append(e.places, place)
+	if !e.started {
+		return
+	}
+	err := electedError(m, place)
+	select {
+	case <-m.rota.Joined():
+		m.GetLogger().Error(err, "Elected of a manager without leader election was called")
+	default:
+		_ = m.kinds.refuse(err)
+	}
+}
+
+// start refuses the calls before the start.
+func (e *elected) start(m *Manager) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.started = true
+	if len(e.places) == 0 {
+		return nil
+	}
+	return electedError(m, e.places...)
+}
+
+func electedError(m *Manager, places ...string) error {
+	or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
+	if adapter.Of(m.rota).Election.Name != "" {
+		or = "" // NewManager refuses that
+	}
+	return fmt.Errorf("rota %s: Elected of the manager was called at %s, but the manager has no leader election, so that "+
+		"its channel closes on every replica, and what waits for it would run on all of them at once. Make that work a "+
+		"duty, which one member at a time does: add it with AddDuty of the ctrlrt.Manager; %sor, if every replica is to do "+
+		"it, wait for Joined of the rota.Rota", m.rota.Name(), strings.Join(places, ", "), or)
+}

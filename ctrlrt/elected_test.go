@@ -1,0 +1,112 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// Without leader election every replica is elected, so that work behind Elected would run on all of them.
+func TestElectedOfEveryReplicaIsRefused(t *testing.T) {
+	mgr, _ := offline(t, "elected", ctrl.Options{})
+	var seen manager.Manager = mgr
+	select {
+	case <-seen.Elected():
+		t.Error("elected before the start")
+	default:
+	}
+	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica", "AddDuty", "Joined")
+
+	mgr, _ = offline(t, "elected-whole", ctrl.Options{})
+	whole, err := mgr.Whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = whole.Elected()
+	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica")
+}
+
+func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
+	mgr, _ := offline(t, "elected-later", ctrl.Options{})
+	if err := mgr.Add(leaderless(func(ctx context.Context) error {
+		<-mgr.Elected()
+		<-ctx.Done()
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	select {
+	case err := <-ended:
+		wantError(t, err, "elected_test.go:", "every replica")
+	case <-time.After(time.Minute):
+		t.Fatal("the manager goes on")
+	}
+}
+
+// leaderless runs on every replica.
+type leaderless func(context.Context) error
+
+// Start implements manager.Runnable.
+func (f leaderless) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (leaderless) NeedLeaderElection() bool { return false }
+
+func TestElectedWithAnElectionOrAlone(t *testing.T) {
+	mgr, _ := offline(t, "elected-stock", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader",
+		LeaderElectionNamespace: "operators"})
+	_ = mgr.Elected()
+	if err := startOnce(t, mgr); err != nil {
+		t.Errorf("with leader election: %v", err)
+	}
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
+	r, err := rota.New(cfg, rota.Options{Solo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mgr, err = ctrlrt.NewManager(cfg, r, managerOptions()); err != nil {
+		t.Fatal(err)
+	}
+	_ = mgr.Elected()
+	if err := startOnce(t, mgr); err != nil {
+		t.Errorf("with Solo: %v", err)
+	}
+}
+
+// Once the member works, a call must not end it.
+func TestElectedOfAMemberIsLogged(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	cfg := controlplane.For(t).Config()
+	o := managerOptions()
+	o.Logger = funcr.New(h.write, funcr.Options{})
+	mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	<-mgr.Rota().Joined()
+	for range 3 {
+		<-mgr.Elected()
+	}
+	if n := h.count("Elected of the manager", "elected_test.go:", "AddDuty"); n != 1 {
+		t.Errorf("told %d times, want once, in %s", n, h.lines)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the manager ended with %v", err)
+	}
+}
