@@ -2,6 +2,7 @@ package ctrlrt
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -122,7 +123,24 @@ func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKin
 		return whole.GetInformer(ctx, obj, opts...)
 	}
 	if c.mgr.kinds.isSharded(kind) || c.mgr.kinds.isOwned(kind) {
-		return c.Cache.GetInformer(ctx, obj, opts...)
+		informer, err := c.Cache.GetInformer(ctx, obj, opts...)
+		if err == nil && ctx.Err() == nil {
+			err = c.mgr.holdsShare(kind, c.asker.controller)
+		}
+		return informer, err
 	}
 	return c.wholeCache.GetInformer(ctx, obj, opts...)
+}
+
+// holdsShare has the manager end if none of its cache's informers of a sharded kind holds a share, as with a NewCache
+// that leaves NewInformer out. Nothing would be reconciled then.
+func (m *Manager) holdsShare(kind schema.GroupKind, controller string) error {
+	if made, _ := shareOf(m.rota).Informers(kind); made {
+		return nil
+	}
+	return m.kinds.refuse(fmt.Errorf("controller %q: the manager's cache has given out an informer of %s that does not "+
+		"hold this member's share, so that nothing would be reconciled because of it: the function NewCache in the "+
+		"manager's options must make the cache of the options that it is given, NewInformer included, as "+
+		"cache.New(config, options) does", controller,
+		kind))
 }
