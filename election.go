@@ -29,7 +29,7 @@ func (o *Options) checkElection() error {
 		return nil
 	case o.Group != nil:
 		return errors.New("LeaderElectionID and Group: the groups of a program are rotas of their own, and only one rota " +
-			"can be the candidate; go over from leader election with one rota first, and divide it afterwards")
+			"can be the candidate; migrate from leader election with one rota first, and divide it afterwards")
 	}
 	if o.LeaderElectionNamespace == "" {
 		o.LeaderElectionNamespace = o.Namespace

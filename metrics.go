@@ -324,7 +324,7 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 		count(m.foreign, t.Foreign, kind.String())
 	}
 	m.collectRefused(out)
-	for kind, ignored := range m.rota.honour.state() {
+	for kind, ignored := range m.rota.honor.state() {
 		v := 0.0
 		if ignored {
 			v = 1

@@ -54,7 +54,7 @@ type Rota struct {
 	refusals refusals
 	// toldLate is when a write that timed out was last logged; 0: never.
 	toldLate atomic.Int64
-	honour   honour
+	honor    honor
 	unlike   unlike
 
 	resources resources
@@ -250,7 +250,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLooking()
-	go r.watchHonour(looking)
+	go r.watchHonor(looking)
 	go r.watchFailing(looking)
 	go r.watchWiring(looking)
 	for {

@@ -558,7 +558,7 @@ var scenarios = map[string]func(l *lab){
 			}
 		}
 	},
-	// A rota that goes over from leader election waits, while a stock replica leads.
+	// A rota that takes turns with leader election waits, while a stock replica leads.
 	"another-one-leads": func(l *lab) {
 		stock := l.startStock("stock-0", true)
 		defer stock.stop()

@@ -69,7 +69,7 @@ func (r *Rota) Status() Status {
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.hashes(r.gate.Working()),
 		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
 		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
-		Traffic: r.share.Traffic(), Ignored: r.honour.state(), Failing: r.Failing(), Refused: r.share.Failing(),
+		Traffic: r.share.Traffic(), Ignored: r.honor.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 	}
 	s.Waiting = r.elector.Load().waiting()
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()

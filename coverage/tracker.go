@@ -10,7 +10,7 @@ import (
 // Bounds are how long something may be wrong before it counts as a finding.
 type Bounds struct {
 	// Recovery is how long a slot may be without a member that works on it: from a crash to the next owner, a lease and
-	// the fence delay. A member may lack a report for as long.
+	// FenceDelay. A member may lack a report for as long.
 	Recovery time.Duration
 	// Stale is how long a member may leave its report unchanged. After that the report is ignored. Members renew their
 	// reports every half lease.

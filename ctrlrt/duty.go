@@ -32,7 +32,7 @@ import (
 //
 // The context of Start ends when the duty is handed over or lost. If Start returns nil before, the runnable has
 // finished until another member gets the duty, or this one gets it again. If it returns an error, it is started again
-// after a back-off; the manager does not end.
+// after a backoff; the manager does not end.
 func (m *Manager) AddDuty(name string, r manager.Runnable) error {
 	switch r.(type) {
 	case hasCache, cache.Cache, webhook.Server:

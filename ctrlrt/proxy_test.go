@@ -67,7 +67,7 @@ func (s *stripper) config() *rest.Config {
 	return &rest.Config{Host: s.URL, Dial: (&net.Dialer{}).DialContext}
 }
 
-// R11: an API server may begin to ignore the shard selector, and to honour it again, under running members; that costs
+// R11: an API server may begin to ignore the shard selector, and to honor it again, under running members; that costs
 // traffic, which they tell, and nothing else.
 func TestR11ShardSelectorIgnored(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func (p *pump) remove(names map[stream.Name]stream.Place, mark, listed string) b
 	version := s.at()
 	for name, was := range names {
 		s.mu.Lock()
-		there := s.core.Bury(name, was.Slot, listed)
+		there := s.core.Missing(name, was.Slot, listed)
 		s.mu.Unlock()
 		if !there {
 			continue

@@ -25,7 +25,7 @@ import (
 // The error names every reason not to apply the fence:
 //   - kinds that the API server does not serve,
 //   - a ConfigMap with something other than a table in it,
-//   - members that do not tell their POD_UID: their writes would be refused.
+//   - members that do not report their POD_UID: their writes would be refused.
 //
 // Warnings are about what may be on purpose.
 func Check(ctx context.Context, cfg *rest.Config, o Options) (warnings []string, err error) {
@@ -154,7 +154,7 @@ func (c *checker) table(ctx context.Context) error {
 		}
 	}
 	if len(nameless) > 0 {
-		return fmt.Errorf("these members do not tell the UID of their Pod, so that all their writes would be refused: %s. "+
+		return fmt.Errorf("these members do not report the UID of their Pod, so that all their writes would be refused: %s. "+
 			"Set POD_UID through the downward API (fieldPath: metadata.uid), roll that out, and try again",
 			strings.Join(nameless, ", "))
 	}

@@ -80,7 +80,7 @@ func validations(o Options) []admissionregistrationv1.Validation {
 			Message:    fmt.Sprintf("the fence of rota %s: this Pod is not a member. %s", o.Rota, off),
 			MessageExpression: fmt.Sprintf("'the fence of rota %s: Pod ' + variables.podName + "+
 				"' (UID ' + variables.podUID + ') is not a member in epoch ' + variables.epoch + ': "+
-				"it was expelled, has left, has not joined, or does not tell its POD_UID. %s'", o.Rota, off),
+				"it was expelled, has left, has not joined, or does not report its POD_UID. %s'", o.Rota, off),
 			Reason: ptr.To(metav1.StatusReasonForbidden),
 		},
 	}

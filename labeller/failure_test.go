@@ -16,9 +16,9 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// TestThrottlingIsHonoured: once the server has asked for a second of silence, it gets no more patches in that second
+// TestThrottlingIsHonored: once the server has asked for a second of silence, it gets no more patches in that second
 // than were under way: at most one from each of the 16 workers.
-func TestThrottlingIsHonoured(t *testing.T) {
+func TestThrottlingIsHonored(t *testing.T) {
 	f := newFake(t)
 	f.fill(200)
 	var mu sync.Mutex
@@ -201,7 +201,7 @@ func refusedLater(t *testing.T, verb string) {
 	eventually(t, "labelled", f.labelled)
 }
 
-// Lists and watches honour Retry-After, too.
+// Lists and watches honor Retry-After, too.
 func TestThrottledReads(t *testing.T) {
 	f := newFake(t)
 	f.put("one", nil)

@@ -229,7 +229,7 @@ func TestCheckFindings(t *testing.T) {
 		t.Parallel()
 		w := checked(t, nil)
 		w.put(t, halves())
-		expect(t, w, exitFindings, "×", "FenceMember", "member web-0-a: it does not tell the UID of its Pod", "set POD_UID")
+		expect(t, w, exitFindings, "×", "FenceMember", "member web-0-a: it does not report the UID of its Pod", "set POD_UID")
 		cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), w.name, metav1.GetOptions{})
 		if err == nil {
 			cm.Annotations = map[string]string{fence.Annotation: fence.Off, "argocd.argoproj.io/tracking-id": "x"}

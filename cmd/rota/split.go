@@ -41,9 +41,9 @@ func newSplitKCM() *cobra.Command {
 		Long: `Plans one kube-controller-manager per group of controllers. Every controller is in exactly one group. Without
 --groups there are three: workloads, garbage and cluster; --print-groups prints them.
 
-Without --out and --check the command prints the plan. With --out it writes what going over and back takes: a manifest
-per group (a script per group if it was given a command line), permissions for the new Leases, and Leases to hold while
-going over or back. docs/split.md has the order of the steps, in which no controller ever has two leaders.
+Without --out and --check the command prints the plan. With --out it writes what migrating there and back takes: a
+manifest per group (a script per group if it was given a command line), permissions for the new Leases, and Leases to
+hold while migrating. docs/split.md has the order of the steps, in which no controller ever has two leaders.
 
 With --check it compares manifests, command lines or a cluster with the plan, and names the controllers that run
 nowhere or twice. The exit status is 1 if anything differs.

@@ -45,7 +45,7 @@ const (
 	tokenController = "serviceaccount-token-controller"
 )
 
-// TestSplitForReal goes over from an undivided kube-controller-manager to three groups of three replicas, has them
+// TestSplitForReal migrates from an undivided kube-controller-manager to three groups of three replicas, has them
 // work, takes away a group and a leader, and goes back. All processes are the real ones, with the user and the
 // permissions that kube-controller-manager has.
 func TestSplitForReal(t *testing.T) {

@@ -55,7 +55,7 @@ func newVerify() *cobra.Command {
 		Long: `Compares what the members of a rota report with consistent lists of the objects' metadata.
 
 Objects come and go between a report and a list. So it looks again until every member has reported anew, which takes
-about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and the fence delay. The
+about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and FenceDelay. The
 exit status is 1 if something is wrong.`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {

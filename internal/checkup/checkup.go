@@ -150,7 +150,7 @@ type Options struct {
 	// Wait is for how long to go on looking while slots move, or are closed: only if that lasts, it is a problem.
 	Wait time.Duration
 	// Longer makes that longer while slots are closed, if Wait is too short to tell whether that is a problem: it is one
-	// after the longest lease and fence delay that members report.
+	// after the longest LeaseDuration and FenceDelay that members report.
 	Longer bool
 }
 

@@ -81,7 +81,7 @@ func (r *run) fenced(v *view.Rota, o fence.Options) {
 	for _, m := range v.Table.Members {
 		if m.PodUID == "" {
 			r.add(groupFence, Line{Level: Failed, Code: codeFenceMember, Member: m.ID,
-				Text: "it does not tell the UID of its Pod, so that the fence refuses all its writes",
+				Text: "it does not report the UID of its Pod, so that the fence refuses all its writes",
 				Cure: "set POD_UID through the downward API (fieldPath: metadata.uid), and roll that out"})
 		}
 	}

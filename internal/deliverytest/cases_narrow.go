@@ -26,8 +26,8 @@ func (s suite) narrow(t *testing.T) {
 	}
 }
 
-// wantHonoured checks that only requested objects came.
-func (r *rig) wantHonoured() {
+// wantHonored checks that only requested objects came.
+func (r *rig) wantHonored() {
 	r.t.Helper()
 	traffic := r.share.Traffic()[r.kind.GroupKind]
 	if traffic.Received == 0 || traffic.Foreign > 0 {
@@ -50,10 +50,10 @@ func (s suite) gainListsTheGained(t *testing.T) {
 		}
 	}
 	r.wantStore(only(0, 1, 2, 3, 4, 6, 7))
-	r.wantHonoured()
+	r.wantHonored()
 }
 
-// The counts show whether the server honours selectors.
+// The counts show whether the server honors selectors.
 func (s suite) trafficTells(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(1, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -64,7 +64,7 @@ func (s suite) trafficTells(t *testing.T) {
 	}
 	r.sync()
 	if !s.ignores {
-		r.wantHonoured()
+		r.wantHonored()
 	} else if traffic := r.share.Traffic()[r.kind.GroupKind]; traffic.Foreign == 0 {
 		t.Errorf("traffic %+v although the server ignores the selector", traffic)
 	}
@@ -111,7 +111,7 @@ func (s suite) growthUnderTraffic(t *testing.T) {
 		heard[e.key.String()] = e.version
 	}
 	if !s.ignores {
-		r.wantHonoured()
+		r.wantHonored()
 	}
 	if opened, open := r.faults.Watches(); open != 1 {
 		t.Errorf("%d watches are open, of %d", open, opened)

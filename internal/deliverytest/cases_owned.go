@@ -137,7 +137,7 @@ func (s suite) ownedKind(t *testing.T) {
 		}
 		r.holds(a, b)
 		if s.delivery != delivery.Filter {
-			r.wantHonoured()
+			r.wantHonored()
 		}
 		r.share.Release(only(5))
 		r.holds(a)

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/sharding"
 )
 
-// Sharding says, per call, whether a server honours the call's shard selector. The zero value honours all of them.
+// Sharding says, per call, whether a server honors the call's shard selector. The zero value honors all of them.
 type Sharding struct {
 	mu     sync.Mutex
 	ignore func() bool
 }
 
-// Ignore sets what is asked at every call; nil: all selectors are honoured. It may be called at any time.
+// Ignore sets what is asked at every call; nil: all selectors are honored. It may be called at any time.
 func (s *Sharding) Ignore(ignore func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

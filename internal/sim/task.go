@@ -136,7 +136,7 @@ func (in *informer) grown(t stream.Task, l *listing) {
 // lose has the store lose what lies in a slot that was lost, or that a list at a version did not show.
 func (in *informer) lose(names map[int]slot.Slot, version string) {
 	for name, s := range names {
-		if in.core.Bury(in.n.w.objects.names[name], s, version) {
+		if in.core.Missing(in.n.w.objects.names[name], s, version) {
 			in.has[name] = state{name: name}
 		}
 	}

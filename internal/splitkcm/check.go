@@ -192,7 +192,7 @@ type LeaseState struct {
 
 func (s LeaseState) led() bool { return s.Holder != "" && s.Holder != Holder && s.Age <= s.Duration }
 
-// CompareLeases says where the Leases of a cluster, by name, are not as in a cluster that has gone over to the plan:
+// CompareLeases says where the Leases of a cluster, by name, are not as in a cluster that has migrated to the plan:
 // every group has a leader, and the undivided kube-controller-manager can have none.
 func CompareLeases(p *Plan, leases map[string]LeaseState) []string {
 	var findings []string

@@ -151,7 +151,7 @@ const header = "# Written by `rota split kcm`"
 // Written tells whether a file is one of ours.
 func Written(text []byte) bool { return strings.Contains(string(text), header) }
 
-// Files returns what an operator needs to go over to the plan and back.
+// Files returns what an operator needs to migrate to the plan and back.
 func (p *Plan) Files() ([]File, error) {
 	port, err := p.undivided.port()
 	if err != nil {

@@ -22,6 +22,6 @@
 // # What the caller does
 //
 //   - It calls all methods under one lock, and sends what they return before it calls Advance with the event's version.
-//   - One goroutine sends. It alone calls Event, Stored, Item, Bury, Release and LookedUp.
+//   - One goroutine sends. It alone calls Event, Stored, Item, Missing, Release and LookedUp.
 //   - When the reflector stops reading halfway, it lists the whole kind again: Begin, List.Shows, Commit.
 package stream

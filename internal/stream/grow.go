@@ -41,9 +41,9 @@ func (s *Stream) Stored(set slot.Set, upTo string) map[Name]Place {
 	return out
 }
 
-// Bury decides whether the store loses an object that it has in slot n. Either the list of that slot at a version did
-// not show the object, or the slot was lost: then version is "".
-func (s *Stream) Bury(name Name, n slot.Slot, version string) bool {
+// Missing decides whether the store loses an object that it has in slot n. Either the list of that slot at a version
+// did not show the object, or the slot was lost: then version is "".
+func (s *Stream) Missing(name Name, n slot.Slot, version string) bool {
 	is, known := s.entries[name]
 	switch {
 	case known && (!is.here || is.slot != n):

@@ -146,7 +146,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	switch {
 	case m.State == Silent:
 		w.no("%s owns slot %d and has not renewed its Lease for %s longer than that lasts; others take its slots within "+
-			"seconds, and work on them after the fence delay", m.ID, n, ago(-*m.Left))
+			"seconds, and work on them after FenceDelay", m.ID, n, ago(-*m.Left))
 	case m.State == Stopped:
 		w.no("%s owns slot %d and has stopped, since it could not renew its Lease in time; it goes on by itself once it can",
 			m.ID, n)
@@ -189,7 +189,7 @@ func (r *Rota) activatingText(run table.Run) string {
 	text := fmt.Sprintf("%s has just got slot %d and begins soon: ", run.Owner, run.Slots.First)
 	switch r.Table.Notes[run.Epoch].Cause {
 	case table.CauseExpelled:
-		return text + "it waits for the fence delay, in which late writes of the former owner may still come"
+		return text + "it waits for FenceDelay, in which late writes of the former owner may still come"
 	case table.CauseHanded:
 		return text + "it waits until it sees the last writes of the former owner"
 	default:

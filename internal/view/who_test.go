@@ -167,7 +167,7 @@ func TestWho(t *testing.T) {
 		"activating after an expel": {func(q *question) {
 			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseExpelled}}
 			q.run(func(r *table.Run) { r.Unsettled = true })
-		}, WorksNo, []string{"waits for the fence delay", "activate"}},
+		}, WorksNo, []string{"waits for FenceDelay", "activate"}},
 		"activating after a handover": {func(q *question) {
 			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseHanded}}
 			q.run(func(r *table.Run) { r.Unsettled = true })

@@ -85,7 +85,7 @@ spec:
     messageExpression: >-
       'the fence of rota {{ .Release.Namespace }}/{{ $name }}: Pod ' + variables.podName +
       ' (UID ' + variables.podUID + ') is not a member in epoch ' + variables.epoch +
-      ': it was expelled, has left, has not joined, or does not tell its POD_UID. {{ $off }}'
+      ': it was expelled, has left, has not joined, or does not report its POD_UID. {{ $off }}'
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

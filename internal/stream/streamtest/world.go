@@ -319,7 +319,7 @@ func (w *world) send(outs []stream.Out) error {
 func (w *world) lose(in map[int]slot.Slot, version string) {
 	for n := range w.store {
 		s, ok := in[n]
-		if !ok || !w.core.Bury(object(state{name: n}).Name, s, version) {
+		if !ok || !w.core.Missing(object(state{name: n}).Name, s, version) {
 			continue
 		}
 		w.say("  lost: %d", n)

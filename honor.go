@@ -11,12 +11,12 @@ import (
 	"github.com/rota-dev/rota/delivery"
 )
 
-// honourPeriod is the time between two checks whether API servers honor the selectors.
-const honourPeriod = 5 * time.Second
+// honorPeriod is the time between two checks whether API servers honor the selectors.
+const honorPeriod = 5 * time.Second
 
-// honour is whether API servers honored the shard selector lately, by kind. Only what they send shows that. The next
+// honor is whether API servers honored the shard selector lately, by kind. Only what they send shows that. The next
 // answer may come from another server, or from the same one with another feature gate.
-type honour struct {
+type honor struct {
 	mu      sync.Mutex
 	last    map[schema.GroupKind]delivery.Traffic
 	ignored map[schema.GroupKind]bool
@@ -24,7 +24,7 @@ type honour struct {
 
 // look compares the traffic with that of the last look, and returns the kinds whose verdict changed. A kind without
 // traffic keeps its verdict.
-func (h *honour) look(now map[schema.GroupKind]delivery.Traffic) (changed map[schema.GroupKind]bool) {
+func (h *honor) look(now map[schema.GroupKind]delivery.Traffic) (changed map[schema.GroupKind]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ignored == nil {
@@ -46,18 +46,18 @@ func (h *honour) look(now map[schema.GroupKind]delivery.Traffic) (changed map[sc
 	return changed
 }
 
-func (h *honour) state() map[schema.GroupKind]bool {
+func (h *honor) state() map[schema.GroupKind]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.ignored)
 }
 
-// watchHonour logs for which kinds the API server ignores the selector, until ctx ends.
-func (r *Rota) watchHonour(ctx context.Context) {
+// watchHonor logs for which kinds the API server ignores the selector, until ctx ends.
+func (r *Rota) watchHonor(ctx context.Context) {
 	if r.share.Delivery() != delivery.ShardSelector {
 		return
 	}
-	tick := time.NewTicker(honourPeriod)
+	tick := time.NewTicker(honorPeriod)
 	defer tick.Stop()
 	known := map[schema.GroupKind]bool{}
 	for {
@@ -66,13 +66,13 @@ func (r *Rota) watchHonour(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for kind, ignored := range r.honour.look(r.share.SelectorTraffic()) {
+		for kind, ignored := range r.honor.look(r.share.SelectorTraffic()) {
 			switch {
 			case ignored:
 				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and "+
 					"keeps its own: does it have the feature gate ShardedListAndWatch?", "kind", kind.String())
 			case known[kind]:
-				r.log.Info("The API server honours the shard selector again", "kind", kind.String())
+				r.log.Info("The API server honors the shard selector again", "kind", kind.String())
 			}
 			known[kind] = true
 		}
