@@ -44,7 +44,7 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object,
 	if err != nil {
 		return nil, err
 	}
-	from, err := c.from(gvk.GroupKind())
+	from, err := c.from(ctx, gvk.GroupKind())
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *wholeCache) GetInformer(ctx context.Context, obj client.Object,
 func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
 	opts ...cache.InformerGetOption,
 ) (cache.Informer, error) {
-	from, err := c.from(gvk.GroupKind())
+	from, err := c.from(ctx, gvk.GroupKind())
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVer
 }
 
 // from returns the cache that has all objects of a kind.
-func (c *wholeCache) from(kind schema.GroupKind) (cache.Cache, error) {
-	fromWhole, err := c.mgr.kinds.use(kind)
+func (c *wholeCache) from(ctx context.Context, kind schema.GroupKind) (cache.Cache, error) {
+	fromWhole, err := c.mgr.kinds.use(ctx, kind)
 	if err != nil || !fromWhole {
 		return c.Cache, err
 	}

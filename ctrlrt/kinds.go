@@ -1,6 +1,7 @@
 package ctrlrt
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,8 +24,8 @@ type kinds struct {
 	whole   map[schema.GroupKind]bool     // the manager's own cache gave out an informer of all objects
 	// unsharded are the names of unsharded controllers and of what runs on the leader only, for messages.
 	unsharded []string
-	// refused gets the first refusal. The manager ends then: a source that is refused its informer would try again until
-	// it times out.
+	// refused gets the first refusal of a controller's source. The manager ends then: the source would try again until it
+	// times out.
 	refused chan error
 }
 
@@ -105,8 +106,15 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 }
 
 // use notes that an informer of all objects of a kind was asked for. fromWhole says that the cache of Manager.Whole
-// must give it out.
-func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
+// must give it out. If the informer is refused to a controller that starts, the manager ends.
+func (k *kinds) use(ctx context.Context, kind schema.GroupKind) (fromWhole bool, err error) {
+	if fromWhole, err = k.mayUse(kind); err != nil && startsController(ctx) {
+		err = k.refuse(err)
+	}
+	return fromWhole, err
+}
+
+func (k *kinds) mayUse(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if controllers, ok := k.sharded[kind]; ok {
@@ -114,19 +122,19 @@ func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 			return true, nil
 		}
 		return false,
-			k.refuse(fmt.Errorf("kind %s is sharded by %s, so this manager's cache holds a share of its objects, "+
+			fmt.Errorf("kind %s is sharded by %s, so this manager's cache holds a share of its objects, "+
 				"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
 				"the ctrlrt.Manager "+
 				"with that kind before the manager starts; or build that controller with ctrlrt.NewControllerManagedBy, too; or "+
 				"set it up with the manager "+
-				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, named(controllers), k.suspects()))
+				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, named(controllers), k.suspects())
 	}
 	if controller, ok := k.owned[kind]; ok {
-		return false, k.refuse(fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's "+
+		return false, fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's "+
 			"cache holds a share of its objects, "+
 			"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
 			"the ctrlrt.Manager "+
-			"with that kind before the manager starts", kind, controller, k.suspects()))
+			"with that kind before the manager starts", kind, controller, k.suspects())
 	}
 	k.whole[kind] = true
 	return false, nil

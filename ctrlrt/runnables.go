@@ -1,6 +1,7 @@
 package ctrlrt
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -42,8 +44,39 @@ func (m *Manager) Add(r manager.Runnable) error {
 			return err
 		}
 	}
+	if isController(r) {
+		r = starting{r}
+	}
 	return m.inner.Add(r)
 }
+
+// starting starts a controller with contexts that say so.
+type starting struct{ manager.Runnable }
+
+type startingKey struct{}
+
+// startsController reports whether a context comes from the start of a controller, sharded or not, and not from a
+// reconcile.
+func startsController(ctx context.Context) bool {
+	starts := ctx.Value(startingKey{}) != nil || askerFrom(ctx) != nil || ctx.Value(registrationsKey{}) != nil
+	return starts && controller.ReconcileIDFromContext(ctx) == ""
+}
+
+// Start implements manager.Runnable.
+func (s starting) Start(ctx context.Context) error {
+	return s.Runnable.Start(context.WithValue(ctx, startingKey{}, true))
+}
+
+// Warmup starts the sources of a controller with EnableWarmup before the manager is the leader.
+func (s starting) Warmup(ctx context.Context) error {
+	if c, ok := s.Runnable.(interface{ Warmup(context.Context) error }); ok {
+		return c.Warmup(context.WithValue(ctx, startingKey{}, true))
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (s starting) NeedLeaderElection() bool { return needsLeader(s.Runnable) }
 
 type hasCache interface{ GetCache() cache.Cache }
 
