@@ -1,6 +1,10 @@
 package rota
 
-import "github.com/rota-dev/rota/internal/adapter"
+import (
+	"context"
+
+	"github.com/rota-dev/rota/internal/adapter"
+)
 
 func init() {
 	adapter.Of = func(r any) adapter.Parts {
@@ -8,6 +12,12 @@ func init() {
 		return adapter.Parts{
 			Share: rota.share, Gate: rota.gate, Late: rota.clock.late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
 			Election: rota.opts.electionLease(), Solo: rota.opts.Solo,
+			SettingUp: rota.settingUp,
+			FinishSetup: func(f func(context.Context) error) {
+				rota.mu.Lock()
+				defer rota.mu.Unlock()
+				rota.finishSetup = append(rota.finishSetup, f)
+			},
 			Reported: func() bool { _, bytes, _ := rota.published.get(); return bytes > 0 },
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/rota-dev/rota/member"
 )
 
 // startPatience is how long a member waits to join before it reports what it waits for, and the time between log lines
@@ -79,7 +78,10 @@ func (c *Controller) Explain(why func() string) {
 // waitsFor says what the member waits for before it joins.
 func (r *Rota) waitsFor() []string {
 	var out []string
-	for _, p := range r.prerequisites() {
+	r.mu.Lock()
+	after := r.after
+	r.mu.Unlock()
+	for _, p := range slices.Concat(after, r.prerequisites()) {
 		select {
 		case <-p.done:
 		default:
@@ -105,27 +107,8 @@ func (r *Rota) Ready(*http.Request) error {
 // awaitStart waits until informers and workers run. If slots opened before, their objects would look deleted, or nobody
 // would work on them. It returns false when ctx ends, and an error if the wiring can never work.
 func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
-	late := time.NewTicker(startPatience)
-	defer late.Stop()
-	tell := 0 // how often it is logged before the next event
-	for _, p := range r.prerequisites() {
-		for waiting := true; waiting; {
-			select {
-			case <-p.done:
-				waiting = false
-			case <-late.C:
-				message := "This member takes no slots yet. It waits for " + strings.Join(r.waitsFor(), "; ")
-				if tell > 0 {
-					tell--
-					r.log.Info(message)
-					continue
-				}
-				tell = int(startEvents / startPatience)
-				r.tell(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
-			case <-ctx.Done():
-				return false, nil
-			}
-		}
+	if !r.await(ctx, r.prerequisites()) {
+		return false, nil
 	}
 	return r.awaitWiring(ctx)
 }

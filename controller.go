@@ -94,20 +94,21 @@ type place struct {
 }
 
 // NewController registers a work queue for a kind and shards the kind. The name must be unique in the process. Call it
-// before Run and before any informer of the kind runs. The member joins once the controller's workers run; see Started.
+// before Run (but see JoinAfter) and before any informer of the kind runs. The member joins once the controller's
+// workers run; see Started.
 //
 // It is for adapters, such as ctrlrt. client-go controllers use NewQueue. Run returns an error if no informer of the
 // kind holds this member's share, unless ExpectKindLate was called.
 func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
 	r.mu.Lock()
-	ran := r.ran
+	late := r.late()
 	r.mu.Unlock()
 	if r.shadow != nil {
 		return nil, fmt.Errorf("controller %s: this rota is a shadow, which works on nothing", name)
 	}
-	if ran {
+	if late {
 		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
-			"manager starts", name)
+			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
 	}
 	if err := r.share.Shard(kind); err != nil {
 		return nil, fmt.Errorf("controller %s: %w", name, err)

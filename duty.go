@@ -29,8 +29,8 @@ const (
 )
 
 // Duty declares a duty: work that cannot be sharded, and that exactly one member of the rota does at a time. Call it
-// before Run. Members may differ in their duties. The rota spreads its duties evenly over the members that have
-// declared them, and moves them as it moves slots.
+// before Run (but see JoinAfter). Members may differ in their duties. The rota spreads its duties evenly over the
+// members that have declared them, and moves them as it moves slots.
 //
 // run is called in a goroutine of its own when the duty comes to this member. It is not called again before it has
 // returned. Informers that NewInformer made of kinds that are not sharded then show what the duty's former owner wrote
@@ -78,8 +78,9 @@ func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) err
 	r.duties.mu.Lock()
 	defer r.duties.mu.Unlock()
 	switch {
-	case r.ran:
-		return fmt.Errorf("duty %s: Run was called before: declare duties before the member starts", name)
+	case r.late():
+		return fmt.Errorf("duty %s: Run was called before: declare duties before the member starts, or have it wait for "+
+			"them with JoinAfter of the rota.Rota", name)
 	case r.duties.of[name] != nil:
 		return fmt.Errorf("duty %s: there is one of that name already", name)
 	case len(r.duties.of) >= slot.MaxDuties:

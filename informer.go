@@ -106,9 +106,9 @@ func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
 // declare sets how a kind is sharded. call is the name of the user's call, for errors.
 func (r *Rota) declare(call string, kind schema.GroupKind, children []Children) error {
 	r.mu.Lock()
-	ran := r.ran
+	late := r.late()
 	r.mu.Unlock()
-	if ran {
+	if late {
 		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
 	}
 	if len(children) == 0 {

@@ -67,6 +67,10 @@ type Rota struct {
 	started     []start
 	inner       map[any]string // the work queues that belong to queues
 	ran         bool
+	// after is what JoinAfter was told. isSetUp says that nothing can be set up any more; finishSetup is called then.
+	after       []prerequisite
+	isSetUp     bool
+	finishSetup []func(context.Context) error
 	deadline    time.Duration
 	own         time.Duration // the deadline of its own Lease; deadline is earlier while another one leads
 	renewed     bool          // there is a deadline
@@ -215,9 +219,10 @@ func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 // done or LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work takes care of that). Run
 // may be called once.
 //
-// Run joins when the informers of all queues made by NewQueue and all those of ShareInformer run, and the workers of
-// all controllers (Controller.Started). It does not join while there are members that it cannot work together with, as
-// their reports of kinds and options show. Until then Ready says what Run waits for.
+// Run joins when what JoinAfter was told is done, the informers of all queues made by NewQueue and all those of
+// ShareInformer run, and the workers of all controllers do (Controller.Started). It does not join while there are
+// members that it cannot work together with, as their reports of kinds and options show. Until then Ready says what Run
+// waits for.
 //
 // An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
@@ -234,9 +239,12 @@ func (r *Rota) Run(ctx context.Context) error {
 		return fmt.Errorf("rota %s: Options.LeaderElectionID: dispatchers cannot hold leader election's Lease, since their "+
 			"workers go on after it is lost; leave it out", r.Name())
 	}
+	defer r.closeStore()
+	if done, err := r.awaitSetup(ctx); !done || err != nil {
+		return err
+	}
 	r.declareOwnDuties()
 	r.cfg.Self.Duties = r.duties.names()
-	defer r.closeStore()
 	endLabels, err := r.label(ctx)
 	if err != nil {
 		return fmt.Errorf("rota %s: %w", r.Name(), err)

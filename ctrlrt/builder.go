@@ -183,6 +183,9 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 			return nil, err
 		}
 	}
+	if err := b.mgr.addCachesLate(); err != nil {
+		return nil, err
+	}
 	b.view.asker.controller = name
 	w := &worker{name: name, reconciler: r, sources: b.view.sources}
 	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)

@@ -205,7 +205,7 @@ func (b *DutyBuilder) Complete(r reconcile.Reconciler) error {
 	if r == nil {
 		return fmt.Errorf("duty controller %s: must provide a non-nil Reconciler", b.name)
 	}
-	if err := b.watchKinds(); err != nil {
+	if err := errors.Join(b.watchKinds(), b.mgr.addCachesLate()); err != nil {
 		return fmt.Errorf("duty controller %s: %w", b.name, err)
 	}
 	b.options.Reconciler = nil

@@ -33,7 +33,7 @@ type Manager struct {
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers has one for each sharded controller; controllers may be built while the manager runs.
+	// workers has one for each sharded controller; with rota.Rota.JoinAfter they are built while the manager runs.
 	workersMu  sync.Mutex
 	workers    []*worker
 	leaderOnly leaderOnly
@@ -41,6 +41,12 @@ type Manager struct {
 	// options are the user's, with Scheme filled in.
 	options manager.Options
 	indexes *indexes
+
+	// cachesMade says that Start has made the caches that are there besides the manager's own. children are the indexes of
+	// the one by owners; nil: there is none.
+	cachesMu   sync.Mutex
+	cachesMade bool
+	children   *indexes
 
 	wholeOnce sync.Once
 	whole     *whole
@@ -119,7 +125,10 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	}
 	m.Manager, m.inner = inner, inner
 	m.reader.log, m.reader.live.mapper = inner.GetLogger(), inner.GetRESTMapper()
-	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer()}
+	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer(), later: adapter.Of(r).SettingUp}
+	adapter.Of(r).FinishSetup(func(ctx context.Context) error {
+		return errors.Join(m.addCaches(ctx), m.indexes.make(ctx))
+	})
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
@@ -266,10 +275,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	if err := errors.Join(m.leaderOnly.start(m), m.elected.start(m)); err != nil {
 		return err
 	}
-	if err := m.addChildren(ctx); err != nil {
-		return err
-	}
-	if err := m.addWhole(ctx); err != nil {
+	if err := m.addCaches(ctx); err != nil {
 		return err
 	}
 	managed := make(chan error, 1)

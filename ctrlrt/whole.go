@@ -2,9 +2,6 @@ package ctrlrt
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +29,28 @@ func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	return construct(m.inner.GetConfig(), o)
 }
 
+// addCaches makes the caches that the controllers built so far need besides the manager's own, with all indexes.
+func (m *Manager) addCaches(ctx context.Context) error {
+	m.cachesMu.Lock()
+	defer m.cachesMu.Unlock()
+	m.cachesMade = true
+	if err := m.addChildren(ctx); err != nil {
+		return err
+	}
+	return m.addWhole(ctx)
+}
+
+// addCachesLate is addCaches for a controller that is built after Start (rota.Rota.JoinAfter).
+func (m *Manager) addCachesLate() error {
+	m.cachesMu.Lock()
+	made := m.cachesMade
+	m.cachesMu.Unlock()
+	if !made {
+		return nil // Start makes them
+	}
+	return m.addCaches(context.Background())
+}
+
 // addChildren adds a cache for the kinds that are sharded by both keys and owners. It holds their objects by owner; the
 // manager's own cache holds them by their own keys.
 func (m *Manager) addChildren(ctx context.Context) error {
@@ -39,19 +58,23 @@ func (m *Manager) addChildren(ctx context.Context) error {
 	if len(both) == 0 {
 		return nil
 	}
-	children, err := m.newCache(m.newInformer(shareOf(m.rota).NewOwnedInformer))
-	if err != nil {
-		return err
-	}
-	for _, kind := range both {
-		for _, index := range m.indexes.of(kind, m.GetScheme()) {
-			if err := children.IndexField(ctx, index.obj, index.field, index.extract); err != nil {
-				return fmt.Errorf("index %s of kind %s: %w", index.field, kind, err)
-			}
+	if m.children == nil {
+		children, err := m.newCache(m.newInformer(shareOf(m.rota).NewOwnedInformer))
+		if err != nil {
+			return err
+		}
+		m.children = &indexes{FieldIndexer: children}
+		m.reader.children.Store(&children)
+		if err := m.inner.Add(cached{children}); err != nil {
+			return err
 		}
 	}
-	m.reader.children.Store(&children)
-	return m.inner.Add(cached{children})
+	for _, kind := range both {
+		if err := m.children.copy(ctx, m.indexes, kind, m.GetScheme()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client
@@ -90,16 +113,8 @@ func (m *Manager) addWhole(ctx context.Context) error {
 		if _, err := m.Whole(); err != nil {
 			return err
 		}
-		has := m.whole.indexes.of(kind, m.GetScheme())
-		for _, i := range m.indexes.of(kind, m.GetScheme()) {
-			if slices.ContainsFunc(has, func(other index) bool {
-				return other.field == i.field && reflect.TypeOf(other.obj) == reflect.TypeOf(i.obj)
-			}) {
-				continue
-			}
-			if err := m.whole.indexes.IndexField(ctx, i.obj, i.field, i.extract); err != nil {
-				return fmt.Errorf("index %s of kind %s: %w", i.field, kind, err)
-			}
+		if err := m.whole.indexes.copy(ctx, m.indexes, kind, m.GetScheme()); err != nil {
+			return err
 		}
 	}
 	return nil

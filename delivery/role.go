@@ -110,7 +110,8 @@ func (s *Share) checkNotRunning(kind schema.GroupKind, which func(*informer) boo
 		return nil
 	}
 	return fmt.Errorf("kind %s: cannot be sharded in another way any more, an informer of it is already running: "+
-		"set up the controllers of sharded kinds before the manager starts", kind)
+		"set up the controllers of sharded kinds before the manager starts, or with JoinAfter of the rota.Rota this one "+
+		"before others that use the kind", kind)
 }
 
 // runs reports whether one of those informers of the kind runs. s.mu is held.

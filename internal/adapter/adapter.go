@@ -3,6 +3,7 @@
 package adapter
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,10 @@ type Parts struct {
 	Reported func() bool
 	// Solo is rota.Options.Solo.
 	Solo bool
+	// SettingUp reports whether the member waits, or will wait, for something to be set up (rota.Rota.JoinAfter).
+	// FinishSetup has a function called when it need not wait any more, before it joins. It is given before Run.
+	SettingUp   func() bool
+	FinishSetup func(func(context.Context) error)
 }
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.

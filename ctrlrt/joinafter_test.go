@@ -1,0 +1,136 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// An operator builds its controllers once a runnable of the same manager has made certificates, as with a rotator of
+// certificates for its webhooks. Its indexes are there before.
+func TestControllersAreBuiltAfterTheStart(t *testing.T) {
+	t.Parallel()
+	c, namespace := adminClient(t), controlplane.Namespace(t)
+	cfg := controlplane.For(t).Config()
+	r := newRota(t, cfg)
+	built := make(chan struct{})
+	if err := r.JoinAfter("the controllers, which are built once there are certificates", built); err != nil {
+		t.Fatal(err)
+	}
+	o := managerOptions()
+	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
+		if err := mgr.GetFieldIndexer().IndexField(t.Context(), obj, "size", func(obj client.Object) []string {
+			return []string{obj.GetLabels()["size"]}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certified, ready := make(chan struct{}), make(chan error, 1)
+	if err := mgr.Add(leaderless(func(context.Context) error {
+		ready <- r.Ready(nil)
+		close(certified)
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+
+	parent := &corev1.Secret{}
+	parent.Namespace, parent.Name, parent.Labels = namespace, "a", map[string]string{"size": "1"}
+	if err := c.Create(t.Context(), parent); err != nil {
+		t.Fatal(err)
+	}
+	child := configMap(namespace, "a", "1")
+	child.Labels = map[string]string{"size": "1"}
+	if err := controllerutil.SetControllerReference(parent, child, c.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-certified:
+	case err := <-ended:
+		t.Fatalf("the manager ended: %v", err)
+	}
+	if err := <-ready; err == nil || !strings.Contains(err.Error(), "which are built once there are certificates") {
+		t.Errorf("ready while controllers are missing: %v", err)
+	}
+	// The kind of the children has a controller of its own, so that it is in two caches.
+	done := make(chan string, 100)
+	report := func(name string, err error) (reconcile.Result, error) {
+		if err == nil {
+			done <- name
+		}
+		return reconcile.Result{}, err
+	}
+	bySize := client.MatchingFields{"size": "1"}
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+		func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			var list corev1.ConfigMapList
+			return report("child", mgr.GetClient().List(ctx, &list, ctrlrt.Share, bySize))
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
+		func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			var parents corev1.SecretList
+			if err := mgr.GetClient().List(ctx, &parents, bySize); err != nil {
+				return reconcile.Result{}, err
+			}
+			var children corev1.ConfigMapList
+			if err := mgr.GetClient().List(ctx, &children, bySize); err != nil || len(children.Items) == 0 {
+				return reconcile.Result{}, err
+			}
+			return report("parent", nil)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.AddDuty("report", manager.RunnableFunc(func(context.Context) error {
+		done <- "duty"
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.Joined():
+		t.Error("joined before the controllers were built")
+	default:
+	}
+	close(built)
+	for missing := []string{"child", "parent", "duty"}; len(missing) > 0; {
+		select {
+		case name := <-done:
+			missing = slices.DeleteFunc(missing, func(other string) bool { return other == name })
+		case err := <-ended:
+			t.Fatalf("the manager ended: %v", err)
+		case <-time.After(time.Minute):
+			t.Fatalf("still missing: %v; ready: %v", missing, r.Ready(nil))
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the manager ended with %v", err)
+	}
+}

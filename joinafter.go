@@ -1,0 +1,95 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/member"
+)
+
+// JoinAfter has this member join only when done is closed. Until then controllers, queues and duties may be set up
+// although Run was called, and a manager of ctrlrt starts all else, such as webhook servers and runnables. It is for
+// programs whose controllers are built late, such as when the certificates of their webhooks have been made by a
+// runnable of the manager. Close done when they have been built.
+//
+// what completes "waiting for", such as "the controllers, which are built once there are certificates". Until done is
+// closed, Ready is an error that says so. After 10 s an event and the log say it, too.
+//
+// Call it before Run, and with ctrlrt before anything is set up. It may be called more than once: Run waits for all.
+func (r *Rota) JoinAfter(what string, done <-chan struct{}) error {
+	switch {
+	case what == "":
+		return fmt.Errorf("rota %s: JoinAfter: say what is waited for, such as \"the controllers to be built\"", r.Name())
+	case done == nil:
+		return fmt.Errorf("rota %s: JoinAfter %s: its channel is nil, so this member would never join: close one when that "+
+			"is done", r.Name(), what)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ran {
+		return fmt.Errorf("rota %s: JoinAfter %s: Run was called before: call JoinAfter before the member starts", r.Name(),
+			what)
+	}
+	r.after = append(r.after, prerequisite{done, func() string { return what }})
+	return nil
+}
+
+// settingUp reports whether Run waits, or will wait, until something is set up.
+func (r *Rota) settingUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.isSetUp && len(r.after) > 0
+}
+
+// late reports whether it is too late to set something up. r.mu is held.
+func (r *Rota) late() bool { return r.ran && (r.isSetUp || len(r.after) == 0) }
+
+// awaitSetup waits for what JoinAfter was told. It returns false when ctx ends. Afterwards nothing can be set up.
+func (r *Rota) awaitSetup(ctx context.Context) (bool, error) {
+	r.mu.Lock()
+	after := r.after // JoinAfter adds no more
+	r.mu.Unlock()
+	if !r.await(ctx, after) {
+		return false, nil
+	}
+	r.mu.Lock()
+	r.isSetUp = true
+	finish := r.finishSetup
+	r.mu.Unlock()
+	var errs []error
+	for _, f := range finish {
+		errs = append(errs, f(ctx))
+	}
+	return true, errors.Join(errs...)
+}
+
+// await waits for all of what it is given. It reports what this member waits for if that takes long. It returns false
+// when ctx ends.
+func (r *Rota) await(ctx context.Context, all []prerequisite) bool {
+	late := time.NewTicker(startPatience)
+	defer late.Stop()
+	tell := 0 // how often it is logged before the next event
+	for _, p := range all {
+		for waiting := true; waiting; {
+			select {
+			case <-p.done:
+				waiting = false
+			case <-late.C:
+				message := "This member takes no slots yet. It waits for " + strings.Join(r.waitsFor(), "; ")
+				if tell > 0 {
+					tell--
+					r.log.Info(message)
+					continue
+				}
+				tell = int(startEvents / startPatience)
+				r.tell(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}
