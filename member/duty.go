@@ -123,7 +123,7 @@ func (m *Member) noteOlder(t *table.Table, id string) {
 	if m.suspended(t) {
 		return
 	}
-	m.note("DutiesSuspended", true, "process %s wants to join and is too old to read of duties in the table, as in the "+
+	m.note("DutiesSuspended", true, "process %s wants to join and is too old to know of duties in the table, as in the "+
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 

@@ -28,7 +28,7 @@ func newPause() *cobra.Command {
 
 The slots of members that leave or die still get new owners, and work goes on: a rolling update is not held up. A
 member that joins gets no slots but those. The pause ends by itself with the last member, and if a process of an older
-release wants to join that cannot read of it.`,
+release wants to join that does not understand it.`,
 		Example: `  rota pause website -n operators --reason "the API server is slow"
   rota pause -n operators --wait`,
 		Args: oneName,

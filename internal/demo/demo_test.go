@@ -184,14 +184,14 @@ func TestReportText(t *testing.T) {
 		}
 	}
 	for what, spoil := range map[string]func(*Report){
-		"two replicas at once": func(r *Report) { r.Overlaps = 2 },
-		"did not own":          func(r *Report) { r.ForeignWrites = &one },
-		"owner":                func(r *Report) { r.UnownedAtEnd = 1 },
-		"the bound is 21.5 s":  func(r *Report) { r.TakenOverSeconds = 22 },
-		"2 of 10 Websites":     func(r *Report) { r.Reconciled = 8 },
-		"left behind":          func(r *Report) { r.DeletionsMissed = 1 },
-		"have to be":           func(r *Report) { r.ChildrenRight = 29 },
-		"no Website":           func(r *Report) { r.ChildrenStray = 1 },
+		"two replicas at once":   func(r *Report) { r.Overlaps = 2 },
+		"did not own":            func(r *Report) { r.ForeignWrites = &one },
+		"owner":                  func(r *Report) { r.UnownedAtEnd = 1 },
+		"the bound is 21.5 s":    func(r *Report) { r.TakenOverSeconds = 22 },
+		"2 of 10 Websites":       func(r *Report) { r.Reconciled = 8 },
+		"left behind":            func(r *Report) { r.DeletionsMissed = 1 },
+		"in their desired state": func(r *Report) { r.ChildrenRight = 29 },
+		"no Website":             func(r *Report) { r.ChildrenStray = 1 },
 	} {
 		bad := *r
 		spoil(&bad)

@@ -56,9 +56,9 @@ type Options struct {
 func (o *Options) validate() error {
 	switch {
 	case o.Objects < 0 || o.Objects > 100_000:
-		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine bears", o.Objects)
+		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine can sustain", o.Objects)
 	case !(o.Rate >= 0 && o.Rate <= 1000):
-		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine bears", o.Rate)
+		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine can sustain", o.Rate)
 	case len(o.AuditLogs) > 0 && o.Kubeconfig == "":
 		return fmt.Errorf("audit log %s: only with a kubeconfig; the demo's own control plane has one", o.AuditLogs[0])
 	case o.Migrate && o.Release != "":

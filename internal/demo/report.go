@@ -24,7 +24,7 @@ type Report struct {
 	// Overlaps are pairs of reconciles of one namespace/name by two members that overlap in time.
 	Overlaps int `json:"overlaps"`
 	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that
-	// are as they have to be, after the load has ended. ChildrenStray are those that belong to no Website.
+	// are in their desired state, after the load has ended. ChildrenStray are those that belong to no Website.
 	Children      int `json:"children"`
 	ChildrenRight int `json:"children_right"`
 	ChildrenStray int `json:"children_stray"`
@@ -158,8 +158,8 @@ func (r *Report) upToDate() verdict {
 func (r *Report) children() verdict {
 	return verdict{
 		r.ChildrenRight == r.Children && r.ChildrenStray == 0,
-		fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
-		fmt.Sprintf("%d of %d children are as they have to be, and %d belong to no Website",
+		fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
+		fmt.Sprintf("%d of %d children are in their desired state, and %d belong to no Website",
 			r.ChildrenRight, r.Children, r.ChildrenStray),
 	}
 }

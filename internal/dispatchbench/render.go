@@ -28,8 +28,8 @@ func (r *Report) Markdown() string {
 	fmt.Fprintf(&b, "\nProcessor time of the API server: a read %v, a read with resourceVersion %v, an event to one "+
 		"watcher of whole objects %v, of metadata %v.\n\n", c.Get.Round(time.Microsecond), c.Cached.Round(time.Microsecond),
 		c.Event.Round(time.Microsecond), c.Metadata.Round(time.Microsecond))
-	fmt.Fprintf(&b, "| members with caches, as many events per change | reads per change below which %d dispatchers cost "+
-		"less | if they have a resourceVersion |\n| ---: | ---: | ---: |\n", dispatchers)
+	fmt.Fprintf(&b, "| replicas with a cache | reads per change up to which %d dispatchers are cheaper | the "+
+		"same, reading with `resourceVersion` |\n| ---: | ---: | ---: |\n", dispatchers)
 	for _, n := range []int{3, 10, 30, 100} {
 		fmt.Fprintf(&b, "| %d | %s | %s |\n", n, c.reads(n, c.Get), c.reads(n, c.Cached))
 	}

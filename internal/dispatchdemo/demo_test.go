@@ -114,7 +114,7 @@ func TestReport(t *testing.T) {
 		"after it had expired":           func(r *Report) { r.Overdue = 1 },
 		"seen by no worker":              func(r *Report) { r.KeysLost = 1 },
 		"2 of 10 Websites":               func(r *Report) { r.Reconciled = 8 },
-		"have to be":                     func(r *Report) { r.ChildrenRight = 29 },
+		"in their desired state":         func(r *Report) { r.ChildrenRight = 29 },
 		"never were taken again":         func(r *Report) { r.KeysNotRetaken = 1 },
 		"only after 7.1 s":               func(r *Report) { r.RetakenSeconds = 7.1 },
 		"0 keys that workers had":        func(r *Report) { r.TakesLost = 0 },

@@ -47,9 +47,9 @@ type Options struct {
 func (o *Options) validate() error {
 	switch {
 	case o.Objects < 0 || o.Objects > 100_000:
-		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine bears", o.Objects)
+		return fmt.Errorf("objects %d: must be from 1 to 100000, or 0 for what the machine can sustain", o.Objects)
 	case !(o.Rate >= 0 && o.Rate <= 1000):
-		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine bears", o.Rate)
+		return fmt.Errorf("rate %v: must be at most 1000 per second, or 0 for what the machine can sustain", o.Rate)
 	case o.LeaseDuration < 0:
 		return fmt.Errorf("lease duration %v: must be above 0", o.LeaseDuration)
 	case o.TakeLength < 0 || o.TakeLength > 0 && o.TakeLength < 2*time.Second:

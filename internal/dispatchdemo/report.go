@@ -29,7 +29,7 @@ type Report struct {
 	// Reconciled are the Websites whose status and page show their latest generation, after the load has ended.
 	Reconciled int `json:"reconciled"`
 	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are
-	// as they have to be.
+	// in their desired state.
 	Children      int `json:"children"`
 	ChildrenRight int `json:"children_right"`
 	// KeysLost are Websites whose last change no take has seen.
@@ -100,8 +100,8 @@ func (r *Report) verdicts() []verdict {
 		r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
 		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects),
 	}, {
-		r.ChildrenRight == r.Children, fmt.Sprintf("all their %d children are there, and as they have to be", r.Children),
-		fmt.Sprintf("%d of %d children are as they have to be", r.ChildrenRight, r.Children),
+		r.ChildrenRight == r.Children, fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
+		fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children),
 	}}
 	lost := count(r.TakesLost, "key that workers had", "keys that workers had") + " when they were killed or stopped"
 	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {

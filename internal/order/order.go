@@ -123,7 +123,7 @@ func (b By) cut() (since int64, user, reason string) {
 	return b.At.Unix(), user, reason
 }
 
-// OldMembersError says that members cannot read of orders, since they run an older release.
+// OldMembersError says that members do not understand orders, since they run an older release.
 type OldMembersError struct{ Members []table.Member }
 
 func (e *OldMembersError) Error() string {
@@ -131,7 +131,7 @@ func (e *OldMembersError) Error() string {
 	for _, m := range e.Members {
 		who = append(who, m.ID+" (build "+cmp.Or(m.Build, "unknown")+")")
 	}
-	return fmt.Sprintf("members of an older release of Rota are in the rota, and cannot read of a pause or of drained "+
+	return fmt.Sprintf("members of an older release of Rota are in the rota, and do not understand a pause or drained "+
 		"members: %s; update them first", strings.Join(who, ", "))
 }
 
