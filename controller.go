@@ -305,7 +305,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	c.move(s, key)
 	c.flying[key] = flight{slot: s, leave: leave, ctx: inner, gone: gone}
 	c.mu.Unlock()
-	ctx = withSlot(inner, s)
+	ctx = context.WithValue(inner, slotKey{}, admitted{s, inner, c, key})
 	if c.where != nil {
 		ctx = adapter.WithSubject(ctx, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
 	}

@@ -53,8 +53,8 @@ type Status struct {
 	// duty knows.
 	Gaps   []group.Gap
 	Scrubs uint64
-	// Stuck are the reconciles that have been in flight for more than 10 s, and the duties that have not returned for that
-	// long after their context ended, longest first.
+	// Stuck are the reconciles that have been in flight for more than 10 s, and the duties and functions of Go that have
+	// not returned for that long after their context ended, longest first.
 	Stuck []gate.Flight
 	// Failing are the controllers whose reconciles all fail on this member, and the duties that keep failing.
 	Failing []Failing

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/gate"
@@ -251,11 +252,14 @@ type admitted struct {
 	slot slot.Slot
 	// ctx is the one that the gate gave.
 	ctx context.Context //nolint:containedctx // the value of one that is derived from it
+	// controller and key say what is reconciled; nil: it is a duty.
+	controller *Controller
+	key        types.NamespacedName
 }
 
 // withSlot adds the slot to the context that the gate gave.
 func withSlot(ctx context.Context, s slot.Slot) context.Context {
-	return context.WithValue(ctx, slotKey{}, admitted{s, ctx})
+	return context.WithValue(ctx, slotKey{}, admitted{slot: s, ctx: ctx})
 }
 
 func admittedFrom(ctx context.Context) (admitted, bool) {

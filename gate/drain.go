@@ -64,6 +64,7 @@ func (d *drain) soften(now time.Duration) {
 //   - The drain is soft while something in flight takes long, or while pending says so. Other keys are admitted as
 //     before, unless their own reconciles are known to take longer.
 //   - Otherwise new keys are parked until nothing is in flight, except keys whose object is gone.
+//   - What goes on between reconciles ends: the contexts of Extend are cancelled with ErrHandover.
 //   - When nothing is in flight in a slot, and pending says no, idle is called once for the slot. From then on nothing
 //     is admitted in it until it is opened again.
 //
@@ -75,16 +76,19 @@ func (d *drain) soften(now time.Duration) {
 // They must not block. pending may be called often.
 func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slot.Slot)) {
 	var slots []slot.Slot
+	var tasks []*entry
 	g.mu.Lock()
 	g.each(set, func(n slot.Slot, s *slotState) {
 		if s.state == open {
 			s.state = draining
 		}
+		tasks = append(tasks, g.endTasks(s)...)
 		s.drain = &drain{pending: pending, idle: idleFn, begun: g.now(), patience: 2 * moment}
 		s.changes++
 		slots = append(slots, n)
 	})
 	g.mu.Unlock()
+	cancel(tasks, ErrHandover)
 	for _, s := range slots {
 		g.Recheck(s)
 	}

@@ -32,7 +32,7 @@ type (
 	entryKey struct{}
 )
 
-// Value answers EpochFrom and Ended.
+// Value answers EpochFrom, Ended and Extend.
 func (e *entry) Value(key any) any {
 	switch key.(type) {
 	case epochKey:
@@ -54,8 +54,8 @@ func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 // Ended says why nothing may be written any more for the key that ctx, or a context that it was made of, was admitted
 // for: its slot was lost (ErrLost), the deadline passed (ErrExpired), or leave was called (context.Canceled). Otherwise
 // it is nil, also when the context has ended for another reason, such as a timeout or a handover: the slot does not
-// move before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are not from
-// Enter.
+// move before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are neither from
+// Enter nor from Extend.
 func Ended(ctx context.Context) error {
 	e, ok := ctx.Value(entryKey{}).(*entry)
 	if !ok {
@@ -156,6 +156,16 @@ func (e *entry) leave() {
 	if cut && st.state == draining {
 		st.park(e.key, e.gone) // if the slot stays after all, the key is reconciled again
 	}
+	g.take(st, e)
+	drains := st.drain != nil
+	g.mu.Unlock()
+	if drains {
+		g.Recheck(e.slot)
+	}
+}
+
+// take undoes put.
+func (g *Gate) take(st *slotState, e *entry) {
 	if e.prev == nil {
 		st.first = e.next
 	} else {
@@ -166,11 +176,6 @@ func (e *entry) leave() {
 	}
 	e.prev, e.next = nil, nil
 	g.count(st, -1)
-	drains := st.drain != nil
-	g.mu.Unlock()
-	if drains {
-		g.Recheck(e.slot)
-	}
 }
 
 func (g *Gate) count(st *slotState, n int) {

@@ -100,6 +100,8 @@ type slotState struct {
 	// inFlight counts the entries in the list first, holds included, and what Join admitted.
 	inFlight int
 	first    *entry
+	// tasks go on between reconciles (Extend). They are in flight from the moment in which their contexts end.
+	tasks map[*entry]struct{}
 	// parked are keys that were not admitted. The value says whether Review leaves them parked.
 	parked map[Key]bool
 	// drain is not nil while the state is draining.
@@ -152,6 +154,7 @@ func (g *Gate) Shut(set slot.Set) {
 	g.each(set, func(_ slot.Slot, s *slotState) {
 		s.state, s.parked, s.drain, s.long = shut, nil, nil, nil
 		s.changes++
+		g.endTasks(s)
 		lost = s.entries(lost)
 	})
 	g.mu.Unlock()
@@ -199,6 +202,7 @@ func (g *Gate) lapse() []*entry {
 		}
 		s.state, s.drain, g.mayLapsed = lapsed, nil, true
 		s.changes++
+		g.endTasks(s)
 		lost = s.entries(lost)
 	}
 	return lost

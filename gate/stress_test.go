@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,24 @@ func TestR5R6Model(t *testing.T) {
 		waiting := map[slot.Slot]bool{} // drains whose idle has not been called
 		hard := map[slot.Slot]bool{}    // those that admit deletions only; nothing takes long here
 		keys := 0
-		leaves := map[slot.Slot][]func(){}
+		type flight struct {
+			ctx   context.Context // nil: a hold
+			leave func()
+		}
+		type task struct {
+			ctx   context.Context
+			leave func() bool
+			cause error // what its context has to have ended with
+		}
+		flights, tasks := map[slot.Slot][]flight{}, map[slot.Slot][]*task{}
+		end := func(s slot.Slot, cause error) { // of what goes on between reconciles
+			for _, one := range tasks[s] {
+				if one.cause == nil {
+					one.cause = cause
+					m.inFlight[s]++
+				}
+			}
+		}
 		pending := map[slot.Slot]bool{}
 		aSlot := rapid.Map(rapid.Uint16Range(0, 3), func(n uint16) slot.Slot { return slot.Slot(n) })
 		lapse := func() {
@@ -41,6 +59,7 @@ func TestR5R6Model(t *testing.T) {
 				if m.open[s] || m.draining[s] || m.idle[s] {
 					m.open[s], m.draining[s], m.idle[s], m.lapsed[s] = false, false, false, true
 					delete(waiting, s)
+					end(s, gate.ErrExpired)
 				}
 			}
 		}
@@ -80,6 +99,7 @@ func TestR5R6Model(t *testing.T) {
 				g.Shut(set(s))
 				m.open[s], m.draining[s], m.idle[s], m.lapsed[s] = false, false, false, false
 				delete(waiting, s)
+				end(s, gate.ErrLost)
 			},
 			"drain": func(t *rapid.T) {
 				s := aSlot.Draw(t, "slot")
@@ -87,6 +107,7 @@ func TestR5R6Model(t *testing.T) {
 					m.open[s], m.draining[s] = false, true
 				}
 				waiting[s], hard[s] = true, false
+				end(s, gate.ErrHandover)
 				settle(s)
 				g.Drain(set(s), func(s slot.Slot) bool { return pending[s] }, func(s slot.Slot) { gotIdle[s]++ })
 			},
@@ -99,12 +120,12 @@ func TestR5R6Model(t *testing.T) {
 			"hold": func(t *rapid.T) {
 				s := aSlot.Draw(t, "slot")
 				m.inFlight[s]++
-				leaves[s] = append(leaves[s], g.Hold(s))
+				flights[s] = append(flights[s], flight{leave: g.Hold(s)})
 			},
 			"enter": func(t *rapid.T) {
 				s, gone := aSlot.Draw(t, "slot"), rapid.Bool().Draw(t, "gone")
 				keys++
-				_, leave, got := g.Enter(context.Background(), s, key(fmt.Sprint(keys)), gone)
+				ctx, leave, got := g.Enter(context.Background(), s, key(fmt.Sprint(keys)), gone)
 				late := c.now() >= m.deadline
 				want := gate.Refused
 				switch owned := m.open[s] || m.draining[s] || m.idle[s]; {
@@ -120,22 +141,67 @@ func TestR5R6Model(t *testing.T) {
 				}
 				if got == gate.Admitted {
 					m.inFlight[s]++
-					leaves[s] = append(leaves[s], leave)
+					flights[s] = append(flights[s], flight{ctx, leave})
 				}
 			},
 			"leave": func(t *rapid.T) {
 				s := aSlot.Draw(t, "slot")
-				if n := len(leaves[s]); n > 0 {
+				if n := len(flights[s]); n > 0 {
 					m.inFlight[s]--
 					settle(s)
-					leaves[s][n-1]()
-					leaves[s] = leaves[s][:n-1]
+					flights[s][n-1].leave()
+					flights[s] = flights[s][:n-1]
+				}
+			},
+			"extend": func(t *rapid.T) {
+				s := aSlot.Draw(t, "slot")
+				n := len(flights[s])
+				if n == 0 || flights[s][n-1].ctx == nil {
+					return
+				}
+				ctx, leave, err := gate.Extend(flights[s][n-1].ctx)
+				if err != nil {
+					t.Fatalf("slot %v: %v", s, err)
+				}
+				var cause error
+				switch owned := m.open[s] || m.draining[s] || m.idle[s]; {
+				case !owned && !m.lapsed[s]:
+					cause = gate.ErrLost
+				case m.lapsed[s], c.now() >= m.deadline:
+					cause = gate.ErrExpired
+				case !m.open[s]:
+					cause = gate.ErrHandover
+				}
+				if cause != nil {
+					m.inFlight[s]++
+				}
+				tasks[s] = append(tasks[s], &task{ctx, leave, cause})
+			},
+			"task ends": func(t *rapid.T) {
+				s := aSlot.Draw(t, "slot")
+				n := len(tasks[s])
+				if n == 0 {
+					return
+				}
+				one := tasks[s][n-1]
+				tasks[s] = tasks[s][:n-1]
+				if one.cause != nil {
+					m.inFlight[s]--
+					settle(s)
+				}
+				if again := one.leave(); again != (one.cause != nil && m.open[s]) {
+					t.Fatalf("slot %v: again = %v", s, again)
 				}
 			},
 			"": func(t *rapid.T) {
 				for s := range slot.Slot(4) {
 					if g.InFlightIn(s) != m.inFlight[s] {
 						t.Fatalf("slot %v: %d in flight, want %d", s, g.InFlightIn(s), m.inFlight[s])
+					}
+					for _, one := range tasks[s] {
+						if cause := context.Cause(one.ctx); !errors.Is(cause, one.cause) {
+							t.Fatalf("slot %v: the task's context has ended with %v, want %v", s, cause, one.cause)
+						}
 					}
 					if gotIdle[s] != expectIdle[s] {
 						t.Fatalf("slot %v: idle called %d times, want %d", s, gotIdle[s], expectIdle[s])
