@@ -94,6 +94,9 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
 
 // WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
+	if b.view != nil && src != nil {
+		src = newRawSource(src, b.view.sources)
+	}
 	b.inner.WatchesRawSource(src)
 	return b
 }

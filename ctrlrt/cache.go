@@ -102,9 +102,9 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object,
 	if err != nil {
 		return nil, err
 	}
-	c.sources.begin(gvk)
+	c.sources.begin(wanted{gvk: gvk})
 	informer, err := c.getInformer(ctx, gvk, obj, opts...)
-	c.sources.end(gvk, err)
+	c.sources.end(wanted{gvk: gvk}, err)
 	return informer, err
 }
 

@@ -3,7 +3,6 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,29 +16,53 @@ import (
 // it. If a kind's definition is not installed, its controller does not start before CacheSyncTimeout.
 const unservedPatience = 10 * time.Second
 
-// sources are the kinds that a controller has asked its cache for and not got yet. Its workers start when it has all.
+// sources are the kinds that a controller has asked its cache for and not got yet, and its raw sources that have not
+// synced. Its workers start when it has all.
 type sources struct {
 	mu      sync.Mutex
-	pending map[schema.GroupVersionKind]error // nil: the informer has not synced
+	pending map[wanted]error // nil: it has not synced
 }
 
-func newSources() *sources { return &sources{pending: map[schema.GroupVersionKind]error{}} }
+// wanted is a kind or a raw source.
+type wanted struct {
+	gvk schema.GroupVersionKind
+	raw *rawSource
+}
 
-func (s *sources) begin(gvk schema.GroupVersionKind) {
+// String names it in messages.
+func (w wanted) String() string {
+	if w.raw != nil {
+		return fmt.Sprintf("source %q of WatchesRawSource", w.raw.name)
+	}
+	return "informer of " + w.gvk.GroupKind().String()
+}
+
+func newSources() *sources { return &sources{pending: map[wanted]error{}} }
+
+func (s *sources) begin(w wanted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.pending[gvk]; !ok {
-		s.pending[gvk] = nil
+	if _, ok := s.pending[w]; !ok {
+		s.pending[w] = nil
 	}
 }
 
-func (s *sources) end(gvk schema.GroupVersionKind, err error) {
+// note notes what keeps something from syncing that was begun and has not ended; nil: nothing is known.
+func (s *sources) note(w wanted, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.pending[w]; ok {
+		s.pending[w] = err
+	}
+}
+
+func (s *sources) end(w wanted, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		delete(s.pending, gvk)
+		delete(s.pending, w)
 	} else {
-		s.pending[gvk] = err
+		s.pending[w] = err
 	}
 }
 
@@ -48,31 +71,42 @@ func (s *sources) missing() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	for gvk, err := range s.pending {
+	for w, err := range s.pending {
 		switch {
+		case err == nil && w.raw != nil:
+			out = append(out, fmt.Sprintf("its %v has not synced: does its cache run, and may this program list and "+
+				"watch what it is for?", w))
 		case err == nil:
-			out = append(out, fmt.Sprintf("its informer of %s has not synced: may this program list and watch it?",
-				gvk.GroupKind()))
+			out = append(out, fmt.Sprintf("its %v has not synced: may this program list and watch it?", w))
+		case meta.IsNoMatchError(err) && w.raw != nil:
+			out = append(out, fmt.Sprintf("its %v: %v: is the CustomResourceDefinition installed?", w, err))
 		case meta.IsNoMatchError(err):
-			out = append(out, fmt.Sprintf("kind %s is not served: is its CustomResourceDefinition installed?", gvk.GroupKind()))
+			out = append(out, fmt.Sprintf("kind %s is not served: is its CustomResourceDefinition installed?",
+				w.gvk.GroupKind()))
 		default:
-			out = append(out, fmt.Sprintf("its informer of %s: %v", gvk.GroupKind(), err))
+			out = append(out, fmt.Sprintf("its %v: %v", w, err))
 		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
-// unserved returns the kinds that are not served, or nil if something else is missing as well.
-func (s *sources) unserved() []schema.GroupVersionKind {
+// unserved returns what waits for a kind to be served, or nil if something else is missing as well.
+func (s *sources) unserved() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, err := range s.pending {
-		if !meta.IsNoMatchError(err) {
+	var out []string
+	for w, err := range s.pending {
+		switch {
+		case !meta.IsNoMatchError(err):
 			return nil
+		case w.raw != nil:
+			out = append(out, w.raw.name)
+		default:
+			out = append(out, w.gvk.String())
 		}
 	}
-	return slices.Collect(maps.Keys(s.pending))
+	return out
 }
 
 // excuse lets the member join without the controllers whose kinds are not served, so that the others are not held up.
