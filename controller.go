@@ -57,7 +57,7 @@ type Controller struct {
 	explain func() string // why its workers do not run
 	// awaiting are keys that wait for a kind to be listed; see await.
 	awaiting map[slot.Slot]map[types.NamespacedName]struct{}
-	// waiting are the keys in the queue by slot, those that wait for a back-off or a RequeueAfter included, and those that
+	// waiting are the keys in the queue by slot, those that wait for a backoff or a RequeueAfter included, and those that
 	// a worker has taken and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
@@ -140,7 +140,7 @@ func (c *Controller) Add(key types.NamespacedName) bool {
 	return c.add(key, c.rota.now())
 }
 
-// AddLater is Add for a key that waits for a delay, such as a back-off.
+// AddLater is Add for a key that waits for a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.add(key, 0)

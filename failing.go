@@ -138,7 +138,7 @@ func (o *outcomes) turn(failing bool) bool {
 }
 
 // errAgain stands for an error that the queue did not get.
-var errAgain = errors.New("the key was added again with a back-off")
+var errAgain = errors.New("the key was added again with a backoff")
 
 // Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
 // that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
@@ -151,7 +151,7 @@ func (c *Controller) Ended(key types.NamespacedName, err error) {
 	}
 }
 
-// again notes that a key will be tried again after a back-off: it failed, unless Ended said otherwise.
+// again notes that a key will be tried again after a backoff: it failed, unless Ended said otherwise.
 func (c *Controller) again(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

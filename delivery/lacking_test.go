@@ -154,7 +154,7 @@ func loadWithout(t *testing.T, fault func(*hookless, bool), cause table.Cause, v
 	r := newLackingRig(t.Context(), t)
 	fault(r.source, true)
 	r.warm(t.Context(), t, r.mine)
-	<-time.After(5 * time.Minute) // back-offs have grown
+	<-time.After(5 * time.Minute) // backoffs have grown
 	for range 5 {                 // at some time between two lists
 		<-time.After(700 * time.Millisecond)
 		r.load(t.Context(), t, cause, versions)

@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Parallel(20) // those in memory wait for back-offs; apiserver_test.go has fewer of its own
+	controlplane.Parallel(20) // those in memory wait for backoffs; apiserver_test.go has fewer of its own
 	controlplane.Main(m, controlplane.Options{})
 }

@@ -33,7 +33,7 @@ func memoryKinds(t *testing.T) {
 		}, []bool{false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // they wait for back-offs most of the time
+			t.Parallel() // they wait for backoffs most of the time
 			deliverytest.Run(t, deliverytest.Options{
 				Delivery: c.kind, Ignores: c.ignore != nil, WatchList: c.lists,
 				Kind: func(*testing.T) deliverytest.Kind {

@@ -306,7 +306,7 @@ func (p *pump) gone(err error) bool {
 	return false
 }
 
-// later opens the upstream watch again after the back-off. Half of the back-off is random.
+// later opens the upstream watch again after the backoff. Half of the backoff is random.
 func (p *pump) later() {
 	p.retry = time.After(p.backoff/2 + rand.N(p.backoff/2+1))
 	p.backoff = min(2*p.backoff, lastBackoff)

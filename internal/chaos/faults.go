@@ -19,7 +19,7 @@ type fault struct {
 	name, what string
 	// late says that it may cause late writes where there is no fence.
 	late bool
-	// fresh starts the run with new members, so that back-offs from the fault before do not count: a watch of the table
+	// fresh starts the run with new members, so that backoffs from the fault before do not count: a watch of the table
 	// is retried after up to 3 s, and client-go's informers wait up to 30 s before they list again.
 	fresh bool
 	// leases is how many leases a change may wait for its reconcile, in addition to FenceDelay and 4 s

@@ -42,7 +42,7 @@ func Main(m *testing.M, o Options) {
 }
 
 // Parallel has n parallel tests run at a time, unless -parallel says otherwise. Tests that wait for watches and
-// back-offs would leave a small machine idle with as many as it has CPUs. Call it from TestMain.
+// backoffs would leave a small machine idle with as many as it has CPUs. Call it from TestMain.
 func Parallel(n int) {
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p != nil && p.Value.String() == p.DefValue {

@@ -130,7 +130,7 @@ func (s suite) eventCannotBeDecoded(t *testing.T) {
 }
 
 // The connection breaks in the middle of an event, which client-go does not tell from one that cannot be decoded. The
-// watch continues at its position: a list of everything would come after a back-off of up to 30 s. If the connection
+// watch continues at its position: a list of everything would come after a backoff of up to 30 s. If the connection
 // breaks at the same event again and again, the kind is listed.
 func (s suite) watchTorn(t *testing.T) {
 	const reset = "stream error: stream ID 57; INTERNAL_ERROR; received from peer"

@@ -121,7 +121,7 @@ func Run(t *testing.T, o Options) {
 				{"Random", suite.random},
 			} {
 				t.Run(c.name, func(t *testing.T) {
-					t.Parallel() // they wait for back-offs and bookmarks most of the time
+					t.Parallel() // they wait for backoffs and bookmarks most of the time
 					c.test(s, t)
 				})
 			}

@@ -222,7 +222,7 @@ func TestDeletedWhileNobodyOwns(t *testing.T) {
 	}
 }
 
-// The Lease of a dispatcher lapses while a deletion is in back-off. The deletion comes again.
+// The Lease of a dispatcher lapses while a deletion is in backoff. The deletion comes again.
 func TestDeletionOutlivesALapse(t *testing.T) {
 	t.Parallel()
 	config := controlplane.For(t).Config()

@@ -1,4 +1,4 @@
-// Package destination sends notices: at a limited rate, with back-off, and obeying Retry-After.
+// Package destination sends notices: at a limited rate, with backoff, and obeying Retry-After.
 package destination
 
 import (
@@ -27,7 +27,7 @@ const longestRetryAfter = time.Hour
 // Destination is one receiver. Its methods may be called concurrently.
 //
 // After a failure it is closed for a while, for all notices: for as long as the receiver asked for, or else for a
-// back-off. An object whose notice failed waits for a back-off of its own, too, so that one notice that always fails
+// backoff. An object whose notice failed waits for a backoff of its own, too, so that one notice that always fails
 // does not keep others back.
 type Destination struct {
 	config  config.Destination
