@@ -64,7 +64,8 @@ var _ manager.Manager = (*Manager)(nil)
 // NewManager makes a manager for the member r, as controller-runtime's manager.New does. It does no I/O beyond that of
 // manager.New.
 //
-// Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
+// Options.Cache.NewInformer must be nil, and Options.Client.Cache must not have EnableReadYourWritesConsistency; all
+// other options keep their meaning. LeaderElection applies to the unsharded
 // controllers alone, and is refused if the rota has a LeaderElectionID. One Rota serves one manager. The manager gets a
 // readiness check "rota", which passes once the member has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
@@ -77,6 +78,9 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if o.Cache.NewInformer != nil {
 		return nil,
 			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
+	}
+	if err := refuseReadYourWrites(o.Client.Cache); err != nil {
+		return nil, err
 	}
 	if lease := adapter.Of(r).Election; o.LeaderElection && lease.Name != "" {
 		return nil, fmt.Errorf("ctrlrt: rota %s takes turns with stock replicas by Lease %s, and this manager has "+
