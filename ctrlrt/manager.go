@@ -129,6 +129,13 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	}
 	m.Manager, m.inner = inner, inner
 	m.reader.log, m.reader.live.mapper = inner.GetLogger(), inner.GetRESTMapper()
+	if o.NewCache != nil {
+		m.reader.live.told = sync.OnceFunc(func() {
+			inner.GetLogger().Info("The API server answers in place of the cache, by the namespaces, selectors and transforms " +
+				"of Cache in the manager's options. What the function NewCache changes of these is not known: set it in Cache, " +
+				"or such answers have other objects than the cache, or are refused for lack of permissions")
+		})
+	}
 	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer(), later: adapter.Of(r).SettingUp}
 	adapter.Of(r).FinishSetup(func(ctx context.Context) error {
 		return errors.Join(m.addCaches(ctx), m.indexes.make(ctx))

@@ -2,14 +2,17 @@ package ctrlrt_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
@@ -92,4 +95,54 @@ func TestCacheWithShares(t *testing.T) {
 	go func() { m.done <- mgr.Start(ctx) }()
 	t.Cleanup(func() { m.leave(t) })
 	eventually(t, 30*time.Second, settled(m))
+}
+
+// What NewCache changes of the options shows in the cache alone. The first answer in place of the cache says so.
+func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
+	t.Parallel()
+	c, namespace, other := adminClient(t), controlplane.Namespace(t), controlplane.Namespace(t)
+	for _, in := range []string{namespace, other} {
+		cm := configMap(in, "object", "1")
+		cm.Labels = map[string]string{"test": namespace}
+		if err := c.Create(t.Context(), cm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, made := range []bool{true, false} {
+		t.Run(fmt.Sprint("NewCache: ", made), func(t *testing.T) {
+			cfg, h := controlplane.For(t).Config(), &heard{}
+			r, err := rota.New(cfg, rota.Options{Solo: true, Namespace: namespace, Logger: testLogger(t, "solo")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, want := managerOptions(), 1
+			o.Logger = funcr.New(h.write, funcr.Options{})
+			if made {
+				want = 2 // the answer that the line is about
+				o.NewCache = func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
+					given.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+					return cache.New(cfg, given)
+				}
+			} else {
+				o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+			}
+			mgr, err := ctrlrt.NewManager(cfg, r, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				var list corev1.ConfigMapList
+				if err := mgr.GetClient().List(t.Context(), &list, client.MatchingLabels{"test": namespace}); err != nil ||
+					len(list.Items) != want {
+					t.Errorf("List from outside: %d objects, error %v, want %d", len(list.Items), err, want)
+				}
+			}
+			if n := h.count("in place of the cache", "NewCache", "Cache in the manager's options"); (n == 1) != made || n > 1 {
+				t.Errorf("told %d times that what NewCache changes is not known, in: %q", n, h.lines)
+			}
+		})
+	}
 }

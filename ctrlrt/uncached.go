@@ -29,6 +29,8 @@ type uncached struct {
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
 	options cache.Options
+	// told logs once that what NewCache changes of the options is not known; nil: there is no NewCache.
+	told func()
 
 	known sync.Map // bounds by schema.GroupVersionKind
 }
@@ -42,6 +44,9 @@ type bounds struct {
 
 // of returns the bounds of a kind, as cache.New computes them.
 func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
+	if u.told != nil {
+		u.told()
+	}
 	if b, ok := u.known.Load(gvk); ok {
 		return b.(bounds), nil
 	}
