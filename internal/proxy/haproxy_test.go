@@ -53,7 +53,7 @@ func TestHAProxy(t *testing.T) {
 func TestHAProxyAccepts(t *testing.T) {
 	binary := proxytest.HAProxy(t)
 	dir := t.TempDir()
-	certificate, key := proxytest.Certificate(t)
+	certificate, key := proxytest.Certificate(t, "localhost")
 	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
 	if err := errors.Join(os.WriteFile(ca, certificate, 0o600),
 		os.WriteFile(client, append(certificate, key...), 0o600)); err != nil {

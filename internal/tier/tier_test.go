@@ -3,17 +3,13 @@ package tier_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -34,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota"
@@ -76,26 +73,13 @@ func newCluster(t *testing.T) *cluster {
 	})
 	c.account("stranger")
 	c.file("token", []byte(c.token("dispatcher", audience)))
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	chain, key, err := cert.GenerateSelfSignedCertKey("tier.svc", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"tier.svc"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	c.file("tls.crt", crt)
-	c.file("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-	c.roots.AppendCertsFromPEM(crt)
+	c.file("tls.crt", chain)
+	c.file("tls.key", key)
+	c.roots.AppendCertsFromPEM(chain)
 	return c
 }
 

@@ -60,7 +60,7 @@ func alone(t *testing.T, change func(*proxy.Front)) *agent {
 // authority writes a new certificate that signs itself to where the front reads its authorities.
 func authority(t *testing.T, path string) {
 	t.Helper()
-	cert, _ := proxytest.Certificate(t)
+	cert, _ := proxytest.Certificate(t, "localhost")
 	if err := os.WriteFile(path, cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
