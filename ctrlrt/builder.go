@@ -51,7 +51,8 @@ func NewControllerManagedBy(m manager.Manager) *Builder {
 			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
 		}
 	}
-	v := &view{Manager: mgr, asker: &asker{owned: map[schema.GroupKind]bool{}}, sources: newSources()}
+	v := &view{Manager: mgr, asker: &asker{owned: map[schema.GroupKind]bool{}},
+		sources: newSources(shareOf(mgr.rota).ListError)}
 	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
 }
 

@@ -19,6 +19,9 @@ const unservedPatience = 10 * time.Second
 // sources are the kinds that a controller has asked its cache for and not got yet, and its raw sources that have not
 // synced. Its workers start when it has all.
 type sources struct {
+	// listError returns why the last list of a kind failed, or nil.
+	listError func(schema.GroupKind) error
+
 	mu      sync.Mutex
 	pending map[wanted]error // nil: it has not synced
 }
@@ -37,7 +40,9 @@ func (w wanted) String() string {
 	return "informer of " + w.gvk.GroupKind().String()
 }
 
-func newSources() *sources { return &sources{pending: map[wanted]error{}} }
+func newSources(listError func(schema.GroupKind) error) *sources {
+	return &sources{listError: listError, pending: map[wanted]error{}}
+}
 
 func (s *sources) begin(w wanted) {
 	s.mu.Lock()
@@ -77,7 +82,7 @@ func (s *sources) missing() string {
 			out = append(out, fmt.Sprintf("its %v has not synced: does its cache run, and may this program list and "+
 				"watch what it is for?", w))
 		case err == nil:
-			out = append(out, fmt.Sprintf("its %v has not synced: may this program list and watch it?", w))
+			out = append(out, notSynced(w, s.listError(w.gvk.GroupKind())))
 		case meta.IsNoMatchError(err) && w.raw != nil:
 			out = append(out, fmt.Sprintf("its %v: %v: is the CustomResourceDefinition installed?", w, err))
 		case meta.IsNoMatchError(err):
@@ -89,6 +94,19 @@ func (s *sources) missing() string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
+}
+
+// notSynced says that an informer has not synced, and why its last list failed.
+func notSynced(w wanted, err error) string {
+	switch {
+	case err == nil:
+		return fmt.Sprintf("its %v has not synced: may this program list and watch it?", w)
+	case strings.Contains(err.Error(), "conversion webhook"):
+		return fmt.Sprintf("its %v cannot list it: %v (if this program serves that webhook: its Pods are ready only once "+
+			"they have joined, so the webhook's Service needs publishNotReadyAddresses: true)", w, err)
+	default:
+		return fmt.Sprintf("its %v cannot list it: %v", w, err)
+	}
 }
 
 // unserved returns what waits for a kind to be served, or nil if something else is missing as well.

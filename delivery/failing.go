@@ -91,6 +91,32 @@ func (s *Share) Failing() []Failure {
 	return out
 }
 
+// ListError returns why the last list of an informer of the kind failed, or nil. Informers of kinds that are not
+// sharded count, too.
+func (s *Share) ListError(kind schema.GroupKind) error {
+	s.mu.Lock()
+	informers := slices.Concat(s.informers, s.besides)
+	s.mu.Unlock()
+	for _, inf := range informers {
+		if inf.kind != kind {
+			continue
+		}
+		if err := inf.source.listError(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *source) listError() error {
+	if err := s.whole.Load(); err != nil && *err != nil {
+		return *err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.ailing[RequestList].err, s.ailing[requestProbe].err)
+}
+
 const (
 	// ailingAfter is how long a request may fail with errors that are ordinary during a restart of an API server before
 	// they are logged.

@@ -23,7 +23,9 @@ func (s *source) List(o metav1.ListOptions) (runtime.Object, error) {
 // that were wanted when the first page was requested.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !s.sharded() {
-		return s.upstream.ListWithContext(ctx, o)
+		list, err := s.upstream.ListWithContext(ctx, o)
+		s.whole.Store(&err)
+		return list, err
 	}
 	if o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		return s.recheck(ctx, o) // client-go compares WatchList with a list, in its own tests
@@ -195,7 +197,11 @@ func (s *source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // comes from any event, injected ones included. The source knows the position.
 func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.sharded() {
-		return s.upstream.WatchWithContext(ctx, o)
+		w, err := s.upstream.WatchWithContext(ctx, o)
+		if err != nil {
+			s.whole.Store(&err)
+		}
+		return w, err
 	}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
 		if s.inf.share.plain {

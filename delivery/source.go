@@ -24,12 +24,13 @@ var errStopped = errors.New("informer stopped")
 type source struct {
 	inf         *informer
 	upstream    cache.ListerWatcherWithContext
-	noWatchList bool          // the upstream does not support WatchList
-	on          atomic.Bool   // the informer is sharded
-	done        chan struct{} // closed when the informer stops
-	kick        chan struct{} // the driver should look
-	jobs        chan job      // what the pump should inject
-	nudges      chan struct{} // the pump should provoke a bookmark
+	noWatchList bool                  // the upstream does not support WatchList
+	on          atomic.Bool           // the informer is sharded
+	whole       atomic.Pointer[error] // why the last list or watch failed, if it is not sharded
+	done        chan struct{}         // closed when the informer stops
+	kick        chan struct{}         // the driver should look
+	jobs        chan job              // what the pump should inject
+	nudges      chan struct{}         // the pump should provoke a bookmark
 	scope       scope
 	suspects    chan struct{} // there are new doubts
 	begun       time.Time
