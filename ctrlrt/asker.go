@@ -49,10 +49,11 @@ func (asking) NeedLeaderElection() bool { return false }
 // places remembers which kinds were logged for which places in the program.
 type places struct{ told sync.Map }
 
-// first returns the place in the program that called this module, and whether the kind is new for that place.
-func (p *places) first(kind schema.GroupKind) (place string, first bool) {
+// first returns the place in the program that called this module, and whether it is new that the kind is logged for
+// that place and about that.
+func (p *places) first(kind schema.GroupKind, about ...string) (place string, first bool) {
 	place = caller()
-	_, before := p.told.LoadOrStore(kind.String()+" "+place, true)
+	_, before := p.told.LoadOrStore(strings.Join(append(about, kind.String(), place), " "), true)
 	return place, !before
 }
 

@@ -95,7 +95,14 @@ func (c *writingClient) List(ctx context.Context, list client.ObjectList, opts .
 // Create implements client.Writer.
 func (c *writingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	_ = c.stamp(obj)
-	return c.Client.Create(ctx, obj, opts...)
+	if err := c.Client.Create(ctx, obj, opts...); err != nil {
+		return err
+	}
+	if o := (client.CreateOptions{}); len(o.ApplyOptions(opts).DryRun) == 0 {
+		gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
+		c.mgr.reader.tellMade(ctx, gvk.GroupKind(), obj)
+	}
+	return nil
 }
 
 // Update implements client.Writer.
@@ -120,6 +127,7 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	c.hideStamps(gvk.GroupKind(), obj)
 	o := client.PatchOptions{}
 	if len(o.ApplyOptions(opts).DryRun) == 0 {
+		c.mgr.reader.tellMade(ctx, gvk.GroupKind(), obj)
 		labelled := c.complete(ctx, gvk, obj)
 		if labelled != nil {
 			obj.SetLabels(labelled.Labels)
@@ -142,6 +150,7 @@ func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguratio
 	}
 	o := client.ApplyOptions{}
 	if len(o.ApplyOptions(opts).DryRun) == 0 {
+		c.mgr.reader.tellMade(ctx, about.GroupVersionKind().GroupKind(), about)
 		if labelled := c.complete(ctx, about.GroupVersionKind(), about); labelled != nil {
 			setApplied(obj, labelled)
 		}

@@ -167,7 +167,39 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
 	default:
+		r.tellOrphans(askerFrom(ctx), kind)
 		return r.listShare(ctx, kind, list, opts...)
+	}
+}
+
+// tellOrphans logs that a List by the controller that owns a kind leaves out objects without a controlling owner.
+func (r *reader) tellOrphans(a *asker, kind schema.GroupKind) {
+	if !a.owns(kind) || !r.kinds.isOwned(kind) {
+		return
+	}
+	if place, first := r.lists.first(kind, "owned by", a.controller); first {
+		r.log.Info("A List by a controller of a kind that it Owns leaves out objects without a controlling owner of the "+
+			"kind that it is For, since this member's share has the children of its own objects only. If there are such "+
+			"objects, for instance in other namespaces, use the option ctrlrt.Live, or KeepWhole of the ctrlrt.Manager",
+			"kind", kind.String(), "controller", a.controller, "place", place)
+	}
+}
+
+// tellMade logs that a controller created an object of a kind that it owns without a controlling owner.
+func (r *reader) tellMade(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	a := askerFrom(ctx)
+	if !a.owns(kind) || !r.kinds.isOwned(kind) {
+		return
+	}
+	if _, has := shareOf(r.rota).OwnerSlotOf(kind, obj); has {
+		return
+	}
+	if place, first := r.lists.first(kind, "made by", a.controller); first {
+		r.log.Info("A controller created or applied an object of a kind that it Owns without a controlling owner of the "+
+			"kind that it is For. The object's events do not wake the controller, and its List leaves the object out. Call "+
+			"SetControllerReference before, or KeepWhole of the ctrlrt.Manager with the kind",
+			"kind", kind.String(), "controller", a.controller, "place", place,
+			"namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
 }
 
