@@ -122,7 +122,9 @@ type restartable struct {
 
 func newRestartable(src source.Source) *restartable {
 	_, syncs := src.(source.SyncingSource)
-	return &restartable{Source: src, once: !syncs && strings.HasPrefix(fmt.Sprintf("%T", src), "*source.channel["),
+	// The cache may be another one than the manager's: that of Whole, or of another cluster.
+	recording := withCache(src, func(c cache.Cache) cache.Cache { return recordingCache{c} })
+	return &restartable{Source: recording, once: !syncs && strings.HasPrefix(fmt.Sprintf("%T", src), "*source.channel["),
 		queue: heldQueue{changed: make(chan struct{})}}
 }
 

@@ -109,6 +109,8 @@ func (f *fakeCache) GetInformer(context.Context, client.Object, ...cache.Informe
 func TestHandlersEndWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeCache{informer: &fakeInformer{}}
+		// That of a cache which is not the manager's: of another cluster, or of Whole.
+		foreign := newRestartable(source.Kind[client.Object](f, &corev1.ConfigMap{}, &handler.EnqueueRequestForObject{}))
 		for range 3 {
 			r := &registrations{}
 			ctx, stop := context.WithCancel(withRegistrations(t.Context(), r))
@@ -116,6 +118,7 @@ func TestHandlersEndWithTheRun(t *testing.T) {
 				source.Kind[client.Object](recordingCache{f}, &corev1.ConfigMap{}, &handler.EnqueueRequestForObject{},
 					predicate.Funcs{}),
 				newRestartable(&source.Informer{Informer: f.informer, Handler: &handler.EnqueueRequestForObject{}}),
+				foreign,
 			} {
 				q := newPlainQueue()
 				defer q.ShutDown()
@@ -124,8 +127,8 @@ func TestHandlersEndWithTheRun(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if n := f.informer.handlers.Load(); n != 2 {
-				t.Errorf("%d handlers in a run, want 2", n)
+			if n := f.informer.handlers.Load(); n != 3 {
+				t.Errorf("%d handlers in a run, want 3", n)
 			}
 			r.end()
 			if n := f.informer.handlers.Load(); n != 0 {
