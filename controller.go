@@ -151,7 +151,8 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	if !known {
 		return false
 	}
-	if !c.rota.gate.Owns(s) && !c.want(s, key) {
+	// A stock leader that works hears of what led to the key, and all objects are enqueued when the rota's turn comes.
+	if !c.rota.gate.Owns(s) && (c.rota.share.IsLedElsewhere() || !c.want(s, key)) {
 		return false
 	}
 	c.place(s, key, func(p *place) {

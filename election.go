@@ -64,6 +64,9 @@ type elector struct {
 	changed chan struct{}
 	until   time.Duration
 	told    string // what was last told of the Lease
+	// version is that of the Lease that was last seen, and renewed when it was first seen.
+	version string
+	renewed time.Duration
 	// frozen is the serial of the change of the table that removes this member, the last one; 0: none was sent.
 	frozen uint64
 	last   bool // that change was made
@@ -73,6 +76,9 @@ type elector struct {
 	// loaded has, by slot, what turns was when the slot's last load began that was completed.
 	loaded map[slot.Slot]uint64
 }
+
+// leaderSilence is how many RetryPeriods a leader may be silent before deletions are no longer taken for its business.
+const leaderSilence = 3
 
 func holder(r *Rota) string { return names.ElectionHolder + r.Name().String() }
 
@@ -183,6 +189,7 @@ func (e *elector) settle() {
 	if !known {
 		return
 	}
+	e.noteLeader(seen)
 	n := member.Notify{Reason: "Elected",
 		Message: fmt.Sprintf("the rota holds leader election's Lease %s: its members work", e.lease)}
 	if !e.elected() {
@@ -192,6 +199,17 @@ func (e *elector) settle() {
 		e.told = n.Message
 		e.inc.rota.tell(e.inc.ctx, n)
 	}
+}
+
+// noteLeader tells whether another one has the Lease and renews it, so that deletions are its business. A leader that
+// has not renewed for longer than usual may have died: what is deleted then, the rota reconciles. e.mu is held.
+func (e *elector) noteLeader(seen election.Record) {
+	r := e.inc.rota
+	if seen.Version != e.version {
+		e.version, e.renewed = seen.Version, r.now()
+	}
+	other := seen.Holder != "" && seen.Holder != holder(r) && !e.elected()
+	r.share.LedElsewhere(other && r.now()-e.renewed < leaderSilence*r.cfg.RetryPeriod)
 }
 
 // setDeadline has the gate shut at the earlier one of the two deadlines. e.mu is held.

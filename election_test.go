@@ -595,7 +595,46 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		if !e.knows(set) {
 			t.Error("renewals make it forget the slots")
 		}
+		if r.share.IsLedElsewhere() {
+			t.Error("it has the Lease, and deletions are left to another one")
+		}
 		put("stock-0")
+		if !r.share.IsLedElsewhere() {
+			t.Error("another one has the Lease, and deletions are not left to it")
+		}
+		c, err := r.NewController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.share.Hold(r.cfg.Slots.All())
+		owed := func() (n int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, keys := range c.owed {
+				n += len(keys)
+			}
+			return n
+		}
+		for n := range 10_000 {
+			if c.Add(types.NamespacedName{Name: fmt.Sprint(n)}) {
+				t.Fatal("a key is added while another one has the Lease")
+			}
+		}
+		if n := owed(); n > 0 {
+			t.Errorf("%d keys are remembered that the leader hears of", n)
+		}
+		for range 7 { // it does not renew
+			time.Sleep(time.Second)
+			e.mu.Lock()
+			e.settle()
+			e.mu.Unlock()
+		}
+		if r.share.IsLedElsewhere() {
+			t.Error("deletions are left to a leader that may have died")
+		}
+		if c.Add(types.NamespacedName{Name: "late"}); owed() != 1 {
+			t.Errorf("%d keys are remembered of a time without a leader, want 1", owed())
+		}
 		if e.knows(set) {
 			t.Error("another one has the Lease, and it still knows the slots")
 		}

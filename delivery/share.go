@@ -72,6 +72,8 @@ type Share struct {
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
 
+	ledElsewhere atomic.Bool
+
 	mu         sync.Mutex
 	roles      map[schema.GroupKind]role
 	informers  []*informer

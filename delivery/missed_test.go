@@ -1,0 +1,35 @@
+package delivery
+
+import (
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A member waits beside a stock leader, with slots that it holds. The deletions are the leader's, however many come.
+func TestDeletionsWhileLedElsewhere(t *testing.T) {
+	s := New(Options{Slots: 8})
+	inf := s.NewInformer(configMapKind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil).(*informer)
+	inf.source.on.Store(true)
+	h := &handler{informer: inf, user: cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		t.Errorf("a handler hears of %v", obj)
+	}}}
+	all := s.slots.All()
+	s.Hold(all)
+	h.OnDelete(configMap("ns", "before", ""))
+	s.LedElsewhere(true)
+	for n := range 10_000 {
+		h.OnDelete(configMap("ns", strconv.Itoa(n), ""))
+	}
+	s.LedElsewhere(false)
+	h.OnDelete(configMap("ns", "after", ""))
+	got := map[string]bool{}
+	for _, about := range inf.takeMissed(all) {
+		got[about.name.Name] = true
+	}
+	if len(got) != 2 || !got["before"] || !got["after"] {
+		t.Errorf("%d deletions are left to this member, want those before and after the leader: %.200v", len(got), got)
+	}
+}
