@@ -284,9 +284,16 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 		return ctx, false
 	}
 	gone := !c.rota.share.Exists(c.kind, key)
-	inner, leave, verdict := c.rota.gate.Enter(ctx, s, gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name},
-		gone)
+	about := gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}
+	inner, leave, verdict := c.rota.gate.Enter(ctx, s, about, gone)
 	c.rota.metrics.verdict(verdict)
+	switch { // what was started for an object that is not there any more ends
+	case verdict != gate.Admitted:
+	case gone:
+		c.rota.gate.EndTasks(about, nil)
+	case c.where != nil: // with key UID a namesake may be in another slot
+		c.rota.gate.EndTasks(about, func(of slot.Slot) bool { return of == s })
+	}
 	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
 	owing := verdict != gate.Admitted
 	if verdict == gate.Admitted && gone && c.where != nil && !c.nameIsFree(inner, s, key) {
@@ -306,7 +313,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	c.move(s, key)
 	c.flying[key] = flight{slot: s, leave: leave, ctx: inner, gone: gone}
 	c.mu.Unlock()
-	ctx = context.WithValue(inner, slotKey{}, admitted{s, inner, c, key})
+	ctx = context.WithValue(inner, slotKey{}, admitted{slot: s, ctx: inner, controller: c, key: key})
 	if c.where != nil {
 		ctx = adapter.WithSubject(ctx, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
 	}

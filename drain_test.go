@@ -28,6 +28,7 @@ type pair struct {
 	t           *testing.T
 	r           [2]*Rota
 	c           [2]*Controller
+	inf         [2]cache.SharedIndexInformer
 	run         [2]chan error
 	stop        [2]context.CancelFunc
 	long, peers []types.NamespacedName
@@ -90,6 +91,7 @@ func (p *pair) start(n int) {
 		p.t.Fatalf("Run has ended: %v", err)
 	}
 	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	p.inf[n] = inf
 	for _, key := range slices.Concat(p.long, p.peers) {
 		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
 			Name: key.Name}}); err != nil {

@@ -375,8 +375,11 @@ func (d *duty) once(t *term) (again, long bool) {
 	if verdict != gate.Admitted {
 		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
 	}
-	ctx, cancel := context.WithCancelCause(adapter.WithHeld(withSlot(entered, t.slot), entered))
+	tasks := &dutyTasks{}
+	entered = context.WithValue(entered, slotKey{}, admitted{slot: t.slot, ctx: entered, duty: tasks})
+	ctx, cancel := context.WithCancelCause(adapter.WithHeld(entered, entered))
 	defer cancel(context.Canceled)
+	tasks.ctx, tasks.stop = context.WithCancelCause(ctx)
 	context.AfterFunc(ctx, func() { d.ends(ctx) })
 	if !d.begin(ctx, t, cancel) {
 		leave()
@@ -385,6 +388,7 @@ func (d *duty) once(t *term) (again, long bool) {
 	begun := r.now()
 	// A panic ends the process, so nothing is to be undone then.
 	err := d.run(ctx)
+	tasks.end()
 	long = r.now()-begun >= restartMost
 	again = d.end(ctx, t, err, long)
 	leave()

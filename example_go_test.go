@@ -18,9 +18,9 @@ func ExampleGo() {
 		if _, runs := probes.LoadOrStore(name, true); runs {
 			return nil
 		}
-		return rota.Go(ctx, func(ctx context.Context) {
+		err := rota.Go(ctx, func(ctx context.Context) {
 			defer probes.Delete(name)
-			for ctx.Err() == nil { // until the object moves
+			for ctx.Err() == nil { // until the object moves, or was deleted
 				log.Println("probing", name)
 				select {
 				case <-ctx.Done():
@@ -28,5 +28,9 @@ func ExampleGo() {
 				}
 			}
 		})
+		if err != nil { // ctx is not that of a reconcile
+			probes.Delete(name)
+		}
+		return err
 	}
 }

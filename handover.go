@@ -346,11 +346,16 @@ func (i *incarnation) heldBack(a member.Drain) {
 		return
 	}
 	found := i.heldByDeletions(set)
+	tasks := map[string][]gate.Flight{} // by controller: there may be one for each object
 	for _, f := range i.rota.stuck(heldBackAfter) {
 		if !set.Has(f.Slot) {
 			continue
 		}
 		found = true
+		if f.Task {
+			tasks[f.Key.Queue] = append(tasks[f.Key.Queue], f)
+			continue
+		}
 		text := fmt.Sprintf(
 			"slot %d cannot move on: controller %s has been reconciling %s for %v; other objects and slots are not held back",
 			f.Slot, f.Key.Queue, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.For.Round(time.Second))
@@ -359,6 +364,13 @@ func (i *incarnation) heldBack(a member.Drain) {
 				"slots are not held back", f.Key.Name, f.For.Round(time.Second))
 		}
 		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
+	}
+	for controller, all := range tasks {
+		f := all[0]
+		i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf("slots cannot move on: %d "+
+			"functions that controller %s has started by rota.Go have not returned; that of %s (slot %d) was told to %v ago",
+			len(all), controller, types.NamespacedName{Namespace: f.Key.Namespace, Name: f.Key.Name}, f.Slot,
+			f.For.Round(time.Second))})
 	}
 	if found {
 		time.AfterFunc(10*heldBackAfter, func() { i.heldBack(a) })

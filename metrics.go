@@ -23,14 +23,14 @@ type metrics struct {
 	plans                             *prometheus.CounterVec
 	phase, stall                      *prometheus.HistogramVec
 
-	slots, epoch, tableBytes, members, inFlight, parked, untilDeadline, stuck, longest *prometheus.Desc
-	received, foreign, ignored, labelled, unlabelled                                   *prometheus.Desc
-	findings, scrubs, failing, refused, lacking                                        *prometheus.Desc
-	duties, dutyOwned, dutyRestarts, dutyFailing                                       *prometheus.Desc
-	present, reportAge, reportSize, reportFold, conflicts                              *prometheus.Desc
-	elected                                                                            *prometheus.Desc
-	oldestMove, oldestKey, imbalance, objects                                          *prometheus.Desc
-	paused, drained                                                                    *prometheus.Desc
+	slots, epoch, tableBytes, members, inFlight, goFunctions, parked, untilDeadline, stuck, longest *prometheus.Desc
+	received, foreign, ignored, labelled, unlabelled                                                *prometheus.Desc
+	findings, scrubs, failing, refused, lacking                                                     *prometheus.Desc
+	duties, dutyOwned, dutyRestarts, dutyFailing                                                    *prometheus.Desc
+	present, reportAge, reportSize, reportFold, conflicts                                           *prometheus.Desc
+	elected                                                                                         *prometheus.Desc
+	oldestMove, oldestKey, imbalance, objects                                                       *prometheus.Desc
+	paused, drained                                                                                 *prometheus.Desc
 }
 
 func newMetrics(r *Rota) *metrics {
@@ -97,9 +97,12 @@ func newMetrics(r *Rota) *metrics {
 			"nothing, because another one holds it. Only with Options.LeaderElectionID."),
 		members:  desc("rota_members", "Members in the table; 0 without a table."),
 		inFlight: desc("rota_in_flight", "Reconciles and writes of unknown outcome in flight."),
-		parked:   desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
+		goFunctions: desc("rota_go_functions", "Functions of rota.Go: those that run, and those that have to end and have "+
+			"not returned yet.", "state"),
+		parked: desc("rota_parked_keys", "Keys that wait for their slot to stay or go."),
 		stuck: desc("rota_stuck_reconciles",
-			"Reconciles that have been in flight for more than 10 s. Each holds its slot back if that is to move."),
+			"Reconciles that have been in flight for more than 10 s, and functions of rota.Go that have not returned within 10 "+
+				"s. Each holds its slot back if that is to move."),
 		longest: desc("rota_longest_reconcile_seconds",
 			"For how long the oldest reconcile has been in flight; 0 if none has been for more than 10 s."),
 		received: desc("rota_delivery_objects_received_total",
@@ -212,7 +215,10 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.tableBytes, float64(m.rota.tableOf().Size(1)))
 	gauge(m.members, float64(s.Members))
 	m.collectOrders(gauge, s)
-	gauge(m.inFlight, float64(m.rota.inFlight()))
+	running, ending := m.rota.gate.Tasks()
+	gauge(m.inFlight, float64(m.rota.inFlight()-ending)) // it says how busy the workers are
+	gauge(m.goFunctions, float64(running), "running")
+	gauge(m.goFunctions, float64(ending), "ending")
 	gauge(m.parked, float64(m.rota.gate.Parked()))
 	gauge(m.stuck, float64(len(s.Stuck)))
 	longest := time.Duration(0)

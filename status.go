@@ -37,7 +37,8 @@ type Status struct {
 	Unowned slot.Set
 	// Duties are the duties of the rota by the last table, and those that this member has declared, by name.
 	Duties []DutyStatus
-	// InFlight is how many reconciles, duties, and writes of unknown outcome, are in flight.
+	// InFlight is how many reconciles, duties, writes of unknown outcome, and functions of Go that have to end, are in
+	// flight.
 	InFlight int
 	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
 	Traffic map[schema.GroupKind]delivery.Traffic

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,22 +16,26 @@ import (
 // A plain goroutine would go on after its object has moved to another member, whose reconcile starts it there, too; and
 // nothing tells it, since no event comes for an object that moves.
 //
-// ctx is what the reconciler of a sharded controller was called with, or derived from it; that of f will do as well.
-// The context of f has the values of ctx, such as the epoch (gate.EpochFrom), and does not end with it. Write with it.
-// It ends, and f has to return, when
+// ctx is what the reconciler was called with, or derived from it. The context of f has the values of ctx, such as the
+// epoch (gate.EpochFrom), and does not end with it. Write with it. It ends, and f has to return, when
 //
 //   - the slot of the object is handed over (gate.ErrHandover), because a member joined, or this one leaves. The next
-//     owner waits until f has returned; what takes long is in Status.Stuck. Until then f may write with
-//     context.WithoutCancel.
+//     owner waits until f has returned; what takes long is in Status.Stuck, and an event says so. Until then f may
+//     write with context.WithoutCancel.
 //   - the Lease was not renewed in time, or the slot was lost (gate.ErrExpired or gate.ErrLost). Others may be about to
-//     begin, and writes are refused.
+//     begin, and writes are refused. If this member was expelled, Run returns an error unless f returns within
+//     RenewDeadline, as with a reconcile.
+//   - the object was deleted, and its key comes up (gate.ErrDeleted).
 //
-// If it is so already, f is called with a context that has ended. It does not end when the object is deleted: the next
-// reconcile finds that.
+// If it is so already, f is called with a context that has ended.
 //
 // Each call runs one more f. So a reconciler that notes what it has started calls Go only if nothing runs, and f takes
-// that note back when it returns. If the slot stays with this member after all, or comes back after a lapse, the object
-// is reconciled again when f has returned. If it goes to another member, that one reconciles it.
+// that note back when it returns. When f has returned because its context ended, and the slot is this member's, the
+// object is reconciled again. If the slot goes to another member, that one reconciles it. A function that returns by
+// itself is not followed by a reconcile.
+//
+// In a duty, the context of f ends with that of the duty, and when the duty's run returns. The run lasts until f has
+// returned.
 //
 // The error is gate.ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
 // panic in f ends the process. Go may be called concurrently.
@@ -42,16 +47,57 @@ func Go(ctx context.Context, f func(ctx context.Context)) error {
 	if f == nil {
 		return errors.New("start a goroutine: its function is nil")
 	}
+	if by.duty != nil {
+		return by.duty.start(ctx, f)
+	}
 	task, leave, err := gate.Extend(ctx)
 	if err != nil {
 		return fmt.Errorf("start a goroutine: %w", err)
 	}
 	by.ctx = task
 	go func() {
+		defer func() {
+			if leave() && by.controller != nil {
+				by.controller.enqueue([]types.NamespacedName{by.key}, PriorityEvent)
+			}
+		}()
 		f(context.WithValue(task, slotKey{}, by))
-		if leave() && by.controller != nil {
-			by.controller.enqueue([]types.NamespacedName{by.key}, PriorityEvent)
-		}
 	}()
 	return nil
+}
+
+// dutyTasks are the functions of Go that one run of a duty has started.
+type dutyTasks struct {
+	ctx  context.Context //nolint:containedctx // they end with it
+	stop context.CancelCauseFunc
+
+	mu   sync.Mutex
+	over bool
+	all  sync.WaitGroup
+}
+
+// start is Go in a duty.
+func (d *dutyTasks) start(ctx context.Context, f func(context.Context)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
+		return fmt.Errorf("start a goroutine: %w", gate.ErrNotInFlight)
+	}
+	task, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	unlink := context.AfterFunc(d.ctx, func() { end(context.Cause(d.ctx)) })
+	d.all.Go(func() {
+		defer unlink()
+		defer end(context.Canceled)
+		f(task)
+	})
+	return nil
+}
+
+// end ends them, and returns when all have returned.
+func (d *dutyTasks) end() {
+	d.mu.Lock()
+	d.over = true
+	d.mu.Unlock()
+	d.stop(context.Canceled)
+	d.all.Wait()
 }

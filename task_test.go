@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -219,4 +222,107 @@ func TestR06GoroutinesOfReconcilesWrite(t *testing.T) {
 			t.Error("a write when the goroutine has returned is sent")
 		}
 	}
+}
+
+// In a duty they are part of its run: the duty moves when they have returned, and is not run again before that.
+func TestGoroutinesOfDuties(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		defer r.closeStore()
+		var runs atomic.Int64
+		var late context.Context
+		release := make(chan struct{})
+		if err := r.Duty("probe", func(ctx context.Context) error {
+			want := gate.ErrHandover
+			if runs.Add(1) == 2 {
+				want = gate.ErrLost
+			}
+			late = ctx
+			if err := Go(ctx, func(ctx context.Context) {
+				<-ctx.Done()
+				if cause := context.Cause(ctx); !errors.Is(cause, want) {
+					t.Errorf("it ends because of %v, want %v", cause, want)
+				}
+				<-release
+			}); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		const s = 256
+		set := slot.SetOf(slot.Range{First: s, Last: s})
+		r.gate.SetDeadline(time.Hour)
+		r.duties.load(map[slot.Slot]string{s: "probe"})
+		open := func(epoch uint64) {
+			r.gate.Open(set, epoch)
+			r.duties.open(t.Context(), set, epoch)
+			synctest.Wait()
+		}
+		open(7)
+		time.Sleep(time.Second)
+		idle := false
+		r.duties.stop(set, false)
+		r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) { idle = true })
+		time.Sleep(time.Minute)
+		if stuck := r.stuck(10 * time.Second); idle || len(stuck) != 1 || stuck[0].Key.Name != "probe" {
+			t.Errorf("idle %t, stuck %v", idle, stuck)
+		}
+		open(8) // it stays
+		if runs.Load() != 1 {
+			t.Error("it runs again, beside what its last run has started")
+		}
+		first := late
+		close(release)
+		synctest.Wait()
+		if runs.Load() != 2 {
+			t.Errorf("%d runs, want 2", runs.Load())
+		}
+		if err := Go(first, func(context.Context) { t.Error("it runs") }); !errors.Is(err, gate.ErrNotInFlight) {
+			t.Errorf("%v in a run that has returned", err)
+		}
+		r.duties.stop(set, true)
+		r.gate.Shut(set)
+		synctest.Wait()
+	})
+}
+
+// They end when the reconcile of the object's deletion begins, and the key comes again when they have returned.
+func TestGoroutinesOfDeletedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.end()
+		key := p.long[0]
+		ctx, ok := p.c[0].Admit(t.Context(), key)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		var cause error
+		if err := Go(ctx, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) }); err != nil {
+			t.Fatal(err)
+		}
+		p.c[0].Done(key)
+		if _, ok := p.c[0].Admit(t.Context(), key); !ok {
+			t.Fatal("not admitted")
+		}
+		p.c[0].Done(key)
+		synctest.Wait()
+		if cause != nil {
+			t.Errorf("it ended because of %v, although its object is there", cause)
+		}
+		if err := p.inf[0].GetIndexer().Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := p.c[0].Admit(t.Context(), key); !ok {
+			t.Fatal("not admitted")
+		}
+		p.c[0].Done(key)
+		synctest.Wait()
+		if !errors.Is(cause, gate.ErrDeleted) {
+			t.Errorf("it ended because of %v", cause)
+		}
+	})
 }

@@ -252,7 +252,9 @@ type admitted struct {
 	slot slot.Slot
 	// ctx is the one that the gate gave.
 	ctx context.Context //nolint:containedctx // the value of one that is derived from it
-	// controller and key say what is reconciled; nil: it is a duty.
+	// duty has what a run of a duty starts; nil: it is a reconcile of a sharded controller.
+	duty *dutyTasks
+	// controller and key say what is reconciled; nil: a test does, or the labeller.
 	controller *Controller
 	key        types.NamespacedName
 }

@@ -38,6 +38,11 @@ func (p *probes) reconciler(member string) func(context.Context, client.Client, 
 		if _, runs := mine.LoadOrStore(r.NamespacedName, true); runs {
 			return reconcile.Result{}, nil
 		}
+		var there corev1.ConfigMap
+		if err := c.Get(ctx, r.NamespacedName, &there); err != nil {
+			mine.Delete(r.NamespacedName)
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
 		return reconcile.Result{}, rota.Go(ctx, func(ctx context.Context) {
 			p.enter(r.NamespacedName, member)
 			p.probe(ctx, c, r.NamespacedName, member)
@@ -146,6 +151,17 @@ func TestProbesMoveWithTheirObjects(t *testing.T) {
 		}
 		return settled(a, b)()
 	})
+	eventually(t, 10*time.Second, p.all(objects, 2))
+
+	again := configMap(namespace, "object-0", "1")
+	if err := c.Delete(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, p.all(objects-1, 2))
+	again.ResourceVersion = ""
+	if err := c.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, 10*time.Second, p.all(objects, 2))
 
 	a.leave(t)

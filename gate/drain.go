@@ -63,8 +63,7 @@ func (d *drain) soften(now time.Duration) {
 //
 //   - The drain is soft while something in flight takes long, or while pending says so. Other keys are admitted as
 //     before, unless their own reconciles are known to take longer.
-//   - Otherwise new keys are parked until nothing is in flight, except keys whose object is gone.
-//   - What goes on between reconciles ends: the contexts of Extend are cancelled with ErrHandover.
+//   - Otherwise new keys are parked until nothing is in flight, except keys whose object is gone. Tasks end (Extend).
 //   - When nothing is in flight in a slot, and pending says no, idle is called once for the slot. From then on nothing
 //     is admitted in it until it is opened again.
 //
@@ -76,19 +75,16 @@ func (d *drain) soften(now time.Duration) {
 // They must not block. pending may be called often.
 func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slot.Slot)) {
 	var slots []slot.Slot
-	var tasks []*entry
 	g.mu.Lock()
 	g.each(set, func(n slot.Slot, s *slotState) {
 		if s.state == open {
 			s.state = draining
 		}
-		tasks = append(tasks, g.endTasks(s)...)
 		s.drain = &drain{pending: pending, idle: idleFn, begun: g.now(), patience: 2 * moment}
 		s.changes++
 		slots = append(slots, n)
 	})
 	g.mu.Unlock()
-	cancel(tasks, ErrHandover)
 	for _, s := range slots {
 		g.Recheck(s)
 	}
@@ -116,6 +112,13 @@ func (g *Gate) Recheck(s slot.Slot) {
 			}
 			if d.hard = !waits; waits {
 				break
+			}
+			if tasks := g.endTasks(st); len(tasks) > 0 {
+				d.since = g.now()
+				g.mu.Unlock()
+				cancel(tasks, ErrHandover)
+				g.mu.Lock()
+				continue
 			}
 			if busy {
 				d.since = g.now()
@@ -183,9 +186,9 @@ func (g *Gate) LeaveGone(set slot.Set) {
 	}
 }
 
-// Cut cancels with ErrHandover what has been in flight for at least the given time, in those of the slots that drain.
-// These drains count as settled from now on. The cancelled keys are parked when they leave. Keys whose object is gone
-// go on, unless the drain leaves deletions to the next owner: nobody else would know of them.
+// Cut cancels with ErrHandover what has been in flight for at least the given time, in those of the slots that drain,
+// and all tasks. These drains count as settled from now on. The cancelled keys are parked when they leave. Keys whose
+// object is gone go on, unless the drain leaves deletions to the next owner: nobody else would know of them.
 func (g *Gate) Cut(set slot.Set, older time.Duration) {
 	g.mu.Lock()
 	var entries []*entry
@@ -194,8 +197,9 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 			return
 		}
 		s.drain.cut, s.drain.patience = true, max(s.drain.patience, 4*older)
+		entries = append(entries, g.endTasks(s)...)
 		for _, e := range s.entries(nil) {
-			if g.now()-e.since >= older && (!e.gone || s.drain.leaves) {
+			if !e.task && g.now()-e.since >= older && (!e.gone || s.drain.leaves) {
 				entries = append(entries, e)
 			}
 		}
@@ -223,7 +227,7 @@ func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 		}
 		lasted := now - e.since
 		left := lasted
-		if last := st.long[e.key]; last > lasted {
+		if last := st.long[e.key]; last > lasted && !e.task {
 			left = last - lasted
 		}
 		longest = max(longest, left)
@@ -239,7 +243,7 @@ func (g *Gate) fits(st *slotState, key Key) bool {
 		takes = st.lately
 	}
 	for e := st.first; e != nil; e = e.next {
-		if e.key == key && !e.hold {
+		if e.key == key && !e.hold && !e.task {
 			return false
 		}
 	}

@@ -23,8 +23,9 @@ type entry struct {
 	// lost is why its slot is not this member's any more; nil: it is. The context may have ended before that, for another
 	// reason.
 	lost atomic.Pointer[error]
-	// hold says that it has no key and no context. gone says that the key's object was gone.
-	hold, gone bool
+	// hold says that it has no key and no context. task says that it is one (Extend). gone says that the key's object was
+	// gone.
+	hold, task, gone bool
 }
 
 type (

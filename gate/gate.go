@@ -90,6 +90,9 @@ type Gate struct {
 	deadline time.Duration
 	slots    []slotState
 	inFlight int
+	// tasks are those that go on. ending counts those that are in flight because their contexts have ended.
+	tasks  map[Key][]*entry
+	ending int
 	// mayLapsed is false if no slot is lapsed: members ask often, and there may be many slots.
 	mayLapsed bool
 }
@@ -100,7 +103,7 @@ type slotState struct {
 	// inFlight counts the entries in the list first, holds included, and what Join admitted.
 	inFlight int
 	first    *entry
-	// tasks go on between reconciles (Extend). They are in flight from the moment in which their contexts end.
+	// tasks are those that go on. They are in flight from the moment in which their contexts end.
 	tasks map[*entry]struct{}
 	// parked are keys that were not admitted. The value says whether Review leaves them parked.
 	parked map[Key]bool

@@ -16,6 +16,8 @@ type Flight struct {
 	For time.Duration
 	// Lost says that its context has been cancelled.
 	Lost bool
+	// Task says that it is one (Extend) whose context ended that long ago.
+	Task bool
 }
 
 // InFlight returns how many keys and holds are in flight, lost ones included.
@@ -104,7 +106,7 @@ func (g *Gate) Stuck(older time.Duration) []Flight {
 	for i := range g.slots {
 		for e := g.slots[i].first; e != nil; e = e.next {
 			if d := now - e.since; d >= older && !e.hold {
-				out = append(out, Flight{Key: e.key, Slot: e.slot, For: d, Lost: e.Err() != nil})
+				out = append(out, Flight{Key: e.key, Slot: e.slot, For: d, Lost: e.Err() != nil, Task: e.task})
 			}
 		}
 	}

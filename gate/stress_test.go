@@ -33,9 +33,11 @@ func TestR5R6Model(t *testing.T) {
 		keys := 0
 		type flight struct {
 			ctx   context.Context // nil: a hold
+			key   gate.Key
 			leave func()
 		}
 		type task struct {
+			key   gate.Key
 			ctx   context.Context
 			leave func() bool
 			cause error // what its context has to have ended with
@@ -67,7 +69,9 @@ func TestR5R6Model(t *testing.T) {
 		gotIdle := map[slot.Slot]int{}
 		settle := func(s slot.Slot) {
 			if waiting[s] && m.draining[s] && (m.inFlight[s] == 0 || !hard[s]) {
-				hard[s] = !pending[s]
+				if hard[s] = !pending[s]; hard[s] {
+					end(s, gate.ErrHandover)
+				}
 			}
 			if waiting[s] && m.inFlight[s] == 0 && (!m.draining[s] || !pending[s]) {
 				delete(waiting, s)
@@ -107,7 +111,6 @@ func TestR5R6Model(t *testing.T) {
 					m.open[s], m.draining[s] = false, true
 				}
 				waiting[s], hard[s] = true, false
-				end(s, gate.ErrHandover)
 				settle(s)
 				g.Drain(set(s), func(s slot.Slot) bool { return pending[s] }, func(s slot.Slot) { gotIdle[s]++ })
 			},
@@ -141,7 +144,7 @@ func TestR5R6Model(t *testing.T) {
 				}
 				if got == gate.Admitted {
 					m.inFlight[s]++
-					flights[s] = append(flights[s], flight{ctx, leave})
+					flights[s] = append(flights[s], flight{ctx, key(fmt.Sprint(keys)), leave})
 				}
 			},
 			"leave": func(t *rapid.T) {
@@ -169,13 +172,28 @@ func TestR5R6Model(t *testing.T) {
 					cause = gate.ErrLost
 				case m.lapsed[s], c.now() >= m.deadline:
 					cause = gate.ErrExpired
-				case !m.open[s]:
+				case !m.open[s] && hard[s]:
 					cause = gate.ErrHandover
 				}
 				if cause != nil {
 					m.inFlight[s]++
 				}
-				tasks[s] = append(tasks[s], &task{ctx, leave, cause})
+				tasks[s] = append(tasks[s], &task{flights[s][n-1].key, ctx, leave, cause})
+			},
+			"deleted": func(t *rapid.T) {
+				s := aSlot.Draw(t, "slot")
+				if len(tasks[s]) == 0 {
+					return
+				}
+				gone := tasks[s][0].key
+				stays := rapid.Bool().Draw(t, "it is there, in this slot")
+				g.EndTasks(gone, func(in slot.Slot) bool { return stays && in == s })
+				for _, one := range tasks[s] {
+					if one.key == gone && one.cause == nil && !stays {
+						one.cause = gate.ErrDeleted
+						m.inFlight[s]++
+					}
+				}
 			},
 			"task ends": func(t *rapid.T) {
 				s := aSlot.Draw(t, "slot")

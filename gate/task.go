@@ -5,19 +5,29 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // ErrNotInFlight is the error of Extend if its context is not that of a key in flight.
 var ErrNotInFlight = errors.New("the context is not that of a reconcile that goes on: it is another one, or the " +
 	"reconcile has returned")
 
-// Extend is for what goes on when the reconcile of ctx has returned, such as a goroutine that watches something for its
-// object. It returns a context with the values of ctx that does not end with ctx. The context ends when the slot drains
-// (ErrHandover) or is lost (ErrLost), or when the deadline passes (ErrExpired); if that is so already, it has ended.
-// From its end on it counts as in flight until leave is called, so that a drain waits for it.
+// ErrDeleted is the cause of contexts of Extend that end because the object of their key was deleted.
+var ErrDeleted = errors.New("the object of this key was deleted")
+
+// Extend is for a task: what goes on when the reconcile of ctx has returned, such as a goroutine that watches something
+// for its object. It returns a context with the values of ctx that does not end with ctx. The context ends when
+//
+//   - the slot's drain becomes hard, or is cut (ErrHandover): while it is soft it may last for long;
+//   - the slot is lost (ErrLost), or the deadline passes (ErrExpired);
+//   - EndTasks is called (ErrDeleted).
+//
+// If it is so already, it has ended. From its end on it counts as in flight until leave is called, so that a drain
+// waits for it.
 //
 // Call leave when nothing more will be written for the key. Further calls do nothing. again says that the context had
-// to end but the slot is open: the caller enqueues the key. If the slot opens later, Open returns the key.
+// to end but the slot is open: the caller enqueues the key. If the slot drains, Review or Open returns the key.
 //
 // The error is ErrNotInFlight.
 func Extend(ctx context.Context) (task context.Context, leave func() (again bool), err error) {
@@ -32,12 +42,9 @@ func Extend(ctx context.Context) (task context.Context, leave func() (again bool
 		return nil, nil, ErrNotInFlight
 	}
 	st := &g.slots[by.slot]
-	e := &entry{gate: g, key: by.key, slot: by.slot, epoch: by.epoch}
+	e := &entry{gate: g, key: by.key, slot: by.slot, epoch: by.epoch, task: true}
 	e.Context, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	if st.tasks == nil {
-		st.tasks = map[*entry]struct{}{}
-	}
-	st.tasks[e] = struct{}{}
+	g.begin(st, e)
 	var cause error
 	end := lose
 	switch {
@@ -45,29 +52,82 @@ func Extend(ctx context.Context) (task context.Context, leave func() (again bool
 		cause = ErrLost
 	case st.state == lapsed || g.now() >= g.deadline:
 		cause = ErrExpired
-	case st.state != open:
-		cause, end = ErrHandover, cancel
-	default:
+	case st.state == open, st.state == draining && !st.drain.hard && !st.drain.cut:
 		return e, e.leaveTask, nil
+	default:
+		cause, end = ErrHandover, cancel
 	}
-	g.endTask(st, e)
+	g.end(st, e)
 	end([]*entry{e}, cause)
 	return e, e.leaveTask, nil
 }
 
-// endTasks counts the tasks of a slot as in flight, and returns them: the caller cancels them.
+// EndTasks ends the tasks of a key with ErrDeleted, but for those in slots for which stays says so; nil: all of them.
+// Their object is not there any more.
+func (g *Gate) EndTasks(key Key, stays func(slot.Slot) bool) {
+	g.mu.Lock()
+	var ended []*entry
+	for _, e := range g.tasks[key] {
+		if stays == nil || !stays(e.slot) {
+			ended = append(ended, e)
+		}
+	}
+	for _, e := range ended {
+		g.end(&g.slots[e.slot], e)
+	}
+	g.mu.Unlock()
+	cancel(ended, ErrDeleted)
+}
+
+// Tasks returns how many tasks go on, and how many have not returned although their contexts have ended.
+func (g *Gate) Tasks() (running, ending int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.slots {
+		running += len(g.slots[i].tasks)
+	}
+	return running, g.ending
+}
+
+func (g *Gate) begin(st *slotState, e *entry) {
+	if st.tasks == nil {
+		st.tasks = map[*entry]struct{}{}
+	}
+	st.tasks[e] = struct{}{}
+	if g.tasks == nil {
+		g.tasks = map[Key][]*entry{}
+	}
+	g.tasks[e.key] = append(g.tasks[e.key], e)
+}
+
+// forget undoes begin. It says whether the task went on until now.
+func (g *Gate) forget(st *slotState, e *entry) bool {
+	if _, goesOn := st.tasks[e]; !goesOn {
+		return false
+	}
+	delete(st.tasks, e)
+	others := slices.DeleteFunc(g.tasks[e.key], func(o *entry) bool { return o == e })
+	if g.tasks[e.key] = others; len(others) == 0 {
+		delete(g.tasks, e.key)
+	}
+	return true
+}
+
+// end counts a task as in flight. The caller cancels it.
+func (g *Gate) end(st *slotState, e *entry) {
+	g.forget(st, e)
+	e.since = g.now() - 1 // a drain that has settled waits only for what was in flight before it began
+	g.ending++
+	g.put(st, e)
+}
+
+// endTasks is end for all tasks of a slot.
 func (g *Gate) endTasks(st *slotState) []*entry {
 	ended := slices.Collect(maps.Keys(st.tasks))
 	for _, e := range ended {
-		g.endTask(st, e)
+		g.end(st, e)
 	}
 	return ended
-}
-
-func (g *Gate) endTask(st *slotState, e *entry) {
-	delete(st.tasks, e)
-	e.since = g.now() - 1 // a drain that has settled waits only for what was in flight before it began
-	g.put(st, e)
 }
 
 func (e *entry) leaveTask() (again bool) {
@@ -77,8 +137,7 @@ func (e *entry) leaveTask() (again bool) {
 	g := e.gate
 	g.mu.Lock()
 	st := &g.slots[e.slot]
-	if _, goesOn := st.tasks[e]; goesOn {
-		delete(st.tasks, e)
+	if g.forget(st, e) {
 		g.mu.Unlock()
 		e.cancel(context.Canceled)
 		return false
@@ -87,11 +146,10 @@ func (e *entry) leaveTask() (again bool) {
 	case open:
 		again = true
 	case draining, lapsed:
-		if _, known := st.parked[e.key]; !known {
-			st.park(e.key, true) // its reconcile would only find that the slot drains
-		}
+		st.park(e.key, false)
 	case shut, idle: // its next owner reconciles the key
 	}
+	g.ending--
 	g.take(st, e)
 	drains := st.drain != nil
 	g.mu.Unlock()

@@ -40,7 +40,7 @@ func TestR6TasksEndBeforeAHandover(t *testing.T) {
 		t.Fatalf("it ends with %v", cause)
 	}
 	c.add(3 * time.Second)
-	want := []gate.Flight{{Key: key("a"), Slot: 1, For: 3*time.Second + 1, Lost: true}}
+	want := []gate.Flight{{Key: key("a"), Slot: 1, For: 3*time.Second + 1, Lost: true, Task: true}}
 	if got := g.Stuck(time.Second); !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
@@ -56,11 +56,10 @@ func TestR6TasksEndBeforeAHandover(t *testing.T) {
 	}
 }
 
-// A task that takes long to end does not shut other keys out meanwhile.
+// A task that takes long to end shuts no keys out meanwhile, its own included.
 func TestTasksThatTakeLongToEnd(t *testing.T) {
 	g, c := started(t)
 	by, leave := enter(t, g, 1, "a", false, gate.Admitted)
-	c.add(100 * time.Millisecond)
 	_, leaveTask := extend(by, t)
 	leave()
 	idle := 0
@@ -70,11 +69,81 @@ func TestTasksThatTakeLongToEnd(t *testing.T) {
 		g.SetDeadline(c.now() + 10*time.Second)
 		g.Review(set(1))
 	}
-	_, leave = enter(t, g, 1, "b", false, gate.Admitted)
-	leave()
+	for _, name := range []string{"a", "b"} {
+		_, leave = enter(t, g, 1, name, false, gate.Admitted)
+		leave()
+	}
 	leaveTask()
 	if idle != 1 {
 		t.Error("not drained")
+	}
+}
+
+// R6: while a reconcile that takes long holds a slot back, the tasks of other objects go on, and begin. A leaver ends
+// them.
+func TestR6TasksGoOnInASoftDrain(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		g, c := started(t)
+		g.SetDeadline(time.Hour)
+		_, leaveSlow := enter(t, g, 1, "slow", false, gate.Admitted)
+		c.add(time.Second)
+		by, leave := enter(t, g, 1, "a", false, gate.Admitted)
+		old, leaveOld := extend(by, t)
+		leave()
+		idle := 0
+		g.Drain(set(1), never, func(slot.Slot) { idle++ })
+		for range 20 {
+			c.add(10 * time.Second)
+			g.Review(set(1))
+		}
+		by, leave = enter(t, g, 1, "b", false, gate.Admitted)
+		fresh, leaveFresh := extend(by, t)
+		leave()
+		if old.Err() != nil || fresh.Err() != nil {
+			t.Fatalf("%v and %v, while a reconcile holds the slot back", context.Cause(old), context.Cause(fresh))
+		}
+		if cut {
+			g.Cut(set(1), time.Second)
+		} else {
+			leaveSlow()
+		}
+		for _, ctx := range []context.Context{old, fresh} {
+			if cause := context.Cause(ctx); !errors.Is(cause, gate.ErrHandover) {
+				t.Errorf("cut: %t, ends with %v", cut, cause)
+			}
+		}
+		leaveSlow()
+		if running, ending := g.Tasks(); idle != 0 || running != 0 || ending != 2 {
+			t.Errorf("idle %d, %d tasks running, %d ending", idle, running, ending)
+		}
+		leaveOld()
+		leaveFresh()
+		if idle != 1 {
+			t.Error("not drained")
+		}
+	}
+}
+
+// The tasks of an object that was deleted end, and the key comes again, since there may be a namesake meanwhile.
+func TestTasksOfDeletedObjects(t *testing.T) {
+	g, _ := started(t)
+	by, leave := enter(t, g, 1, "a", false, gate.Admitted)
+	ctx, leaveTask := extend(by, t)
+	leave()
+	g.EndTasks(key("b"), nil)
+	g.EndTasks(key("a"), func(s slot.Slot) bool { return s == 1 })
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	g.EndTasks(key("a"), nil)
+	if cause := context.Cause(ctx); !errors.Is(cause, gate.ErrDeleted) {
+		t.Errorf("it ends with %v", cause)
+	}
+	if again := leaveTask(); !again {
+		t.Error("nobody is told that the task has ended")
+	}
+	if running, ending := g.Tasks(); running != 0 || ending != 0 || g.InFlight() != 0 {
+		t.Errorf("%d tasks running, %d ending, %d in flight", running, ending, g.InFlight())
 	}
 }
 
