@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 )
 
 // startPatience is how long a member waits to join before it reports what it waits for, and the time between log lines
@@ -23,6 +24,9 @@ type start struct {
 	kind    schema.GroupKind
 	started <-chan struct{}
 	client  bool // it reads through a client that ShareInformer was given
+	owned   bool // by the objects' owners
+	// informer is what ShareInformer returned.
+	informer cache.SharedIndexInformer
 }
 
 // prerequisite is something without which a member does not join: it would take slots that nobody works on.

@@ -3,6 +3,7 @@ package rota
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,9 @@ type Children struct {
 // decides what is listed. client must come from a config of WrapConfig, as the factory's client should. Run ends with
 // an error if the informer's lists or watches do not go through such a client.
 //
+// Run also ends with an error if the informer has handlers, and no queue that gets the objects of slots that come: one
+// of the kind, or of the owners' kind with Children, or of any kind with slot.KeyNamespace. See Shard for an exception.
+//
 // Without such a factory, use Rota.NewInformer with any cache.ListerWatcher.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
 	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
@@ -76,7 +80,9 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	_, started, _ := r.share.KindOf(made)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started = append(r.started, start{kind: kind.GroupKind(), started: started, client: true})
+	r.started = append(slices.Clip(r.started), start{
+		kind: kind.GroupKind(), started: started, client: true, owned: len(children) > 0, informer: made,
+	})
 	return made, nil
 }
 
@@ -99,8 +105,16 @@ func (r *Rota) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, exampl
 // Shard makes the informers of a kind hold this member's share: by the objects' own keys, or with Children by those of
 // their controlling owners. Call it before Run and before an informer of the kind runs. ShareInformer calls it, and
 // NewQueue does for the kind of its informer.
+//
+// Called beside ShareInformer, it says that the informer's handlers work without a queue of the kind. That is right if
+// its objects have the names of objects of a kind with a queue, and their handlers enqueue these: such pairs are in the
+// same slot.
 func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
-	return r.declare("Shard", kind, children)
+	if err := r.declare("Shard", kind, children); err != nil {
+		return err
+	}
+	r.declared.Store(kind, true)
+	return nil
 }
 
 // declare sets how a kind is sharded. call is the name of the user's call, for errors.

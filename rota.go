@@ -81,6 +81,7 @@ type Rota struct {
 	denied      chan error    // a permission is missing
 	bypassed    chan error    // an informer of ShareInformer reads through a client that was not wrapped
 	toldUnseen  sync.Map      // kinds for which that was logged
+	declared    sync.Map      // kinds for which Shard was called
 }
 
 // New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs

@@ -32,7 +32,8 @@ type wiring struct {
 func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
 
 // awaitWiring waits until an informer of the kind of each controller made by NewController runs. It returns false when
-// ctx ends. It returns an error after startPatience, or if no client was wrapped.
+// ctx ends. It returns an error after startPatience; or at once if no client was wrapped, or nobody works on a shared
+// kind.
 func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 	late := time.NewTimer(startPatience)
 	defer late.Stop()
@@ -41,7 +42,7 @@ func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 	for {
 		err := r.checkInformers()
 		if err == nil {
-			return true, r.checkClients()
+			return true, errors.Join(r.checkClients(), r.checkUnworked())
 		}
 		select {
 		case <-tick.C:
