@@ -61,6 +61,8 @@ type Controller struct {
 	// a worker has taken and that are not admitted yet.
 	waiting map[slot.Slot]map[types.NamespacedName]place
 	flying  map[types.NamespacedName]flight
+	// claimed are the items whose workers sync an object.
+	claimed map[types.NamespacedName]any
 	// where are, with slot.KeyUID, the slots of keys that are waiting, in flight or owed. A key stays in its object's
 	// slot, even when nothing else tells the slot any more. nil with other keys.
 	where  map[types.NamespacedName]slot.Slot
@@ -117,6 +119,7 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 		rota: r, name: name, kind: kind, enqueue: enqueue, begun: make(chan struct{}),
 		waiting: map[slot.Slot]map[types.NamespacedName]place{},
 		flying:  map[types.NamespacedName]flight{},
+		claimed: map[types.NamespacedName]any{},
 		owed:    map[slot.Slot]map[types.NamespacedName]struct{}{},
 	}
 	if r.cfg.Key == slot.KeyUID {

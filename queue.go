@@ -48,7 +48,10 @@ func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInfo
 	return NewQueueOf(r, name, informer, inner, namesAsItems[T]())
 }
 
-// NewQueueOf is NewQueue for items of any type. An item is about one object; several may be about the same.
+// NewQueueOf is NewQueue for items of any type. An item is about one object. Several may be about the same: they are
+// synced one at a time. Item makes the item for an object that comes to this member, or that waited while its slot did
+// not move after all. Its sync has to do whatever there is to be done for the object, since nobody remembers which
+// items there were.
 func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T], items Items[T],
 ) (*Queue[T], error) {
@@ -162,6 +165,10 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 		if !ok {
 			return nil
 		}
+		if !q.controller.claim(key, item) {
+			q.AddAfter(item, claimedDelay)
+			return nil
+		}
 		ctx, ok = q.controller.Admit(context.WithValue(ctx, itemKey{}, item), key)
 		if !ok {
 			return nil
@@ -177,6 +184,37 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 		}
 		return err
 	}
+}
+
+// claimedDelay is how long an item waits whose object a worker syncs by another item.
+const claimedDelay = 50 * time.Millisecond
+
+// claim says whether an item may be synced, as far as other items about the same object go. It is so until unclaim.
+func (c *Controller) claim(key types.NamespacedName, item any) bool {
+	c.mu.Lock()
+	other, claimed := c.claimed[key]
+	if !claimed {
+		c.claimed[key] = item
+	}
+	c.mu.Unlock()
+	if !claimed || other == item {
+		return true
+	}
+	if s, known := c.slotOf(key); known {
+		c.place(s, key, func(p *place) { p.taken = false })
+	}
+	return false
+}
+
+// unclaim says whether the item's worker is the one that is done with the object.
+func (c *Controller) unclaim(key types.NamespacedName, item any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, claimed := c.claimed[key]; claimed && other != item {
+		return false
+	}
+	delete(c.claimed, key)
+	return true
 }
 
 // Add implements workqueue.TypedInterface.
@@ -222,7 +260,7 @@ func (q *Queue[T]) Get() (T, bool) {
 
 // Done implements workqueue.TypedInterface. If the item is to be added again, call Done after that.
 func (q *Queue[T]) Done(item T) {
-	if key, err := q.name(item); err == nil {
+	if key, err := q.name(item); err == nil && q.controller.unclaim(key, item) {
 		q.controller.Done(key)
 	}
 	q.TypedRateLimitingInterface.Done(item)

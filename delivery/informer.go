@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -34,9 +35,9 @@ type informer struct {
 	// apart: the informer holds all objects, whatever is sharded. See NewWholeInformer.
 	apart bool
 
-	// running and sharded are guarded by share.mu until running is true. Then sharded does not change.
-	running, sharded bool
-	role             role
+	// running and sharded are guarded by share.mu until running is true. Then sharded does not change. ran stays true.
+	running, sharded, ran bool
+	role                  role
 	// started is closed when the informer begins to run.
 	started chan struct{}
 	once    sync.Once
@@ -92,14 +93,21 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 	return inf
 }
 
+// errRanBefore says, as client-go does, what may not be.
+var errRanBefore = errors.New("an informer may be run once, and this one was: start it in one place, such as its factory")
+
 // Run is RunWithContext.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
 // RunWithContext decides whether the informer holds a share, and runs it until ctx ends.
 func (i *informer) RunWithContext(ctx context.Context) {
 	i.share.mu.Lock()
-	again := i.running
-	i.running = true
+	if i.ran {
+		i.share.mu.Unlock()
+		i.share.log.Error(errRanBefore, "An informer was run again, which does nothing", "kind", i.kind)
+		return
+	}
+	i.ran, i.running = true, true
 	i.role = i.share.roles[i.kind].of(i)
 	if i.apart {
 		i.role = role{}
@@ -108,10 +116,6 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.source.deliver(i.share.scopeOf(i.kind, i.role))
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
-	if again {
-		i.SharedIndexInformer.RunWithContext(ctx) // logs that this is not allowed
-		return
-	}
 	defer i.forget()
 	if !i.sharded {
 		i.SharedIndexInformer.RunWithContext(ctx)

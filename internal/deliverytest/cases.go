@@ -87,6 +87,32 @@ func (s suite) listsWhatNobodyHadOnce(t *testing.T) {
 	r.wantStore(only(1, 2))
 }
 
+// A second Run of an informer does nothing, whether slots are here or not: programs that start a factory also run its
+// informers.
+func (s suite) ranTwice(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1, 2)
+	r.run(r.informer)
+	again := func() {
+		t.Helper()
+		returned := make(chan struct{})
+		go func() { r.informer.RunWithContext(r.ctx); close(returned) }()
+		select {
+		case <-returned:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a second Run does not return")
+		}
+	}
+	again()
+	r.own(only(1))
+	r.wantStore(only(1))
+	again()
+	r.own(only(2))
+	r.wantStore(only(1, 2))
+	r.update(keys[0])
+	r.wantStore(only(1, 2))
+}
+
 func (s suite) losingIsSilent(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1, 2)

@@ -61,6 +61,7 @@ func Run(t *testing.T, o Options) {
 				{"EmptyShareSyncs", suite.emptyShareSyncs},
 				{"HoldsAndHearsItsShare", suite.holdsAndHearsItsShare},
 				{"R8NobodysSlotsAreListedOnce", suite.listsWhatNobodyHadOnce},
+				{"RanTwice", suite.ranTwice},
 				{"R10LosingIsSilent", suite.losingIsSilent},
 				{"R10LossRacesARelist", suite.lossRacesARelist},
 				{"LostAndRegained", suite.lostAndRegained},
