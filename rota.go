@@ -48,6 +48,7 @@ type Rota struct {
 	moves   atomic.Pointer[moves]   // of the incarnation; nil: there is none
 	elector atomic.Pointer[elector] // likewise
 	wrapped atomic.Int32            // how many transports were wrapped
+	working atomic.Bool             // it has an incarnation, so that informers have to run
 	faults  faults
 	labels  labels
 	// refusals are reported once each.
@@ -132,7 +133,7 @@ func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: r.labels.mislabelled,
-		Completed:   r.completed, Unseen: r.unseen,
+		Completed:   r.completed, Unseen: r.unseen, Stopped: r.stopped,
 	})
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
@@ -262,6 +263,8 @@ func (r *Rota) Run(ctx context.Context) error {
 	go r.watchHonor(looking)
 	go r.watchFailing(looking)
 	go r.watchWiring(looking)
+	r.working.Store(true)
+	defer r.working.Store(false)
 	for {
 		stop := newIncarnation(r).run(ctx)
 		if stop.Err == nil {

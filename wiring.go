@@ -125,12 +125,14 @@ func (r *Rota) unseen(kind schema.GroupKind) {
 func (r *Rota) watchWiring(ctx context.Context) {
 	tick := time.NewTicker(startPatience)
 	defer tick.Stop()
+	ended := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		ended = r.checkEnded(ended)
 		for _, c := range r.registered() {
 			switch informer := r.informerOf(c); {
 			case informer != nil && !r.share.Heard(informer):
@@ -144,7 +146,7 @@ func (r *Rota) watchWiring(ctx context.Context) {
 	}
 }
 
-// faults are mistakes in the wiring of controllers that show while they work.
+// faults are mistakes in the wiring that show while they work.
 type faults struct {
 	mu sync.Mutex
 	of map[string]*fault
@@ -156,18 +158,22 @@ type fault struct {
 	told, last time.Duration
 }
 
-// fault notes that a controller is wired wrongly. It is logged at once, and from time to time while it recurs.
+// fault notes that a controller is wired wrongly; see Rota.fault.
 func (c *Controller) fault(id, text string, details ...any) {
-	r := c.rota
+	c.rota.fault("controller "+c.name, id, text, details...)
+}
+
+// fault notes that something is wired wrongly. It is logged at once, and from time to time while it recurs.
+func (r *Rota) fault(of, id, text string, details ...any) {
 	now := r.now()
 	r.faults.mu.Lock()
 	if r.faults.of == nil {
 		r.faults.of = map[string]*fault{}
 	}
-	f := r.faults.of[c.name+" "+id]
+	f := r.faults.of[of+" "+id]
 	if f == nil {
-		f = &fault{text: fmt.Sprintf("controller %s: %s", c.name, text), told: now - faultPeriod}
-		r.faults.of[c.name+" "+id] = f
+		f = &fault{text: of + ": " + text, told: now - faultPeriod}
+		r.faults.of[of+" "+id] = f
 	}
 	f.times++
 	f.last = now

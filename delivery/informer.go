@@ -146,14 +146,21 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	wg.Wait()
 }
 
-// forget removes the informer from the share. It never runs again.
+// forget removes the informer from the share. It never runs again. If it held a share, the share keeps its store.
 func (i *informer) forget() {
 	is := func(other *informer) bool { return other == i }
 	i.share.mu.Lock()
 	i.running = false
 	i.share.informers = slices.DeleteFunc(slices.Clone(i.share.informers), is)
 	i.share.besides = slices.DeleteFunc(slices.Clone(i.share.besides), is)
+	if i.sharded {
+		i.share.ended[view{i.kind, i.asOwned}] = i
+		i.share.hasEnded.Store(true)
+	}
 	i.share.mu.Unlock()
+	if i.sharded && i.share.stopped != nil {
+		i.share.stopped(i.kind)
+	}
 }
 
 func (i *informer) indexSlot(obj any) ([]string, error) {

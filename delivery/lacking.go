@@ -76,8 +76,12 @@ func (s *source) noneLeft() {
 }
 
 // Lacks reports whether the slot was opened although a kind cannot be listed that is needed to work on objects of a
-// primary kind. Nothing of that primary kind in the slot may be reconciled then.
+// primary kind, or an informer that is needed has stopped (Ended). Nothing of that primary kind in the slot may be
+// reconciled then.
 func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
+	if s.stale(kind) {
+		return true
+	}
 	lacking := s.lacking.Load()
 	if lacking == nil {
 		return false

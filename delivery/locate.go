@@ -26,7 +26,7 @@ func (s *Share) Locate(kind schema.GroupKind, name types.NamespacedName) (n slot
 // Stored returns the slot of a primary object that is in a store.
 func (s *Share) Stored(kind schema.GroupKind, name types.NamespacedName) (slot.Slot, bool) {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
-	for _, inf := range s.informersOf(kind) {
+	for _, inf := range s.stores(kind) {
 		if inf.asOwned {
 			continue
 		}

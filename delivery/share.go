@@ -46,6 +46,9 @@ type Options struct {
 	// Unseen is called after each answered request of an informer if no transport asked KindFrom about the request. It is
 	// called concurrently and must not block. nil: not called.
 	Unseen func(kind schema.GroupKind)
+	// Stopped is called when an informer that held a share of the kind has stopped; see Share.Ended. It is called
+	// concurrently. nil: not called.
+	Stopped func(kind schema.GroupKind)
 }
 
 // Share is the set of informers of one manager over its share of the objects. Create it with New. Its methods may be
@@ -61,6 +64,7 @@ type Share struct {
 
 	mislabelled func(schema.GroupKind, metav1.Object)
 	unseen      func(schema.GroupKind)
+	stopped     func(schema.GroupKind)
 	excuse      time.Duration
 	completed   func(map[schema.GroupKind]Opened)
 	// lacking is what Lacks reports, by primary kind; nil: nothing. counting is held while it is computed.
@@ -77,12 +81,15 @@ type Share struct {
 	mu         sync.Mutex
 	roles      map[schema.GroupKind]role
 	informers  []*informer
+	ended      ended
 	besides    []*informer         // see NewWholeInformer
 	wrote      map[string][]string // by the role's key in table.Versions and by slot
 	owed       map[place]*owed
 	own        own
 	tombstones tombstones
 	anew       slot.Set // slots of HoldAnew, until Load
+
+	hasEnded atomic.Bool // ended has some
 
 	toldBehind sync.Map // whole kinds whose lag was logged
 }
@@ -112,7 +119,7 @@ func New(o Options) *Share {
 	}
 	s := &Share{
 		slots: o.Slots, key: o.Key, plain: o.Plain, delivery: o.Mode, label: o.Label,
-		mislabelled: o.Mislabelled, unseen: o.Unseen, log: o.Logger, patience: o.Patience,
+		mislabelled: o.Mislabelled, unseen: o.Unseen, stopped: o.Stopped, ended: ended{}, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
 		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
 		reading: make(chan struct{}, readers),
@@ -212,7 +219,7 @@ func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 // a kind that is primary and owned it asks informers of the primary role.
 func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
-	for _, inf := range s.informersOf(kind) {
+	for _, inf := range s.stores(kind) {
 		if _, exists, err := inf.GetIndexer().GetByKey(key); err == nil && exists {
 			return true
 		}

@@ -1,0 +1,64 @@
+package delivery
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ended are the informers of sharded kinds that have stopped and that no other one has replaced, by kind and role.
+// Share.mu guards it. Their stores are what this member last knew: a key whose object is in one is no deletion.
+type ended map[view]*informer
+
+// view is a kind in one of its roles.
+type view struct {
+	kind    schema.GroupKind
+	asOwned bool
+}
+
+// Ended returns the kinds whose informers hold a share and have all stopped, in one of their roles. What this share
+// shows of such a kind is old, and handlers hear nothing of it.
+func (s *Share) Ended() []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for _, inf := range s.endings() {
+		kinds = append(kinds, inf.kind)
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(kinds)
+}
+
+// stale reports whether informers have stopped that are needed to work on objects of a primary kind: those of the kind
+// itself, or of children whose owners are of the kind.
+func (s *Share) stale(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(s.endings(), func(inf *informer) bool {
+		_, owner := inf.role.owners[kind]
+		return owner || inf.kind == kind && inf.role.primary
+	})
+}
+
+// endings returns the informers that have stopped and were not replaced.
+func (s *Share) endings() []*informer {
+	if !s.hasEnded.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.ended, func(v view, _ *informer) bool {
+		return s.runs(v.kind, func(i *informer) bool { return i.asOwned == v.asOwned })
+	})
+	s.hasEnded.Store(len(s.ended) > 0)
+	return slices.Collect(maps.Values(s.ended))
+}
+
+// stores returns the informers of a kind whose stores tell what exists.
+func (s *Share) stores(kind schema.GroupKind) []*informer {
+	out := s.informersOf(kind)
+	for _, inf := range s.endings() {
+		if inf.kind == kind && inf.role.primary {
+			out = append(out, inf)
+		}
+	}
+	return out
+}
