@@ -94,7 +94,7 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 }
 
 // errRanBefore says, as client-go does, what may not be.
-var errRanBefore = errors.New("an informer may be run once, and this one was: start it in one place, such as its factory")
+var errRanBefore = errors.New("an informer may be run once, and this one was: start it in one place, as by its factory")
 
 // Run is RunWithContext.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
