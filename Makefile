@@ -53,7 +53,7 @@ ONCE := . ./dispatch/client ./gate ./internal/server
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance|cmdline)(/|$$)
-TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier)(/|$$)
+TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier|verdict)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/controlplane/build"
 	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -259,15 +260,13 @@ func (e *engine) judgeScaling(r *Report) {
 }
 
 // scalingVerdicts say whether the autoscaler did what it should: up once, and down once.
-func (r *Report) scalingVerdicts() []verdict {
-	return []verdict{{
-		r.Peak == r.Most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", r.Fewest, r.Peak),
-		fmt.Sprintf("the autoscaler went to %d replicas in the burst, not to %d", r.Peak, r.Most),
-	}, {
-		r.Turns == 2, fmt.Sprintf("it went up once, and down to %d once", r.Fewest),
-		fmt.Sprintf("it changed its direction: %d ways up or down, not 2", r.Turns),
-	}, {
-		int32(r.Members) == r.Fewest, fmt.Sprintf("%d members were left", r.Members),
-		fmt.Sprintf("%d members were left, not %d", r.Members, r.Fewest),
-	}}
+func (r *Report) scalingVerdicts() []verdict.Verdict {
+	return []verdict.Verdict{
+		verdict.Of(r.Peak == r.Most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", r.Fewest, r.Peak),
+			fmt.Sprintf("the autoscaler went to %d replicas in the burst, not to %d", r.Peak, r.Most)),
+		verdict.Of(r.Turns == 2, fmt.Sprintf("it went up once, and down to %d once", r.Fewest),
+			fmt.Sprintf("it changed its direction: %d ways up or down, not 2", r.Turns)),
+		verdict.Of(int32(r.Members) == r.Fewest, fmt.Sprintf("%d members were left", r.Members),
+			fmt.Sprintf("%d members were left, not %d", r.Members, r.Fewest)),
+	}
 }

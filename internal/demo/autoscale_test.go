@@ -67,8 +67,8 @@ func TestScalingVerdicts(t *testing.T) {
 		e.judgeScaling(r)
 		var bad []string
 		for _, v := range r.scalingVerdicts() {
-			if !v.good {
-				bad = append(bad, v.no)
+			if !v.Good {
+				bad = append(bad, v.No)
 			}
 		}
 		text := strings.Join(bad, "; ")

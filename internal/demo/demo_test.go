@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -172,7 +173,7 @@ func TestReportText(t *testing.T) {
 	r := &Report{
 		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
 		TakenOverSeconds: 17.7, TakeOverBoundSeconds: 21.5,
-		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: Stall{0, 12.3, 12345}, Seconds: 3}},
+		Phases: []Phase{{Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: verdict.Spread{P99: 12.3, Max: 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
 	if err := r.WriteText(&b); err != nil || len(r.Failures()) > 0 || strings.Contains(b.String(), "FAIL") {

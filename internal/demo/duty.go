@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/verdict"
 )
 
 const (
@@ -133,8 +134,7 @@ func (e *engine) judgeDuties(r *Report, runs []journal.Reconcile, ended map[stri
 	}
 	slices.Sort(moves)
 	r.DutyMoves = len(moves)
-	at := func(q float64) float64 { return millis(check.Quantile(moves, q)) }
-	r.DutyGap = Stall{at(0.5), at(0.99), at(1)}
+	r.DutyGap = verdict.SpreadOf(moves)
 }
 
 // plannedPhases are those in which duties are only handed over.
@@ -152,22 +152,19 @@ func (e *engine) phaseAt(at time.Duration) *phaseRun {
 }
 
 // dutyVerdicts say whether duties were done as they have to be.
-func (r *Report) dutyVerdicts() []verdict {
-	all := []verdict{{
-		r.DutyOverlaps == 0,
-		fmt.Sprintf("no duty was ever done by two replicas at once (%d duties, %d runs)", r.Duties, r.DutyRuns),
-		count(r.DutyOverlaps, "time a duty was", "times a duty was") + " done by two replicas at once",
-	}, {
-		r.DutiesUndone == 0, "every duty is done by a replica",
-		count(r.DutiesUndone, "duty is", "duties are") + " done by nobody",
-	}}
+func (r *Report) dutyVerdicts() []verdict.Verdict {
+	all := []verdict.Verdict{
+		verdict.Of(r.DutyOverlaps == 0,
+			fmt.Sprintf("no duty was ever done by two replicas at once (%d duties, %d runs)", r.Duties, r.DutyRuns),
+			verdict.Count(r.DutyOverlaps, "time a duty was", "times a duty was")+" done by two replicas at once"),
+		verdict.Of(r.DutiesUndone == 0, "every duty is done by a replica",
+			verdict.Count(r.DutiesUndone, "duty is", "duties are")+" done by nobody"),
+	}
 	if bound := r.TakeOverBoundSeconds; bound > 0 && r.DutyTakenOverSeconds > 0 {
-		all = append(all, verdict{
-			r.DutyTakenOverSeconds <= bound,
+		all = append(all, verdict.Of(r.DutyTakenOverSeconds <= bound,
 			fmt.Sprintf("the killed replica's duty was done again after %.1f s", r.DutyTakenOverSeconds),
 			fmt.Sprintf("the killed replica's duty was done again only after %.1f s; the bound is %.1f s",
-				r.DutyTakenOverSeconds, bound),
-		})
+				r.DutyTakenOverSeconds, bound)))
 	}
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/stage"
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -81,7 +82,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		e.judgeScaling(r)
 	}
 	if c := e.load.Counts(); c.Failures > 0 {
-		e.view.log("%s of the load failed, the last one: %v", count(c.Failures, "request", "requests"), c.Err)
+		e.view.log("%s of the load failed, the last one: %v", verdict.Count(c.Failures, "request", "requests"), c.Err)
 	}
 
 	e.view.title("stopping the replicas")
@@ -271,9 +272,7 @@ func (e *engine) measure(
 			})
 		})
 		p.canaries = len(waits)
-		p.Stall = Stall{
-			millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1)),
-		}
+		p.Stall = verdict.SpreadOf(waits)
 		for _, v := range history {
 			if v.At > run.start && v.At <= run.end {
 				p.TableWrites++

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -224,13 +225,7 @@ func (r *Report) writeMigration(w io.Writer) error {
 	}
 	_ = t.Flush()
 	b.WriteString("\n")
-	for _, v := range r.verdicts() {
-		if v.good {
-			fmt.Fprintf(&b, "ok    %s\n", v.yes)
-		} else {
-			fmt.Fprintf(&b, "FAIL  %s\n", v.no)
-		}
-	}
+	verdict.Write(&b, r.verdicts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }

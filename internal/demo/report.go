@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/verdict"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota demo --output json`. What could not be measured
@@ -45,8 +46,8 @@ type Report struct {
 	DutiesUndone int `json:"duties_undone"`
 	// DutyMoves is how often a duty was handed over while members joined, left or were replaced. DutyGap is for how long
 	// nobody did it then.
-	DutyMoves int   `json:"duty_moves"`
-	DutyGap   Stall `json:"duty_gap_ms"`
+	DutyMoves int            `json:"duty_moves"`
+	DutyGap   verdict.Spread `json:"duty_gap_ms"`
 	// DutyTakenOverSeconds is how long after the kill the last of the killed replica's duties was done again; 0: it had
 	// none.
 	DutyTakenOverSeconds float64 `json:"duty_taken_over_seconds"`
@@ -84,9 +85,9 @@ type Phase struct {
 	ListedObjects *int `json:"listed_objects"`
 	// ReceivedObjects are the Websites and children that came to members, in lists and in events, by their own count.
 	// ForeignObjects are those among them that they had not asked for.
-	ReceivedObjects int   `json:"received_objects"`
-	ForeignObjects  int   `json:"foreign_objects"`
-	Stall           Stall `json:"stall_ms"`
+	ReceivedObjects int            `json:"received_objects"`
+	ForeignObjects  int            `json:"foreign_objects"`
+	Stall           verdict.Spread `json:"stall_ms"`
 	// MachineBusy is the part of the time in which the machine's processors worked, from 0 to 1, for whomever. A stall on
 	// a machine that is busy is mostly a wait for a processor. null where the system does not tell.
 	MachineBusy *float64 `json:"machine_busy"`
@@ -97,80 +98,50 @@ type Phase struct {
 	canaries, transfers int
 }
 
-// Stall is how much longer than usual a change waited for its reconcile, in milliseconds.
-type Stall struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// verdict is one thing that was judged: what to say if it is good, and if it is not.
-type verdict struct {
-	good    bool
-	yes, no string
-}
-
 // verdicts are in the order of the text. What could not be judged is not among them.
-func (r *Report) verdicts() []verdict {
-	all := []verdict{{
-		r.Overlaps == 0, "no Website was ever reconciled by two replicas at once",
-		count(r.Overlaps, "time a Website was", "times a Website was") + " reconciled by two replicas at once",
-	}}
+func (r *Report) verdicts() []verdict.Verdict {
+	all := []verdict.Verdict{
+		verdict.Of(r.Overlaps == 0, "no Website was ever reconciled by two replicas at once",
+			verdict.Count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once"),
+	}
 	if n := r.ForeignWrites; n != nil {
-		all = append(all, verdict{
-			*n == 0, "no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
-			count(*n, "write", "writes") + " by a replica that did not own the Website",
-		})
+		all = append(all, verdict.Of(*n == 0,
+			"no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
+			verdict.Count(*n, "write", "writes")+" by a replica that did not own the Website"))
 	}
 	if r.Migrated {
-		return append(all, verdict{
-			r.SidesOverlap == 0, "no member reconciled anything while a stock replica did",
-			count(r.SidesOverlap, "reconcile", "reconciles") + " began while the other side worked",
-		}, r.upToDate(), r.children())
+		return append(all, verdict.Of(r.SidesOverlap == 0, "no member reconciled anything while a stock replica did",
+			verdict.Count(r.SidesOverlap, "reconcile", "reconciles")+" began while the other side worked"),
+			r.upToDate(), r.children())
 	}
-	all = append(all, verdict{
-		r.UnownedAtEnd == 0, "every slot has an owner", count(r.UnownedAtEnd, "slot has", "slots have") + " no owner",
-	})
+	all = append(all, verdict.Of(r.UnownedAtEnd == 0, "every slot has an owner",
+		verdict.Count(r.UnownedAtEnd, "slot has", "slots have")+" no owner"))
 	if r.Most > 0 {
 		all = append(all, r.scalingVerdicts()...)
 	}
 	all = append(all, r.dutyVerdicts()...)
 	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; bound > 0 {
-		all = append(all, verdict{
-			took <= bound,
+		all = append(all, verdict.Of(took <= bound,
 			fmt.Sprintf("the killed replica's slots had new owners at work after %.1f s, of at most %.1f s", took, bound),
-			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s", took, bound),
-		})
+			fmt.Sprintf("the killed replica's slots had new owners at work only after %.1f s; the bound is %.1f s",
+				took, bound)))
 	}
-	return append(all, r.upToDate(), r.children(), verdict{
-		r.DeletionsMissed == 0, "no deletion was missed while slots moved",
-		count(r.DeletionsMissed, "page was", "pages were") + " left behind by a deletion that nobody noticed",
-	})
+	return append(all, r.upToDate(), r.children(), verdict.Of(r.DeletionsMissed == 0,
+		"no deletion was missed while slots moved",
+		verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
 }
 
-func (r *Report) upToDate() verdict {
-	return verdict{
-		r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
-		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects),
-	}
+func (r *Report) upToDate() verdict.Verdict {
+	return verdict.Of(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects))
 }
 
-func (r *Report) children() verdict {
-	return verdict{
-		r.ChildrenRight == r.Children && r.ChildrenStray == 0,
+func (r *Report) children() verdict.Verdict {
+	return verdict.Of(r.ChildrenRight == r.Children && r.ChildrenStray == 0,
 		fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
 		fmt.Sprintf("%d of %d children are in their desired state, and %d belong to no Website",
-			r.ChildrenRight, r.Children, r.ChildrenStray),
-	}
+			r.ChildrenRight, r.Children, r.ChildrenStray))
 }
 
 // Failures lists what must not have happened, in words.
-func (r *Report) Failures() []string {
-	var out []string
-	for _, v := range r.verdicts() {
-		if !v.good {
-			out = append(out, v.no)
-		}
-	}
-	return out
-}
+func (r *Report) Failures() []string { return verdict.Failures(r.verdicts()) }

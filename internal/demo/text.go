@@ -6,15 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
-)
 
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
+	"github.com/rota-dev/rota/internal/verdict"
+)
 
 func orUnknown(n *int) string {
 	if n == nil {
@@ -45,7 +39,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, p := range r.Phases {
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name],
 			p.MovedSlots, p.MovesPerSlot, p.MovedObjects, orUnknown(p.ObjectWrites), p.TableWrites,
-			orUnknown(p.ListedObjects), p.ReceivedObjects, ms(p.Stall.P50), ms(p.Stall.P99), ms(p.Stall.Max),
+			orUnknown(p.ListedObjects), p.ReceivedObjects,
+			verdict.Text(p.Stall.P50), verdict.Text(p.Stall.P99), verdict.Text(p.Stall.Max),
 			percent(p.MachineBusy), p.Seconds)
 	}
 	_ = t.Flush()
@@ -60,18 +55,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if r.DutyMoves > 0 {
 		fmt.Fprintf(&b, "duties: handed over %d times; nobody did the duty for %s (p50), %s at most.\n\n",
-			r.DutyMoves, ms(r.DutyGap.P50), ms(r.DutyGap.Max))
+			r.DutyMoves, verdict.Text(r.DutyGap.P50), verdict.Text(r.DutyGap.Max))
 	}
 	if r.ForeignWrites == nil {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")
 	}
-	for _, v := range r.verdicts() {
-		if v.good {
-			fmt.Fprintf(&b, "  ok    %s\n", v.yes)
-		} else {
-			fmt.Fprintf(&b, "  FAIL  %s\n", v.no)
-		}
-	}
+	verdict.Write(&b, r.verdicts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -81,19 +70,4 @@ func percent(part *float64) string {
 		return "?"
 	}
 	return fmt.Sprintf("%.0f %%", 100**part)
-}
-
-func ms(v float64) string {
-	switch {
-	case v >= 10_000:
-		return fmt.Sprintf("%.1f s", v/1000)
-	case v >= 10 || v == 0:
-		return fmt.Sprintf("%.0f ms", v)
-	default:
-		return fmt.Sprintf("%.1f ms", v)
-	}
-}
-
-func millis(d time.Duration) float64 {
-	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -97,7 +98,7 @@ func TestReport(t *testing.T) {
 		Objects: 10, Dispatchers: 3, Workers: 6, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, Takes: 500,
 		TakesLost: 4, RetakenSeconds: 6.1, RetakenBoundSeconds: 7, TakenOverSeconds: 18, TakeOverBoundSeconds: 18.5,
 		Deletions: 20, DeletionsInCrash: 5, DeletionsMissedInCrash: 2, RememberNames: true,
-		Phases: []Phase{{Name: "join", MovedSlots: 64, Takes: 100, Wait: Wait{1, 12.3, 12345}, Seconds: 3}},
+		Phases: []Phase{{Name: "join", MovedSlots: 64, Takes: 100, Wait: verdict.Spread{P50: 1, P99: 12.3, Max: 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
 	if err := good.WriteText(&b); err != nil || len(good.Failures()) > 0 || strings.Contains(b.String(), "FAIL") {

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/verdict"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -271,9 +272,7 @@ func (e *engine) measure(r *Report, all []journal.Reconcile, moves []check.Move,
 			e.tellWorst(run, latencies)
 		}
 		p.Changes = len(waits)
-		p.Wait = Wait{
-			millis(check.Quantile(waits, 0.5)), millis(check.Quantile(waits, 0.99)), millis(check.Quantile(waits, 1)),
-		}
+		p.Wait = verdict.SpreadOf(waits)
 		r.Phases = append(r.Phases, p)
 	}
 }
@@ -290,8 +289,4 @@ func (e *engine) tellWorst(run *phase, latencies []check.Latency) {
 		e.log("%s: %s (slot %d, generation %d), changed at %.2f s, waited %.2f s", run.name, l.Key.Name,
 			e.slotOf(check.Site{NamespacedName: l.Key}), l.Generation, (l.Commit - e.begun).Seconds(), l.Waited.Seconds())
 	}
-}
-
-func millis(d time.Duration) float64 {
-	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

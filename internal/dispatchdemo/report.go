@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/rota-dev/rota/internal/verdict"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota demo --dispatch --output json`.
@@ -67,76 +69,50 @@ type Phase struct {
 	Takes int `json:"takes"`
 	Again int `json:"again"`
 	// Changes are those of Websites in the phase. Wait is how long they waited until a worker had read them.
-	Changes int     `json:"changes"`
-	Wait    Wait    `json:"wait_ms"`
-	Seconds float64 `json:"seconds"`
-}
-
-// Wait is in milliseconds.
-type Wait struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// verdict is one thing that was judged: what to say if it is good, and if it is not.
-type verdict struct {
-	good    bool
-	yes, no string
+	Changes int            `json:"changes"`
+	Wait    verdict.Spread `json:"wait_ms"`
+	Seconds float64        `json:"seconds"`
 }
 
 // verdicts are in the order of the text.
-func (r *Report) verdicts() []verdict {
-	all := []verdict{{
-		r.Overlaps == 0 && r.Takes > 0, fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
-		fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes, count(r.Overlaps, "pair was", "pairs were")),
-	}, {
-		r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
-		count(r.Overdue, "take was", "takes were") + " worked on after it had expired",
-	}, {
-		r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
-		fmt.Sprintf("the last change of %s was seen by no worker", count(r.KeysLost, "Website", "Websites")),
-	}, {
-		r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
-		fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects),
-	}, {
-		r.ChildrenRight == r.Children, fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
-		fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children),
-	}}
-	lost := count(r.TakesLost, "key that workers had", "keys that workers had") + " when they were killed or stopped"
+func (r *Report) verdicts() []verdict.Verdict {
+	all := []verdict.Verdict{
+		verdict.Of(r.Overlaps == 0 && r.Takes > 0, fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
+			fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes,
+				verdict.Count(r.Overlaps, "pair was", "pairs were"))),
+		verdict.Of(r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
+			verdict.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
+		verdict.Of(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
+			fmt.Sprintf("the last change of %s was seen by no worker", verdict.Count(r.KeysLost, "Website", "Websites"))),
+		verdict.Of(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
+		verdict.Of(r.ChildrenRight == r.Children,
+			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
+			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)),
+	}
+	lost := verdict.Count(r.TakesLost, "key that workers had", "keys that workers had") +
+		" when they were killed or stopped"
 	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {
 	case r.KeysNotRetaken > 0:
-		all = append(all, verdict{no: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
+		all = append(all, verdict.Verdict{No: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
 	default:
-		all = append(all, verdict{
-			took <= bound && r.TakesLost > 0,
+		all = append(all, verdict.Of(took <= bound && r.TakesLost > 0,
 			fmt.Sprintf("%s were taken again after %.1f s, of at most %.1f s", lost, took, bound),
-			fmt.Sprintf("%s were taken again only after %.1f s; the bound is %.1f s", lost, took, bound),
-		})
+			fmt.Sprintf("%s were taken again only after %.1f s; the bound is %.1f s", lost, took, bound)))
 	}
 	took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds
-	return append(all, verdict{
-		took <= bound && took > 0,
-		fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
-			"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
-		fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound),
-	}, verdict{
-		r.DeletionsMissed == 0, fmt.Sprintf("none of %d deletions was missed while slots moved as planned",
-			r.Deletions-r.DeletionsInCrash),
-		count(r.DeletionsMissed, "page was", "pages were") + " left behind by a deletion that nobody noticed",
-	})
+	return append(all,
+		verdict.Of(took <= bound && took > 0,
+			fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
+				"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
+			fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound)),
+		verdict.Of(r.DeletionsMissed == 0,
+			fmt.Sprintf("none of %d deletions was missed while slots moved as planned", r.Deletions-r.DeletionsInCrash),
+			verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
 }
 
 // Failures lists what must not have happened, in words.
-func (r *Report) Failures() []string {
-	var out []string
-	for _, v := range r.verdicts() {
-		if !v.good {
-			out = append(out, v.no)
-		}
-	}
-	return out
-}
+func (r *Report) Failures() []string { return verdict.Failures(r.verdicts()) }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
@@ -148,7 +124,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	_, _ = fmt.Fprintln(t, "\tslots moved\ttakes\tonce more\tchanges\twaited p50\tp99\tmax\ttook\t")
 	for _, p := range r.Phases {
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%.1f s\t\n", title(p.Name), p.MovedSlots, p.Takes, p.Again,
-			p.Changes, ms(p.Wait.P50), ms(p.Wait.P99), ms(p.Wait.Max), p.Seconds)
+			p.Changes, verdict.Text(p.Wait.P50), verdict.Text(p.Wait.P99), verdict.Text(p.Wait.Max), p.Seconds)
 	}
 	_ = t.Flush()
 	b.WriteString("\nonce more: takes of keys that an earlier take had not brought to an end.\n")
@@ -162,13 +138,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			"and %d of these deletions were missed; the dispatchers %s.\n\n",
 			r.DeletionsInCrash, r.DeletionsMissedInCrash, remembered)
 	}
-	for _, v := range r.verdicts() {
-		if v.good {
-			fmt.Fprintf(&b, "  ok    %s\n", v.yes)
-		} else {
-			fmt.Fprintf(&b, "  FAIL  %s\n", v.no)
-		}
-	}
+	verdict.Write(&b, r.verdicts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -183,22 +153,4 @@ func title(phase string) string {
 		return t
 	}
 	return phase
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-func ms(v float64) string {
-	switch {
-	case v >= 10_000:
-		return fmt.Sprintf("%.1f s", v/1000)
-	case v >= 10 || v == 0:
-		return fmt.Sprintf("%.0f ms", v)
-	default:
-		return fmt.Sprintf("%.1f ms", v)
-	}
 }
