@@ -46,8 +46,10 @@ type Children struct {
 // controlling owners, which may be of several kinds. The informer must run before the member joins.
 //
 // The factory's resync period and transform apply to it. Its namespace and its changes of list options do not: client
-// decides what is listed. client must come from a config of WrapConfig, as the factory's client should. Run ends with
-// an error if the informer's lists or watches do not go through such a client.
+// decides what is listed. If a client that client-gen made would list more than the factory, that is an error: pass the
+// client of the factory's namespace, or a Lister of your own that changes the options. client must come from a config
+// of WrapConfig, as the factory's client should. Run ends with an error if the informer's lists or watches do not go
+// through such a client.
 //
 // Run also ends with an error if the informer has handlers, and no queue that gets the objects of slots that come: one
 // of the kind, or of the owners' kind with Children, or of any kind with slot.KeyNamespace. See Shard for an exception.
@@ -57,6 +59,9 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	r *Rota, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
 	children ...Children,
 ) (cache.SharedIndexInformer, error) {
+	if err := checkFactory(factory, client); err != nil {
+		return nil, fmt.Errorf("informer of %s: %w", kind.GroupKind(), err)
+	}
 	var made cache.SharedIndexInformer
 	given := factory.InformerFor(example, func(_ C, resync time.Duration) cache.SharedIndexInformer {
 		lw := &cache.ListWatch{
