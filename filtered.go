@@ -17,8 +17,8 @@ func checkFactory(factory, client any) error {
 	}
 	if f := fields.FieldByName("tweakListOptions"); f.IsValid() && f.Kind() == reflect.Func && !f.IsNil() {
 		return errors.New("its factory was made with WithTweakListOptions, which does not apply here, so that it would " +
-			"list more: pass as client a value of your own whose List and Watch change the options and call the client's, or take " +
-			"a factory without this option")
+			"list more: pass as client a value of your own whose List and Watch change the options and call the client's, or " +
+			"take a factory without this option")
 	}
 	f := fields.FieldByName("namespace")
 	if f.IsValid() && f.Kind() == reflect.String && f.String() != "" && f.String() != of {
