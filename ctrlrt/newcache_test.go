@@ -30,7 +30,7 @@ func TestCacheWithoutShares(t *testing.T) {
 		{"primary", func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
 			given.NewInformer = nil
 			return cache.New(cfg, given)
-		}, "ConfigMap"},
+		}, ""}, // whichever kind comes first
 		{"owned", func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
 			share := given.NewInformer
 			given.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,

@@ -310,7 +310,7 @@ func TestCheckFindings(t *testing.T) {
 			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
 			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]delivery.Digest{}},
 		}, lease)
-		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slots 127: their owner reports that it does not work on them", "Restart that member")
+		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slots 127: their owner reports that it does not work on them", "restart that member")
 		// Without another look nobody knows whether it lasts.
 		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || !strings.Contains(out, "‼ member web-0-a slots 127: ") ||
 			strings.Contains(out, "owners report that they work") {
