@@ -170,6 +170,14 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 	}
 	a := start("a")
 	eventually(t, 30*time.Second, settled(a))
+	eventually(t, 30*time.Second, func() string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.written); n < objects { // one that b writes first would never count as moved
+			return fmt.Sprintf("a has written %d of %d objects", n, objects)
+		}
+		return ""
+	})
 	b := start("b")
 	eventually(t, 60*time.Second, settled(a, b))
 	a.leave(t) // everything moves

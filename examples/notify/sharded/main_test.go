@@ -228,6 +228,7 @@ func TestNoneLost(t *testing.T) {
 	r.loseAnswers(lost)
 	w.phase("lost answers", 6, func() {})
 	r.told(w)
+	r.repeated(afterKill + lost)
 	if n := len(r.doubles()) - afterKill; n < lost || n > lost+deaths()*crash {
 		t.Errorf("%d lost answers repeated %d notices, want as many:\n%s", lost, n, strings.Join(r.doubles(), "\n"))
 	}

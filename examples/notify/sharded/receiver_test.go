@@ -178,6 +178,13 @@ func (r *receiver) doubles() []string {
 	return out
 }
 
+// repeated waits until n notices have been repeated, for a minute at most: they wait for a backoff.
+func (r *receiver) repeated(n int) {
+	for deadline := time.Now().Add(time.Minute); len(r.doubles()) < n && time.Now().Before(deadline); {
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
 // told waits until everything has come that has to, and fails if anything else has.
 func (r *receiver) told(w *world) {
 	r.t.Helper()
