@@ -20,57 +20,62 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 # What has dependencies that the main module must not have is a module of its own. The longest tests come first.
 MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
 
-# `make lint` runs go vet.
+# `make lint` runs go vet. Under -short tests use a control plane only if they call controlplane.Essential.
 .PHONY: test
-test: kube ## Run the tests, including those on the real API server (slow ones: make check WHAT=slow)
-	@$(MAKE) --no-print-directory -j 3 test-kube test-pure test-race
+test: kube ## Run what needs no real time, and a short part on the real API server (all the rest: make test-all)
+	$(GO) test -short -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vE '$(MEASURING)')
+
+# What measures, and the tools around it.
+MEASURING := /internal/(balance|conformance|dispatchbench|etcdbench|footprint|neighbor|splitbench|stage|takeover)(/|$$)|/test/
+
+.PHONY: test-all
+test-all: test ## Run all tests, most of them on the real API server (slow ones: make check WHAT=slow)
+	@$(MAKE) --no-print-directory test-kube test-pure
 
 # Less garbage collection takes an eighth of the processor's time off, for more memory. `GOGC=100 make test` needs less.
-test-kube test-pure test-race test-latest-plain test-latest-race $(MODULES): export GOGC := $(or $(GOGC),400)
+test test-kube test-pure test-latest $(MODULES): export GOGC := $(or $(GOGC),400)
 
-# Tests that wait much of the time watch the clock. The others are nice: they take the processor's time that is left.
-.PHONY: test-kube test-pure test-race
+# Leases run out on a machine that is too busy. So nothing runs beside tests on control planes, and the demos, which hold
+# takeovers to seconds, run one at a time.
+.PHONY: test-kube test-pure
 test-kube:
-	$(GO) test -vet=off -p 4 -timeout 30m $(WAIT) $$($(ON_KUBE))
+	$(GO) test -vet=off -p 1 -timeout 30m $(ALONE)
+	$(GO) test -vet=off -p 2 -timeout 60m $(WAIT) $$($(ON_KUBE) | grep -vxFf <($(GO) list $(ALONE)))
+# What -short leaves out, of packages without a control plane.
 test-pure:
-	nice $(GO) test -vet=off -p 2 -timeout 30m $$($(GO) list ./... | grep -vxFf <($(ON_KUBE); $(GO) list $(WAIT) $(ONCE)))
-# TestScenarios would take most of the processor's time with -race: check-slow runs it so.
-test-race:
-	$(GO) test -vet=off -race -short -skip '^TestScenarios$$' -p 1 $(RACE)
-	$(GO) test -vet=off -run '^TestScenarios$$' .
+	$(GO) test -vet=off -p 2 -timeout 30m $$(($(LONGER); $(GO) list ./... | grep -E '$(MEASURING)') | sort -u | \
+		grep -vxFf <($(ON_KUBE); $(GO) list $(WAIT) $(ALONE)))
 
 # The packages whose tests start control planes. What takes longest begins first; conformance starts programs.
 ON_KUBE := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
 	sed -n 's|\.test .*/internal/controlplane .*||p'
-WAIT := ./delivery ./ctrlrt ./internal/demo ./cmd/rota ./internal/dispatchdemo ./internal/dispatcher \
-	./internal/proxy/agent ./internal/tier ./internal/conformance
+WAIT := ./delivery ./ctrlrt ./cmd/rota ./internal/dispatcher ./internal/tier ./internal/conformance
+ALONE := ./internal/demo ./internal/dispatchdemo ./internal/proxy/agent
 
-# What has goroutines; ctrlrt's tests all need a control plane, and run with -race in test-latest.
-RACE := . ./dispatch/client ./delivery ./gate ./internal/access ./internal/server ./internal/store ./labeller
-# Of those, the ones that have no tests that -short leaves out: once is enough.
-ONCE := . ./dispatch/client ./gate ./internal/server
+# What has goroutines, and runs with -race although users do not bring along what it is built with.
+RACE := ./dispatch/client ./gate ./internal/access ./internal/server
+# What has tests that -short leaves out.
+LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | xargs -n1 dirname | sort -u)
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
-PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|conformance|cmdline)(/|$$)
+PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|work|conformance|cmdline)(/|$$)
 TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier|verdict)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
+SHORT ?= -short
 .PHONY: test-latest
-test-latest test-latest-race test-latest-plain: export GOWORK := off
-test-latest: kube ## Run the tests with the newest controller-runtime and client-go (go.latest.mod)
+test-latest: export GOWORK := off
+# All of ctrlrt, which depends most on the versions, and the short tests of the rest. -race has everything built anew, so
+# it is used with these versions alone. TestScenarios would take most of the processor's time: check-slow runs it so.
+test-latest: kube ## Run tests with -race and the newest controller-runtime and client-go (go.latest.mod; SHORT= for all)
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -diff $(LATEST)
 	$(GO) vet $(LATEST) ./...
-	@$(MAKE) --no-print-directory -j 2 test-latest-race test-latest-plain
-
-# Either waits half of the time.
-.PHONY: test-latest-race test-latest-plain
-test-latest-race:
 	$(GO) test $(LATEST) -vet=off -race -timeout 30m ./ctrlrt
-test-latest-plain:
-	$(GO) test $(LATEST) -vet=off -timeout 30m $$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)|/ctrlrt$$')
+	$(GO) test $(LATEST) -vet=off -race $(SHORT) -skip '^TestScenarios$$' -p 2 -timeout 30m $(RACE) \
+		$$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)|/ctrlrt$$')
 
 .PHONY: tidy
 tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the newest
@@ -104,9 +109,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench tools slow front balance etcd scale
+CHECKS := explore sim mutants mutate fuzz bench tools slow front balance etcd scale incidents
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|tools|slow|front|balance|etcd|scale
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|tools|slow|front|balance|etcd|scale|incidents
 
 .PHONY: check-what
 check-what:
@@ -161,14 +166,18 @@ check-tools: kube
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):
-	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 ./...
+	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m ./...
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
-	SLOW=1 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
-		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench
+	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
+		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench ./test/zoo
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
+
+# Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
+check-incidents: kube
+	SLOW=1 $(GO) test -count=1 -v -timeout 40m ./test/incidents -lease 15s $(ARGS)
 
 # Measure how fast clients get to another API server through the front, and hold it to 2 s. It needs HAProxy, and a
 # machine that does nothing else.

@@ -56,25 +56,34 @@ func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 type refusals struct {
 	mu   sync.Mutex
 	last map[string]time.Duration // by what it is about
+	told map[string]time.Duration // when it was reported
 }
 
 // refusalQuiet is how long after the last refusal another one counts as new. Tries are at most 30 s apart.
 const refusalQuiet = 2 * time.Minute
 
-// fresh reports whether a refusal has not been reported yet.
+// refusalAgain is the time after which a refusal that goes on is reported again: an event is gone after an hour,
+// and who reads an older one knows that it is over (package view).
+const refusalAgain = 10 * time.Minute
+
+// fresh reports whether a refusal has not been reported yet, or not for long.
 func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last == nil {
-		f.last = map[string]time.Duration{}
+		f.last, f.told = map[string]time.Duration{}, map[string]time.Duration{}
 	}
 	about := fmt.Sprint(denied.Namespace, denied.Rule())
 	was, known := f.last[about]
 	f.last[about] = now
-	return !known || now-was > refusalQuiet
+	if known && now-was <= refusalQuiet && now-f.told[about] < refusalAgain {
+		return false
+	}
+	f.told[about] = now
+	return true
 }
 
-// refused reports a missing permission once, by an event and in the log. It returns false if err is about something
+// refused reports a missing permission, by an event and in the log. It returns false if err is about something
 // else.
 func (r *Rota) refused(what string, err error) bool {
 	var denied *permission.Error

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
 )
 
@@ -15,8 +15,8 @@ import (
 // anew.
 func TestMissingPermissionsAreToldOnce(t *testing.T) {
 	r := testRota(t)
-	memory := store.NewMemory()
-	r.store = memory.Client(nil)
+	shared := memory.New()
+	r.store = shared.Client(nil)
 	lines := 0
 	r.log = funcr.New(func(string, string) { lines++ }, funcr.Options{})
 	refusal := func(verb string) error {
@@ -28,7 +28,7 @@ func TestMissingPermissionsAreToldOnce(t *testing.T) {
 	}
 	r.report("Cannot watch", refusal("watch"))
 	r.report("Cannot watch", errors.New("connection refused"))
-	notes := memory.Notes()
+	notes := shared.Notes()
 	if len(notes) != 2 || lines != 3 {
 		t.Fatalf("%d events, %d log lines for two refusals, one of them 5 times, and another error", len(notes), lines)
 	}
@@ -39,5 +39,14 @@ func TestMissingPermissionsAreToldOnce(t *testing.T) {
 		Group: "coordination.k8s.io"}
 	if r.refusals.fresh(denied, now+refusalQuiet/2) || !r.refusals.fresh(denied, now+3*refusalQuiet) {
 		t.Error("a refusal counts as new for another time than after a while without")
+	}
+	times := 0
+	for at := now + 10*refusalQuiet; at < now+10*refusalQuiet+2*refusalAgain; at += refusalQuiet / 4 {
+		if r.refusals.fresh(denied, at) {
+			times++
+		}
+	}
+	if times != 2 {
+		t.Errorf("a refusal that goes on for %v is told %d times, want 2", 2*refusalAgain, times)
 	}
 }

@@ -12,6 +12,7 @@ func init() {
 		return adapter.Parts{
 			Share: rota.share, Gate: rota.gate, Late: rota.clock.late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
 			Election: rota.opts.electionLease(), Solo: rota.opts.Solo,
+			Ending:    func() { rota.ending.Store(true) },
 			SettingUp: rota.settingUp,
 			FinishSetup: func(f func(context.Context) error) {
 				rota.mu.Lock()
@@ -20,6 +21,12 @@ func init() {
 			},
 			Reported: func() bool { _, bytes, _ := rota.published.get(); return bytes > 0 },
 		}
+	}
+	adapter.SetChoose = func(controller any, f adapter.Choose) {
+		c := controller.(*Controller)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.choose = f
 	}
 	adapter.Keep = func(r any, k adapter.Keeper) {
 		rota := r.(*Rota)

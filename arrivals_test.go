@@ -41,7 +41,7 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all := newIncarnation(r).all()
+				all := r.cfg.Slots.All()
 				r.share.Hold(all)
 				r.gate.SetDeadline(time.Hour)
 				r.gate.Open(all, 7)

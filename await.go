@@ -2,6 +2,7 @@ package rota
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -96,14 +97,17 @@ func (r *Rota) waitsFor() []string {
 }
 
 // Ready is a readiness check. It is nil once the member has joined, with or without slots; before that the error says
-// what the member waits for. If a controller turns out to be wired wrongly, Ready is an error for a minute. ctrlrt adds
-// it to the manager. The request is ignored.
+// what the member waits for. If a controller turns out to be wired wrongly, Ready is an error for a minute. It is one
+// while the table is invalid, since nothing is worked on then. ctrlrt adds it to the manager. The request is ignored.
 func (r *Rota) Ready(*http.Request) error {
 	if r.hasJoined() {
-		return r.faults.err(r.now())
+		return errors.Join(r.tableErr(), r.faults.err(r.now()))
 	}
 	if waits := r.waitsFor(); len(waits) > 0 {
 		return fmt.Errorf("rota %s: not joined yet, waiting for %s", r.Name(), strings.Join(waits, "; "))
+	}
+	if err := r.tableErr(); err != nil {
+		return fmt.Errorf("not joined yet: %w", err)
 	}
 	return fmt.Errorf("rota %s: not joined yet", r.Name())
 }

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 )
 
 // A member takes no slots before the workers of all its controllers run, and says which it waits for.
 func TestJoinsOnceWorkersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		memory := store.NewMemory()
-		r.store = memory.Client(nil)
+		shared := memory.New()
+		r.store = shared.Client(nil)
 		var controllers []*Controller
 		for _, name := range []string{"first", "second"} {
 			c, err := r.NewController(name, schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
@@ -47,10 +47,10 @@ func TestJoinsOnceWorkersRun(t *testing.T) {
 			}
 		}
 		waits(true, "controller first: the sky is down", "controller second, which")
-		if n := memory.Counts().Requests[store.OpCreateLease]; n > 0 {
+		if n := shared.Counts().Requests[memory.OpCreateLease]; n > 0 {
 			t.Errorf("%d Leases before the workers run, want none", n)
 		}
-		notes := memory.Notes()
+		notes := shared.Notes()
 		if len(notes) != 1 || notes[0].Reason != "NotJoining" || !strings.Contains(notes[0].Message, "the sky is down") {
 			t.Errorf("events %+v, want one that says why this member does not join", notes)
 		}

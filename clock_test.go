@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -43,7 +44,7 @@ func TestR02SleepCounts(t *testing.T) {
 func sleeps(t *testing.T, phase time.Duration) {
 	r := testRota(t)
 	f := newFakeClock()
-	r.clock, r.store = f.clock, store.NewMemory().Client(nil)
+	r.clock, r.store = f.clock, memory.New().Client(nil)
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan member.Stop)
 	i := newIncarnation(r)
@@ -99,7 +100,7 @@ func TestR13DeadlinePassesBetweenStepAndAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
 		f := newFakeClock()
-		slow := &slowAnswer{Store: store.NewMemory().Client(nil), rota: r, fake: f}
+		slow := &slowAnswer{Store: memory.New().Client(nil), rota: r, fake: f}
 		r.clock, r.store = f.clock, slow
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan member.Stop)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -45,54 +47,36 @@ type Controller struct {
 	name    string
 	kind    schema.GroupKind
 	enqueue Enqueue
-	// outcomes are the results of its reconciles.
-	outcomes outcomes
+	// panics is how many of its reconciles panicked.
+	panics atomic.Int32
 	// begun is closed once its workers run.
 	begin sync.Once
 	begun chan struct{}
 	// informer is the one that the queue was made with; nil if NewController made the controller. Guarded by rota.mu.
 	informer cache.SharedIndexInformer
 
+	wiring wiring
+	sent   sent
+
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
-	// awaiting are keys that wait for a kind to be listed; see await.
-	awaiting map[slot.Slot]map[types.NamespacedName]struct{}
-	// waiting are the keys in the queue by slot, those that wait for a backoff or a RequeueAfter included, and those that
-	// a worker has taken and that are not admitted yet.
-	waiting map[slot.Slot]map[types.NamespacedName]place
-	flying  map[types.NamespacedName]flight
-	// claimed are the items whose workers sync an object.
-	claimed map[types.NamespacedName]any
-	// where are, with slot.KeyUID, the slots of keys that are waiting, in flight or owed. A key stays in its object's
-	// slot, even when nothing else tells the slot any more. nil with other keys.
-	where  map[types.NamespacedName]slot.Slot
-	wiring wiring
-	// owed are keys to enqueue when their slot opens: keys of deleted objects that could not be reconciled since the gate
-	// was shut, and keys that were added while their slot was on its way here, perhaps because of an object of another
-	// kind. No object leads to the former any more, and the latter would come late.
-	owed   map[slot.Slot]map[types.NamespacedName]struct{}
-	resets resets
-	// deletedAt is when a deletion was last reconciled in each slot.
-	deletedAt map[slot.Slot]time.Duration
+	// choose says which of the existing objects of slots that open are enqueued; nil: all.
+	choose adapter.Choose
+	// keys are those that wait, are in flight or are owed, and what is remembered of others.
+	keys *work.Keys[types.NamespacedName, flight]
+	// bounced are items that were put back because another one claims their object, until their Done.
+	bounced map[any]struct{}
+	resets  resets
+	// toldFailing says that it was told that all reconciles fail.
+	toldFailing bool
 }
 
-// flight is a key that was admitted.
+// flight is what belongs to a key that was admitted.
 type flight struct {
-	slot  slot.Slot
 	leave func()
+	// since is when it was admitted.
+	since time.Time
 	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
-	// err is the result, if ended is true.
-	ended bool
-	err   error
-	// gone says that its object was gone when it was admitted.
-	gone bool
-}
-
-// place says where a waiting key is. It may be in the queue again while a worker has it.
-type place struct {
-	queued, taken bool
-	// since is when it became ready for a worker; 0: it waits for a delay to end.
-	since time.Duration
 }
 
 // NewController registers a work queue for a kind and shards the kind. The name must be unique in the process. Call it
@@ -105,9 +89,6 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	r.mu.Lock()
 	late := r.late()
 	r.mu.Unlock()
-	if r.shadow != nil {
-		return nil, fmt.Errorf("controller %s: this rota is a shadow, which works on nothing", name)
-	}
 	if late {
 		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
 			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
@@ -117,13 +98,7 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	}
 	c := &Controller{
 		rota: r, name: name, kind: kind, enqueue: enqueue, begun: make(chan struct{}),
-		waiting: map[slot.Slot]map[types.NamespacedName]place{},
-		flying:  map[types.NamespacedName]flight{},
-		claimed: map[types.NamespacedName]any{},
-		owed:    map[slot.Slot]map[types.NamespacedName]struct{}{},
-	}
-	if r.cfg.Key == slot.KeyUID {
-		c.where = map[types.NamespacedName]slot.Slot{}
+		keys: work.NewKeys[types.NamespacedName, flight](), bounced: map[any]struct{}{},
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,11 +133,9 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	if !c.rota.gate.Owns(s) && (c.rota.share.IsLedElsewhere() || !c.want(s, key)) {
 		return false
 	}
-	c.place(s, key, func(p *place) {
-		if p.queued = true; p.since == 0 {
-			p.since = since
-		}
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Queue(s, key, since)
 	return true
 }
 
@@ -170,13 +143,7 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 func (c *Controller) oldest(since map[slot.Slot]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s, keys := range c.waiting {
-		for _, p := range keys {
-			if before, known := since[s]; p.since > 0 && (!known || p.since < before) {
-				since[s] = p.since
-			}
-		}
-	}
+	c.keys.Oldest(since)
 }
 
 // Take notes that a worker got the key from the queue.
@@ -185,11 +152,9 @@ func (c *Controller) Take(key types.NamespacedName) {
 	if !known {
 		return
 	}
-	stranger := false
-	c.place(s, key, func(p *place) {
-		stranger = !p.queued
-		*p = place{taken: true}
-	})
+	c.mu.Lock()
+	stranger := !c.keys.Take(s, key)
+	c.mu.Unlock()
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
@@ -198,16 +163,17 @@ func (c *Controller) Take(key types.NamespacedName) {
 }
 
 // slotOf returns the slot of a key. With slot.KeyUID it is the slot of the object of that name, or of the one that was
-// there before (rule R15).
+// there before (rule R15), as long as the key is on its way: a key stays in its object's slot, even when nothing else
+// tells the slot any more.
 func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) {
-	if c.where == nil {
+	if !c.byUID() {
 		return c.rota.share.Locate(c.kind, key)
 	}
 	if s, known = c.rota.share.Stored(c.kind, key); known {
 		return s, true
 	}
 	c.mu.Lock()
-	s, known = c.where[key]
+	s, known = c.keys.Slot(key)
 	c.mu.Unlock()
 	if known {
 		return s, true
@@ -215,69 +181,25 @@ func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) 
 	return c.rota.share.Locate(c.kind, key)
 }
 
-// move notes the slot of a key. c.mu is held.
-func (c *Controller) move(s slot.Slot, key types.NamespacedName) {
-	if c.where == nil {
-		return
-	}
-	before, known := c.where[key]
-	c.where[key] = s
-	if !known || before == s {
-		return
-	}
-	if p, ok := c.waiting[before][key]; ok {
-		delete(c.waiting[before], key)
-		if c.waiting[s] == nil {
-			c.waiting[s] = map[types.NamespacedName]place{}
-		}
-		c.waiting[s][key] = p
-	}
-	delete(c.owed[before], key) // there is a namesake now
-}
+// byUID reports whether the names of objects do not tell their slots.
+func (c *Controller) byUID() bool { return c.rota.cfg.Key == slot.KeyUID }
 
-// forgetSlot forgets the slot of a key that is not waiting, in flight or owed any more. c.mu is held.
-func (c *Controller) forgetSlot(key types.NamespacedName) {
-	s, known := c.where[key]
-	if !known {
-		return
-	}
-	_, waits := c.waiting[s][key]
-	_, flies := c.flying[key]
-	_, owed := c.owed[s][key]
-	if !waits && !flies && !owed {
-		delete(c.where, key)
-	}
-}
-
-func (c *Controller) place(s slot.Slot, key types.NamespacedName, change func(*place)) {
+// drop notes that the worker does not have a key any more, and reports whether it had.
+func (c *Controller) drop(s slot.Slot, key types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.forgetSlot(key)
-	c.move(s, key)
-	p := c.waiting[s][key]
-	change(&p)
-	switch {
-	case p == place{}:
-		delete(c.waiting[s], key)
-		if len(c.waiting[s]) == 0 {
-			delete(c.waiting, s)
-		}
-		return
-	case c.waiting[s] == nil:
-		c.waiting[s] = map[types.NamespacedName]place{}
-	}
-	c.waiting[s][key] = p
+	return c.keys.Drop(s, key)
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
 // when the slot is lost; a due OnReset function has been called. If not, the worker has nothing to do for the key but
 // call Done.
 //
-// It waits for at most 100 ms until the cache shows what this member wrote to the object: the event of a child that the
-// last reconcile wrote often comes before that of the object.
+// It waits for at most 100 ms until the cache shows what this controller wrote to the object: the event of a child that
+// the last reconcile wrote often comes before that of the object.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
-	c.rota.share.ShowOwn(ctx, c.kind, key)
+	c.rota.share.ShowOwn(ctx, c.kind, key, c.name)
 	s, known := c.slotOf(key)
 	if !known {
 		return ctx, false // its object is another member's now
@@ -286,7 +208,8 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 		c.await(s, key)
 		return ctx, false
 	}
-	gone := !c.rota.share.Exists(c.kind, key)
+	uid, exists := c.rota.share.UID(c.kind, key)
+	gone := !exists
 	about := gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}
 	inner, leave, verdict := c.rota.gate.Enter(ctx, s, about, gone)
 	c.rota.metrics.verdict(verdict)
@@ -294,12 +217,15 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	case verdict != gate.Admitted:
 	case gone:
 		c.rota.gate.EndTasks(about, nil)
-	case c.where != nil: // with key UID a namesake may be in another slot
-		c.rota.gate.EndTasks(about, func(of slot.Slot) bool { return of == s })
+	default: // a namesake may have been made since; with key UID it may be in another slot
+		c.rota.gate.EndTasks(about, func(task context.Context) bool {
+			by, _ := task.Value(admittedKey{}).(admitted)
+			return by.slot == s && by.uid == uid
+		})
 	}
 	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
 	owing := verdict != gate.Admitted
-	if verdict == gate.Admitted && gone && c.where != nil && !c.nameIsFree(inner, s, key) {
+	if verdict == gate.Admitted && gone && c.byUID() && !c.nameIsFree(inner, s, key) {
 		leave()
 		verdict = gate.Parked
 	}
@@ -307,18 +233,17 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
 	}
 	// From here on the key counts as in flight, or belongs to somebody else.
-	c.place(s, key, func(p *place) { p.taken = false })
+	c.drop(s, key)
 	if verdict != gate.Admitted {
 		c.rota.gate.Recheck(s)
 		return ctx, false
 	}
 	c.mu.Lock()
-	c.move(s, key)
-	c.flying[key] = flight{slot: s, leave: leave, ctx: inner, gone: gone}
+	c.keys.Begin(key, work.Flight[flight]{Slot: s, Gone: gone, With: flight{leave, c.rota.wall(), inner}})
 	c.mu.Unlock()
-	ctx = context.WithValue(inner, slotKey{}, admitted{slot: s, ctx: inner, controller: c, key: key})
-	if c.where != nil {
-		ctx = adapter.WithSubject(ctx, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
+	ctx = c.seen(admitted{rota: c.rota, slot: s, ctx: inner, controller: c, key: key, uid: uid}.in(inner))
+	if c.byUID() {
+		ctx = adapter.WithSubject(ctx, c.rota.share, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
 	}
 	c.reset(ctx, s, key)
 	return ctx, true
@@ -329,39 +254,26 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 // another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
-	f, ok := c.flying[key]
-	delete(c.flying, key)
+	f, flew := c.keys.End(key)
 	resets := c.resets.call != nil
 	c.mu.Unlock()
-	if !ok {
-		s, known := c.slotOf(key)
-		c.mu.Lock()
-		taken := known && c.waiting[s][key].taken
-		c.mu.Unlock()
-		if taken {
-			c.place(s, key, func(p *place) { p.taken = false })
+	if !flew {
+		if s, known := c.slotOf(key); known && c.drop(s, key) {
 			c.rota.gate.Recheck(s)
 			c.bypassed(key)
 		}
 		return
 	}
-	if gate.CutShort(f.ctx) {
-		c.owe(f.slot, key)
+	if gate.CutShort(f.With.ctx) {
+		c.owe(f.Slot, key)
 	} else {
 		c.judge(key, f)
 	}
 	gone := resets && !c.rota.share.Exists(c.kind, key)
 	c.mu.Lock()
-	if f.gone && f.ctx.Err() == nil && !c.waiting[f.slot][key].queued {
-		if c.deletedAt == nil {
-			c.deletedAt = map[slot.Slot]time.Duration{}
-		}
-		c.deletedAt[f.slot] = c.rota.now()
-	}
-	c.forgetSlot(key)
-	c.resets.ended(f, key, gone)
+	c.keys.Ended(key, f, c.rota.now(), f.With.ctx.Err() == nil, gone)
 	c.mu.Unlock()
-	f.leave()
+	f.With.leave()
 }
 
 // bypassed notes that a worker finished a key of this member without asking the gate. If other keys came to the gate,
@@ -391,21 +303,18 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owed[s] == nil {
-		c.owed[s] = map[types.NamespacedName]struct{}{}
-	}
-	c.move(s, key)
-	c.owed[s][key] = struct{}{}
+	c.keys.Owe(s, key)
 	if !c.rota.gate.AdmitsGone(s) {
 		return false // opened comes later than this
 	}
-	delete(c.owed[s], key)
+	c.keys.Paid(key)
 	return true
 }
 
 // opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
 // once. It returns the other objects, which the caller has to enqueue once.
 func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
+	objects = c.chosen(set, objects)
 	keys := slices.Concat(objects.Deleted, objects.Changed)
 	waited := map[types.NamespacedName]struct{}{}
 	for _, key := range parked {
@@ -414,11 +323,8 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 		}
 	}
 	c.mu.Lock()
-	for s, owed := range c.owed {
-		if set.Has(s) {
-			maps.Copy(waited, owed)
-			delete(c.owed, s)
-		}
+	for _, key := range c.keys.Opened(set) {
+		waited[key] = struct{}{}
 	}
 	c.mu.Unlock()
 	keys = slices.AppendSeq(keys, maps.Keys(waited))
@@ -430,6 +336,32 @@ func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate
 	}
 	c.enqueue(objects.Recent, PriorityRecent)
 	return objects.Others
+}
+
+// chosen returns the objects that the controller's adapter wants of slots that were opened. Keys without an object are
+// always among them: nobody can tell any more what the object was.
+func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Opened {
+	c.mu.Lock()
+	choose := c.choose
+	c.mu.Unlock()
+	if choose == nil {
+		return objects
+	}
+	var asked []types.NamespacedName
+	for _, key := range slices.Concat(objects.Changed, objects.Recent, objects.Others) {
+		if c.rota.share.Exists(c.kind, key) {
+			asked = append(asked, key)
+		}
+	}
+	unwanted := choose(set, asked)
+	if len(unwanted) == 0 {
+		return objects
+	}
+	wanted := func(keys []types.NamespacedName) []types.NamespacedName { // other controllers have the same lists
+		return slices.DeleteFunc(slices.Clone(keys), func(key types.NamespacedName) bool { return unwanted[key] })
+	}
+	return delivery.Opened{Deleted: objects.Deleted, Changed: wanted(objects.Changed), Recent: wanted(objects.Recent),
+		Others: wanted(objects.Others)}
 }
 
 // trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
@@ -454,14 +386,9 @@ func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 
 // queued reports whether a key is ready in the queue.
 func (c *Controller) queued(key types.NamespacedName) bool {
-	s, known := c.slotOf(key)
-	if !known {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.waiting[s][key]
-	return p.queued && p.since > 0
+	return c.keys.Ready(key)
 }
 
 // resume enqueues keys that the gate had parked and would admit now.
@@ -480,24 +407,13 @@ func (c *Controller) resume(parked []gate.Key) {
 func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(c.waiting[s]))
-	for key := range c.waiting[s] {
-		keys = append(keys, key)
-	}
-	return keys
+	return c.keys.Waiting(s)
 }
 
 // forget drops all keys of slots that were lost.
 func (c *Controller) forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
-	c.outcomes.forget(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.waiting, func(s slot.Slot, _ map[types.NamespacedName]place) bool { return set.Has(s) })
-	maps.DeleteFunc(c.owed, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
-	maps.DeleteFunc(c.awaiting, func(s slot.Slot, _ map[types.NamespacedName]struct{}) bool { return set.Has(s) })
-	maps.DeleteFunc(c.where, func(key types.NamespacedName, s slot.Slot) bool {
-		_, flies := c.flying[key]
-		return set.Has(s) && !flies
-	})
+	c.keys.Forget(set)
 }

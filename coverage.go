@@ -83,39 +83,63 @@ func (s *scrubbed) get() (findings []coverage.Finding, scrubs uint64, on bool) {
 	return s.findings, s.scrubs, s.on
 }
 
-// holdings reports what this member holds now (rule R14).
-func (i *incarnation) holdings() *coverage.Report {
-	if e := i.rota.shadow; e != nil {
-		out := e.report()
-		out.Handovers, out.Moving = i.moves.handovers(), i.moves.ages(i.rota.now())
-		return out
-	}
+// account is what a member knows of what it holds, for the others (rule R14).
+type account interface {
+	// duties are those of the rota's own duties that have to do with it.
+	duties() []string
+	// run looks at what there is until the incarnation ends.
+	run(i *incarnation)
+	// report says what this member holds now, but for handovers.
+	report(i *incarnation) *coverage.Report
+}
+
+var (
+	_ account = holdings{}
+	_ account = (*expectation)(nil)
+)
+
+// holdings is the account of a member that works.
+type holdings struct{}
+
+func (holdings) duties() []string { return []string{scrubName} }
+
+func (holdings) run(i *incarnation) { i.scrub() }
+
+func (holdings) report(i *incarnation) *coverage.Report {
 	r := i.rota.outline()
-	open := r.Open
 	since := map[slot.Slot]time.Duration{}
 	for _, c := range i.rota.registered() {
 		c.oldest(since)
 	}
-	r.Handovers = i.moves.handovers()
-	r.Waits = i.elector.waiting()
+	r.Health = i.rota.health()
 	now := i.rota.now()
 	for s, at := range since {
-		if age := now - at; age > time.Second && open.Has(s) {
+		if age := now - at; age > time.Second && r.Open.Has(s) {
 			r.Waiting[s] = age
 		}
-	}
-	if r.Waits == "" { // otherwise nothing goes on, for as long as another one leads
-		r.Moving = i.moves.ages(now)
 	}
 	return r
 }
 
-// outline is holdings without the keys that wait for workers.
+// report returns the account's report, with the handovers.
+func (i *incarnation) report() *coverage.Report {
+	r := i.rota.account.report(i)
+	r.Handovers = i.moves.Handovers()
+	if waits := i.elector.waiting(); waits != "" {
+		r.Waits = waits
+	} else { // otherwise nothing goes on, for as long as another one leads
+		r.Moving = i.moves.Ages(i.rota.now())
+	}
+	return r
+}
+
+// outline is a report of holdings without the keys that wait for workers.
 func (r *Rota) outline() *coverage.Report {
 	open := r.hashes(r.gate.Working())
 	out := &coverage.Report{
 		Member: r.cfg.Self.ID, Open: open, Digests: r.share.Digest(open),
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: r.setup(),
+		Selections: r.share.Selections(),
 	}
 	for kind := range out.Digests {
 		if owners := r.share.Owners(kind); owners != nil {
@@ -140,11 +164,11 @@ func (r *Rota) setup() map[string]string {
 		out[coverage.SettingElection] = lease.String()
 	}
 	r.announceGroup(out)
-	if r.keeper != nil {
-		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(r.keeper.Kinds())), ",")
-		if address := r.keeper.Address(); address != "" {
-			out[coverage.SettingDispatcher] = address
-		}
+	if kinds := r.keeper.Kinds(); len(kinds) > 0 {
+		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(kinds)), ",")
+	}
+	if address := r.keeper.Address(); address != "" {
+		out[coverage.SettingDispatcher] = address
 	}
 	return out
 }
@@ -212,7 +236,7 @@ func (i *incarnation) publish() {
 		if lease == nil {
 			continue
 		}
-		report := i.holdings()
+		report := i.report()
 		text, err := report.Encode()
 		if err == nil && maps.Equal(text, last) && i.rota.now()-at < renewalPeriod(i.rota.cfg.LeaseDuration) {
 			continue

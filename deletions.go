@@ -3,14 +3,13 @@ package rota
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -21,27 +20,30 @@ const leaveAfter = time.Second
 
 // leftover decides which deletions a drain leaves to the next owners of its slots (rule R15).
 type leftover struct {
-	in    *incarnation
+	of    *objectHolder
 	begun time.Duration
-	room  int
 	// waits are the slots in which deletions are waited for.
 	waits slot.Set
+	// room is what is left of the drain's.
+	room    int
+	leaveBy func(part float64) time.Duration
 }
 
 // look leaves the deletions of as many slots as there is room for, once the drain has waited long enough for them.
 // Slots without room wait until patience ends; then the deletions that do not fit are logged and given up.
 func (l *leftover) look() {
-	if l.waits.Empty() || l.in.rota.now() < l.begun+leaveAfter {
+	now := l.of.rota.now()
+	if l.waits.Empty() || now < l.begun+leaveAfter {
 		return
 	}
 	var leave slot.Set
 	for _, s := range l.waits.Slots() {
-		over := l.in.rota.now() >= l.patience(s)
+		over := now >= l.patience(s)
 		if l.room == 0 && !over {
 			continue
 		}
 		size := 0
-		for _, c := range l.in.rota.registered() {
+		for _, c := range l.of.rota.registered() {
 			size += table.GoneSize(c.undone(s))
 		}
 		if over || size <= l.room {
@@ -50,28 +52,40 @@ func (l *leftover) look() {
 		}
 	}
 	l.waits = l.waits.Minus(leave)
-	l.in.rota.gate.LeaveGone(leave)
+	l.of.rota.gate.LeaveGone(leave)
 }
 
 // patience is until when a drain waits for deletions in a slot: as long as some in this slot are reconciled, by any
-// controller, but not for ever.
+// controller, but not for ever. A member that leaves does not wait for controllers whose informers have stopped: those
+// do not come back, and nothing is reconciled without them.
 func (l *leftover) patience(s slot.Slot) time.Duration {
+	if l.of.rota.now() >= l.leaveBy(0) && l.hopeless(s) {
+		return l.begun + leaveAfter
+	}
 	last := l.begun
-	for _, c := range l.in.rota.registered() {
+	for _, c := range l.of.rota.registered() {
 		last = max(last, c.lastDeletion(s))
 	}
-	return min(last+deletionPatience, l.begun+deletionLimit, l.in.leaveBy(0.75))
+	return min(last+deletionPatience, l.begun+deletionLimit, l.leaveBy(0.75))
 }
 
-// heldByDeletions reports deletions that keep some of the slots from moving on, and returns whether there are any.
-func (i *incarnation) heldByDeletions(set slot.Set) bool {
+// hopeless reports whether all deletions in a slot belong to controllers whose informers have stopped.
+func (l *leftover) hopeless(s slot.Slot) bool {
+	share := l.of.rota.share
+	return len(share.Ended()) > 0 && !slices.ContainsFunc(l.of.rota.registered(), func(c *Controller) bool {
+		return !share.Stale(c.kind) && c.deletions(s)
+	})
+}
+
+// heldByDeletions tells of deletions that keep some of the slots from moving on; "" if there are none.
+func (o *objectHolder) heldByDeletions(set slot.Set) string {
 	var held slot.Set
 	var example string
 	for _, s := range set.Slots() {
-		if !i.rota.gate.AdmitsGone(s) {
+		if !o.rota.gate.AdmitsGone(s) {
 			continue // nothing waits for them
 		}
-		for _, c := range i.rota.registered() {
+		for _, c := range o.rota.registered() {
 			if key, found := c.deletion(s); found {
 				held.Add(s)
 				example = fmt.Sprintf("%s of controller %s", key, c.name)
@@ -79,13 +93,10 @@ func (i *incarnation) heldByDeletions(set slot.Set) bool {
 		}
 	}
 	if held.Empty() {
-		return false
+		return ""
 	}
-	i.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: fmt.Sprintf(
-		"slots %s cannot move on: deletions in them wait to be reconciled, or keep failing, such as %s; other objects and "+
-			"slots are not held back",
-		held, example)})
-	return true
+	return fmt.Sprintf("slots %s cannot move on: deletions in them wait to be reconciled, or keep failing, such as %s; "+
+		"other objects and slots are not held back", held, example)
 }
 
 // deletion returns a deletion in the slot that has not been reconciled. It may be in flight.
@@ -95,21 +106,20 @@ func (c *Controller) deletion(s slot.Slot) (key types.NamespacedName, found bool
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, f := range c.flying {
-		if f.slot == s && f.gone {
-			return key, true
+	c.keys.Flights(func(of types.NamespacedName, f work.Flight[flight]) {
+		if f.Slot == s && f.Gone {
+			key, found = of, true
 		}
-	}
-	return key, false
+	})
+	return key, found
 }
 
 // undone returns the deletions in a drained slot that the next owner will reconcile: those that fit into room. The
 // others are logged.
-func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
+func (o *objectHolder) undone(s slot.Slot, room int) []table.Gone {
 	var out []table.Gone
-	for _, c := range i.rota.registered() {
-		gone := c.undone(s)
-		fits := i.fitting(s, c.name, gone, room)
+	for _, c := range o.rota.registered() {
+		fits := o.rota.fitting(s, c.name, c.undone(s), room)
 		room -= table.GoneSize(fits)
 		out = append(out, fits...)
 	}
@@ -117,7 +127,7 @@ func (i *incarnation) undone(s slot.Slot, room int) []table.Gone {
 }
 
 // fitting returns those of the deletions in a slot for which there is room in the table, and tells of the others.
-func (i *incarnation) fitting(s slot.Slot, controller string, gone []table.Gone, room int) (fits []table.Gone) {
+func (r *Rota) fitting(s slot.Slot, controller string, gone []table.Gone, room int) (fits []table.Gone) {
 	var abandoned []table.Gone
 	for _, g := range gone {
 		if size := table.GoneSize([]table.Gone{g}); g.Fits() && size <= room {
@@ -128,37 +138,29 @@ func (i *incarnation) fitting(s slot.Slot, controller string, gone []table.Gone,
 		}
 	}
 	if n := len(abandoned); n > 0 {
-		i.rota.metrics.abandoned.Inc()
-		i.rota.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
+		r.metrics.abandoned.Inc()
+		r.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
 			"controller", controller, "deletions", n, "first", nameOf(abandoned[0]).String())
 	}
 	return fits
 }
 
-// giveUp logs the deletions in the slots that a leaving member could not hand over in time.
-func (i *incarnation) giveUp() {
-	set := i.rota.hashes(i.rota.tableOf().Owned(i.id))
-	for _, s := range set.Slots() {
-		i.undone(s, 0)
-	}
-}
-
 // inherit enqueues deletions that the former owners of slots left, once the slots are open here.
-func (i *incarnation) inherit(a member.Load) {
-	for _, g := range a.Gone {
-		known := i.rota.keeps(g.Kind)
-		for _, c := range i.rota.registered() {
+func (o *objectHolder) inherit(gone []table.Gone) {
+	for _, g := range gone {
+		known := slices.Contains(o.rota.keeper.Kinds(), g.Kind)
+		for _, c := range o.rota.registered() {
 			if c.kind.String() == g.Kind {
 				known = true
 				c.inherit(g.Slot, nameOf(g))
 			}
 		}
 		if known {
-			i.rota.metrics.inherited.Inc()
+			o.rota.metrics.inherited.Inc()
 			continue
 		}
-		i.rota.metrics.abandoned.Inc()
-		i.rota.log.Error(nil,
+		o.rota.metrics.abandoned.Inc()
+		o.rota.log.Error(nil,
 			"A deletion that a former owner left is not reconciled: this member has no controller of that kind",
 			"slot", g.Slot.String(), "kind", g.Kind, "object", nameOf(g).String())
 	}
@@ -177,16 +179,11 @@ func (c *Controller) inherit(s slot.Slot, key types.NamespacedName) {
 
 // undone returns the deletions in a slot that have not been reconciled and are not in flight, in order.
 func (c *Controller) undone(s slot.Slot) []table.Gone {
-	keys := map[types.NamespacedName]struct{}{}
 	c.mu.Lock()
-	for key := range c.waiting[s] {
-		keys[key] = struct{}{}
-	}
-	maps.Copy(keys, c.owed[s])
-	maps.Copy(keys, c.awaiting[s])
+	keys := c.keys.Undone(s)
 	c.mu.Unlock()
 	var out []table.Gone
-	for key := range keys {
+	for _, key := range keys {
 		if !c.rota.share.Exists(c.kind, key) {
 			out = append(out, table.Gone{Slot: s, Kind: c.kind.String(), Namespace: key.Namespace, Name: key.Name})
 		}
@@ -216,7 +213,9 @@ func (c *Controller) nameIsFree(ctx context.Context, s slot.Slot, key types.Name
 			c.owe(s, key)
 			return false
 		}
-		c.place(s, key, func(p *place) { p.queued = true }) // the slot waits for it
+		c.mu.Lock()
+		c.keys.Queue(s, key, 0) // the slot waits for it
+		c.mu.Unlock()
 		time.AfterFunc(liveDelay, func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) })
 		return false
 	}
@@ -237,7 +236,7 @@ func (c *Controller) deletions(s slot.Slot) bool {
 func (c *Controller) lastDeletion(s slot.Slot) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.deletedAt[s]
+	return c.keys.Deleted(s)
 }
 
 // hurry enqueues the waiting keys of deleted objects in the slots at once, whatever delay they wait for.

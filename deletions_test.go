@@ -126,7 +126,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 		idle := make(chan struct{})
 		wg.Go(func() {
 			r.gate.Drain(mine, c.deletions, func(s slot.Slot) {
-				gone = i.undone(s, 1000)
+				gone = objectsOf(i).undone(s, 1000)
 				close(idle)
 			})
 			r.gate.LeaveGone(mine)
@@ -177,27 +177,27 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 		{Slot: s, Kind: "Secret", Namespace: "a", Name: "b"},
 	}
 	r.share.Hold(mine)
-	i.inherit(member.Load{Slots: mine, Gone: gone})
+	objectsOf(i).inherit(gone)
 	if got != nil {
 		t.Errorf("%v are enqueued before the slot is open", got)
 	}
-	if handedOn := i.undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
+	if handedOn := objectsOf(i).undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
 		t.Errorf("handed on: %v, want what was inherited, by each controller", handedOn)
 	}
 	r.gate.SetDeadline(time.Hour)
 	i.do(member.Open{Slots: mine, Epoch: 7})
-	i.gathered()
+	objectsOf(i).gathered()
 	if !slices.Equal(got, []types.NamespacedName{key, key}) {
 		t.Errorf("enqueued: %v, want %v by each controller", got, key)
 	}
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 1 {
 		t.Errorf("%v deletions are counted as abandoned, want that of the Secret", n)
 	}
-	i.inherit(member.Load{Slots: mine, Gone: gone[:1]})
+	objectsOf(i).inherit(gone[:1])
 	for _, c := range r.registered() {
 		c.Add(key)
 	}
-	if left := i.undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
+	if left := objectsOf(i).undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
 		t.Errorf("%v are left where there is room for one", left)
 	}
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 2 {
@@ -206,3 +206,9 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 	i.cancel()
 	i.calls.Wait()
 }
+
+// objectsOf returns the holder of an incarnation's objects.
+func objectsOf(i *incarnation) *objectHolder { return hashed(i).slotHolder.(*kept).objectHolder }
+
+// hashed is the part of an incarnation that has the hash slots.
+func hashed(i *incarnation) part { return i.parts[1] }

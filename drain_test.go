@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
@@ -41,11 +41,11 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{t: t}
 	of := map[slot.Slot][]types.NamespacedName{}
-	memory := store.NewMemory()
+	shared := memory.New()
 	for n := range p.r {
 		r := testRota(t)
 		r.cfg.Self.ID, r.cfg.Self.Pod = fmt.Sprintf("web-%d-abcde", n), fmt.Sprintf("web-%d", n)
-		r.store = memory.Client(nil)
+		r.store = shared.Client(nil)
 		kind := schema.GroupKind{Kind: "ConfigMap"}
 		c, err := r.NewController("test", kind, func([]types.NamespacedName, Priority) {})
 		if err != nil {
@@ -242,7 +242,7 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 				defer func() { i.cancel(); i.calls.Wait(); r.closeStore() }()
 				i.draining[mine.Slots()[0]] = 1
 				begun := time.Now()
-				i.beginDrain(member.Drain{Slots: mine, Round: 1})
+				i.beginDrain(hashed(i), member.Drain{Slots: mine, Round: 1})
 				go func() {
 					for len(keys) > 0 {
 						key := keys[0]
@@ -316,7 +316,7 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				begun := time.Now()
 				var mine slot.Set
 				mine.Add(draining)
-				i.beginDrain(member.Drain{Slots: mine, Round: 1})
+				i.beginDrain(hashed(i), member.Drain{Slots: mine, Round: 1})
 				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
 					c.Take(key)
 					_, ok := c.Admit(t.Context(), key)

@@ -1,13 +1,9 @@
 package rota
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -90,175 +86,6 @@ func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) err
 	return nil
 }
 
-// duties are those that this process has declared.
-type duties struct {
-	mu sync.Mutex
-	of map[string]*duty
-	at map[slot.Slot]*duty // by slot, from Load to Shut or Release
-}
-
-// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which
-// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot). A shadow has none.
-func (r *Rota) declareOwnDuties() {
-	if r.shadow != nil {
-		return
-	}
-	var names []string
-	if r.reports != nil {
-		names = append(names, scrubName)
-	}
-	if r.rest != nil {
-		for _, kind := range r.share.Kinds() {
-			if len(r.share.Labels(kind)) > 0 {
-				names = append(names, labelDuty(kind))
-			}
-		}
-	}
-	r.duties.mu.Lock()
-	defer r.duties.mu.Unlock()
-	for _, name := range names {
-		if table.ValidDuty(name) == nil && len(r.duties.of) < slot.MaxDuties {
-			r.duties.add(&duty{rota: r, name: name})
-		}
-	}
-}
-
-// ownSlot returns the slot whose gate says whether this member does one of the rota's own duties: the duty's, or while
-// nobody has the duty a hash slot. That is so while not every member reads of duties, while they are suspended, and
-// where the table has no room for them. The hash slot is the one by which releases without duties go, so that the duty
-// is done in a rollout from one of these, too. For a moment two members may do it, by different versions of the table.
-// Neither labelling nor comparing is harmed by that.
-func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
-	if s, here := r.duties.slotOf(name); here {
-		return s, true
-	}
-	t := r.tableOf()
-	if s, known := t.DutySlot(name); known && t.At(s).Owner != "" {
-		return 0, false // it is another member's, or about to come
-	}
-	namespace := ""
-	if kind, labels := strings.CutPrefix(name, labelDuties); labels {
-		namespace, name = labelQueue, kind
-	}
-	return r.cfg.Slots.Of(slot.HashName(namespace, name)), true
-}
-
-// doesOwn says whether this member does one of the rota's own duties.
-func (r *Rota) doesOwn(name string) bool {
-	s, ok := r.ownSlot(name)
-	return ok && r.gate.Owns(s)
-}
-
-// add needs the lock.
-func (d *duties) add(one *duty) {
-	if d.of == nil {
-		d.of, d.at = map[string]*duty{}, map[slot.Slot]*duty{}
-	}
-	d.of[one.name] = one
-}
-
-// names returns the names in the form of table.Member.Duties.
-func (d *duties) names() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return table.JoinDuties(slices.Collect(maps.Keys(d.of))...)
-}
-
-func (d *duties) named(name string) *duty {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.of[name]
-}
-
-// sorted returns the duties in the order of their names.
-func (d *duties) sorted() []*duty {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []*duty
-	for _, name := range slices.Sorted(maps.Keys(d.of)) {
-		out = append(out, d.of[name])
-	}
-	return out
-}
-
-// load notes which duties have which slots.
-func (d *duties) load(names map[slot.Slot]string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for s, name := range names {
-		if one := d.of[name]; one != nil {
-			d.at[s] = one
-		}
-	}
-}
-
-// in returns the duty of a slot that this member has; nil if it has none.
-func (d *duties) in(s slot.Slot) *duty {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.at[s]
-}
-
-// slotOf returns the slot of the duty of that name, if this member has it.
-func (d *duties) slotOf(name string) (slot.Slot, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for s, one := range d.at {
-		if one.name == name {
-			return s, true
-		}
-	}
-	return 0, false
-}
-
-// wait returns those of the slots whose duties work on caches. The rota's own do not.
-func (d *duties) wait(set slot.Set) slot.Set {
-	for _, s := range set.Slots() {
-		if one := d.in(s); one != nil && one.run == nil {
-			set.Remove(s)
-		}
-	}
-	return set
-}
-
-// open starts the duties of the slots, whose gate is open.
-func (d *duties) open(ctx context.Context, set slot.Set, epoch uint64) {
-	for _, s := range set.Slots() {
-		if one := d.in(s); one != nil && one.run != nil {
-			one.open(&term{base: context.WithoutCancel(ctx), slot: s, epoch: epoch, over: make(chan struct{})})
-		}
-	}
-}
-
-// stop ends the terms of the duties in the slots. lost says that others have the slots from now on.
-func (d *duties) stop(set slot.Set, lost bool) {
-	cause := gate.ErrHandover
-	if lost {
-		cause = gate.ErrLost
-	}
-	for _, s := range set.Slots() {
-		one := d.in(s)
-		if one == nil {
-			continue
-		}
-		one.stop(cause)
-		if lost {
-			d.forget(slot.SetOf(slot.Range{First: s, Last: s}))
-		}
-	}
-}
-
-// forget takes back load.
-func (d *duties) forget(set slot.Set) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for s := range d.at {
-		if set.Has(s) {
-			delete(d.at, s)
-		}
-	}
-}
-
 // duty is a duty that this process can do.
 type duty struct {
 	rota *Rota
@@ -272,6 +99,8 @@ type duty struct {
 	working bool
 	// epoch is that of the last term, finished the one for which run has returned nil.
 	epoch, finished uint64
+	// goesOn says that a run went on until its context ended.
+	goesOn bool
 	// ctx is that of the present run, and cancel ends it; nil: there is none.
 	ctx    context.Context //nolint:containedctx // the duty is the context's life
 	cancel context.CancelCauseFunc
@@ -376,9 +205,10 @@ func (d *duty) once(t *term) (again, long bool) {
 		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
 	}
 	tasks := &dutyTasks{}
-	entered = context.WithValue(entered, slotKey{}, admitted{slot: t.slot, ctx: entered, duty: tasks})
+	entered = admitted{rota: r, slot: t.slot, ctx: entered, duty: tasks}.in(entered)
 	ctx, cancel := context.WithCancelCause(adapter.WithHeld(entered, entered))
 	defer cancel(context.Canceled)
+	tasks.run = ctx
 	tasks.ctx, tasks.stop = context.WithCancelCause(ctx)
 	context.AfterFunc(ctx, func() { d.ends(ctx) })
 	if !d.begin(ctx, t, cancel) {
@@ -421,9 +251,11 @@ func (d *duty) end(ctx context.Context, t *term, err error, long bool) (again bo
 	log := d.rota.log.WithValues("duty", d.name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	brief := d.rota.now()-d.outcomes.running < restartFirst
 	d.ctx, d.cancel, d.stopped, d.outcomes.running = nil, nil, 0, 0
 	switch {
 	case gate.CutShort(ctx):
+		d.goesOn = d.goesOn || err == nil
 		if err != nil && !errors.Is(err, context.Canceled) {
 			log.V(1).Info("Duty was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
 		}
@@ -433,6 +265,11 @@ func (d *duty) end(ctx context.Context, t *term, err error, long bool) (again bo
 		return false
 	case err == nil:
 		log.Info("Duty has finished", "epoch", t.epoch)
+		if brief && d.goesOn {
+			log.Error(nil, "The duty came here again and has finished at once, although it went on until it had to end when it "+
+				"was here before. If it runs something that works once, such as a controller whose work queue was shut down when "+
+				"the duty ended, nobody does it now: make that in the duty's function", "epoch", t.epoch)
+		}
 		d.finished = t.epoch
 		d.outcomes.succeed()
 		return false
@@ -495,28 +332,4 @@ func (d *duty) stoppedAt() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stopped
-}
-
-// stuck returns what the gate calls stuck. A duty counts from the end of its context only.
-func (r *Rota) stuck(older time.Duration) []gate.Flight {
-	var out []gate.Flight
-	for _, f := range r.gate.Stuck(older) {
-		if f.Key.Queue == dutyQueue {
-			stopped := r.duties.named(f.Key.Name).stoppedAt()
-			if f.For = r.now() - stopped; stopped == 0 || f.For < older {
-				continue
-			}
-		}
-		out = append(out, f)
-	}
-	if r.keeper != nil {
-		out = append(out, r.keeper.Flights(older)...)
-	}
-	slices.SortStableFunc(out, func(a, b gate.Flight) int { return cmp.Compare(b.For, a.For) })
-	return out
-}
-
-// hashes returns those of the slots that have objects.
-func (r *Rota) hashes(set slot.Set) slot.Set {
-	return set.Intersect(r.cfg.Slots.All())
 }

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +25,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/deliverytest"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -281,7 +282,7 @@ func TestR18OwnDuties(t *testing.T) {
 		l.start("web-2")
 		l.wait(time.Minute)
 		one("another joined")
-		older := l.memory.Client(func(context.Context, store.Op, bool) error { return nil })
+		older := l.memory.Client(func(context.Context, memory.Op, bool) error { return nil })
 		lease := member.Lease{ID: "old-0", Format: table.DutyFormat - 1}
 		if _, outcome, err := older.CreateLease(l.t.Context(), lease, time.Second); outcome != member.OutcomeDone {
 			l.t.Fatal(outcome, err)
@@ -592,7 +593,7 @@ func testDutySees(t *testing.T, handed bool) {
 				if _, err := l.gadgets.Delete(ctx, doomed); err != nil {
 					t.Error(err)
 				}
-				m.share.Write(gadgetKind, doomed, nil, slotsFrom(ctx)...).Deleted(nil)
+				m.share.Write(gadgetKind, doomed, nil, m.slotsFrom(ctx)...).Deleted(nil)
 				return nil
 			})
 			if err != nil {
@@ -652,4 +653,55 @@ func TestDutyPanics(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "panic: out of luck") {
 		t.Errorf("%v, want the process to end with the panic:\n%s", err, out)
 	}
+}
+
+// What can be run once only, such as a controller whose queue is shut down when the duty ends, is told when the duty
+// comes back and nothing is done.
+func TestDutiesThatWorkOnce(t *testing.T) {
+	inLab(t, func(l *lab) {
+		log := &lines{}
+		l.setup = func(m *labMember) {
+			for name, once := range map[string]bool{"prebuilt": true, "made each time": false} {
+				worked := false
+				err := m.Duty(strings.ReplaceAll(name, " ", "-"), func(ctx context.Context) error {
+					if once && worked {
+						return nil // its workers find the queue shut down
+					}
+					<-ctx.Done()
+					worked = true
+					return nil
+				})
+				if err != nil {
+					l.t.Fatal(err)
+				}
+			}
+		}
+		m := l.start("web-0", func(o *Options) { o.Logger = funcr.New(log.write, funcr.Options{}) })
+		l.wait(time.Minute)
+		m.cutOff()
+		l.wait(time.Minute)
+		m.fault.Store(nil)
+		l.wait(time.Minute)
+		log.wants(l.t, 1, "duty came here again", "make that in the duty's function", `"duty"="prebuilt"`)
+		log.wants(l.t, 1, "duty came here again")
+	})
+}
+
+// A labeller's batch is in the slot of its duty. If it holds that back, it is not said that a function has not returned.
+func TestALabellersBatchHoldsItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		defer r.closeStore()
+		first := slot.Slot(r.cfg.Slots)
+		set := slot.SetOf(slot.Range{First: first, Last: first})
+		r.gate.SetDeadline(time.Hour)
+		r.duties.open(t.Context(), set, 7)
+		_, leave, _ := r.gate.Enter(t.Context(), first, gate.Key{Queue: labelQueue, Name: "Website.example.com"}, false)
+		defer leave()
+		time.Sleep(2 * heldBackAfter)
+		held := r.duties.heldBack(set)
+		if len(held) != 1 || !strings.Contains(held[0], labelQueue) || strings.Contains(held[0], "duty Website") {
+			t.Errorf("%q, want that the labeller holds the slot back", held)
+		}
+	})
 }

@@ -67,6 +67,9 @@ type elector struct {
 	// version is that of the Lease that was last seen, and renewed when it was first seen.
 	version string
 	renewed time.Duration
+	// pace is the time between the last two renewals that were seen of the same leader; 0: none is known.
+	pace   time.Duration
+	leader string
 	// frozen is the serial of the change of the table that removes this member, the last one; 0: none was sent.
 	frozen uint64
 	last   bool // that change was made
@@ -77,7 +80,8 @@ type elector struct {
 	loaded map[slot.Slot]uint64
 }
 
-// leaderSilence is how many RetryPeriods a leader may be silent before deletions are no longer taken for its business.
+// leaderSilence is for how many of its own periods, or of this rota's RetryPeriods if those are longer, a leader may be
+// silent before deletions are no longer taken for its business. After what its Lease lasts it leads no more.
 const leaderSilence = 3
 
 func holder(r *Rota) string { return names.ElectionHolder + r.Name().String() }
@@ -206,10 +210,18 @@ func (e *elector) settle() {
 func (e *elector) noteLeader(seen election.Record) {
 	r := e.inc.rota
 	if seen.Version != e.version {
-		e.version, e.renewed = seen.Version, r.now()
+		e.pace = 0
+		if seen.Holder == e.leader {
+			e.pace = r.now() - e.renewed
+		}
+		e.version, e.leader, e.renewed = seen.Version, seen.Holder, r.now()
 	}
 	other := seen.Holder != "" && seen.Holder != holder(r) && !e.elected()
-	r.share.LedElsewhere(other && r.now()-e.renewed < leaderSilence*r.cfg.RetryPeriod)
+	silence := leaderSilence * max(r.cfg.RetryPeriod, e.pace)
+	if seen.Duration > 0 {
+		silence = min(silence, seen.Duration)
+	}
+	r.share.LedElsewhere(other && r.now()-e.renewed < silence)
 }
 
 // setDeadline has the gate shut at the earlier one of the two deadlines. e.mu is held.
@@ -356,8 +368,6 @@ func (e *elector) await(ctx context.Context) (turns uint64, ok bool) {
 // loaded is a member.Loaded with what the incarnation has to know before it steps it.
 type loaded struct {
 	member.Loaded
-	// anew says that the slots were loaded as after an expel, whatever the Load said.
-	anew bool
 	// again loads them once more: another one may have had the Lease since.
 	again func()
 }
@@ -374,7 +384,7 @@ func (i *incarnation) bring(a member.Load, turns uint64, load func(member.Load) 
 				return
 			}
 			if now != turns {
-				a.Held, a.Cause, done.anew = false, table.CauseExpelled, true
+				a.Held, a.Cause = false, table.CauseExpelled
 			}
 			turns = now
 			if a.Slots = load(a); e.complete(a.Slots, turns) {
@@ -396,9 +406,6 @@ func (i *incarnation) admit(l loaded) (member.Event, bool) {
 	if !i.elector.knows(l.Slots) {
 		l.again()
 		return nil, false
-	}
-	if l.anew {
-		i.handed = i.handed.Minus(l.Slots)
 	}
 	return l.Loaded, true
 }
@@ -456,7 +463,5 @@ func (i *incarnation) setDeadline(at, own time.Duration) {
 	i.rota.deadline, i.rota.own, i.rota.renewed = at, own, true
 	i.rota.mu.Unlock()
 	i.rota.gate.SetDeadline(at)
-	if i.rota.keeper != nil {
-		i.rota.keeper.SetDeadline(at)
-	}
+	i.rota.keeper.SetDeadline(at)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/election"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -48,7 +49,7 @@ func (l *leaseLock) send(ctx context.Context) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if l.cut.Load() {
-		return store.ErrLost
+		return memory.ErrLost
 	}
 	return ctx.Err()
 }
@@ -109,7 +110,7 @@ type stockReplica struct {
 func (l *lab) startStock(id string, release bool) *stockReplica {
 	l.t.Helper()
 	s := &stockReplica{ended: make(chan struct{})}
-	kept := l.memory.Client(func(context.Context, store.Op, bool) error {
+	kept := l.memory.Client(func(context.Context, memory.Op, bool) error {
 		time.Sleep(time.Millisecond)
 		return nil
 	})
@@ -292,9 +293,9 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 				zombie := l.startStock("zombie", true)
 				l.until("it leads", 5*time.Second, zombie.leads.Load)
 				l.setup = func(m *labMember) {
-					m.fail(func(op store.Op) error {
-						if op == store.OpWatchElection && limit > 0 {
-							return store.ErrLost
+					m.fail(func(op memory.Op) error {
+						if op == memory.OpWatchElection && limit > 0 {
+							return memory.ErrLost
 						}
 						return nil
 					})
@@ -394,9 +395,9 @@ func TestElectionsLeaseIsReleasedWhenTheOwnOneIsLeft(t *testing.T) {
 	inLab(t, func(l *lab) {
 		a := l.start("web-0", withElection)
 		l.until("the member works", time.Minute, a.works)
-		a.fail(func(op store.Op) error {
-			if op == store.OpDeleteLease {
-				return store.ErrLost
+		a.fail(func(op memory.Op) error {
+			if op == memory.OpDeleteLease {
+				return memory.ErrLost
 			}
 			return nil
 		})
@@ -428,9 +429,9 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 		a := l.start("web-0", withElection)
 		l.until("the member works", time.Minute, a.works)
 		for round := range 3 {
-			a.fail(func(op store.Op) error {
-				if op == store.OpWriteElection {
-					return store.ErrLost
+			a.fail(func(op memory.Op) error {
+				if op == memory.OpWriteElection {
+					return memory.ErrLost
 				}
 				return nil
 			})
@@ -506,13 +507,15 @@ func TestElectionOptions(t *testing.T) {
 	if err != nil || r.opts.electionLease() != (types.NamespacedName{Namespace: "operators", Name: "a.example.com"}) {
 		t.Errorf("Lease %v, error %v", r.opts.electionLease(), err)
 	}
-	adapter.Keep(r, noKeeper{})
+	adapter.Keep(r, someKeeper{})
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "dispatchers") {
 		t.Errorf("error %v with a keeper", err)
 	}
 }
 
-type noKeeper struct{ adapter.Keeper }
+type someKeeper struct{ adapter.Keeper }
+
+func (someKeeper) Kinds() []string { return []string{"Website"} }
 
 // Another one has the Lease for a moment while a load is under way. What it wrote, the load does not wait for, so it is
 // done again, as after an expel. Slots that were not loaded since are handed over without versions.
@@ -520,7 +523,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
 		r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
-		r.store = store.NewMemory().Client(nil)
+		r.store = memory.New().Client(nil)
 		i := newIncarnation(r)
 		i.ctx = t.Context()
 		e := i.elector
@@ -570,23 +573,28 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 			}
 			return events[0].(loaded)
 		}
-		i.handed = set
+		objectsOf(i).expect(load, waits)
 		i.bring(load, turns, func(a member.Load) slot.Set {
 			if causes = append(causes, a.Cause); len(causes) == 1 {
 				disturb()
 			}
-			return a.Slots
+			held, err := objectsOf(i).load(t.Context(), a)
+			if err != nil {
+				t.Error(err)
+			}
+			return held
 		})
 		got := next()
-		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || got.Slots != set || !got.anew {
+		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || got.Slots != set ||
+			!objectsOf(i).handed.Empty() {
 			t.Errorf("loads %v of %+v, want %v", causes, got, want)
 		}
 		disturb() // after the slots were loaded, and before that is stepped
 		if event, ok := i.admit(got); ok {
 			t.Errorf("%v is stepped, although another one had the Lease since", event)
 		}
-		if event, ok := i.admit(next()); !ok || event.(member.Loaded).Slots != set || !i.handed.Empty() || len(causes) != 3 {
-			t.Errorf("stepped %v (%t) after %v; handed over: %v", event, ok, causes, i.handed)
+		if event, ok := i.admit(next()); !ok || event.(member.Loaded).Slots != set || !objectsOf(i).handed.Empty() || len(causes) != 3 {
+			t.Errorf("stepped %v (%t) after %v; handed over: %v", event, ok, causes, objectsOf(i).handed)
 		}
 		if !e.knows(set) {
 			t.Error("it does not know the slots that it loaded")
@@ -610,8 +618,9 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		owed := func() (n int) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			for _, keys := range c.owed {
-				n += len(keys)
+			all := r.cfg.Slots.All()
+			for _, s := range all.Slots() {
+				n += len(c.keys.Undone(s))
 			}
 			return n
 		}
@@ -623,17 +632,28 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		if n := owed(); n > 0 {
 			t.Errorf("%d keys are remembered that the leader hears of", n)
 		}
-		for range 7 { // it does not renew
-			time.Sleep(time.Second)
+		pass := func(long time.Duration) {
+			time.Sleep(long)
 			e.mu.Lock()
+			defer e.mu.Unlock()
 			e.settle()
-			e.mu.Unlock()
 		}
+		pass(7 * time.Second) // it does not renew
 		if r.share.IsLedElsewhere() {
 			t.Error("deletions are left to a leader that may have died")
 		}
 		if c.Add(types.NamespacedName{Name: "late"}); owed() != 1 {
 			t.Errorf("%d keys are remembered of a time without a leader, want 1", owed())
+		}
+		for range 3 { // it renews every ten seconds a Lease that lasts for 15
+			put("stock-0")
+			pass(10 * time.Second)
+		}
+		if !r.share.IsLedElsewhere() {
+			t.Error("a leader that renews slowly, as ever, is taken for dead")
+		}
+		if pass(6 * time.Second); r.share.IsLedElsewhere() {
+			t.Error("deletions are left to a leader whose Lease has run out")
 		}
 		if e.knows(set) {
 			t.Error("another one has the Lease, and it still knows the slots")

@@ -6,10 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// stopped is delivery.Options.Stopped. While the member works, its informers must run: their caches would be old, and
-// what is reconciled by them wrong. So controllers that need the kind do not work (delivery.Share.Lacks).
+// informerStopped is delivery.Options.Stopped.
+func (r *Rota) informerStopped(kind schema.GroupKind) {
+	r.hasStopped.Store(true)
+	r.stopped(kind)
+}
+
+// stopped reports an informer that has stopped and that nothing has replaced. While the member works, its informers
+// must run: their caches would be old, and what is reconciled by them wrong. So controllers that need the kind do not
+// work (delivery.Share.Lacks).
 func (r *Rota) stopped(kind schema.GroupKind) {
-	if r.working.Load() && slices.Contains(r.share.Ended(), kind) {
+	if r.working.Load() && !r.ending.Load() && slices.Contains(r.share.Ended(), kind) {
 		r.fault("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is reconciled "+
 			"that needs it: start it, or its factory, with the context that Rota.Work gives to its function, which ends after "+
 			"the member has left")
@@ -19,6 +26,7 @@ func (r *Rota) stopped(kind schema.GroupKind) {
 // checkEnded reports informers that have stopped as long as none takes their place, and returns whether there are any.
 // If there were and are no more, it enqueues what waited.
 func (r *Rota) checkEnded(were bool) (are bool) {
+	were = r.hasStopped.Swap(false) || were // it may have been replaced since the last check
 	ended := r.share.Ended()
 	for _, kind := range ended {
 		r.stopped(kind)

@@ -2,51 +2,190 @@ package rota
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/internal/adapter"
 )
+
+// informedWork works on Secret a/b as operators do that keep their informers running until a signal, not until the
+// member has left.
+type informedWork struct {
+	rota   *Rota
+	client *fake.Clientset
+	queue  *Queue[cache.ObjectName]
+	// signal stops the informers, leave the member, whose Work returns to done.
+	signal, leave func()
+	done          chan error
+}
+
+// workUntilSignal starts it; sync is the controller's. It returns once the member works.
+func workUntilSignal(t *testing.T, sync func(context.Context, cache.ObjectName) error) *informedWork {
+	t.Helper()
+	w := &informedWork{done: make(chan error, 1)}
+	w.client = fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
+	var err error
+	if w.rota, err = New(nil, Options{Solo: true}); err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	informer, err := ShareInformer(w.rota, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
+		w.client.CoreV1().Secrets(metav1.NamespaceAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.queue, err = NewQueue(w.rota, "test", informer, testInner[cache.ObjectName](t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(any) { w.queue.Add(testItem) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	signal, ends := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	w.leave, w.signal = cancel, func() {
+		ends()
+		factory.Shutdown()
+	}
+	t.Cleanup(cancel)
+	t.Cleanup(ends)
+	go func() {
+		w.done <- w.rota.Work(ctx, func(ctx context.Context) {
+			factory.StartWithContext(signal)
+			context.AfterFunc(ctx, w.queue.ShutDown)
+			sync := w.queue.Admit(sync)
+			for {
+				item, shutdown := w.queue.Get()
+				if shutdown {
+					return
+				}
+				if err := sync(ctx, item); err != nil {
+					w.queue.AddAfter(item, time.Hour)
+				}
+				w.queue.Done(item)
+			}
+		})
+	}()
+	synctest.Wait()
+	return w
+}
 
 // Informers that end with the signal, before the member has left, are told. Nothing is reconciled by their caches, and
 // what waits does not count as deleted.
 func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		synced := 0
+		w := workUntilSignal(t, func(context.Context, cache.ObjectName) error { synced++; return nil })
+		if err := w.rota.Ready(nil); err != nil || synced != 1 {
+			t.Fatalf("Ready: %v, %d syncs, want that it works", err, synced)
+		}
+		w.signal()
+		synctest.Wait()
+		w.queue.Add(testItem)
+		synctest.Wait()
+		const stopped = "informer of Secret: it stopped before the member"
+		if err := w.rota.Ready(nil); err == nil || !strings.Contains(err.Error(), stopped) {
+			t.Errorf("Ready: %v, want that the informer stopped", err)
+		}
+		adapter.Of(w.rota).Ending() // the one who stops them says why
+		time.Sleep(2 * faultPeriod)
+		if err := w.rota.Ready(nil); err != nil {
+			t.Errorf("Ready: %v, although all ends", err)
+		}
+		if synced != 1 {
+			t.Errorf("%d syncs, want none by a cache that has stopped", synced-1)
+		}
+		at, q := slotOf(w.rota, types.NamespacedName(testItem)), w.queue.controller
+		if gone := q.undone(at); len(gone) > 0 || q.deletions(at) {
+			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
+		}
+		w.leave()
+		if err := <-w.done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A deletion that waits when the informers stop before the leave is reconciled by nobody any more. The leave does not
+// wait for it.
+func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := workUntilSignal(t, func(context.Context, cache.ObjectName) error { return errors.New("not yet") })
+		if err := w.client.CoreV1().Secrets("a").Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !w.queue.controller.deletions(slotOf(w.rota, types.NamespacedName(testItem))) {
+			t.Fatal("no deletion waits")
+		}
+		w.signal()
+		begun := time.Now()
+		w.leave()
+		if err := <-w.done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > deletionPatience/2 {
+			t.Errorf("the leave waited for %v", took)
+		}
+	})
+}
+
+// An informer that takes the place of one that stopped does so once it has synced: until then what the old one held is
+// no deletion. Then what waited is reconciled, however soon it came.
+func TestInformersThatAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
 		r, err := New(nil, Options{Solo: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		factory := informers.NewSharedInformerFactory(client, 0)
-		informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
-			client.CoreV1().Secrets(metav1.NamespaceAll))
-		if err != nil {
-			t.Fatal(err)
+		var lists []chan struct{} // each informer's lists wait for one
+		build := func() cache.SharedIndexInformer {
+			list := make(chan struct{})
+			lists = append(lists, list)
+			lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					<-list
+					return client.CoreV1().Secrets("").List(ctx, o)
+				},
+				WatchFuncWithContext: client.CoreV1().Secrets("").Watch,
+			}, client)
+			informer := r.NewInformer(secretKind, lw, &corev1.Secret{}, 0, nil)
+			if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
+				t.Fatal(err)
+			}
+			return informer
 		}
+		informer := build()
 		q, err := NewQueue(r, "test", informer, testInner[cache.ObjectName](t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
-			t.Fatal(err)
-		}
-		signal, ends := context.WithCancel(t.Context())
+		first, ends := context.WithCancel(t.Context())
 		defer ends()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		synced := 0
+		var synced atomic.Int64
 		done := make(chan error, 1)
 		go func() {
 			done <- r.Work(ctx, func(ctx context.Context) {
-				factory.StartWithContext(signal)
+				go informer.RunWithContext(first)
 				context.AfterFunc(ctx, q.ShutDown)
-				sync := q.Admit(func(context.Context, cache.ObjectName) error { synced++; return nil })
+				sync := q.Admit(func(context.Context, cache.ObjectName) error { synced.Add(1); return nil })
 				for {
 					item, shutdown := q.Get()
 					if shutdown {
@@ -57,24 +196,24 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 				}
 			})
 		}()
-		synctest.Wait()
-		if err := r.Ready(nil); err != nil || synced != 1 {
-			t.Fatalf("Ready: %v, %d syncs, want that it works", err, synced)
+		close(lists[0])
+		time.Sleep(25 * time.Second) // between two checks
+		if n := synced.Load(); n != 1 {
+			t.Fatalf("%d syncs, want 1", n)
 		}
 		ends()
-		factory.Shutdown()
 		synctest.Wait()
+		go build().RunWithContext(ctx)
 		q.Add(testItem)
-		synctest.Wait()
-		if err := r.Ready(nil); err == nil || !strings.Contains(err.Error(), "informer of Secret: it stopped before the member") {
-			t.Errorf("Ready: %v, want that the informer stopped", err)
+		time.Sleep(time.Second)
+		s := slotOf(r, types.NamespacedName(testItem))
+		if gone := q.controller.undone(s); len(gone) > 0 || synced.Load() != 1 {
+			t.Errorf("before the new informer has listed: deletions %v, %d syncs; want none", gone, synced.Load()-1)
 		}
-		if synced != 1 {
-			t.Errorf("%d syncs, want none by a cache that has stopped", synced-1)
-		}
-		name := types.NamespacedName(testItem)
-		if gone := q.controller.undone(slotOf(r, name)); len(gone) > 0 || q.controller.deletions(slotOf(r, name)) {
-			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
+		close(lists[1])
+		time.Sleep(startPatience)
+		if synced.Load() < 2 {
+			t.Error("what waited for the new informer was not synced")
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -32,7 +32,9 @@ func ExampleOptions_solo() {
 	check(err)
 	ctx, stop := context.WithCancel(context.Background())
 	sync := queue.Admit(func(_ context.Context, name cache.ObjectName) error {
-		fmt.Println("working on", name)
+		if ctx.Err() == nil { // a key may come again at any time
+			fmt.Println("working on", name)
+		}
 		stop()
 		return nil
 	})

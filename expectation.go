@@ -148,8 +148,10 @@ func (e *expectation) count(ctx context.Context, kind schema.GroupKind) (err err
 	return nil
 }
 
+func (*expectation) duties() []string { return nil }
+
 // report returns what this member would have now, by the last lists.
-func (e *expectation) report() *coverage.Report {
+func (e *expectation) report(*incarnation) *coverage.Report {
 	r := e.rota
 	out := &coverage.Report{Member: r.cfg.Self.ID, Digests: coverage.Digests{}, Setup: r.setup(), Waits: shadowText,
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}}

@@ -18,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/moves"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // logged keeps what is logged.
@@ -70,11 +72,11 @@ func (f answering) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestShadowSurvivesAPanicInAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logged
-		s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 		stop := s.start("a", &websites{count: 5, panics: 1}, func(o *Options) { o.Logger = log.logger() })
 		time.Sleep(time.Minute)
 		told := log.with("cannot list", "panic: no list", "shadow_test.go")
-		if r := s.all()[0].shadow.report(); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
+		if r := expectationOf(s.all()[0]).report(nil); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
 			t.Errorf("it counted %+v, and told %q", r.Would, told)
 		}
 		stop()
@@ -159,18 +161,19 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var made *Rota
-		memory, reports := store.NewMemory(), newSharedReports()
+		shared, reports := memory.New(), newSharedReports()
 		shadow.made = func(r *Rota) {
-			r.store, r.reports, r.rest, made = memory.Client(nil), reports, nil, r
+			r.store, r.reports, r.rest, made = shared.Client(nil), reports, nil, r
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := shadow.Start(ctx); err != nil {
 			t.Error(err)
 		}
-		made.shadow.mu.Lock()
-		defer made.shadow.mu.Unlock()
-		if seen := made.shadow.seen; len(seen) != 1 || seen[secrets].version != "9" {
+		e := expectationOf(made)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if seen := e.seen; len(seen) != 1 || seen[secrets].version != "9" {
 			t.Errorf("counted %+v", seen)
 		}
 		if told := log.with("cannot list", website.String(), "did not answer within 10s"); len(told) != 1 {
@@ -199,7 +202,7 @@ func TestShadowPace(t *testing.T) {
 		{time.Second, time.Second, time.Second}, {time.Hour, time.Hour, shadowSpread},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+			s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 			p, begun := &pacer{takes: 7 * time.Second}, time.Now()
 			stop := s.startFrom("a", p, func(o *Options) { o.ScrubPeriod = test.set })
 			time.Sleep(2*test.period + 3*shadowSpread)
@@ -227,14 +230,15 @@ func TestShadowPace(t *testing.T) {
 // Slots that are on their way to a shadow are in its report.
 func TestShadowReportsMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 		stop := s.start("a", &websites{count: 5})
 		time.Sleep(time.Minute)
 		r := s.all()[0]
-		i := &incarnation{rota: r, moves: newMoves("a")}
-		begun := r.now() - 5*time.Second
-		i.moves.slots[3] = &move{since: begun, begun: begun}
-		if got := i.holdings().Moving; len(got) != 1 || got[slot.Slot(3)] != 5*time.Second {
+		i := &incarnation{rota: r, moves: moves.New("a")}
+		i.moves.Seen(r.now()-5*time.Second, &table.Table{Slots: 8, Runs: []table.Run{{
+			Slots: slot.Range{First: 3, Last: 3}, Owner: "b", Epoch: 1, Next: "a",
+		}}})
+		if got := i.report().Moving; len(got) != 1 || got[slot.Slot(3)] != 5*time.Second {
 			t.Errorf("moving: %v", got)
 		}
 		stop()

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/slot"
 )
 
 const (
@@ -20,9 +20,8 @@ const (
 	failingAfter = time.Minute
 	// failingObjects is the least number of objects that must fail, or all that this member has, if no reconcile has ever
 	// succeeded: a few of many objects may be broken themselves. If one has succeeded, half of the member's objects must
-	// fail, up to failingCounted: when there is little to do, the few that are tried may be the broken ones.
+	// fail, up to work.CountedFailures: when there is little to do, the few that are tried may be the broken ones.
 	failingObjects = 3
-	failingCounted = 64
 	// failingPeriod is the time between two looks.
 	failingPeriod = 5 * time.Second
 )
@@ -59,80 +58,30 @@ func (f Failing) String() string {
 	return s
 }
 
-// outcomes sums up the results of a controller's reconciles.
-type outcomes struct {
-	mu        sync.Mutex
-	succeeded bool          // one did, ever
-	since     time.Duration // of the first failure after the last success
-	failures  int
-	objects   map[types.NamespacedName]slot.Slot // of these failures, failingCounted at most
-	err       error
-	told      bool
-}
-
-// add counts a result.
-func (o *outcomes) add(now time.Duration, key types.NamespacedName, s slot.Slot, failed bool, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !failed {
-		o.succeeded, o.failures, o.objects, o.err = true, 0, nil, nil
-		return
-	}
-	if o.failures++; o.failures == 1 {
-		o.since, o.objects = now, map[types.NamespacedName]slot.Slot{}
-	}
-	if len(o.objects) < failingCounted {
-		o.objects[key] = s
-	}
-	o.err = err
-}
-
-// failing reports whether all reconciles fail. count returns the number of objects.
-func (o *outcomes) failing(now time.Duration, count func() int) (Failing, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.failures == 0 || now-o.since < failingAfter || len(o.objects) == 0 {
+// allFail says what a sum of results comes to if all reconciles fail. there is the number of objects.
+func allFail(sum work.Sum, now time.Duration, there func() int) (Failing, bool) {
+	if sum.Failures == 0 || now-sum.Since < failingAfter || sum.Objects == 0 {
 		return Failing{}, false
 	}
-	if there := count(); len(o.objects) < there {
+	if there := there(); sum.Objects < there {
 		enough := failingObjects
-		if o.succeeded {
-			enough = max(enough, min((there+1)/2, failingCounted))
+		if sum.Succeeded {
+			enough = max(enough, min((there+1)/2, work.CountedFailures))
 		}
-		if len(o.objects) < enough {
+		if sum.Objects < enough {
 			return Failing{}, false
 		}
 	}
-	return Failing{For: now - o.since, Reconciles: o.failures, Never: !o.succeeded, Err: o.err}, true
-}
-
-// forget drops the failures of objects in slots that went to other members.
-func (o *outcomes) forget(set slot.Set) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	maps.DeleteFunc(o.objects, func(_ types.NamespacedName, s slot.Slot) bool { return set.Has(s) })
-	if len(o.objects) == 0 {
-		o.failures, o.err = 0, nil
-	}
-}
-
-// forgetDeleted drops the failures of an object that is gone and needs no more reconciles. That is no success: usually
-// there was nothing to do.
-func (o *outcomes) forgetDeleted(key types.NamespacedName) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if delete(o.objects, key); len(o.objects) == 0 {
-		o.failures, o.err = 0, nil
-	}
+	return Failing{For: now - sum.Since, Reconciles: sum.Failures, Never: !sum.Succeeded, Err: sum.Err}, true
 }
 
 // turn reports whether a change has to be reported: all reconciles fail now, or do not any more.
-func (o *outcomes) turn(failing bool) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	turned := failing != o.told && (failing || o.failures == 0)
+func (c *Controller) turn(failing bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	turned := failing != c.toldFailing && (failing || c.keys.Sum().Failures == 0)
 	if turned {
-		o.told = failing
+		c.toldFailing = failing
 	}
 	return turned
 }
@@ -145,37 +94,47 @@ var errAgain = errors.New("the key was added again with a backoff")
 func (c *Controller) Ended(key types.NamespacedName, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f, ok := c.flying[key]; ok {
-		f.ended, f.err = true, err
-		c.flying[key] = f
-	}
+	c.keys.Result(key, err, false)
 }
 
 // again notes that a key will be tried again after a backoff: it failed, unless Ended said otherwise.
 func (c *Controller) again(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f, ok := c.flying[key]; ok && !f.ended {
-		f.ended, f.err = true, errAgain
-		c.flying[key] = f
-	}
+	c.keys.Result(key, errAgain, true)
 }
 
 // judge counts the result of a flight.
-func (c *Controller) judge(key types.NamespacedName, f flight) {
-	failed := f.err != nil
-	if f.gone && !failed {
-		c.outcomes.forgetDeleted(key)
-		return
+func (c *Controller) judge(key types.NamespacedName, f work.Flight[flight]) {
+	err := f.Err
+	if errors.Is(err, errAgain) {
+		err = nil
 	}
-	if errors.Is(f.err, errAgain) {
-		f.err = nil
+	panicked := errors.Is(err, adapter.ErrPanicked)
+	if panicked {
+		c.tellPanic(key, f.Slot)
 	}
-	c.outcomes.add(c.rota.now(), key, f.slot, failed, f.err)
+	failure := work.Failure{Slot: f.Slot, At: c.rota.now(), Wall: c.rota.wall(), Err: err, Panicked: panicked}
+	if f.Err != nil {
+		failure.Text = coverage.ErrorText(err) // which calls the error
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case f.Err != nil:
+		c.keys.Fail(key, failure)
+	case f.Gone:
+		c.keys.Cleared(key)
+	default:
+		c.keys.Succeed(key)
+	}
 }
 
 func (c *Controller) failing() (Failing, bool) {
-	f, failing := c.outcomes.failing(c.rota.now(), func() int { return c.rota.share.Size(c.kind) })
+	c.mu.Lock()
+	sum := c.keys.Sum()
+	c.mu.Unlock()
+	f, failing := allFail(sum, c.rota.now(), func() int { return c.rota.share.Size(c.kind) })
 	f.Controller = c.name
 	return f, failing
 }
@@ -214,7 +173,7 @@ func (r *Rota) watchFailing(ctx context.Context) {
 		for _, c := range r.registered() {
 			f, failing := c.failing()
 			switch {
-			case !c.outcomes.turn(failing):
+			case !c.turn(failing):
 			case failing:
 				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: f.String()})
 			default:
@@ -238,6 +197,18 @@ func (r *Rota) watchFailing(ctx context.Context) {
 
 // tell logs a notice and makes an event of it.
 func (r *Rota) tell(ctx context.Context, n member.Notify) {
+	r.note(n)
+	r.store.Notify(ctx, n)
+}
+
+// tellNow is tell for a process that may be about to end. It blocks until the event was created or ctx ends.
+func (r *Rota) tellNow(ctx context.Context, n member.Notify) {
+	r.note(n)
+	r.store.NotifyNow(ctx, n)
+}
+
+// note logs and counts a notice.
+func (r *Rota) note(n member.Notify) {
 	log := r.log.WithValues("member", r.ID(), "reason", n.Reason)
 	if n.Warning {
 		log.Error(nil, n.Message)
@@ -245,5 +216,4 @@ func (r *Rota) tell(ctx context.Context, n member.Notify) {
 		log.Info(n.Message)
 	}
 	r.metrics.told(n.Reason)
-	r.store.Notify(ctx, n)
 }

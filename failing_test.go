@@ -15,15 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
 func TestControllersThatFailAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		memory := store.NewMemory()
-		r.store = memory.Client(nil)
+		shared := memory.New()
+		r.store = shared.Client(nil)
 		q, _ := testQueue(t, r)
 		r.gate.SetDeadline(24 * time.Hour)
 		all := slot.SetOf(slot.Range{First: 0, Last: slot.Slot(r.cfg.Slots - 1)})
@@ -80,7 +81,7 @@ func TestControllersThatFailAreTold(t *testing.T) {
 				t.Errorf("%s: rota_controller_failing is %v, want %d", when, got, len(s))
 			}
 			var told []string
-			for _, n := range memory.Notes() {
+			for _, n := range shared.Notes() {
 				told = append(told, n.Reason)
 			}
 			if got := strings.Join(told, " "); got != reasons {
@@ -150,15 +151,15 @@ func TestFewBrokenObjectsAreNoFailure(t *testing.T) {
 		{"all went to another member", true, 0, many, all, failingAfter, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var o outcomes
+			keys := work.NewKeys[types.NamespacedName, struct{}]()
 			if test.worked {
-				o.add(0, test.key(0), 0, false, nil)
+				keys.Succeed(test.key(0))
 			}
 			for n := range 50 {
-				o.add(time.Second, test.key(n), slot.Slot(n%2), true, errors.New("boom")) //nolint:gosec // 0 or 1
+				keys.Fail(test.key(n), work.Failure{Slot: slot.Slot(n % 2), At: time.Second, Err: errors.New("boom")})
 			}
-			o.forget(test.lost)
-			f, got := o.failing(time.Second+test.after, func() int { return test.objects })
+			keys.Forget(test.lost)
+			f, got := allFail(keys.Sum(), time.Second+test.after, func() int { return test.objects })
 			if got != test.want || got && f.Reconciles != 50 {
 				t.Errorf("failing: %t, %+v; want %t, of 50 reconciles", got, f, test.want)
 			}
@@ -191,7 +192,7 @@ func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
 			}
 			test.end(q)
 			q.Done(item)
-			if got := q.controller.outcomes.failures; got != test.want {
+			if got := q.controller.keys.Sum().Failures; got != test.want {
 				t.Errorf("%d failures, want %d", got, test.want)
 			}
 		})

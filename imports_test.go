@@ -21,12 +21,14 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
+	{"internal/work", pure},
 	{"internal/inspect", pure}, {"member", pure}, {"internal/election", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
 	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
-	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
+	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/moves", noControllerRuntime},
+	{"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 

@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // incarnation drives one member.Member: it steps it with events and carries out its actions. Actions on slots are in
@@ -20,7 +22,7 @@ type incarnation struct {
 	id     string
 	member stepper
 	box    *mailbox
-	moves  *moves
+	moves  *moves.Tracker
 	// elector is nil unless the rota has to hold the Lease of a leader election.
 	elector *elector
 	// settling are drained slots for which the versions of some writes are not known yet.
@@ -34,20 +36,18 @@ type incarnation struct {
 	// plan is the serial of the last Swap that planned moves.
 	plan uint64
 
+	// parts are who has which slots. Each slot is in one of them.
+	parts []part
+
 	unwatch func()
 	// leaseUID is the UID of this incarnation's Lease, once there is one.
 	leaseUID atomic.Pointer[string]
-	// handed are the slots that were loaded here after their former owner handed them over.
-	handed slot.Set
-
 	// leaving is when it began to leave, on the clock of now; 0: it does not.
 	leaving atomic.Int64
 
 	mu sync.Mutex
 	// draining are the rounds of drains that were not called off.
 	draining map[slot.Slot]uint64
-	// gathering are closed when the objects of opened slots are enqueued.
-	gathering map[chan struct{}]struct{}
 }
 
 // lookEvery is how often the deadline is checked, whatever else is due: timers stop while a machine sleeps and only go
@@ -57,14 +57,15 @@ const lookEvery = 250 * time.Millisecond
 func newIncarnation(r *Rota) *incarnation {
 	r.mu.Lock()
 	r.id = r.cfg.Self.ID
+	r.tableInvalid = ""
 	r.deadline = min(r.deadline, r.clock.late()) // the former one's
 	r.mu.Unlock()
-	moves := newMoves(r.cfg.Self.ID)
-	r.moves.Store(moves)
+	tracker := moves.New(r.cfg.Self.ID)
+	r.moves.Store(tracker)
 	i := &incarnation{
-		rota: r, id: r.cfg.Self.ID, member: r.decide(), moves: moves,
-		box: newMailbox(), settling: newMailbox(), unwatch: func() {},
-		draining: map[slot.Slot]uint64{}, gathering: map[chan struct{}]struct{}{},
+		rota: r, id: r.cfg.Self.ID, member: r.decide(), moves: tracker,
+		box: newMailbox(), settling: newMailbox(), unwatch: func() {}, parts: r.parts(),
+		draining: map[slot.Slot]uint64{},
 	}
 	i.elector = newElector(i)
 	r.elector.Store(i.elector)
@@ -75,13 +76,11 @@ func newIncarnation(r *Rota) *incarnation {
 func (i *incarnation) run(ctx context.Context) member.Stop {
 	i.ctx, i.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer i.end()
-	if !i.rota.opts.Solo {
-		i.calls.Go(func() {
-			_ = i.rota.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
-				i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
-			})
+	i.calls.Go(func() {
+		_ = i.rota.store.WatchTable(i.ctx, func(s member.Snapshot, listed bool) {
+			i.box.put(member.TableSeen{Snapshot: s, Listed: listed})
 		})
-	}
+	})
 	i.calls.Go(i.settleDrained)
 	if i.elector != nil {
 		i.calls.Go(func() { i.elector.run(i.ctx) })
@@ -89,12 +88,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 	}
 	if i.rota.reports != nil {
 		i.calls.Go(i.publish)
-		if i.rota.shadow == nil {
-			i.calls.Go(i.scrub)
-		}
-	}
-	if e := i.rota.shadow; e != nil {
-		i.calls.Go(func() { e.run(i) })
+		i.calls.Go(func() { i.rota.account.run(i) })
 	}
 	i.step(member.Tick{})
 	leave := ctx.Done()
@@ -117,7 +111,7 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 		case err := <-i.rota.bypassed:
 			return member.Stop{Err: err}
 		case <-giveUp:
-			i.giveUp()
+			i.each(i.rota.tableOf().Owned(i.id), part.abandon)
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
 				i.rota.opts.LeaveTimeout, i.rota.stuck(0))}
 		case <-i.box.filled:
@@ -147,35 +141,17 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 func (i *incarnation) end() {
 	i.rota.moves.Store(nil)
 	i.rota.elector.Store(nil)
-	i.rota.gate.Shut(i.all().Union(dutySlots(i.rota.cfg.Slots)))
-	i.rota.duties.stop(dutySlots(i.rota.cfg.Slots), true)
-	i.rota.shutKeeper(i.all())
+	for _, p := range i.parts {
+		i.callOff(p.slots)
+		p.shut(p.slots)
+	}
 	i.cancel()
 	i.calls.Wait()
 	if i.elector != nil {
 		i.elector.release()
 	}
-	i.rota.shutKeeper(i.all()) // a Load may have gone on until now
-	i.silence(i.all())
-	i.rota.share.ReleaseDuties(dutySlots(i.rota.cfg.Slots))
-	i.rota.share.Release(i.all())
-	i.forget(i.all())
-}
-
-// all returns the slots that have objects.
-func (i *incarnation) all() slot.Set {
-	return i.rota.cfg.Slots.All()
-}
-
-// dutySlots returns the slots that duties may have.
-func dutySlots(count slot.Count) slot.Set {
-	first := slot.Slot(count)
-	return slot.SetOf(slot.Range{First: first, Last: first + slot.MaxDuties - 1})
-}
-
-func (i *incarnation) forget(set slot.Set) {
-	for _, c := range i.rota.registered() {
-		c.forget(set)
+	for _, p := range i.parts { // a load may have gone on until now
+		p.release(p.slots)
 	}
 }
 
@@ -219,9 +195,9 @@ func (i *incarnation) observe(e member.Event) {
 		}
 		s = e.Snapshot
 	case member.Warmed:
-		i.moves.warmed(i.rota.now(), e.Slots, e.Round)
+		i.moves.Warmed(i.rota.now(), e.Slots, e.Round)
 	case member.Drained:
-		i.moves.drained(i.rota.now(), e.Slots, e.Round)
+		i.moves.Drained(i.rota.now(), e.Slots, e.Round)
 	}
 	gone := watched && s.UID == "" && s.Err == nil
 	if watched {
@@ -229,9 +205,14 @@ func (i *incarnation) observe(e member.Event) {
 		i.rota.tableGone = gone
 		i.rota.mu.Unlock()
 	}
-	if gone || s.Table != nil && i.seen(s) {
+	if gone || i.rota.reads(s.Table) && i.seen(s) {
 		i.elector.seen(s.Table, s.UID)
 	}
+}
+
+// reads says that a table is one for members with the options of this one. The member goes by no other (rule R4).
+func (r *Rota) reads(t *table.Table) bool {
+	return t != nil && t.Slots == r.cfg.Slots && t.Key == r.cfg.Key
 }
 
 // seen keeps a version of the table if it is newer than the one before. It says whether it is.
@@ -243,8 +224,8 @@ func (i *incarnation) seen(s member.Snapshot) bool {
 	}
 	i.rota.snapshot = s
 	now := i.now()
-	if given := i.moves.seen(now.mono, s.Table); len(given) > 0 {
-		i.trace(func(t tracing) { t.went(s.UID, now, given) })
+	if given := i.moves.Seen(now.Mono, s.Table); len(given) > 0 {
+		i.trace(func(t moves.Tracing) { t.Went(s.UID, now, given) })
 	}
 	if _, ok := s.Table.Member(i.id); ok {
 		select {
@@ -254,6 +235,31 @@ func (i *incarnation) seen(s member.Snapshot) bool {
 		}
 	}
 	return true
+}
+
+// opens notes that slots were opened.
+func (i *incarnation) opens(set slot.Set) {
+	now := i.now()
+	came := i.moves.Opened(now.Mono, now.Wall, set)
+	i.rota.metrics.landed(came)
+	if len(came) == 0 {
+		return
+	}
+	i.rota.mu.Lock()
+	uid := i.rota.snapshot.UID
+	i.rota.mu.Unlock()
+	i.trace(func(t moves.Tracing) { t.Came(uid, now, came) })
+}
+
+func (i *incarnation) now() moves.Moment { return moves.Moment{Mono: i.rota.now(), Wall: time.Now()} }
+
+// trace tells of handovers in a goroutine of its own: this one renews the Lease.
+func (i *incarnation) trace(tell func(moves.Tracing)) {
+	provider := i.rota.opts.TracerProvider
+	if provider == nil {
+		return
+	}
+	i.calls.Go(func() { tell(moves.NewTracing(provider, i.rota.Name().String(), i.id)) })
 }
 
 func (i *incarnation) do(a member.Action) {
@@ -356,7 +362,30 @@ func (i *incarnation) notify(n member.Notify) {
 	if why := i.elector.waiting(); why != "" && n.Reason == "Lapsed" {
 		n.Message = why
 	}
+	switch n.Reason {
+	case "TableInvalid":
+		i.rota.setTableInvalid(n.Message)
+	case "TableValid":
+		i.rota.setTableInvalid("")
+	}
 	i.rota.tell(i.ctx, n)
+}
+
+// setTableInvalid notes why the table is invalid, and nothing is worked on; empty: it is not.
+func (r *Rota) setTableInvalid(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tableInvalid = why
+}
+
+// tableErr says why nothing is worked on: the table is invalid.
+func (r *Rota) tableErr() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tableInvalid == "" {
+		return nil
+	}
+	return fmt.Errorf("rota %s: %s", r.Name(), r.tableInvalid)
 }
 
 // complain logs an error. The member decides what to do about it.

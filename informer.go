@@ -29,7 +29,8 @@ type InformerFactory[N any] interface {
 // Children makes ShareInformer deliver a kind by the keys of its objects' controlling owners, which are of the kind Of,
 // so that parent and child are in the same member.
 type Children struct {
-	// Of is the kind of the owners. It should be sharded itself.
+	// Of is the kind of the owners, with its group. A queue must be about it, or Shard must have been called for it; with
+	// slot.KeyNamespace it is enough that it is sharded. Else Run ends with an error.
 	Of schema.GroupKind
 	// ClusterScoped says that the owners are not namespaced.
 	ClusterScoped bool
@@ -52,7 +53,8 @@ type Children struct {
 // through such a client.
 //
 // Run also ends with an error if the informer has handlers, and no queue that gets the objects of slots that come: one
-// of the kind, or of the owners' kind with Children, or of any kind with slot.KeyNamespace. See Shard for an exception.
+// of the kind, or of each of the owners' kinds with Children, or of any kind with slot.KeyNamespace. See Shard for an
+// exception.
 //
 // Without such a factory, use Rota.NewInformer with any cache.ListerWatcher.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
@@ -112,8 +114,8 @@ func (r *Rota) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, exampl
 // NewQueue does for the kind of its informer.
 //
 // Called beside ShareInformer, it says that the informer's handlers work without a queue of the kind. That is right if
-// its objects have the names of objects of a kind with a queue, and their handlers enqueue these: such pairs are in the
-// same slot.
+// they only observe, as for metrics or an index. It is also right if its objects have the names of objects of a kind
+// with a queue, and their handlers enqueue these: such pairs are in the same slot.
 func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
 	if err := r.declare("Shard", kind, children); err != nil {
 		return err

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 )
 
 // Controllers and duties that are set up while Run waits take part. The member does not join before, and says why.
 func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		memory := store.NewMemory()
-		r.store = memory.Client(nil)
+		shared := memory.New()
+		r.store = shared.Client(nil)
 		built, certified := make(chan struct{}), make(chan struct{})
 		for what, done := range map[string]chan struct{}{"the controllers to be built": built, "certificates": certified} {
 			if err := r.JoinAfter(what, done); err != nil {
@@ -45,11 +45,11 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			}
 		}
 		waits("waiting for ", "the controllers to be built", "certificates")
-		if notes := memory.Notes(); len(notes) != 1 || notes[0].Reason != "NotJoining" ||
+		if notes := shared.Notes(); len(notes) != 1 || notes[0].Reason != "NotJoining" ||
 			!strings.Contains(notes[0].Message, "It waits for ") || !strings.Contains(notes[0].Message, "certificates") {
 			t.Errorf("events %+v, want one that says why this member does not join", notes)
 		}
-		if memory.Counts().Requests[store.OpCreateLease] > 0 || finished > 0 {
+		if shared.Counts().Requests[memory.OpCreateLease] > 0 || finished > 0 {
 			t.Errorf("a Lease, or the end of the setup (%d), before it is done", finished)
 		}
 		close(certified)
@@ -90,7 +90,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 func TestJoinAfterRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		r.store = store.NewMemory().Client(nil)
+		r.store = memory.New().Client(nil)
 		wantErr := func(err error, word string) {
 			t.Helper()
 			if err == nil || !strings.Contains(err.Error(), word) {

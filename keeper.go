@@ -1,8 +1,12 @@
 package rota
 
 import (
-	"slices"
+	"context"
+	"errors"
+	"time"
 
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -11,49 +15,88 @@ import (
 // dispatcherQueue is the name of a keeper's queue in logs.
 const dispatcherQueue = "rota.dev/dispatcher"
 
-func (r *Rota) shutKeeper(set slot.Set) {
-	if r.keeper != nil && !set.Empty() {
-		r.keeper.Shut(set)
-	}
+// kept is the holder of slots that have a keeper beside their objects. A slot is drained when both have drained it.
+type kept struct {
+	*objectHolder
+	keeper adapter.Keeper
 }
 
-// keeps says whether there is a keeper of the kind.
-func (r *Rota) keeps(kind string) bool {
-	return r.keeper != nil && slices.Contains(r.keeper.Kinds(), kind)
+func (k *kept) warm(ctx context.Context, set slot.Set) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.warm(ctx, set) },
+		func(set slot.Set) error { return k.keeper.Warm(ctx, set) })
+}
+
+func (k *kept) load(ctx context.Context, a member.Load) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.load(ctx, a) },
+		func(set slot.Set) error { return k.keeper.Load(ctx, set, handed(a), a.Gone) })
+}
+
+// both has the keeper do with slots what was done with their objects. It drops those that are released meanwhile.
+func (k *kept) both(objects func() (slot.Set, error), keeper func(slot.Set) error) (slot.Set, error) {
+	set, err := objects()
+	if err != nil || set.Empty() {
+		return set, err
+	}
+	err = keeper(set.Intersect(k.rota.share.Held()))
+	if released := set.Minus(k.rota.share.Held()); !released.Empty() {
+		k.keeper.Shut(released)
+	}
+	return set, err
+}
+
+func (k *kept) open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+	rest = k.objectHolder.open(ctx, set, epoch)
+	k.keeper.Open(set, epoch)
+	return rest
+}
+
+// catchUp waits for the watches, and until opened slots' objects are enqueued: the drain has to know of the deletions
+// that the next owner's list does not show (rule R15).
+func (k *kept) catchUp(ctx context.Context, set slot.Set) error {
+	err := errors.Join(k.rota.share.CatchUp(ctx, set), k.keeper.CatchUp(ctx, set))
+	k.gathered()
+	return err
+}
+
+func (k *kept) drain(d drain) (look func() (more bool)) {
+	drained := d.idle
+	d.idle = func(s slot.Slot, gone []table.Gone) {
+		k.keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), func(s slot.Slot, left []table.Gone) {
+			left = k.rota.fitting(s, dispatcherQueue, left, d.room-table.GoneSize(gone))
+			drained(s, append(gone, left...))
+		})
+	}
+	return k.objectHolder.drain(d)
+}
+
+func (k *kept) shut(set slot.Set) {
+	k.rota.gate.Shut(set)
+	k.keeper.Shut(set)
+	k.silence(set)
+}
+
+func (k *kept) release(set slot.Set) {
+	k.keeper.Shut(set)
+	k.objectHolder.release(set)
 }
 
 // inFlight is how much is in flight.
-func (r *Rota) inFlight() int {
-	n := r.gate.InFlight()
-	if r.keeper != nil {
-		n += len(r.keeper.Flights(0))
+func (r *Rota) inFlight() int { return r.gate.InFlight() + len(r.keeper.Flights(0)) }
+
+// noKeeper is the keeper of a rota without one.
+type noKeeper struct{}
+
+func (noKeeper) Kinds() []string                                          { return nil }
+func (noKeeper) Address() string                                          { return "" }
+func (noKeeper) Warm(context.Context, slot.Set) error                     { return nil }
+func (noKeeper) Load(context.Context, slot.Set, bool, []table.Gone) error { return nil }
+func (noKeeper) Open(slot.Set, uint64)                                    {}
+func (noKeeper) CatchUp(context.Context, slot.Set) error                  { return nil }
+func (noKeeper) Shut(slot.Set)                                            {}
+func (noKeeper) SetDeadline(time.Duration)                                {}
+func (noKeeper) Flights(time.Duration) []gate.Flight                      { return nil }
+func (noKeeper) Drain(set slot.Set, idle func(s slot.Slot, gone []table.Gone)) {
+	for _, s := range set.Slots() {
+		idle(s, nil)
 	}
-	return n
-}
-
-// drainKeeper reports a slot that has drained but for the keeper, once that has drained it, too. gone are deletions
-// that controllers leave to the slot's next owner.
-func (i *incarnation) drainKeeper(a member.Drain, s slot.Slot, gone []table.Gone) {
-	if i.rota.keeper == nil {
-		i.drained(a.Round, s, gone)
-		return
-	}
-	i.rota.keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), func(s slot.Slot, left []table.Gone) {
-		left = i.fitting(s, dispatcherQueue, left, a.Room-table.GoneSize(gone))
-		i.drained(a.Round, s, append(gone, left...))
-	})
-}
-
-// warmKeeper has the keeper follow those of the slots that are still held, and drops those that are released meanwhile.
-func (i *incarnation) warmKeeper(set slot.Set) error {
-	err := i.rota.keeper.Warm(i.ctx, set.Intersect(i.rota.share.Held()))
-	i.rota.shutKeeper(set.Minus(i.rota.share.Held()))
-	return err
-}
-
-// loadKeeper has the keeper load those of the slots that are still held, and drops those that are released meanwhile.
-func (i *incarnation) loadKeeper(set slot.Set, handed bool, gone []table.Gone) error {
-	err := i.rota.keeper.Load(i.ctx, set.Intersect(i.rota.share.Held()), handed, gone)
-	i.rota.shutKeeper(set.Minus(i.rota.share.Held()))
-	return err
 }

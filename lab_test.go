@@ -23,14 +23,14 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/internal/order"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/table"
 )
 
 // lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.
 type lab struct {
 	t          *testing.T
-	memory     *store.Memory
+	memory     *memory.Store
 	reports    *sharedReports
 	unreadable bool // members that start cannot read reports
 	members    []*labMember
@@ -64,7 +64,7 @@ type labMember struct {
 	informer   cache.SharedIndexInformer
 	requests   *deliverytest.Faulty // of the informer
 	work       func([]types.NamespacedName)
-	fault      atomic.Pointer[func(op store.Op) error] // nil: none
+	fault      atomic.Pointer[func(op memory.Op) error] // nil: none
 	scraped    bool
 	crashed    atomic.Bool
 	idle       atomic.Bool // its workers do nothing
@@ -76,7 +76,7 @@ type labMember struct {
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, memory: store.NewMemory(), reports: newSharedReports(), objects: deliverytest.NewMemory(),
+		l := &lab{t: t, memory: memory.New(), reports: newSharedReports(), objects: deliverytest.NewMemory(),
 			gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
 		defer func() {
 			defer close(l.over)
@@ -121,7 +121,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		l.t.Fatal(err)
 	}
 	m := &labMember{Rota: r, pod: pod, lab: l, scraped: true, done: make(chan error, 1)}
-	r.store = l.memory.Client(func(_ context.Context, op store.Op, after bool) error {
+	r.store = l.memory.Client(func(_ context.Context, op memory.Op, after bool) error {
 		time.Sleep(time.Millisecond) // requests take time
 		fault := m.fault.Load()
 		if fault == nil || after {
@@ -230,23 +230,23 @@ type labReports struct {
 
 func (r labReports) Publish(ctx context.Context, report *coverage.Report, lease types.UID) error {
 	if r.crashed.Load() {
-		return store.ErrLost
+		return memory.ErrLost
 	}
 	return r.sharedReports.Publish(ctx, report, lease)
 }
 
 func (r labReports) Withdraw(ctx context.Context, member string) error {
 	if r.crashed.Load() {
-		return store.ErrLost
+		return memory.ErrLost
 	}
 	return r.sharedReports.Withdraw(ctx, member)
 }
 
 // cutOff takes the API server away from the member.
-func (m *labMember) cutOff() { m.fail(func(store.Op) error { return store.ErrLost }) }
+func (m *labMember) cutOff() { m.fail(func(memory.Op) error { return memory.ErrLost }) }
 
 // fail has the member's requests to the store answered by a function.
-func (m *labMember) fail(fault func(op store.Op) error) { m.fault.Store(&fault) }
+func (m *labMember) fail(fault func(op memory.Op) error) { m.fault.Store(&fault) }
 
 // stick begins 20 reconciles of a member that do not end by themselves, and returns their keys.
 func (l *lab) stick(m *labMember) []types.NamespacedName {

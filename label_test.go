@@ -144,7 +144,7 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.gate.SetDeadline(time.Hour)
-	r.gate.Open((&incarnation{rota: r}).all(), 1)
+	r.gate.Open(r.cfg.Slots.All(), 1)
 	finderPeriod = 20 * time.Millisecond
 	t.Cleanup(func() { finderPeriod = 5 * time.Second })
 	end, err := r.label(t.Context())

@@ -1,7 +1,6 @@
 package rota
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,17 +17,11 @@ import (
 func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	c.mu.Lock()
 	if c.rota.share.Holds(s) {
-		if c.awaiting == nil {
-			c.awaiting = map[slot.Slot]map[types.NamespacedName]struct{}{}
-		}
-		if c.awaiting[s] == nil {
-			c.awaiting[s] = map[types.NamespacedName]struct{}{}
-		}
-		c.awaiting[s][key] = struct{}{}
+		c.keys.Await(s, key)
 	}
+	c.keys.Drop(s, key) // the key always waits for the one or the other
 	c.mu.Unlock()
-	c.place(s, key, func(p *place) { p.taken = false }) // the key is always in one of the two
-	if !c.rota.share.Lacks(c.kind, s) {                 // completed may have run before
+	if !c.rota.share.Lacks(c.kind, s) { // completed may have run before
 		c.complete(delivery.Opened{})
 	}
 	c.rota.gate.Recheck(s)
@@ -43,15 +36,10 @@ func (r *Rota) completed(opened map[schema.GroupKind]delivery.Opened) {
 
 // complete enqueues the keys that waited for kinds, and the objects that came with these.
 func (c *Controller) complete(objects delivery.Opened) {
-	var waited []types.NamespacedName
 	c.mu.Lock()
-	for s, keys := range c.awaiting {
-		if !c.rota.share.Lacks(c.kind, s) {
-			waited = slices.AppendSeq(waited, maps.Keys(keys))
-			delete(c.awaiting, s)
-		}
-	}
+	waited := c.keys.Complete(func(s slot.Slot) bool { return c.rota.share.Lacks(c.kind, s) })
 	c.mu.Unlock()
+	objects = c.chosen(c.rota.share.Held(), objects)
 	c.enqueue(slices.Concat(waited, objects.Deleted, objects.Changed), PriorityEvent)
 	c.enqueue(objects.Recent, PriorityRecent)
 	c.enqueue(objects.Others, PriorityOpened)
@@ -60,7 +48,7 @@ func (c *Controller) complete(objects delivery.Opened) {
 // awaitsDeletion reports whether a key of a deleted object in the slot waits for kinds to be complete (rule R15).
 func (c *Controller) awaitsDeletion(s slot.Slot) bool {
 	c.mu.Lock()
-	keys := slices.Collect(maps.Keys(c.awaiting[s]))
+	keys := c.keys.Awaiting(s)
 	c.mu.Unlock()
 	return slices.ContainsFunc(keys, func(key types.NamespacedName) bool { return !c.rota.share.Exists(c.kind, key) })
 }

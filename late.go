@@ -23,8 +23,15 @@ func lateText(req *http.Request, timeout time.Duration) string {
 		req.Method, req.URL.Path, timeout.Round(time.Millisecond))
 }
 
+// unansweredText says that a write was sent and got no answer, why nobody waits any longer, and what to do.
+func unansweredText(req *http.Request, waited time.Duration) string {
+	return fmt.Sprintf("%s %s was sent, and got no answer within %v: a member waits for one as long as its Lease allows, "+
+		"since the write may have taken effect; look for it before it is repeated, and see what keeps the API server or the "+
+		"way to it", req.Method, req.URL.Path, waited.Round(time.Millisecond))
+}
+
 // timedOut counts a write that timed out, and logs it from time to time.
-func (r *Rota) timedOut(req *http.Request, timeout time.Duration) {
+func (r *Rota) timedOut(text string) {
 	r.metrics.late.Inc()
 	now := int64(r.now())
 	last := r.toldLate.Load()
@@ -32,21 +39,21 @@ func (r *Rota) timedOut(req *http.Request, timeout time.Duration) {
 		return
 	}
 	r.log.Error(nil, "A write was not done in time; whether it took effect is unknown", "member", r.ID(), "cause",
-		lateText(req, timeout))
+		text)
 }
 
 // explained returns the answer of an API server or a proxy that gave a write up, with a message that says what to do.
 // For programs it stays a timeout with status 504.
-func explained(resp *http.Response, req *http.Request, timeout time.Duration) *http.Response {
+func explained(resp *http.Response, text string) *http.Response {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	_ = resp.Body.Close()
-	text, err := json.Marshal(metav1.Status{
+	answer, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code:   http.StatusGatewayTimeout,
-		Reason: metav1.StatusReasonTimeout, Message: "Timeout: " + lateText(req, timeout),
+		Reason: metav1.StatusReasonTimeout, Message: "Timeout: " + text,
 	})
 	if err != nil {
-		text = nil
+		answer = nil
 	}
 	out := *resp
 	out.Header = resp.Header.Clone()
@@ -55,7 +62,7 @@ func explained(resp *http.Response, req *http.Request, timeout time.Duration) *h
 	}
 	out.Header.Del("Content-Encoding")
 	out.Header.Set("Content-Type", "application/json")
-	out.Header.Set("Content-Length", strconv.Itoa(len(text)))
-	out.ContentLength, out.Body = int64(len(text)), io.NopCloser(bytes.NewReader(text))
+	out.Header.Set("Content-Length", strconv.Itoa(len(answer)))
+	out.ContentLength, out.Body = int64(len(answer)), io.NopCloser(bytes.NewReader(answer))
 	return &out
 }

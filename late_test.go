@@ -47,7 +47,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 					Transport: &writer{rota: r, next: test.answer}})
 				for range 3 {
 					_, err := client.CoreV1().ConfigMaps("a").
-						Patch(withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+						Patch(r.withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 					if err == nil || !strings.Contains(err.Error(), "raise WriteTimeout") ||
 						!strings.Contains(err.Error(), "/namespaces/a/configmaps/b") || !test.timeout(err) {
 						t.Errorf("error %v", err)
@@ -71,7 +71,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 	t.Run("the caller gives up", func(t *testing.T) {
 		r := testRota(t)
 		r.deadline = r.now() + time.Hour
-		ctx, cancel := context.WithCancel(withSlot(t.Context(), 3))
+		ctx, cancel := context.WithCancel(r.withSlot(t.Context(), 3))
 		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
 			cancel()
 			return nil,

@@ -67,8 +67,8 @@ func newMetrics(r *Rota) *metrics {
 			ConstLabels: labels,
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that took longer than WriteTimeout: admission " +
-				"webhooks or the API server are slow.",
+			Name: "rota_write_timeouts_total", Help: "Writes in reconciles that the API server did not decide within " +
+				"WriteTimeout, or did not answer: admission webhooks or the API server are slow.",
 			ConstLabels: labels,
 		}),
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{
@@ -167,8 +167,8 @@ func reasons() []string {
 		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing",
-		"ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut", "TableLarge",
-		"TableLost",
+		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",
+		"TableInvalid", "TableLarge", "TableLost", "TableValid",
 	}
 }
 

@@ -11,17 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
-)
-
-// phases are the values of the label phase, as in coverage.Handover.
-const (
-	phaseWarm     = "warm"
-	phaseDrain    = "drain"
-	phaseActivate = "activate"
 )
 
 // handoverBuckets are in seconds: from moves of an idle rota to those that a stuck reconcile holds back.
@@ -40,7 +34,7 @@ func newHandoverMetrics(labels prometheus.Labels) (phase, stall *prometheus.Hist
 	phase = histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for each "+
 		"slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. activate: "+
 		"from then until it worked on it. A phase that did not happen is not counted.",
-		"phase", phaseWarm, phaseDrain, phaseActivate)
+		"phase", moves.PhaseWarm, moves.PhaseDrain, moves.PhaseActivate)
 	stall = histogram("rota_handover_stall_seconds", "For how long nobody worked on the objects of a slot that came to "+
 		"this member, as far as the tables tell, by how it came. The last moment of the former owner's drain, and the wait "+
 		"until a crashed member was expelled, are not in it.", "cause",
@@ -49,17 +43,12 @@ func newHandoverMetrics(labels prometheus.Labels) (phase, stall *prometheus.Hist
 }
 
 // landed counts moves that have ended.
-func (m *metrics) landed(all []landed) {
+func (m *metrics) landed(all []moves.Landed) {
 	for _, l := range all {
-		for _, p := range []struct {
-			name string
-			took time.Duration
-		}{{phaseWarm, l.warm}, {phaseDrain, l.drain}, {phaseActivate, l.activate}} {
-			if p.name == phaseActivate || p.took > 0 {
-				m.phase.WithLabelValues(p.name).Observe(p.took.Seconds())
-			}
+		for phase, took := range l.Phases() {
+			m.phase.WithLabelValues(phase).Observe(took.Seconds())
 		}
-		m.stall.WithLabelValues(l.cause.String()).Observe(l.stall.Seconds())
+		m.stall.WithLabelValues(l.Cause.String()).Observe(l.Stall.Seconds())
 	}
 }
 
@@ -150,7 +139,7 @@ func (r *ratio) value() float64 {
 // oldestMove returns for how long the oldest handover to this member has been under way.
 func (r *Rota) oldestMove() time.Duration {
 	if m := r.moves.Load(); m != nil {
-		return m.oldest(r.now())
+		return m.Oldest(r.now())
 	}
 	return 0
 }

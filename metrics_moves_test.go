@@ -214,7 +214,7 @@ func TestFenceRejectionsAreCounted(t *testing.T) {
 		text string
 		want float64
 	}{
-		"in a reconcile":         {withSlot(t.Context(), 3), http.StatusForbidden, refusal, 1},
+		"in a reconcile":         {r.withSlot(t.Context(), 3), http.StatusForbidden, refusal, 1},
 		"outside of a reconcile": {t.Context(), http.StatusForbidden, refusal, 1},
 		"another refusal":        {t.Context(), http.StatusForbidden, large, 0},
 		"no refusal":             {t.Context(), http.StatusOK, refusal, 0},
@@ -269,3 +269,5 @@ func TestMetricsAreConventional(t *testing.T) {
 		}
 	})
 }
+
+func rangeOf(first, last slot.Slot) slot.Range { return slot.Range{First: first, Last: last} }

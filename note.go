@@ -23,8 +23,9 @@ const answerLimit = 16 << 20
 // and its controlling owner's, if their kinds are sharded; for a kind that every member caches whole, the slot that ctx
 // works in. Clients of WrapConfig note their writes and deletions themselves. Wrote is for other clients.
 func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	r.wroteByHand.Store(true)
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	r.share.Write(kind, name, nil, slotsFrom(ctx)...).Answered(obj)
+	r.share.Write(kind, name, nil, r.slotsFrom(ctx)...).Author(r.authorFrom(ctx)).Answered(obj)
 }
 
 // noted is a write whose result is to be noted. nil: nobody waits for it.
@@ -36,15 +37,15 @@ type noted struct {
 	owned  bool // its kind is sharded, by its own key or by its owner's
 }
 
-// noting returns a noted for a write that is about to be sent. stray: no reconcile sends it.
-func (r *Rota) noting(req *http.Request, stray bool) *noted {
+// noting returns a noted for a write that is about to be sent in a cluster. stray: no reconcile sends it.
+func (r *Rota) noting(req *http.Request, stray bool, in cluster) *noted {
 	t, ok := targetOf(req)
-	if !ok || !t.changes() || isDryRun(req) {
+	if !ok || !t.changes() || isDryRun(req) || r.resources.elsewhere(t.group(), in) {
 		return nil
 	}
 	kind, ok := r.resources.kind(t.group(), r.share.Known)
 	if !ok || !r.share.Knows(kind) {
-		if _, inFlight := admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
+		if _, inFlight := r.admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
 			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: "+
 				"when slots come here, that may be behind what their former owner wrote. Make it with Rota.NewInformer, which "+
 				"leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
@@ -63,7 +64,7 @@ func (r *Rota) noting(req *http.Request, stray bool) *noted {
 		}
 		body = about
 	}
-	n.write = r.share.Write(kind, name, body, slotsFrom(req.Context())...)
+	n.write = r.share.Write(kind, name, body, r.slotsFrom(req.Context())...).Author(r.authorFrom(req.Context()))
 	return n
 }
 

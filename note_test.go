@@ -75,7 +75,7 @@ func newOffice(t *testing.T, owned bool) *office {
 		t.Fatal(verdict)
 	}
 	t.Cleanup(leave)
-	o.ctx = withSlot(inner, o.slot)
+	o.ctx = o.withSlot(inner, o.slot)
 	return o
 }
 

@@ -95,3 +95,56 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 		want("shown at last", reconcile(nil), 0, 0)
 	})
 }
+
+// A controller does not wait for what another one wrote: its reconcile meets the cache as it is, as in a stock process.
+func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
+	inLab(t, func(l *lab) {
+		t := l.t
+		name := types.NamespacedName{Namespace: "a", Name: "x"}
+		if _, err := l.objects.Create(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+		var other *Controller
+		l.setup = func(m *labMember) {
+			var err error
+			if other, err = m.NewController("other", labKind, func([]types.NamespacedName, Priority) {}); err != nil {
+				t.Fatal(err)
+			}
+			other.Started()
+		}
+		m := l.start("a")
+		l.wait(time.Minute)
+		defer m.requests.Pause()()
+		reconcile := func(c *Controller, during func(context.Context)) (waited time.Duration) {
+			t.Helper()
+			c.Add(name)
+			c.Take(name)
+			begun := time.Now()
+			ctx, ok := c.Admit(t.Context(), name)
+			if waited = time.Since(begun); !ok {
+				t.Fatal("not admitted")
+			}
+			during(ctx)
+			c.Done(name)
+			return waited
+		}
+		nothing := func(context.Context) {}
+		reconcile(m.controller, func(ctx context.Context) {
+			obj, err := l.objects.Update(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := request{method: http.MethodPut, path: path + "/x", body: configMap("x", "", ""),
+				answer: configMap("x", obj.Version, "")}
+			if _, err := q.send(ctx, t, m.Rota); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if waited := reconcile(other, nothing); waited != 0 {
+			t.Errorf("the other controller waited %v for a write that was not its own", waited)
+		}
+		if waited := reconcile(m.controller, nothing); waited == 0 {
+			t.Errorf("the controller did not wait for its own write")
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // Queue is a work queue for sharded items. It keeps out items of other members, and tells the rota which items wait. It
@@ -64,7 +65,11 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by "+
 			"rota.ShareInformer without rota.Children, of another factory", name, kind, kind)
 	}
-	q := &Queue[T]{TypedRateLimitingInterface: inner, name: items.Name}
+	q := &Queue[T]{TypedRateLimitingInterface: inner}
+	q.name = func(item T) (types.NamespacedName, error) {
+		name, err := items.Name(item)
+		return r.share.KeyOf(kind, name), err
+	}
 	if err := r.take(name, inner); err != nil {
 		return nil, err
 	}
@@ -166,14 +171,21 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 			return nil
 		}
 		if !q.controller.claim(key, item) {
-			q.AddAfter(item, claimedDelay)
+			q.bounce(key, item)
 			return nil
 		}
 		ctx, ok = q.controller.Admit(context.WithValue(ctx, itemKey{}, item), key)
 		if !ok {
 			return nil
 		}
+		returned := false
+		defer func() {
+			if !returned {
+				q.controller.Ended(key, adapter.ErrPanicked)
+			}
+		}()
 		err := sync(ctx, item)
+		returned = true
 		if err != nil {
 			q.controller.Ended(key, err)
 		}
@@ -189,32 +201,57 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 // claimedDelay is how long an item waits whose object a worker syncs by another item.
 const claimedDelay = 50 * time.Millisecond
 
+// bounce puts an item back whose object a worker syncs by another item. The key is in the queue again before it is with
+// no worker any more: the slot must not move in between if the object is gone. Until Done the item is as if it had
+// never been taken: Forget leaves its failures, and Done has no part in the other one's sync.
+func (q *Queue[T]) bounce(key types.NamespacedName, item T) {
+	q.controller.mu.Lock()
+	q.controller.bounced[item] = struct{}{}
+	q.controller.mu.Unlock()
+	q.AddAfter(item, claimedDelay)
+	if s, known := q.controller.slotOf(key); known {
+		q.controller.drop(s, key)
+	}
+}
+
+// hasBounced reports whether an item was put back since it was taken.
+func (c *Controller) hasBounced(item any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, bounced := c.bounced[item]
+	return bounced
+}
+
+// unbounce reports whether an item was put back since it was taken, and forgets that.
+func (c *Controller) unbounce(item any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, bounced := c.bounced[item]
+	delete(c.bounced, item)
+	return bounced
+}
+
 // claim says whether an item may be synced, as far as other items about the same object go. It is so until unclaim.
 func (c *Controller) claim(key types.NamespacedName, item any) bool {
 	c.mu.Lock()
-	other, claimed := c.claimed[key]
-	if !claimed {
-		c.claimed[key] = item
-	}
-	c.mu.Unlock()
-	if !claimed || other == item {
-		return true
-	}
-	if s, known := c.slotOf(key); known {
-		c.place(s, key, func(p *place) { p.taken = false })
-	}
-	return false
+	defer c.mu.Unlock()
+	return c.keys.Claim(key, item)
 }
 
-// unclaim says whether the item's worker is the one that is done with the object.
-func (c *Controller) unclaim(key types.NamespacedName, item any) bool {
+// isClaimed reports whether an item's object is synced by another item.
+func (c *Controller) isClaimed(key types.NamespacedName, item any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if other, claimed := c.claimed[key]; claimed && other != item {
-		return false
-	}
-	delete(c.claimed, key)
-	return true
+	other := c.keys.Claimed(key)
+	return other != nil && other != item
+}
+
+// unclaim ends what claim began. The object's flight must have ended before, or it would be taken for that of the next
+// item.
+func (c *Controller) unclaim(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Unclaim(key)
 }
 
 // Add implements workqueue.TypedInterface.
@@ -239,7 +276,7 @@ func (q *Queue[T]) AddRateLimited(item T) {
 		q.controller.again(key)
 	}
 	if !ok || !q.controller.AddLater(key) {
-		q.Forget(item)
+		q.TypedRateLimitingInterface.Forget(item)
 		return
 	}
 	q.TypedRateLimitingInterface.AddRateLimited(item)
@@ -258,10 +295,22 @@ func (q *Queue[T]) Get() (T, bool) {
 	return item, shutdown
 }
 
+// Forget implements workqueue.TypedRateLimitingInterface. An item that waits while another one about its object is
+// synced keeps its failures.
+func (q *Queue[T]) Forget(item T) {
+	if !q.controller.hasBounced(item) {
+		q.TypedRateLimitingInterface.Forget(item)
+	}
+}
+
 // Done implements workqueue.TypedInterface. If the item is to be added again, call Done after that.
 func (q *Queue[T]) Done(item T) {
-	if key, err := q.name(item); err == nil && q.controller.unclaim(key, item) {
+	key, err := q.name(item)
+	switch {
+	case q.controller.unbounce(item):
+	case err == nil && !q.controller.isClaimed(key, item):
 		q.controller.Done(key)
+		q.controller.unclaim(key)
 	}
 	q.TypedRateLimitingInterface.Done(item)
 }

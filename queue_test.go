@@ -93,7 +93,7 @@ func TestQueueAdmit(t *testing.T) {
 			synced := false
 			sync := q.Admit(func(ctx context.Context, _ cache.ObjectName) error {
 				synced = true
-				if len(slotsFrom(ctx)) != 1 {
+				if len(r.slotsFrom(ctx)) != 1 {
 					t.Error("the context does not say which slot it is for")
 				}
 				if n := r.gate.InFlight(); n != 1 {
@@ -284,4 +284,91 @@ func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
 	}
 	q.Done(item)
 	log.wants(t, 1, "names no object", "a/b/c")
+}
+
+// A kind that has no namespaces is hashed by the name, whatever namespace an item has.
+func TestItemsOfAKindWithoutNamespacesAreHashedByName(t *testing.T) {
+	r := testRota(t)
+	q, _ := testQueue(t, r)
+	kind := schema.GroupKind{Kind: "Secret"}
+	r.share.Own(schema.GroupKind{Kind: "Pod"}, kind, false)
+	own(r, cache.ObjectName{Name: testItem.Name})
+	q.Add(testItem)
+	if item, _ := q.Get(); item != testItem {
+		t.Fatalf("got %v, want the item", item)
+	}
+	if !r.Owns(kind, types.NamespacedName(testItem)) {
+		t.Error("the member does not own its object")
+	}
+	q.Done(testItem)
+}
+
+// failures checks how often an item was added with AddRateLimited since it was forgotten.
+func failures(t *testing.T, inner workqueue.TypedRateLimitingInterface[labelled], item labelled, want int) {
+	t.Helper()
+	if n := inner.NumRequeues(item); n != want {
+		t.Errorf("%v has %d failures, want %d", item, n, want)
+	}
+}
+
+// An item that waits while another one about its object is synced keeps its backoff, and counts as waiting all the
+// time: the object may be gone, and then its slot must not move. Nobody else begins with the object before the other's
+// flight has ended.
+func TestItemsThatBounce(t *testing.T) {
+	r := testRota(t)
+	inner := testInner[labelled](t)
+	asked := func() {}
+	q, err := NewQueueOf(r, "test", testInformer(r), inner, Items[labelled]{
+		Name: func(item labelled) (types.NamespacedName, error) {
+			asked()
+			return types.NamespacedName{Name: item.object}, nil
+		},
+		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := own(r, cache.ObjectName{Name: "a"})
+	key := types.NamespacedName{Name: "a"}
+	first, second := labelled{"a", "first"}, labelled{"a", "second"}
+	get := func(want labelled) {
+		t.Helper()
+		if item, _ := q.Get(); item != want {
+			t.Fatalf("got %v, want %v", item, want)
+		}
+	}
+	q.Add(first)
+	get(first)
+	sync := q.Admit(func(context.Context, labelled) error {
+		q.AddRateLimited(second)
+		get(second)
+		failures(t, inner, second, 1)
+		asked = func() {
+			if s := slotOf(r, key); len(q.controller.waitingIn(s)) == 0 {
+				t.Error("the object waits nowhere for a moment")
+			}
+		}
+		bounced := q.Admit(func(context.Context, labelled) error { t.Error("two workers sync one object"); return nil })
+		if err := bounced(t.Context(), second); err != nil {
+			t.Error(err)
+		}
+		asked = func() {}
+		q.Forget(second) // as a worker does with an item whose sync returns nil
+		q.Done(second)
+		failures(t, inner, second, 1)
+		return nil
+	})
+	if err := sync(t.Context(), first); err != nil {
+		t.Error(err)
+	}
+	r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {
+		if q.controller.claim(key, second) {
+			t.Error("the object may be synced again before its flight has ended")
+		}
+	})
+	q.Done(first)
+	get(second)
+	q.Forget(second)
+	q.Done(second)
+	failures(t, inner, second, 0)
 }

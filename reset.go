@@ -12,20 +12,12 @@ import (
 // resetPatience bounds how long a reconcile waits for the informers before its reset.
 const resetPatience = 10 * time.Second
 
-// resets remembers which keys were reset since handlers last began to hear of their slot.
+// resets is what OnReset was called with.
 type resets struct {
-	// call is nil if OnReset was not called.
+	// call is nil if OnReset was not called, or with nil.
 	call func(ctx context.Context, key types.NamespacedName)
-	// since has, by slot, what happened since the slot was silenced.
-	since map[slot.Slot]*heard
-}
-
-// heard is what happened since handlers began to hear of a slot.
-type heard struct {
-	// keys are those that were reset.
-	keys map[types.NamespacedName]struct{}
-	// shown says that the informers show what this member wrote in the slot.
-	shown bool
+	// decided says that it was called, perhaps with nil.
+	decided bool
 }
 
 // OnReset sets a function that is called before the first reconcile of each object since its slot was opened on this
@@ -39,15 +31,45 @@ type heard struct {
 // is lost. The object need not exist any more: while it does not, f is called before every reconcile, since a namesake
 // may come.
 //
-// A controller has one such function: the last call of OnReset counts. Call it before Run.
+// A controller has one such function: the last call of OnReset counts. Call it before Run. nil says that the controller
+// counts nothing, so that nobody asks whether it was forgotten.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resets = resets{call: f, since: map[slot.Slot]*heard{}}
+	c.resets = resets{call: f, decided: true}
+}
+
+// askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
+// those of Kubernetes count the events that such handlers get; whether these do cannot be known.
+func (r *Rota) askForResets() {
+	r.mu.Lock()
+	started := r.started
+	r.mu.Unlock()
+	for _, c := range r.registered() {
+		c.mu.Lock()
+		decided := c.resets.decided
+		c.mu.Unlock()
+		if decided || r.informerOf(c) == nil {
+			continue
+		}
+		for _, s := range started {
+			if _, owner := r.share.Owners(s.kind)[c.kind]; owner && s.owned && r.share.Heard(s.informer) {
+				r.log.Info("A queue has handlers on an informer of children, and no function of OnReset. If its controller waits "+
+					"for events of what it wrote before it counts objects (expectations, as in Kubernetes' own controllers), it "+
+					"waits in vain for those of the time in which a slot was shut: have OnReset forget what is expected. If it "+
+					"does not, say so by OnReset(nil)", "controller", c.name, "kind", c.kind.String(), "children", s.kind.String())
+				break
+			}
+		}
+	}
 }
 
 // OnReset is Controller.OnReset for the items of the queue that are synced by a function that went through Admit.
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) {
+	if f == nil {
+		q.controller.OnReset(nil)
+		return
+	}
 	q.controller.OnReset(func(ctx context.Context, _ types.NamespacedName) {
 		if item, ok := ctx.Value(itemKey{}).(T); ok {
 			f(ctx, item)
@@ -65,15 +87,10 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 		c.mu.Unlock()
 		return
 	}
-	call, since := c.resets.call, c.resets.since[s]
-	if since == nil {
-		since = &heard{keys: map[types.NamespacedName]struct{}{}}
-		c.resets.since[s] = since
-	}
-	_, done := since.keys[key]
-	shown := since.shown
+	call := c.resets.call
+	fresh, shown := c.keys.Fresh(s, key)
 	c.mu.Unlock()
-	if done {
+	if !fresh {
 		return
 	}
 	if !shown {
@@ -88,8 +105,8 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 	call(ctx, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ctx.Err() == nil { // otherwise the slot may have been silenced before since was made
-		since.keys[key], since.shown = struct{}{}, true
+	if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
+		c.keys.Reset(s, key)
 	}
 }
 
@@ -97,23 +114,5 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 func (c *Controller) silence(set slot.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.resets.since {
-		if set.Has(s) {
-			delete(c.resets.since, s)
-		}
-	}
-}
-
-// ended notes that a reconcile has ended. c.mu is held.
-func (r *resets) ended(f flight, key types.NamespacedName, gone bool) {
-	since := r.since[f.slot]
-	if since == nil {
-		return
-	}
-	if f.ctx.Err() != nil {
-		since.shown = false // the reconcile may have written until now, although the slot has been opened again
-	}
-	if gone {
-		delete(since.keys, key) // a namesake has to be reset
-	}
+	c.keys.Silence(set)
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
@@ -137,15 +142,13 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 	r := testRota(t)
 	q, _ := testQueue(t, r)
 	q.OnReset(func(context.Context, cache.ObjectName) {})
-	mine := own(r, testItem)
+	own(r, testItem)
 	q.Add(testItem)
 	item, _ := q.Get()
 	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
 	q.Done(item)
-	for _, s := range mine.Slots() {
-		if n := len(q.controller.resets.since[s].keys); n != 0 {
-			t.Errorf("%d keys of deleted objects are remembered, want none", n)
-		}
+	if n := q.controller.keys.Size(); n != 0 {
+		t.Errorf("%d keys of deleted objects are remembered, want none", n)
 	}
 }
 
@@ -157,5 +160,67 @@ func keep(t *testing.T, r *Rota) {
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
 	if err := inf.GetIndexer().Add(obj); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Whether a controller counts events cannot be known. One that has handlers on children is asked, once.
+func TestQueuesThatMayNeedOnReset(t *testing.T) {
+	for name, test := range map[string]struct {
+		deaf   bool // the children have no handler
+		decide func(*Queue[string])
+		asked  int
+	}{
+		"forgotten":           {asked: 1, decide: func(*Queue[string]) {}},
+		"set":                 {decide: func(q *Queue[string]) { q.OnReset(func(context.Context, string) {}) }},
+		"not needed":          {decide: func(q *Queue[string]) { q.OnReset(nil) }},
+		"children are listed": {deaf: true, decide: func(*Queue[string]) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &lines{}
+				client := fake.NewClientset()
+				r, err := New(nil, Options{Solo: true, Logger: funcr.New(log.write, funcr.Options{})})
+				if err != nil {
+					t.Fatal(err)
+				}
+				factory := informers.NewSharedInformerFactory(client, 0)
+				owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
+					client.CoreV1().ConfigMaps(metav1.NamespaceAll))
+				if err != nil {
+					t.Fatal(err)
+				}
+				children, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
+					client.CoreV1().Pods(metav1.NamespaceAll), Children{Of: schema.GroupKind{Kind: "ConfigMap"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, informer := range []cache.SharedIndexInformer{owners, children} {
+					if informer == children && test.deaf {
+						continue
+					}
+					if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				q, err := NewQueue(r, "replicas", owners, testInner[string](t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.decide(q)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Minute, cancel)
+				err = r.Work(ctx, func(ctx context.Context) {
+					factory.StartWithContext(ctx)
+					context.AfterFunc(ctx, q.ShutDown)
+					q.Get()
+					<-ctx.Done()
+					factory.Shutdown()
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				log.wants(t, test.asked, "no function of OnReset", "OnReset(nil)", `"controller"="replicas"`, `"children"="Pod"`)
+			})
+		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -31,10 +32,12 @@ type Rota struct {
 	log   logr.Logger
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
+	host  string       // of the API server, with its port; "": there is none
 	// fakes says that the program's clients are fakes, which nothing can wrap.
 	fakes bool
-	// shadow is nil unless this member is a Shadow's, which works on nothing.
-	shadow *expectation
+	// parts are who has which slots, for an incarnation.
+	parts   func() []part
+	account account
 	// reports is nil where there is no API server.
 	reports   reports
 	scrubbed  scrubbed
@@ -45,12 +48,17 @@ type Rota struct {
 	clock     *clock
 
 	metrics *metrics
-	moves   atomic.Pointer[moves]   // of the incarnation; nil: there is none
-	elector atomic.Pointer[elector] // likewise
-	wrapped atomic.Int32            // how many transports were wrapped
-	working atomic.Bool             // it has an incarnation, so that informers have to run
-	faults  faults
-	labels  labels
+	moves   atomic.Pointer[moves.Tracker] // of the incarnation; nil: there is none
+	elector atomic.Pointer[elector]       // likewise
+	wrapped atomic.Int32                  // how many transports were wrapped
+	// hasStopped says that an informer has stopped since the last checkEnded.
+	hasStopped atomic.Bool
+	// wroteByHand says that Wrote was called.
+	wroteByHand atomic.Bool
+	working     atomic.Bool // it has an incarnation, so that informers have to run
+	ending      atomic.Bool // they stop all the same, and whoever stops them says why
+	faults      faults
+	labels      labels
 	// refusals are reported once each.
 	refusals refusals
 	// toldLate is when a write that timed out was last logged; 0: never.
@@ -60,7 +68,7 @@ type Rota struct {
 
 	resources resources
 	duties    duties
-	keeper    adapter.Keeper // nil: there is none
+	keeper    adapter.Keeper
 	strays    strays
 
 	mu          sync.Mutex
@@ -76,13 +84,16 @@ type Rota struct {
 	own         time.Duration // the deadline of its own Lease; deadline is earlier while another one leads
 	renewed     bool          // there is a deadline
 	tableGone   bool          // the watch shows no table
-	id          string
-	snapshot    member.Snapshot
-	joined      chan struct{} // closed once the table names this process for the first time
-	denied      chan error    // a permission is missing
-	bypassed    chan error    // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen  sync.Map      // kinds for which that was logged
-	declared    sync.Map      // kinds for which Shard was called
+	// tableInvalid is what the member said of a table that it cannot go by; empty: there is none.
+	tableInvalid string
+	id           string
+	snapshot     member.Snapshot
+	joined       chan struct{} // closed once the table names this process for the first time
+	denied       chan error    // a permission is missing
+	bypassed     chan error    // an informer of ShareInformer reads through a client that was not wrapped
+	toldUnseen   sync.Map      // kinds for which that was logged
+	toldWhole    sync.Map      // resources that other informers watch, for which that was logged
+	declared     sync.Map      // kinds for which Shard was called
 }
 
 // New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs
@@ -111,7 +122,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.store, r.rest = kube, rest.CopyConfig(cfg)
+	r.store, r.rest, r.host = kube, rest.CopyConfig(cfg), hostOf(cfg)
 	told, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
 	if err != nil {
 		return nil, err
@@ -128,13 +139,15 @@ func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), joined: make(chan struct{}),
 		fakes: fakes, denied: make(chan error, 1),
-		bypassed: make(chan error, 1), inner: map[any]string{},
+		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: noKeeper{}, account: holdings{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: r.labels.mislabelled,
-		Completed:   r.completed, Unseen: r.unseen, Stopped: r.stopped,
+		Completed:   r.completed, Unseen: r.unseen, Stopped: r.informerStopped,
 	})
+	r.duties.rota = r
+	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.late() })
 	r.metrics = newMetrics(r)
 	return r
@@ -162,7 +175,7 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	if r.cfg.Key == slot.KeyUID {
 		locate = r.share.Stored // a namesake of one that was deleted may be another member's
 	}
-	n, ok := locate(kind, name)
+	n, ok := locate(kind, r.share.KeyOf(kind, name))
 	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
 }
 
@@ -237,7 +250,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	r.mu.Unlock()
-	if r.keeper != nil && r.opts.LeaderElectionID != "" {
+	if len(r.keeper.Kinds()) > 0 && r.opts.LeaderElectionID != "" {
 		return fmt.Errorf("rota %s: Options.LeaderElectionID: dispatchers cannot hold leader election's Lease, since their "+
 			"workers go on after it is lost; leave it out", r.Name())
 	}
@@ -255,6 +268,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	if runs, err := r.awaitStart(ctx); !runs || err != nil {
 		return err
 	}
+	r.askForResets()
 	if !r.awaitAlike(ctx) {
 		return nil
 	}
@@ -298,14 +312,10 @@ const closeTimeout = 3 * time.Second
 
 // closeStore waits for events in flight and closes the connections.
 func (r *Rota) closeStore() {
-	kube, ok := r.store.(*store.Kubernetes)
-	if !ok {
-		return
-	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		kube.Close()
+		r.store.Close()
 	}()
 	select {
 	case <-closed:

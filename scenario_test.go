@@ -22,7 +22,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/order"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -129,7 +129,7 @@ var scenarios = map[string]func(l *lab){
 		l.wait(2 * time.Minute)
 		a.cutOff()
 		b.cutOff()
-		l.reports.Refuse(store.ErrLost)
+		l.reports.Refuse(memory.ErrLost)
 		l.wait(15 * time.Minute)
 		for _, m := range []*labMember{a, b} {
 			if v, there := m.value("rota_seconds_until_deadline", ""); !there || v > -600 {
@@ -152,14 +152,14 @@ var scenarios = map[string]func(l *lab){
 		a, b := l.start("web-0"), l.start("web-1")
 		l.wait(2 * time.Minute)
 		for _, m := range []*labMember{a, b} { // who deleted it took the permission, too
-			m.fail(func(op store.Op) error {
-				if op == store.OpCreateTable {
+			m.fail(func(op memory.Op) error {
+				if op == memory.OpCreateTable {
 					return errForbidden
 				}
 				return nil
 			})
 		}
-		l.memory.Do((*store.Objects).RemoveTable)
+		l.memory.Do((*memory.Objects).RemoveTable)
 		l.wait(15 * time.Minute)
 		for _, m := range []*labMember{a, b} {
 			m.want("without table", "rota_table_present", "", 0)
@@ -174,7 +174,7 @@ var scenarios = map[string]func(l *lab){
 			}
 			m.fault.Store(nil)
 		}
-		if n := l.memory.Counts().Requests[store.OpReadTable]; n > 15*60*4*2 {
+		if n := l.memory.Counts().Requests[memory.OpReadTable]; n > 15*60*4*2 {
 			l.t.Errorf("%d reads of the table in 15 minutes without one", n)
 		}
 		l.wait(3 * time.Minute)

@@ -36,6 +36,25 @@ func withSelectors(req *http.Request) *http.Request {
 	return req
 }
 
+// usersSelectors returns the selectors of an informer's request that are not the informer's own.
+func usersSelectors(req *http.Request) delivery.Selectors {
+	own, query := delivery.SelectorsFrom(req.Context()), req.URL.Query()
+	return delivery.Selectors{
+		Label: without(query.Get("labelSelector"), own.Label, labelRequirements),
+		Field: without(query.Get("fieldSelector"), own.Field, fieldRequirements),
+	}
+}
+
+// without returns a selector that lacks the requirements of another.
+func without(selector, part string, requires func(selector string) []string) string {
+	if selector == "" {
+		return ""
+	}
+	own := requires(part)
+	return delivery.JoinSelectors(slices.DeleteFunc(requires(selector),
+		func(r string) bool { return slices.Contains(own, r) })...)
+}
+
 // contains reports whether a selector has all requirements of another.
 func contains(selector, part string, requires func(selector string) []string) bool {
 	if part == "" || part == selector {

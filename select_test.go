@@ -45,6 +45,28 @@ func TestSelectorsAreJoined(t *testing.T) {
 	}
 }
 
+// What remains of a request without the informer's own selectors is what its user asks for.
+func TestSelectorsOfTheUser(t *testing.T) {
+	for _, c := range []struct{ sent, own, user string }{
+		{"", "", ""},
+		{"", "rota.dev/hash>15", ""},
+		{"rota.dev/hash>15", "rota.dev/hash>15", ""},
+		{"a=b", "rota.dev/hash>15", "a=b"},
+		{"a=b,rota.dev/hash>15,rota.dev/hash<99", "rota.dev/hash>15,rota.dev/hash<99", "a=b"},
+		{"x in (1,2),a in (b,c)", "a in (c,b)", "x in (1,2)"},
+	} {
+		query := url.Values{"labelSelector": {c.sent}, "fieldSelector": {"spec.type=x,metadata.name=y"}}
+		ctx := delivery.WithSelectors(t.Context(), delivery.Selectors{Label: c.own, Field: "metadata.name=y"})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := usersSelectors(req), (delivery.Selectors{Label: c.user, Field: "spec.type=x"}); got != want {
+			t.Errorf("%q without %q: %+v, want %+v", c.sent, c.own, got, want)
+		}
+	}
+}
+
 // FuzzSelectors: what arrives selects what both selectors select, and nothing else.
 func FuzzSelectors(f *testing.F) {
 	f.Add("a=b", "rota.dev/hash>15,rota.dev/hash notin (17,18)", "a", "b")

@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/group"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -56,7 +56,7 @@ func (s *websites) list(_ context.Context, kind schema.GroupKind, each func(meta
 // shadows are members of a rota of shadows in memory.
 type shadows struct {
 	t       *testing.T
-	memory  *store.Memory
+	memory  *memory.Store
 	reports *sharedReports
 	mu      sync.Mutex
 	members []*Rota
@@ -86,9 +86,9 @@ func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) 
 	}
 	shadow.made = func(r *Rota) {
 		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
-		r.shadow.from = from
+		expectationOf(r).from = from
 		if all, ok := from.(*websites); ok {
-			all.share = r.shadow.share
+			all.share = expectationOf(r).share
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) 
 // while they come, stay or go.
 func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shadows{t: t, memory: store.NewMemory(), reports: newSharedReports()}
+		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 		look := func() {
 			for _, r := range s.all() {
 				if open := r.gate.Working(); !open.Empty() {
@@ -255,7 +255,7 @@ func TestShadowOptions(t *testing.T) {
 	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != delivery.Filter {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
-	if _, err := r.NewController("c", website, nil); err == nil || !strings.Contains(err.Error(), "is a shadow") {
-		t.Errorf("NewController: %v, want that a shadow has none", err)
-	}
 }
+
+// expectationOf returns the account of a shadow.
+func expectationOf(r *Rota) *expectation { return r.account.(*expectation) }

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -39,10 +40,23 @@ func (o Options) soloDefaults() (Options, error) {
 // newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.
 func newSolo(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	r := newRotaOf(opts, config, cfg == nil)
-	r.store = store.NewMemory().Client(nil)
+	r.store, r.host = soloStore{}, hostOf(cfg)
 	r.log.Info("This process works on all objects by itself (Options.Solo): no other replica may run")
 	return r
 }
+
+// soloStore is the store of a rota that shares nothing: there is no table to follow, and nobody reads events. A
+// soloMember asks for nothing else.
+type soloStore struct{ store.Store }
+
+func (soloStore) WatchTable(ctx context.Context, _ func(member.Snapshot, bool)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (soloStore) Notify(context.Context, member.Notify)    {}
+func (soloStore) NotifyNow(context.Context, member.Notify) {}
+func (soloStore) Close()                                   {}
 
 // stepper decides: a member.Member, or a soloMember in its place.
 type stepper interface {

@@ -59,6 +59,10 @@ type Status struct {
 	Stuck []gate.Flight
 	// Failing are the controllers whose reconciles all fail on this member, and the duties that keep failing.
 	Failing []Failing
+	// Health names the objects of this member whose reconciles have been in flight for a minute or more, or have failed
+	// three times or more in a row: the five worst of each sort, with the last error in 200 bytes. Members report it, so
+	// that `rota who`, `rota check` and others show it. Another member that gets an object's slot begins to count anew.
+	Health coverage.Health
 }
 
 const stuckAfter = 10 * time.Second
@@ -71,6 +75,7 @@ func (r *Rota) Status() Status {
 		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
 		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honor.state(), Failing: r.Failing(), Refused: r.share.Failing(),
+		Health: r.health(),
 	}
 	s.Waiting = r.elector.Load().waiting()
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()

@@ -74,6 +74,8 @@ type resources struct {
 	kinds map[schema.GroupResource]schema.GroupKind
 	// watched are the resources of informers that the share does not know; told are those for which that was logged.
 	watched, told map[schema.GroupResource]bool
+	// readFrom are the clusters from which informers of the share read.
+	readFrom map[schema.GroupResource][]cluster
 }
 
 // learn notes the kind of a resource.
@@ -102,19 +104,21 @@ func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKin
 	return schema.GroupKind{}, false
 }
 
-// saw notes what a read shows: informers of a share carry their kind; others watch whole resources.
-func (r *resources) saw(req *http.Request) {
+// saw notes what a read shows: informers of a share carry their kind; others watch whole resources, which it returns.
+func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupResource, watched bool) {
 	query := req.URL.Query()
 	kind, ours := delivery.KindFrom(req.Context())
 	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
 	if !ours && (!watches || strings.Contains(query.Get("fieldSelector"), "metadata.name=")) {
-		return
+		return whole, false
 	}
 	t, ok := targetOf(req)
 	switch {
 	case !ok || t.name.Name != "":
 	case ours:
 		r.learn(t.group(), kind)
+		delivery.NoteSelection(req.Context(), delivery.Selection{Namespace: t.name.Namespace, Selectors: usersSelectors(req)})
+		r.reads(t.group(), from)
 	default:
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -122,7 +126,25 @@ func (r *resources) saw(req *http.Request) {
 			r.watched, r.told = map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
 		}
 		r.watched[t.group()] = true
+		return t.group(), true
 	}
+	return whole, false
+}
+
+// tellWhole logs, once for each resource, that an informer that the share does not know watches a kind of which this
+// member has a share.
+func (r *Rota) tellWhole(of schema.GroupResource, from cluster) {
+	kind, ok := r.resources.kind(of, r.share.Known)
+	if !ok || r.resources.elsewhere(of, from) || !r.share.Sharded(kind) && !r.share.Owned(kind) {
+		return
+	}
+	if _, told := r.toldWhole.LoadOrStore(of, true); told {
+		return
+	}
+	r.log.Info("A sharded kind is watched by an informer of which the rota knows nothing: it holds all objects, its "+
+		"handlers run on every member, and when slots come here it may be behind what their former owner wrote. That is "+
+		"right for reads that may be old, and in a duty. Otherwise make it with rota.ShareInformer or Rota.NewInformer",
+		"kind", kind.String(), "resource", of.String())
 }
 
 // unknown reports, once for each resource, that an informer that the share does not know watches it.

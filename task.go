@@ -40,7 +40,7 @@ import (
 // The error is gate.ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
 // panic in f ends the process. Go may be called concurrently.
 func Go(ctx context.Context, f func(ctx context.Context)) error {
-	by, ok := admittedFrom(ctx)
+	by, ok := ctx.Value(admittedKey{}).(admitted)
 	if !ok {
 		return fmt.Errorf("start a goroutine: %w", gate.ErrNotInFlight)
 	}
@@ -61,14 +61,15 @@ func Go(ctx context.Context, f func(ctx context.Context)) error {
 				by.controller.enqueue([]types.NamespacedName{by.key}, PriorityEvent)
 			}
 		}()
-		f(context.WithValue(task, slotKey{}, by))
+		f(by.in(task))
 	}()
 	return nil
 }
 
 // dutyTasks are the functions of Go that one run of a duty has started.
 type dutyTasks struct {
-	ctx  context.Context //nolint:containedctx // they end with it
+	run  context.Context //nolint:containedctx // that of the run
+	ctx  context.Context //nolint:containedctx // they end with it; it ends with run, and when run returns
 	stop context.CancelCauseFunc
 
 	mu   sync.Mutex
@@ -98,6 +99,10 @@ func (d *dutyTasks) end() {
 	d.mu.Lock()
 	d.over = true
 	d.mu.Unlock()
-	d.stop(context.Canceled)
+	cause := context.Cause(d.run) // which may not have reached d.ctx yet
+	if cause == nil {
+		cause = context.Canceled
+	}
+	d.stop(cause)
 	d.all.Wait()
 }

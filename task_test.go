@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // tickers are goroutines that reconciles start, one for each object, and what they do.
@@ -195,7 +197,7 @@ func TestR06GoroutinesOfReconcilesWrite(t *testing.T) {
 		}
 		var late context.Context
 		returned, drained := make(chan error), make(chan struct{})
-		if err := Go(withSlot(ctx, s), func(ctx context.Context) {
+		if err := Go(r.withSlot(ctx, s), func(ctx context.Context) {
 			late = ctx
 			<-ctx.Done()
 			if cause := context.Cause(ctx); !errors.Is(cause, test.cause) {
@@ -255,17 +257,15 @@ func TestGoroutinesOfDuties(t *testing.T) {
 		const s = 256
 		set := slot.SetOf(slot.Range{First: s, Last: s})
 		r.gate.SetDeadline(time.Hour)
-		r.duties.load(map[slot.Slot]string{s: "probe"})
+		r.duties.expect(member.Load{Slots: set, Duties: map[slot.Slot]string{s: "probe"}}, false)
 		open := func(epoch uint64) {
-			r.gate.Open(set, epoch)
 			r.duties.open(t.Context(), set, epoch)
 			synctest.Wait()
 		}
 		open(7)
 		time.Sleep(time.Second)
 		idle := false
-		r.duties.stop(set, false)
-		r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) { idle = true })
+		r.duties.drain(drain{slots: set, idle: func(slot.Slot, []table.Gone) { idle = true }})
 		time.Sleep(time.Minute)
 		if stuck := r.stuck(10 * time.Second); idle || len(stuck) != 1 || stuck[0].Key.Name != "probe" {
 			t.Errorf("idle %t, stuck %v", idle, stuck)
@@ -283,8 +283,7 @@ func TestGoroutinesOfDuties(t *testing.T) {
 		if err := Go(first, func(context.Context) { t.Error("it runs") }); !errors.Is(err, gate.ErrNotInFlight) {
 			t.Errorf("%v in a run that has returned", err)
 		}
-		r.duties.stop(set, true)
-		r.gate.Shut(set)
+		r.duties.shut(set)
 		synctest.Wait()
 	})
 }
@@ -323,6 +322,51 @@ func TestGoroutinesOfDeletedObjects(t *testing.T) {
 		synctest.Wait()
 		if !errors.Is(cause, gate.ErrDeleted) {
 			t.Errorf("it ended because of %v", cause)
+		}
+	})
+}
+
+// An object that is made anew under its name while the key is with a worker is another one.
+func TestGoroutinesOfObjectsThatWereMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		defer p.end()
+		key := p.long[0]
+		var mu sync.Mutex
+		var causes []error
+		until := func(ctx context.Context) {
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			causes = append(causes, context.Cause(ctx))
+		}
+		reconcile := func(meanwhile func()) {
+			t.Helper()
+			ctx, ok := p.c[0].Admit(t.Context(), key)
+			if !ok {
+				t.Fatal("not admitted")
+			}
+			if err := Go(ctx, until); err != nil {
+				t.Fatal(err)
+			}
+			meanwhile()
+			p.c[0].Done(key)
+			synctest.Wait()
+		}
+		reconcile(func() {
+			if err := p.inf[0].GetIndexer().Update(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+				Name: key.Name, UID: "namesake"}}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if len(causes) > 0 {
+			t.Errorf("it ended because of %v before the key came up", causes)
+		}
+		for range 3 {
+			reconcile(func() {})
+			if len(causes) != 1 || !errors.Is(causes[0], gate.ErrDeleted) {
+				t.Fatalf("those that ended did because of %v, want that of the first one alone, %v", causes, gate.ErrDeleted)
+			}
 		}
 	})
 }

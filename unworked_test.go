@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -27,8 +28,15 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 	}{
 		"a library with its own queue": {
 			words: []string{"informer of Pod", "rota.NewQueue", "rota.Children", "Rota.Duty"}},
-		"the same, key Namespace":   {key: slot.KeyNamespace, words: []string{"informer of Pod", "rota.NewQueue"}},
-		"children with no queue":    {children: []Children{{Of: labKind}}, words: []string{"informer of Pod", "owners"}},
+		"the same, key Namespace": {key: slot.KeyNamespace, words: []string{"informer of Pod", "rota.NewQueue"}},
+		"children with no queue":  {children: []Children{{Of: labKind}}, words: []string{"informer of Pod", "owners"}},
+		"children of a kind without a queue": {
+			queue: true, children: []Children{{Of: schema.GroupKind{Group: "apps", Kind: "Deployment"}}},
+			words: []string{"informer of Pod", "Deployment.apps", "Children.Of", "rota.NewQueue"}},
+		"children of a kind with a wrong group": {
+			queue: true, children: []Children{{Of: schema.GroupKind{Group: "wrong", Kind: labKind.Kind}}},
+			words: []string{"informer of Pod", labKind.Kind + ".wrong",
+				`Did you mean schema.GroupKind{Group: "", Kind: "ConfigMap"}`}},
 		"children not declared":     {queue: true, words: []string{"informer of Pod", "rota.Children"}},
 		"children":                  {queue: true, children: []Children{{Of: labKind}}},
 		"a chain in a namespace":    {queue: true, key: slot.KeyNamespace},

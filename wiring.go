@@ -134,6 +134,7 @@ func (r *Rota) watchWiring(ctx context.Context) {
 		}
 		ended = r.checkEnded(ended)
 		for _, c := range r.registered() {
+			c.checkUnwrapped()
 			switch informer := r.informerOf(c); {
 			case informer != nil && !r.share.Heard(informer):
 				c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes "+

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 )
 
 // lines are what a rota logged.
@@ -143,7 +143,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				r.store = store.NewMemory().Client(nil)
+				r.store = memory.New().Client(nil)
 				run := test.wire(t, r)
 				err := r.Work(t.Context(), run)
 				if err == nil || r.ID() != "" {
@@ -178,7 +178,7 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 		t.Run(fmt.Sprint("wrapped: ", wrapped), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				r.store, r.rest, r.reports = store.NewMemory().Client(nil), nil, nil
+				r.store, r.rest, r.reports = memory.New().Client(nil), nil, nil
 				plain := &rest.Config{Host: "https://example.com", Transport: roundTripper(answers)}
 				client := r.WrapConfig(plain)
 				kubernetes.NewForConfigOrDie(client) // that of the workers
@@ -251,7 +251,7 @@ func TestFaultsAreTold(t *testing.T) {
 		{"all as it should be", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
 			q.Add(testItem)
-			work(t, q, q.Get, q.Admit)
+			workOn(t, q, q.Get, q.Admit)
 		}, ""},
 		{"no Admit", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
@@ -262,7 +262,7 @@ func TestFaultsAreTold(t *testing.T) {
 		{"one given up", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
 			q.Add(testItem)
-			work(t, q, q.Get, q.Admit)
+			workOn(t, q, q.Get, q.Admit)
 			q.Add(testItem)
 			item, _ := q.Get()
 			q.Done(item)
@@ -270,12 +270,12 @@ func TestFaultsAreTold(t *testing.T) {
 		{"handlers Add to the work queue below", func(t *testing.T, r *Rota) {
 			q, inner := testQueue(t, r)
 			inner.Add(testItem)
-			work(t, q, q.Get, q.Admit)
+			workOn(t, q, q.Get, q.Admit)
 		}, "never came to the queue by Add"},
 		{"only the rota adds", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
 			q.controller.opened(own(r, testItem), openedWith(testItem), nil)
-			work(t, q, q.Get, q.Admit)
+			workOn(t, q, q.Get, q.Admit)
 		}, ""},
 		{"an Enqueue that adds nothing", func(t *testing.T, r *Rota) {
 			c, err := r.NewController("test", secretKind, ignore)
@@ -324,8 +324,8 @@ func openedWith(item cache.ObjectName) delivery.Opened {
 	return delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(item)}}
 }
 
-// work does what a worker does with one item.
-func work(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectName, bool),
+// workOn does what a worker does with one item.
+func workOn(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectName, bool),
 	admit func(func(context.Context, cache.ObjectName) error) func(context.Context, cache.ObjectName) error,
 ) {
 	t.Helper()
@@ -414,4 +414,27 @@ func TestQueuesThatAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An informer of all objects of a sharded kind, of which the rota knows nothing, is told once.
+func TestPlainInformersOfShardedKindsAreTold(t *testing.T) {
+	r, log := loggedRota(t)
+	if err := r.Shard(secretKind); err != nil {
+		t.Fatal(err)
+	}
+	transport := r.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return status(200), nil }))
+	for _, path := range []string{"secrets?watch=true", "secrets?watch=true", "configmaps?watch=true", "secrets",
+		"secrets?watch=true&fieldSelector=metadata.name%3Da"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/api/v1/"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	log.wants(t, 1, "watched by an informer of which the rota knows nothing", `"resource"="secrets"`)
+	log.wants(t, 1, "watched by")
 }

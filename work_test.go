@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 )
 
 // R9: the rota is left while informers and workers still work, and they end then.
 func TestR9WorkLeavesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		r.store = store.NewMemory().Client(nil)
+		r.store = memory.New().Client(nil)
 		name := types.NamespacedName{Namespace: "a", Name: "b"}
 		ctx, cancel := context.WithCancel(t.Context())
 		owned, left := false, false
@@ -42,7 +42,7 @@ func TestR9WorkLeavesFirst(t *testing.T) {
 func TestWorkThatEndsByItselfIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		r.store = store.NewMemory().Client(nil)
+		r.store = memory.New().Client(nil)
 		if err := r.Work(t.Context(), func(context.Context) { <-r.Joined() }); err == nil {
 			t.Error("Work returned nil, want an error: nobody works any more")
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,21 +34,24 @@ const unknownMargin = time.Second
 // is lost, or the deadline of the member's Lease has passed. The error then wraps context.Canceled, gate.ErrLost,
 // gate.ErrExpired or ErrDeadline. Until then a reconcile whose context has ended, by a timeout or because a member that
 // leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that
-// deadline, of at most Options.WriteTimeout, and the client gives up with it. If it was sent and its outcome is
-// unknown, it keeps its slot from moving on until it can no longer take effect (rules R2 and R6).
+// deadline, of at most Options.WriteTimeout. The client gives up with it as long as the write has not been sent, and
+// then waits for the answer until that deadline. If the outcome is unknown, the write keeps its slot from moving on
+// until it can no longer take effect (rules R2 and R6).
 //
 // A write with another context is treated the same if its object is in a slot that this member has, or still works in
 // after it lost it. Otherwise it goes through, as a write of an unsharded controller. A write with another context to
 // an object of a sharded kind, or to a child of one, is logged once per place in the program.
 //
 // Writes and deletions are noted from their answers, so that the slot's next owner waits until its informers show them
-// (rule R8).
+// (rule R8). Those in another cluster than the kind's informers read from are not: its config has another host and
+// another certificate authority.
 //
 // The reads of sharded informers get the informers' selectors, even if a ListerWatcher replaced them. Other reads are
 // left alone.
 func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(r.WrapTransport)
+	of := clusterOf(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return r.wrap(next, of) })
 	return cfg
 }
 
@@ -56,23 +60,31 @@ func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
 	}
+	return r.wrap(next, cluster{})
+}
+
+func (r *Rota) wrap(next http.RoundTripper, of cluster) http.RoundTripper {
 	r.wrapped.Add(1)
-	return &writer{rota: r, next: next}
+	return &writer{rota: r, next: next, cluster: of}
 }
 
 type writer struct {
-	rota *Rota
-	next http.RoundTripper
+	rota    *Rota
+	next    http.RoundTripper
+	cluster cluster
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = w.rota.counted(req)
 	if !isWrite(req) {
-		w.rota.resources.saw(req)
+		if whole, watched := w.rota.resources.saw(req, w.cluster); watched {
+			w.rota.tellWhole(whole, w.cluster)
+		}
 		return w.next.RoundTrip(withSelectors(req))
 	}
-	by, inFlight := admittedFrom(req.Context())
-	note := w.rota.noting(req, !inFlight)
+	by, inFlight := w.rota.admittedFrom(req.Context())
+	note := w.rota.noting(req, !inFlight, w.cluster)
 	var release func()
 	if inFlight {
 		// From here on the write itself counts as in flight. So if the reconcile ends now, the slot does not move before the
@@ -91,12 +103,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if release == nil { // it changes nothing in this member's slots, as far as is known
-			resp, err := w.next.RoundTrip(req)
-			if err == nil {
-				w.rota.metrics.answered(resp)
-				note.answered(resp)
-			}
-			return resp, err
+			return w.sendAsIs(req, note)
 		}
 	}
 	left := w.rota.untilDeadline()
@@ -104,16 +111,17 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
+	if t, ok := targetOf(req); ok && !t.changes() {
+		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
+		release()
+		return w.sendAsIs(req, note)
+	}
 	timeout := min(left, w.rota.writeTimeout())
-	// The client gives up when the server does, so that nothing waits for a connection and is sent late.
 	parent := req.Context()
-	ctx, cancel := writeContext(parent, timeout)
-	req = req.Clone(ctx)
-	query := req.URL.Query()
-	if old, err := time.ParseDuration(query.Get("timeout")); err != nil || old <= 0 || old > timeout {
-		// The server reads durations; it rounds nothing up, and takes 0 for its own default, a minute.
-		query.Set("timeout", strconv.FormatInt(max(1, timeout.Milliseconds()), 10)+"ms")
-		req.URL.RawQuery = query.Encode()
+	s := newSending(parent, timeout, min(left, w.rota.cfg.RenewDeadline))
+	req = req.Clone(s.ctx)
+	if old, err := time.ParseDuration(req.URL.Query().Get("timeout")); err != nil || old <= 0 || old > timeout {
+		req.URL.RawQuery = withTimeout(req.URL.RawQuery, timeout)
 	}
 	resp, err := w.next.RoundTrip(req)
 	if err == nil {
@@ -128,47 +136,47 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		// It may have been sent, or sent again by the transport, a moment ago.
 		note.lost()
-		time.AfterFunc(timeout+unknownMargin, release)
+		time.AfterFunc(time.Until(s.settled(time.Now())), release)
 	}
 	own, limited := parent.Deadline()
-	late := err != nil && ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
-	if late || err == nil && resp.StatusCode == http.StatusGatewayTimeout {
-		w.rota.timedOut(req, timeout)
-	}
+	late := err != nil && s.ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
 	if err != nil {
-		cancel()
 		if late {
-			err = fmt.Errorf("%s: %w", lateText(req, timeout), err)
+			w.rota.timedOut(s.text(req))
+			err = s.givenUp(req, err)
 		}
+		s.over()
 		return nil, err
 	}
-	resp.Body = &cancelBody{resp.Body, cancel}
+	resp.Body = &cancelBody{resp.Body, s.over}
 	if resp.StatusCode == http.StatusGatewayTimeout {
-		return explained(resp, req, timeout), nil
+		text := lateText(req, timeout)
+		w.rota.timedOut(text)
+		return explained(resp, text), nil
 	}
 	return resp, nil
 }
 
-// writeContext returns the context of a write that is about to be sent. It ends with its parent, but not because of a
-// handover: the slot waits for the write, and the answer comes much sooner than the time has passed after which a write
-// of unknown outcome can no longer take effect.
-func writeContext(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	deadline := time.Now().Add(timeout)
-	if own, limited := parent.Deadline(); limited && own.Before(deadline) {
-		deadline = own
-	}
-	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() {
-		if cause := context.Cause(parent); !errors.Is(cause, gate.ErrHandover) {
-			end(cause)
-		}
+// withTimeout returns a query with that timeout. The rest stays as it is: to encode it anew would sort it, and leave
+// out what does not parse.
+func withTimeout(query string, timeout time.Duration) string {
+	rest := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
+		return key == "" || key == "timeout"
 	})
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	return ctx, func() {
-		stop()
-		cancel()
-		end(context.Canceled)
+	// The server reads durations; it rounds nothing up, and takes 0 for its own default, a minute.
+	ms := strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+	return strings.Join(append(rest, "timeout="+ms+"ms"), "&")
+}
+
+// sendAsIs sends a request that changes nothing in this member's slots.
+func (w *writer) sendAsIs(req *http.Request, note *noted) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err == nil {
+		w.rota.metrics.answered(resp)
+		note.answered(resp)
 	}
+	return resp, err
 }
 
 // join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is
@@ -245,10 +253,16 @@ func neverSent(err error) bool {
 	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
 }
 
-type slotKey struct{}
+// admittedKey is of the innermost admitted of a context, whichever rota's it is.
+type admittedKey struct{}
+
+// admittedByKey is of the admitted of one rota. In a program with several, a reconcile of one uses clients of the
+// others.
+type admittedByKey struct{ rota *Rota }
 
 // admitted is the reconcile that a write belongs to.
 type admitted struct {
+	rota *Rota
 	slot slot.Slot
 	// ctx is the one that the gate gave.
 	ctx context.Context //nolint:containedctx // the value of one that is derived from it
@@ -257,22 +271,39 @@ type admitted struct {
 	// controller and key say what is reconciled; nil: a test does, or the labeller.
 	controller *Controller
 	key        types.NamespacedName
+	// uid is that of the object when it was admitted; "": it was gone.
+	uid types.UID
+}
+
+// in returns a context of the reconcile.
+func (a admitted) in(ctx context.Context) context.Context {
+	return context.WithValue(context.WithValue(ctx, admittedByKey{a.rota}, a), admittedKey{}, a)
 }
 
 // withSlot adds the slot to the context that the gate gave.
-func withSlot(ctx context.Context, s slot.Slot) context.Context {
-	return context.WithValue(ctx, slotKey{}, admitted{slot: s, ctx: ctx})
+func (r *Rota) withSlot(ctx context.Context, s slot.Slot) context.Context {
+	return admitted{rota: r, slot: s, ctx: ctx}.in(ctx)
 }
 
-func admittedFrom(ctx context.Context) (admitted, bool) {
-	a, ok := ctx.Value(slotKey{}).(admitted)
+// admittedFrom returns the reconcile of this rota that a context belongs to. One of another rota does not count: its
+// slots are others.
+func (r *Rota) admittedFrom(ctx context.Context) (admitted, bool) {
+	a, ok := ctx.Value(admittedByKey{r}).(admitted)
 	return a, ok
 }
 
-// slotsFrom returns the slot of the reconcile that a context belongs to, or none.
-func slotsFrom(ctx context.Context) []slot.Slot {
-	if a, ok := admittedFrom(ctx); ok {
+// slotsFrom returns the slot of the reconcile of this rota that a context belongs to, or none.
+func (r *Rota) slotsFrom(ctx context.Context) []slot.Slot {
+	if a, ok := r.admittedFrom(ctx); ok {
 		return []slot.Slot{a.slot}
 	}
 	return nil
+}
+
+// authorFrom returns the name of the sharded controller whose reconcile a context belongs to, or "".
+func (r *Rota) authorFrom(ctx context.Context) string {
+	if a, ok := r.admittedFrom(ctx); ok && a.controller != nil {
+		return a.controller.name
+	}
+	return ""
 }

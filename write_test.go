@@ -56,7 +56,7 @@ func status(code int) *http.Response {
 func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
-		ctx := withSlot(t.Context(), 3)
+		ctx := r.withSlot(t.Context(), 3)
 		r.deadline = r.now() + 10*time.Second
 		var timeout string
 		ok := func(req *http.Request) (*http.Response, error) {
@@ -111,7 +111,7 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 				r := testRota(t)
 				r.deadline = r.now() + time.Minute
 				const s = slot.Slot(3)
-				_ = send(withSlot(t.Context(), s), t, r, http.MethodPut, test.answer)
+				_ = send(r.withSlot(t.Context(), s), t, r, http.MethodPut, test.answer)
 				if held := r.gate.InFlightIn(s) == 1; held != test.unknown {
 					t.Fatalf("in flight: %v, want %v", held, test.unknown)
 				}
@@ -145,7 +145,7 @@ func TestR02EveryWriteIsOne(t *testing.T) {
 		"/apis/certificates.k8s.io/v1/certificatesigningrequests/authorization.k8s.io-b": true,
 	} {
 		r := testRota(t)
-		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path,
+		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path,
 			http.NoBody)
 		resp, err := (&writer{rota: r, next: roundTripper(func(*http.Request) (*http.Response, error) {
 			return status(200),
@@ -166,7 +166,7 @@ func TestR02TimeoutThatIsNone(t *testing.T) {
 		"x": "2000ms", "1s": "1s"} {
 		r := testRota(t)
 		r.deadline = r.now() + time.Minute
-		req := httptest.NewRequestWithContext(withSlot(t.Context(), 3), http.MethodPut,
+		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPut,
 			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
 		got := ""
 		resp, err := (&writer{rota: r, next: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -199,7 +199,7 @@ func TestR06WritesEndWithTheirReconcile(t *testing.T) {
 				t.Fatal(verdict)
 			}
 			defer leave()
-			ctx = context.WithoutCancel(withSlot(ctx, 3)) // as for a clean-up that is to be done in any case
+			ctx = context.WithoutCancel(r.withSlot(ctx, 3)) // as for a clean-up that is to be done in any case
 			sent := false
 			answer := func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil }
 			if err := send(ctx, t, r, http.MethodPut, answer); err != nil || !sent {
@@ -252,7 +252,7 @@ func TestR06OutcomesAreWritten(t *testing.T) {
 				if ctx.Err() == nil {
 					t.Fatal("its context goes on")
 				}
-				ctx = context.WithoutCancel(withSlot(ctx, 3))
+				ctx = context.WithoutCancel(r.withSlot(ctx, 3))
 				sent := 0
 				answer := func(*http.Request) (*http.Response, error) { sent++; return status(200), nil }
 				if err := send(ctx, t, r, http.MethodPut, answer); err != nil || sent != 1 {
@@ -287,7 +287,7 @@ func TestWritesEndWithTheirContext(t *testing.T) {
 		} {
 			r := testRota(t)
 			r.deadline = r.now() + 10*time.Second
-			ctx, cancel := test.ctx(withSlot(t.Context(), 3))
+			ctx, cancel := test.ctx(r.withSlot(t.Context(), 3))
 			start := time.Now()
 			err := send(ctx, t, r, http.MethodPost, func(req *http.Request) (*http.Response, error) {
 				<-req.Context().Done()
@@ -312,7 +312,7 @@ func TestR06HandoversWaitForAnswers(t *testing.T) {
 			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
 			r.deadline = r.now() + 10*time.Second
 			parent, end := context.WithCancelCause(t.Context())
-			ctx := withSlot(parent, 3)
+			ctx := r.withSlot(parent, 3)
 			start := time.Now()
 			err := send(ctx, t, r, http.MethodPut, func(req *http.Request) (*http.Response, error) {
 				end(cause)

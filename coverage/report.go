@@ -34,6 +34,9 @@ type Report struct {
 	// Owners are, for kinds sharded by their controlling owners, the kinds of the owners, and whether these are
 	// namespaced.
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
+	// Selections are what its informers of a kind ask for, in order, apart from slots. A kind is missing if that is not
+	// known. nil: nothing is known; reports of older builds have none.
+	Selections map[schema.GroupKind][]delivery.Selection
 	// Setup has the member's settings by name; see Setting….
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
@@ -48,6 +51,8 @@ type Report struct {
 	Handovers []Handover
 	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
 	Would []Would
+	// Health is what its reconciles come to. Reports of older builds have none.
+	Health Health
 	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
 	// Reports.Read sets it. Zero: not known.
 	Written time.Time
@@ -89,6 +94,9 @@ const (
 //	  Website.web.example.com         a kind
 //	  0 12 5f3ac0de00000001           slot, number of objects, XOR of their keys' hashes
 //	  ConfigMap owned-by Website.web.example.com:namespaced
+//	selections: |                     label selector, field selector, namespaces, kinds
+//	  "" "" team-a,team-b ConfigMap
+//	  "tier=web" "" * Website.web.example.com
 //	setup: |
 //	  LeaseDuration 15s
 //	waiting: |
@@ -98,6 +106,9 @@ const (
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
+//	health: |                         hanging, failing; kind, object, slot, running since, failures, panics, since, last
+//	  0 1
+//	  Website.web.example.com "team-a/hello-11" 109 - 14 0 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "website" "denied"
 //	handovers: |                      epoch, end, cause, from, warm, drain, activate, number of slots, slots or duty
 //	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
 //	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
@@ -138,7 +149,14 @@ func (r *Report) Encode() (map[string]string, error) {
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
 	}
+	if selections := r.encodeSelections(); len(selections) > 0 && len(selections) <= maxSelections {
+		data[fieldSelections] = selections
+	}
 	n := Size(data)
+	if room := min(maxHealth, usualReport-n-len(fieldHealth)); room > 0 && r.Health.Hanging+r.Health.Failing > 0 {
+		data[fieldHealth] = encodeHealth(r.Health, room)
+		n = Size(data)
+	}
 	if room := min(maxHandovers, usualReport-n-len(fieldHandovers)); room > 0 && len(r.Handovers) > 0 {
 		data[fieldHandovers] = encodeHandovers(r.Handovers, room)
 	}
@@ -297,6 +315,9 @@ func Decode(data map[string]string) (*Report, error) {
 	if err := r.decodeObjects(data[fieldObjects]); err != nil {
 		return nil, err
 	}
+	if err := r.decodeSelections(data[fieldSelections]); err != nil {
+		return nil, err
+	}
 	for i, line := range lines(data[fieldSetup]) {
 		name, value, ok := strings.Cut(line, " ")
 		if !ok || name == "" {
@@ -316,6 +337,9 @@ func Decode(data map[string]string) (*Report, error) {
 		}
 	}
 	if err := r.decodeWould(data[fieldWould]); err != nil {
+		return nil, err
+	}
+	if err := r.decodeHealth(data[fieldHealth]); err != nil {
 		return nil, err
 	}
 	for i, line := range lines(data[fieldHandovers]) { // reports of older builds have none

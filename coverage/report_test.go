@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/delivery"
@@ -27,7 +28,11 @@ func full() *coverage.Report {
 			website: {0: {Objects: 12, Hashes: 0x5f3ac0de00000001}, 90: {Objects: 1, Hashes: 7}},
 			cm:      {},
 		},
-		Owners:  map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
+		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
+		Selections: map[schema.GroupKind][]delivery.Selection{
+			website: {{Namespace: "a"}, {Namespace: "b"}, {Namespace: "b", Selectors: delivery.Selectors{Label: "tier in (a,b)", Field: `x="y"`}}},
+			cm:      {{}},
+		},
 		Setup:   map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s"},
 		Waiting: map[slot.Slot]time.Duration{7: 12 * time.Second},
 		Moving: map[slot.Slot]time.Duration{
@@ -35,6 +40,14 @@ func full() *coverage.Report {
 		},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
 			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
+		Health: coverage.Health{Hanging: 1, Failing: 12, Worst: []coverage.KeyHealth{{
+			Controller: "my website", Kind: website, Object: types.NamespacedName{Namespace: "a", Name: "hello"}, Slot: 90,
+			Running: time.Date(2026, 11, 23, 11, 50, 0, 0, time.UTC),
+		}, {
+			Controller: "node", Kind: schema.GroupKind{Kind: "Node"}, Object: types.NamespacedName{Name: "node-7"}, Slot: 3,
+			Failures: 14, Panics: 2, Since: time.Date(2026, 11, 23, 11, 52, 0, 0, time.UTC),
+			Last: time.Date(2026, 11, 23, 11, 59, 40, 0, time.UTC), Error: `denied: "x"`,
+		}}},
 		Handovers: []coverage.Handover{{
 			Slots: slot.SetOf(slot.Range{First: 0, Last: 20}, slot.Range{First: 90, Last: 90}), Count: 22, From: "web-1-p3m9q",
 			Cause: table.CauseHanded, Epoch: 1763712345071, Ended: time.Date(2026, 11, 23, 12, 0, 0, 7e6, time.UTC),
@@ -74,6 +87,11 @@ func TestReportsAreText(t *testing.T) {
 	if got := data["would"]; got != want {
 		t.Errorf("would:\n%s\nwant:\n%s", got, want)
 	}
+	want = "1 12\n" + `Website.web.example.com "a/hello" 90 2026-11-23T11:50:00Z 0 0 - - "my website" ""` + "\n" +
+		`Node "/node-7" 3 - 14 2 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "node" "denied: \"x\""` + "\n"
+	if got := data["health"]; got != want {
+		t.Errorf("health:\n%s\nwant:\n%s", got, want)
+	}
 	back, err := coverage.Decode(data)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +117,13 @@ func TestBadReports(t *testing.T) {
 		"bad waiting":      {"waiting", "7\n", "line 1"},
 		"shadow words":     {"would", "ConfigMap 1 2 3\n", "line 1"},
 		"shadow number":    {"would", "ConfigMap 1 2 3 -4\n", "line 1"},
+		"health numbers":   {"health", "few\n", "line 1"},
+		"health words":     {"health", "1 0\nNode \"/n\" 3\n", "3 words"},
+		"health quotes":    {"health", "1 0\nNode \"/n 3\n", "no quoted text"},
+		"health object":    {"health", "1 0\nNode n 3 - 0 0 - - c e\n", "namespace/name"},
+		"health slot":      {"health", "1 0\nNode /n 4096 - 0 0 - - c e\n", "4096"},
+		"health time":      {"health", "1 0\nNode /n 3 noon 0 0 - - c e\n", "noon"},
+		"health failures":  {"health", "1 0\nNode /n 3 - few 0 - - c e\n", "few"},
 		"handover words":   {"handovers", "1 2\n", "2 words"},
 		"handover epoch":   {"handovers", "x 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3\n", "line 1"},
 		"handover time":    {"handovers", "1 yesterday handed m 0s 0s 0s 1 3\n", "yesterday"},
@@ -124,9 +149,10 @@ func TestBadReports(t *testing.T) {
 func TestReportsOfOtherBuilds(t *testing.T) {
 	data := encode(t, full())
 	delete(data, "handovers")
+	delete(data, "health")
 	data["a-field-of-the-future"] = "1 2 3"
 	want := full()
-	want.Handovers = nil
+	want.Handovers, want.Health = nil, coverage.Health{}
 	got, err := coverage.Decode(data)
 	if err != nil {
 		t.Fatal(err)

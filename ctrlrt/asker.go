@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rota-dev/rota"
 )
 
 // asker is the sharded controller that a context belongs to: the context of its reconciles, and of the handlers of its
@@ -17,17 +19,19 @@ import (
 type asker struct {
 	controller string
 	owned      map[schema.GroupKind]bool
+	chooser    *chooser // set by Build
 }
 
-type askerKey struct{}
+// askerKey is of the asker of one rota: a reconcile of one uses readers of others.
+type askerKey struct{ rota *rota.Rota }
 
-func withAsker(ctx context.Context, a *asker) context.Context {
-	return context.WithValue(ctx, askerKey{}, a)
+func withAsker(ctx context.Context, r *rota.Rota, a *asker) context.Context {
+	return context.WithValue(ctx, askerKey{r}, a)
 }
 
-// askerFrom returns nil outside of sharded controllers.
-func askerFrom(ctx context.Context) *asker {
-	a, _ := ctx.Value(askerKey{}).(*asker)
+// askerFrom returns nil outside of sharded controllers of the rota.
+func askerFrom(ctx context.Context, r *rota.Rota) *asker {
+	a, _ := ctx.Value(askerKey{r}).(*asker)
 	return a
 }
 
@@ -37,11 +41,14 @@ func (a *asker) owns(kind schema.GroupKind) bool { return a != nil && a.owned[ki
 // asking runs a sharded controller with contexts that carry its asker.
 type asking struct {
 	manager.Runnable
+	rota  *rota.Rota
 	asker *asker
 }
 
 // Start implements manager.Runnable.
-func (a asking) Start(ctx context.Context) error { return a.Runnable.Start(withAsker(ctx, a.asker)) }
+func (a asking) Start(ctx context.Context) error {
+	return starting{a.Runnable}.Start(withAsker(ctx, a.rota, a.asker))
+}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (asking) NeedLeaderElection() bool { return false }

@@ -31,8 +31,8 @@ var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
 func shardConfigMaps(k *kinds) error { return k.shard(configMaps.GroupKind(), "configmap") }
 
-// readerOf returns a reader of ConfigMaps whose cache has 3 of the 9 that there are. It logs to told, if that is given.
-func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
+// unserved returns a rota of which there is no API server, and a mapper that knows ConfigMaps.
+func unserved(t *testing.T) (*rota.Rota, meta.RESTMapper) {
 	t.Helper()
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
@@ -41,6 +41,13 @@ func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(configMaps, meta.RESTScopeNamespace)
+	return r, mapper
+}
+
+// readerOf returns a reader of ConfigMaps whose cache has 3 of the 9 that there are. It logs to told, if that is given.
+func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
+	t.Helper()
+	r, mapper := unserved(t)
 	k := newKinds()
 	if err := shard(k); err != nil {
 		t.Fatal(err)
@@ -68,7 +75,7 @@ func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var told []string
 			rd := readerOf(t, shard, &told)
-			ctx := withAsker(t.Context(), &asker{controller: "pushes", owned: map[schema.GroupKind]bool{}})
+			ctx := withAsker(t.Context(), rd.rota, &asker{controller: "pushes", owned: map[schema.GroupKind]bool{}})
 			for range 2 {
 				var list corev1.ConfigMapList
 				if err := rd.List(ctx, &list); err != nil || len(list.Items) != 9 {
@@ -98,7 +105,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		rd.live.Reader = fixedCache{err: refused}
 		lists := func(opts ...client.ListOption) (int, error) {
 			var list corev1.ConfigMapList
-			err := rd.List(withAsker(t.Context(), &asker{controller: "configmap"}), &list, opts...)
+			err := rd.List(withAsker(t.Context(), rd.rota, &asker{controller: "configmap"}), &list, opts...)
 			return len(list.Items), err
 		}
 		if n, err := lists(); n != 3 || err != nil {
@@ -168,12 +175,17 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 		}
 		return nil
 	})
-	if err := (asking{inside, &asker{controller: "configmap",
+	if err := (asking{inside, rd.rota, &asker{controller: "configmap",
 		owned: map[schema.GroupKind]bool{}}}).Start(outside); err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 2 {
-		t.Errorf("a sharded controller was told: %s", told)
+	if len(told) != 3 || !strings.Contains(told[2], "ctrlrt.Share") || !strings.Contains(told[2], "asker_test.go:") {
+		t.Errorf("told %s, want that the controller of the kind lists its share", told)
+	}
+	ctx := withAsker(outside, rd.rota, &asker{controller: "configmap"})
+	if err := rd.List(ctx, &other, Share); err != nil || len(other.Items) != 3 || len(told) != 3 {
+		t.Errorf("%d objects with ctrlrt.Share, error %v, told %s; want the share, and nothing told", len(other.Items), err,
+			told)
 	}
 	if len(told) > 0 && !strings.Contains(told[0], "asker_test.go:") {
 		t.Errorf("%q does not name the place", told[0])

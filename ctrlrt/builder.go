@@ -24,6 +24,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // Builder builds a sharded controller. It has the methods of controller-runtime's builder.Builder, and they mean
@@ -35,6 +36,7 @@ type Builder struct {
 	forObj  client.Object
 	owned   []client.Object // by controlling owner
 	whole   []client.Object // cached whole
+	blind   bool            // a source cannot be asked; see chooser
 	options controller.Options
 	name    string
 	reset   func(context.Context, reconcile.Request)
@@ -80,6 +82,7 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 // the cache of Manager.Whole where another sharded controller is For that kind, else in the manager's own.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	b.whole = append(b.whole, object)
+	b.blind = b.blind || !isPure(h)
 	b.inner.Watches(object, h, opts...)
 	return b
 }
@@ -89,12 +92,14 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
 	opts ...builder.WatchesOption,
 ) *Builder {
 	b.whole = append(b.whole, object)
+	b.blind = b.blind || !isPure(h)
 	b.inner.WatchesMetadata(object, h, opts...)
 	return b
 }
 
 // WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
+	b.blind = b.blind || !isChannel(src)
 	if b.view != nil && src != nil {
 		src = newRawSource(src, b.view.sources)
 	}
@@ -102,8 +107,8 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	return b
 }
 
-// WithEventFilter adds a predicate for all events; see builder.Builder. When a slot comes, its objects are enqueued
-// whatever the predicate says.
+// WithEventFilter adds a predicate for all events; see builder.Builder. When a slot comes, its objects are enqueued if
+// the predicates accept them as created, as at a start.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 	b.inner.WithEventFilter(p)
 	return b
@@ -197,6 +202,11 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 		return nil, err
 	}
 	w.controller.Explain(w.sources.missing)
+	keyOf := func(key types.NamespacedName) types.NamespacedName { return b.mgr.reader.keyOf(gvk, key) }
+	chooser := &chooser{kind: gvk.GroupKind(), share: shareOf(b.mgr.rota), enqueue: w.enqueue, keyOf: keyOf,
+		blind: b.blind}
+	b.view.asker.chooser = chooser
+	adapter.SetChoose(w.controller, chooser.choose)
 	b.mgr.addWorker(w)
 	if b.reset != nil {
 		w.controller.OnReset(func(ctx context.Context,
@@ -209,9 +219,27 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	o.Reconciler = nil
 	defaulted := o
 	defaulted.DefaultFromConfig(b.mgr.GetControllerOptions())
-	o.NewQueue = wrapQueue(defaulted, w.controller, w.setQueue)
+	o.NewQueue = wrapQueue(defaulted, w.controller, keyOf, w.setQueue)
 	b.inner.WithOptions(o)
-	return b.inner.Build(w)
+	built, err := b.inner.Build(w)
+	if err != nil {
+		return nil, err
+	}
+	return watching{built, chooser}, nil
+}
+
+// watching is a controller whose later sources cannot be asked; see chooser.
+type watching struct {
+	controller.Controller
+	chooser *chooser
+}
+
+// Watch implements controller.Controller.
+func (w watching) Watch(src source.Source) error {
+	if !isChannel(src) {
+		w.chooser.cannotAsk()
+	}
+	return w.Controller.Watch(src)
 }
 
 // watch has every member cache all objects of a kind.
@@ -266,9 +294,6 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
-// errPanicked is the outcome of a reconcile that did not return.
-var errPanicked = errors.New("the reconciler panicked")
-
 // enqueue implements rota.Enqueue. Before the controller starts there is no queue; its start enqueues everything.
 func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
 	w.mu.Lock()
@@ -290,7 +315,7 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	w.controller.Ended(r.NamespacedName, errPanicked) // unless it returns
+	w.controller.Ended(r.NamespacedName, adapter.ErrPanicked) // unless it returns
 	result, err := w.reconciler.Reconcile(ctx, r)
 	w.controller.Ended(r.NamespacedName, err)
 	if err != nil && gate.CutShort(ctx) {

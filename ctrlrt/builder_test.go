@@ -27,8 +27,10 @@ import (
 func TestBuilderCalls(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	if err := c.Create(t.Context(), configMap(namespace, "there", "1")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"first", "there"} {
+		if err := c.Create(t.Context(), configMap(namespace, name, "1")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o := managerOptions()
 	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
@@ -87,7 +89,7 @@ func TestBuilderCalls(t *testing.T) {
 			t.Fatalf("%s: %s was not reconciled", why, want)
 		}
 	}
-	wait("its slot came, whatever the filter says", "there")
+	wait("its slot came, and the filter accepts it", "first")
 	if err := c.Create(t.Context(), configMap(namespace, "new", "1")); err != nil {
 		t.Fatal(err)
 	}

@@ -62,13 +62,54 @@ func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVer
 	return from.GetInformerForKind(ctx, gvk, opts...)
 }
 
-// from returns the cache that has all objects of a kind.
+// RemoveInformer implements cache.Informers. It removes what GetInformer gave out, never a share's informer: the kind's
+// controllers work by it.
+func (c *wholeCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	kind := gvk.GroupKind()
+	switch {
+	case c.mgr.kinds.inWhole(kind):
+		whole, err := c.mgr.wholeCache()
+		if err != nil {
+			return err
+		}
+		return whole.RemoveInformer(ctx, obj)
+	case c.mgr.kinds.isSharded(kind), c.mgr.kinds.isOwned(kind):
+		return nil
+	default:
+		return c.Cache.RemoveInformer(ctx, obj)
+	}
+}
+
+// from returns the cache that has all objects of a kind. A source that a controller starts while the manager runs gets
+// that of Manager.Whole, as Watches does: it cannot be told, and tries again until it is there. What controllers
+// declare before the manager starts is refused by then; see declared.
 func (c *wholeCache) from(ctx context.Context, kind schema.GroupKind) (cache.Cache, error) {
-	fromWhole, err := c.mgr.kinds.use(ctx, kind)
-	if err != nil || !fromWhole {
+	fromWhole, err := c.mgr.kinds.use(kind)
+	switch {
+	case err != nil && ofController(ctx):
+		return c.mgr.wholeCacheLate(ctx, kind)
+	case err != nil || !fromWhole:
 		return c.Cache, err
 	}
 	return c.mgr.wholeCache()
+}
+
+// wholeCacheLate has every reader outside of the kind's own controllers read it from the cache of Whole from now on: a
+// share that lags behind the watch would hide from its reconciler what it is woken for.
+func (m *Manager) wholeCacheLate(ctx context.Context, kind schema.GroupKind) (cache.Cache, error) {
+	if m.kinds.useLate(kind) {
+		m.GetLogger().Info("A controller that runs watches a kind of which this member caches a share. From now on this "+
+			"member caches all its objects besides. To have that from the start, call KeepWhole of the ctrlrt.Manager with "+
+			"the kind", "kind", kind.String())
+	}
+	if err := m.addCaches(ctx); err != nil {
+		return nil, err
+	}
+	return m.wholeCache()
 }
 
 // view is the manager as the builder of a sharded controller sees it. Its cache gives out informers of sharded kinds.
@@ -79,7 +120,7 @@ type view struct {
 }
 
 // Add adds the controller. Its contexts will carry the asker.
-func (v *view) Add(r manager.Runnable) error { return v.Manager.Add(asking{r, v.asker}) }
+func (v *view) Add(r manager.Runnable) error { return v.Manager.Add(asking{r, v.rota, v.asker}) }
 
 // GetCache returns the cache whose informers of sharded kinds hold a share.
 func (v *view) GetCache() cache.Cache {
@@ -105,7 +146,19 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object,
 	c.sources.begin(wanted{gvk: gvk})
 	informer, err := c.getInformer(ctx, gvk, obj, opts...)
 	c.sources.end(wanted{gvk: gvk}, err)
-	return informer, err
+	if err != nil {
+		return nil, err
+	}
+	return c.listened(gvk.GroupKind(), informer), nil
+}
+
+// listened has the controller's chooser know the handlers that its sources add to the informer.
+func (c *shardCache) listened(kind schema.GroupKind, informer cache.Informer) cache.Informer {
+	chooser := c.asker.chooser
+	if kind == chooser.kind {
+		return chooser.listen(informer, &chooser.self)
+	}
+	return chooser.listen(informer, &chooser.others)
 }
 
 func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object,
@@ -115,7 +168,7 @@ func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKin
 	if children := c.mgr.reader.children.Load(); children != nil && c.asker.owned[kind] && c.mgr.kinds.isBoth(kind) {
 		return (*children).GetInformer(ctx, obj, opts...)
 	}
-	if c.mgr.kinds.inWhole(kind) && !c.mgr.kinds.isFor(kind, c.asker.controller) {
+	if c.mgr.kinds.inWhole(kind) && !c.mgr.reader.shares(c.asker, kind) {
 		whole, err := c.mgr.wholeCache()
 		if err != nil {
 			return nil, err

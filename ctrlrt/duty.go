@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -205,17 +206,23 @@ func (b *DutyBuilder) Complete(r reconcile.Reconciler) error {
 	if r == nil {
 		return fmt.Errorf("duty controller %s: must provide a non-nil Reconciler", b.name)
 	}
+	if b.mgr.hasSharded(b.name) {
+		return fmt.Errorf("duty controller %s: this manager has a sharded controller of that name, which is its kind unless "+
+			"Named gives it another: give one of the two another name with Named", b.name)
+	}
 	if err := errors.Join(b.watchKinds(), b.mgr.addCachesLate()); err != nil {
 		return fmt.Errorf("duty controller %s: %w", b.name, err)
 	}
 	b.options.Reconciler = nil
 	d := &dutyController{DutyBuilder: b, reconciler: dutyReconciler{r}}
-	if _, err := d.build(b.options); err != nil { // what it is refused for shows now
+	built, err := d.build(b.options)
+	if err != nil { // what it is refused for shows now
 		return err
 	}
 	if err := b.mgr.rota.Duty(b.name, d.run); err != nil {
 		return err
 	}
+	b.mgr.declared.add(built, fmt.Sprintf("the duty controller %q", b.name), adviceSource)
 	return b.mgr.inner.Add(warmer{d.warmUp})
 }
 
@@ -265,6 +272,17 @@ func (d *dutyController) build(o controller.Options) (manager.Runnable, error) {
 func (d *dutyController) run(ctx context.Context) error {
 	o := d.options
 	o.SkipNameValidation = ptr.To(true) // the first one has the name
+	inner := innerQueue(o)
+	var queue *dutyQueue
+	o.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[request]) (out plainQueue) {
+		out, queue = newDutyQueue(inner(name, limiter))
+		return out
+	}
+	defer func() {
+		if queue != nil {
+			queue.end()
+		}
+	}()
 	c, err := d.build(o)
 	if err != nil {
 		return err

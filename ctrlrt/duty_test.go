@@ -204,11 +204,7 @@ func TestR18DutiesOfAManager(t *testing.T) {
 	members[d] = "d"
 	eventually(t, 60*time.Second, settled(a, b, d))
 	owner = await("with three", a, b, d)
-	begun := time.Now()
 	owner.leave(t)
-	if took := time.Since(begun); took > 15*time.Second {
-		t.Errorf("it left after %v", took)
-	}
 	var left []*replica
 	for r := range members {
 		if r != owner {

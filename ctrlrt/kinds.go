@@ -1,8 +1,8 @@
 package ctrlrt
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +22,12 @@ type kinds struct {
 	watched map[schema.GroupKind][]string // the sharded controllers that need all of it
 	kept    map[schema.GroupKind]bool     // KeepWhole
 	whole   map[schema.GroupKind]bool     // the manager's own cache gave out an informer of all objects
+	// late are kinds of which the own cache holds a share and a running controller watches all objects. They are in the
+	// cache of Manager.Whole, too, also those that are sharded by their owners' keys alone.
+	late map[schema.GroupKind]bool
 	// unsharded are the names of unsharded controllers and of what runs on the leader only, for messages.
 	unsharded []string
-	// refused gets the first refusal of a controller's source. The manager ends then: the source would try again until it
-	// times out.
+	// refused gets the first refusal after the manager's start. The manager ends then.
 	refused chan error
 }
 
@@ -33,7 +35,8 @@ func newKinds() *kinds {
 	return &kinds{
 		sharded: map[schema.GroupKind][]string{}, owned: map[schema.GroupKind]string{},
 		watched: map[schema.GroupKind][]string{},
-		kept:    map[schema.GroupKind]bool{}, whole: map[schema.GroupKind]bool{}, refused: make(chan error, 1),
+		kept:    map[schema.GroupKind]bool{}, whole: map[schema.GroupKind]bool{}, late: map[schema.GroupKind]bool{},
+		refused: make(chan error, 1),
 	}
 }
 
@@ -106,38 +109,29 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 }
 
 // use notes that an informer of all objects of a kind was asked for. fromWhole says that the cache of Manager.Whole
-// must give it out. If the informer is refused to a controller that starts, the manager ends.
-func (k *kinds) use(ctx context.Context, kind schema.GroupKind) (fromWhole bool, err error) {
-	if fromWhole, err = k.mayUse(kind); err != nil && startsController(ctx) {
-		err = k.refuse(err)
-	}
-	return fromWhole, err
-}
-
-func (k *kinds) mayUse(kind schema.GroupKind) (fromWhole bool, err error) {
+// must give it out.
+func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if controllers, ok := k.sharded[kind]; ok {
-		if k.isNeeded(kind) {
-			return true, nil
-		}
-		return false,
-			fmt.Errorf("kind %s is sharded by %s, so this manager's cache holds a share of its objects, "+
-				"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
-				"the ctrlrt.Manager "+
-				"with that kind before the manager starts; or build that controller with ctrlrt.NewControllerManagedBy, too; or "+
-				"set it up with the manager "+
-				"that Whole of the ctrlrt.Manager returns, whose cache holds all objects", kind, named(controllers), k.suspects())
+	who := "an unsharded controller, a webhook or an informer of the same manager" + k.suspects()
+	if err := k.shared(kind, who, adviceUnsharded); err != nil {
+		return false, err
 	}
-	if controller, ok := k.owned[kind]; ok {
-		return false, fmt.Errorf("kind %s is owned by objects of the sharded controller %q, so this manager's "+
-			"cache holds a share of its objects, "+
-			"but an unsharded controller, a webhook or an informer of the same manager%s needs all of them: call KeepWhole of "+
-			"the ctrlrt.Manager "+
-			"with that kind before the manager starts", kind, controller, k.suspects())
+	if _, sharded := k.sharded[kind]; sharded || k.late[kind] {
+		return true, nil
 	}
 	k.whole[kind] = true
 	return false, nil
+}
+
+// useLate notes that a running controller watches all objects of a kind of which the manager's cache holds a share. It
+// returns whether that is new.
+func (k *kinds) useLate(kind schema.GroupKind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.late[kind]
+	k.late[kind] = true
+	return !before
 }
 
 // named names controllers in a message.
@@ -205,12 +199,12 @@ func (k *kinds) isKept(kind schema.GroupKind) bool {
 	return k.kept[kind]
 }
 
-// inWhole reports whether a kind is sharded by its own keys and in the cache of Manager.Whole besides.
+// inWhole reports whether the manager's own cache holds a share of a kind, and that of Manager.Whole all of it.
 func (k *kinds) inWhole(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, sharded := k.sharded[kind]
-	return sharded && k.isNeeded(kind)
+	return k.late[kind] || sharded && k.isNeeded(kind)
 }
 
 // allInWhole returns the kinds for which inWhole is true.
@@ -219,10 +213,11 @@ func (k *kinds) allInWhole() []schema.GroupKind {
 	defer k.mu.Unlock()
 	var out []schema.GroupKind
 	for kind := range k.sharded {
-		if k.isNeeded(kind) {
+		if k.isNeeded(kind) && !k.late[kind] {
 			out = append(out, kind)
 		}
 	}
+	out = slices.AppendSeq(out, maps.Keys(k.late))
 	slices.SortFunc(out, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
 	return out
 }

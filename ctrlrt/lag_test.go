@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -153,79 +152,7 @@ func lagging(cfg *rest.Config, lag time.Duration) *rest.Config {
 
 // watchesLag has watches tell of everything later.
 func watchesLag(next http.RoundTripper, lag time.Duration) http.RoundTripper {
-	return trip(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
-			resp.Body = newLate(resp.Body, lag)
-		}
-		return resp, err
-	})
-}
-
-type trip func(*http.Request) (*http.Response, error)
-
-func (f trip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// late is a body of which everything comes later.
-type late struct {
-	inner io.ReadCloser
-	parts chan part
-	done  chan struct{}
-	once  sync.Once
-	rest  []byte
-}
-
-type part struct {
-	due  time.Time
-	text []byte
-	err  error
-}
-
-func newLate(inner io.ReadCloser, lag time.Duration) *late {
-	l := &late{inner: inner, parts: make(chan part, 10_000), done: make(chan struct{})}
-	go func() {
-		for {
-			buffer := make([]byte, 32<<10)
-			n, err := inner.Read(buffer)
-			select {
-			case l.parts <- part{time.Now().Add(lag), buffer[:n], err}:
-			case <-l.done:
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return l
-}
-
-// Read implements io.Reader.
-func (l *late) Read(p []byte) (int, error) {
-	for len(l.rest) == 0 {
-		select {
-		case next := <-l.parts:
-			select {
-			case <-time.After(time.Until(next.due)):
-			case <-l.done:
-				return 0, io.ErrClosedPipe
-			}
-			if l.rest = next.text; len(l.rest) == 0 && next.err != nil {
-				return 0, next.err
-			}
-		case <-l.done:
-			return 0, io.ErrClosedPipe
-		}
-	}
-	n := copy(p, l.rest)
-	l.rest = l.rest[n:]
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (l *late) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.inner.Close()
+	return controlplane.LateWatches(next, func() time.Duration { return lag })
 }
 
 // laggard starts a member of the namespace's rota whose watches lag, and returns what ends it.

@@ -35,6 +35,7 @@ func adminClient(t *testing.T) client.Client {
 // R7, R13: a member whose Lease somebody deletes is out; it joins again as a new incarnation, and all the while no
 // object is reconciled twice at once.
 func TestExpelledMemberJoinsAgain(t *testing.T) {
+	controlplane.Essential(t)
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := newJournal()

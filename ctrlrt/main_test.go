@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Parallel(6)
+	controlplane.Parallel(4)
 	controlplane.Main(m, controlplane.Options{})
 }

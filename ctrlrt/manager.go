@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -38,6 +40,7 @@ type Manager struct {
 	workers    []*worker
 	leaderOnly leaderOnly
 	elected    elected
+	declared   declared
 	// options are the user's, with Scheme filled in.
 	options manager.Options
 	indexes *indexes
@@ -52,8 +55,9 @@ type Manager struct {
 	whole     *whole
 	wholeErr  error
 
-	// registered says that the registry has this member's metrics.
+	// registered says that the registry has this member's metrics, started that Start was called.
 	registered bool
+	started    atomic.Bool
 
 	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
@@ -143,12 +147,12 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
-	if err := inner.Add(starter{m.ready, m.stopping}); err != nil {
+	if err := inner.Add(starter{m.ready, m.stopping, adapter.Of(r).Ending}); err != nil {
 		return nil, err
 	}
 	// A rollout must not go on before the new member has joined. A member without slots is ready: a rollout must not wait
 	// for slots that only a leaving member can give up.
-	if err := inner.AddReadyzCheck("rota", r.Ready); err != nil {
+	if err := inner.AddReadyzCheck(readyCheck, r.Ready); err != nil {
 		return nil, err
 	}
 	var already prometheus.AlreadyRegisteredError
@@ -207,6 +211,20 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 	}
 }
 
+// readyCheck is the name of the readiness check that NewManager adds.
+const readyCheck = "rota"
+
+// AddReadyzCheck is that of the manager, but for the name "rota", which it refuses: the check of that name is
+// Rota.Ready. A stock manager puts a check in the place of one of the same name, and a replica would be ready before it
+// has joined.
+func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
+	if name == readyCheck {
+		return fmt.Errorf("ctrlrt: the readiness check %q is there already, and is the rota's own: it fails until the "+
+			"member has joined. Leave yours out if it is Rota.Ready, or give it another name", name)
+	}
+	return m.Manager.AddReadyzCheck(name, check)
+}
+
 // Reconciling is an optional readiness check. It fails while all reconciles of a sharded controller fail on this member
 // and none has succeeded since the start (rota.Rota.Failing). So a rollout stops at a build, or at permissions, with
 // which nothing can be reconciled. NewManager does not add it: if a backend is down for all members, they would be
@@ -234,6 +252,11 @@ func (m *Manager) allWorkers() []*worker {
 	m.workersMu.Lock()
 	defer m.workersMu.Unlock()
 	return slices.Clone(m.workers)
+}
+
+// hasSharded reports whether a sharded controller has the name.
+func (m *Manager) hasSharded(name string) bool {
+	return slices.ContainsFunc(m.allWorkers(), func(w *worker) bool { return w.name == name })
 }
 
 // Rota returns the member that this manager works for.
@@ -274,8 +297,11 @@ func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 // Start starts the manager, joins the rota once the workers of all sharded controllers run, and blocks until ctx ends.
 // Then it leaves the rota first, while everything still works, and stops controllers and caches afterwards (rule R9).
 // Give the Pod a terminationGracePeriodSeconds above the sum of rota.Options.LeaveTimeout and the manager's
-// GracefulShutdownTimeout.
+// GracefulShutdownTimeout. Another call returns an error, and changes nothing.
 func (m *Manager) Start(ctx context.Context) error {
+	if !m.started.CompareAndSwap(false, true) {
+		return errors.New("ctrlrt: manager already started")
+	}
 	if m.registered {
 		defer metrics.Registry.Unregister(m.rota.Collector()) // the next manager in this process registers its own
 	}
@@ -283,7 +309,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	defer stop()
 	rotaCtx, leave := context.WithCancel(ctx)
 	defer leave()
-	if err := errors.Join(m.leaderOnly.start(m), m.elected.start(m)); err != nil {
+	if err := errors.Join(m.leaderOnly.start(m), m.elected.start(m), m.declared.start(m)); err != nil {
 		return err
 	}
 	if err := m.addCaches(ctx); err != nil {
@@ -315,22 +341,36 @@ func (m *Manager) Start(ctx context.Context) error {
 		stop()
 		return errors.Join(err, <-managed)
 	case <-m.stopping:
-		// The inner manager stops by itself: it lost its leader election, or something in it failed. Nobody works here any
-		// more, so hand over now instead of when everything has ended.
+		m.GetLogger().Info("The manager stops by itself, and its informers with it: it lost its leader election, or " +
+			"something that it runs failed. The error of its Start says what")
 		leave()
-		err := <-member
-		stop()
-		return errors.Join(<-managed, err)
+		return m.stoppedByItself(managed, member)
 	}
 }
 
-// starter closes ready when the manager has started its caches. It runs on every replica.
-type starter struct{ ready, stopping chan struct{} }
+// stoppedByItself returns what ended the inner manager. With leader election it does not wait for the member to leave:
+// if the Lease of the leader was lost, the API server often cannot be reached, another replica leads, and what runs
+// here as the leader ends with the process only. The member's Lease runs out then.
+func (m *Manager) stoppedByItself(managed, member <-chan error) error {
+	err := <-managed
+	if m.options.LeaderElection {
+		return err
+	}
+	return errors.Join(err, <-member)
+}
+
+// starter closes ready when the manager has started its caches. It runs on every replica. When the manager stops, it
+// calls ending before the caches stop: the manager waits for what it runs, and stops them last.
+type starter struct {
+	ready, stopping chan struct{}
+	ending          func()
+}
 
 // Start implements manager.Runnable.
 func (s starter) Start(ctx context.Context) error {
 	close(s.ready)
 	<-ctx.Done()
+	s.ending()
 	close(s.stopping)
 	return nil
 }

@@ -1,6 +1,7 @@
 package ctrlrt_test
 
 import (
+	"context"
 	"testing"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,5 +61,37 @@ func TestMetricsOfOneMemberOfARota(t *testing.T) {
 	}
 	if err := startOnce(t, third); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Another Start takes nothing from the one that runs, neither its metrics nor its member.
+func TestAManagerStartsOnce(t *testing.T) {
+	const name = "starts-once"
+	mgr, _ := offline(t, name, ctrl.Options{})
+	begun := make(chan struct{})
+	if err := mgr.Add(leaderless(func(ctx context.Context) error {
+		close(begun)
+		<-ctx.Done()
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	<-begun
+	if err := mgr.Start(ctx); err == nil || err.Error() != "ctrlrt: manager already started" {
+		t.Errorf("a second Start says %v", err)
+	}
+	if n := shown(t, name); n != 1 {
+		t.Errorf("metrics of %d rotas while the manager runs, want 1", n)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the manager ended with %v", err)
+	}
+	wantError(t, mgr.Start(t.Context()), "already started")
+	if n := shown(t, name); n != 0 {
+		t.Errorf("metrics of %d rotas after the end, want none", n)
 	}
 }

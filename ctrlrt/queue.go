@@ -1,6 +1,8 @@
 package ctrlrt
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -18,9 +20,30 @@ type (
 	prioritized = priorityqueue.PriorityQueue[request]
 )
 
+// shardedQueue wraps any queue.
+type shardedQueue struct {
+	*rota.Queue[request]
+	keyOf func(types.NamespacedName) types.NamespacedName
+}
+
+// about returns the request for the object: one object must not have two requests, which two workers could have at
+// once.
+func (q *shardedQueue) about(r request) request {
+	return request{NamespacedName: q.keyOf(r.NamespacedName)}
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *shardedQueue) Add(r request) { q.Queue.Add(q.about(r)) }
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *shardedQueue) AddAfter(r request, d time.Duration) { q.Queue.AddAfter(q.about(r), d) }
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q *shardedQueue) AddRateLimited(r request) { q.Queue.AddRateLimited(q.about(r)) }
+
 // priorityQueue wraps a priority queue. controller-runtime recognizes those by their type.
 type priorityQueue struct {
-	*rota.Queue[request]
+	*shardedQueue
 	controller *rota.Controller
 	priorities prioritized
 }
@@ -33,6 +56,7 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 		add = q.controller.AddLater
 	}
 	for _, r := range items {
+		r = q.about(r)
 		if add(r.NamespacedName) {
 			mine = append(mine, r)
 		}
@@ -55,26 +79,29 @@ var _ prioritized = (*priorityQueue)(nil)
 func nameOf(r request) types.NamespacedName { return r.NamespacedName }
 
 // wrapQueue returns a constructor of wrapped queues. The unwrapped queue is that of the options, or the one that
-// controller-runtime would choose.
-func wrapQueue(o controller.Options, c *rota.Controller, made func(plainQueue)) newQueue {
-	inner := o.NewQueue
-	if inner == nil {
-		inner = stockQueue(o)
-	}
+// controller-runtime would choose. keyOf returns the name by which an object is hashed.
+func wrapQueue(o controller.Options, c *rota.Controller, keyOf func(types.NamespacedName) types.NamespacedName,
+	made func(plainQueue),
+) newQueue {
+	inner := innerQueue(o)
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		plain := inner(name, limiter)
-		wrapped := rota.WrapQueue(c, plain, nameOf)
+		wrapped := &shardedQueue{Queue: rota.WrapQueue(c, plain, nameOf), keyOf: keyOf}
 		var out plainQueue = wrapped
 		if p, ok := plain.(prioritized); ok {
-			out = &priorityQueue{Queue: wrapped, controller: c, priorities: p}
+			out = &priorityQueue{shardedQueue: wrapped, controller: c, priorities: p}
 		}
 		made(out)
 		return out
 	}
 }
 
-// stockQueue is the default of controller.NewTypedUnmanaged, which does not apply once NewQueue is set.
-func stockQueue(o controller.Options) newQueue {
+// innerQueue is the queue of the options, or else the default of controller.NewTypedUnmanaged, which does not apply
+// once NewQueue is set.
+func innerQueue(o controller.Options) newQueue {
+	if o.NewQueue != nil {
+		return o.NewQueue
+	}
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		if ptr.Deref(o.UsePriorityQueue, true) {
 			return priorityqueue.New(name, func(p *priorityqueue.Opts[request]) {

@@ -28,7 +28,7 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 		NewQueue: func(string, workqueue.TypedRateLimiter[request]) plainQueue {
 			return inner
 		},
-	}, c, func(plainQueue) {})("test", nil)
+	}, c, func(key types.NamespacedName) types.NamespacedName { return key }, func(plainQueue) {})("test", nil)
 	key := request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "b"}}
 	made.Add(key) // nothing is owned
 	if n := inner.Len(); n != 0 {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -50,6 +51,7 @@ type reader struct {
 	scheme *runtime.Scheme
 	log    logr.Logger
 	lists  places
+	scopes sync.Map // kinds whose scope is known
 }
 
 // caches returns the two caches of a kind that is sharded both ways, the one to read from first before the other.
@@ -59,7 +61,7 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 	if children == nil || !r.kinds.isBoth(kind) {
 		return nil, nil, false, false
 	}
-	if askerFrom(ctx).owns(kind) {
+	if askerFrom(ctx, r.rota).owns(kind) {
 		return *children, r.Reader, true, true
 	}
 	return r.Reader, *children, false, true
@@ -82,7 +84,7 @@ func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from cli
 		return r.live, false, nil
 	}
 	whole, err := r.whole()
-	return whole, !r.shares(askerFrom(ctx), kind), err
+	return whole, !r.shares(askerFrom(ctx, r.rota), kind), err
 }
 
 // shares reports whether the caller is a sharded controller that works on its share of the kind.
@@ -93,6 +95,26 @@ func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 // incomplete reports whether the cache lacks objects of this member's share.
 func (r *reader) incomplete(kind schema.GroupKind) bool { return shareOf(r.rota).Incomplete(kind) }
 
+// keyOf is delivery.Share.KeyOf for a kind whose scope has to be asked for. Until the API server serves the kind, the
+// key stays as it is: there is no object yet.
+func (r *reader) keyOf(gvk schema.GroupVersionKind, key client.ObjectKey) client.ObjectKey {
+	if key.Namespace == "" {
+		return key
+	}
+	kind := gvk.GroupKind()
+	if _, known := r.scopes.Load(kind); !known {
+		mapping, err := r.live.mapper.RESTMapping(kind, gvk.Version)
+		if err != nil {
+			return key
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			shareOf(r.rota).ClusterScoped(kind)
+		}
+		r.scopes.Store(kind, true)
+	}
+	return shareOf(r.rota).KeyOf(kind, key)
+}
+
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -100,7 +122,11 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	kind := gvk.GroupKind()
-	if adapter.Deleted(ctx, kind, key) {
+	if !r.kinds.isSharded(kind) && !r.kinds.isOwned(kind) {
+		return r.Reader.Get(ctx, key, obj, opts...)
+	}
+	key = r.keyOf(gvk, key)
+	if adapter.Deleted(ctx, shareOf(r.rota), kind, key) {
 		// as a cache says it
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
@@ -125,8 +151,6 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		// Decoding adds to the object, whose parts may be the cache's own.
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
 		return others.Get(ctx, key, obj, opts...)
-	case !r.kinds.isSharded(kind):
-		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	// Ownership first: an object may be in the cache although its slot is about to leave and its next owner is about to
 	// change it.
@@ -159,7 +183,7 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return err
 	case only:
 		return others.List(ctx, list, opts...)
-	case !r.shares(askerFrom(ctx), kind):
+	case !r.shares(askerFrom(ctx, r.rota), kind):
 		return r.listLive(ctx, kind, list, opts...)
 	case r.kinds.isKept(kind) && r.kinds.inWhole(kind):
 		if r.incomplete(kind) {
@@ -167,7 +191,8 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
 	default:
-		r.tellOrphans(askerFrom(ctx), kind)
+		r.tellOrphans(askerFrom(ctx, r.rota), kind)
+		r.tellShare(askerFrom(ctx, r.rota), kind)
 		return r.listShare(ctx, kind, list, opts...)
 	}
 }
@@ -185,9 +210,23 @@ func (r *reader) tellOrphans(a *asker, kind schema.GroupKind) {
 	}
 }
 
+// tellShare logs that a List by a controller that is For the kind leaves out other members' objects. Who looks for a
+// free number among them would give it out twice.
+func (r *reader) tellShare(a *asker, kind schema.GroupKind) {
+	if !r.kinds.isFor(kind, a.controller) {
+		return
+	}
+	if place, first := r.lists.first(kind, "share of", a.controller); first {
+		r.log.Info("A List by a controller of the kind that it is For returns this member's share of the objects. If it "+
+			"needs all of them, such as to find out what is taken, use the option ctrlrt.Live, or KeepWhole of the "+
+			"ctrlrt.Manager; if it needs the share, the option ctrlrt.Share says so",
+			"kind", kind.String(), "controller", a.controller, "place", place)
+	}
+}
+
 // tellMade logs that a controller created an object of a kind that it owns without a controlling owner.
 func (r *reader) tellMade(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
-	a := askerFrom(ctx)
+	a := askerFrom(ctx, r.rota)
 	if !a.owns(kind) || !r.kinds.isOwned(kind) {
 		return
 	}
@@ -209,7 +248,7 @@ func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list clien
 	opts ...client.ListOption,
 ) error {
 	from := "from outside of sharded controllers"
-	if a := askerFrom(ctx); a != nil {
+	if a := askerFrom(ctx, r.rota); a != nil {
 		from = fmt.Sprintf("by controller %q, which neither is For it nor Owns it,", a.controller)
 	}
 	place, first := r.lists.first(kind)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -350,4 +351,13 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "leader", "default"
 		starts(t, setup(t, o, controller.Options{}))
 	})
+}
+
+// A check of the rota's name would take the place of its own, and nobody would wait for the member.
+func TestTheRotasReadinessCheckStays(t *testing.T) {
+	mgr, _ := offline(t, "readyz", ctrl.Options{})
+	wantError(t, mgr.AddReadyzCheck("rota", healthz.Ping), `"rota"`, "has joined", "another name")
+	if err := mgr.AddReadyzCheck("mine", healthz.Ping); err != nil {
+		t.Error(err)
+	}
 }

@@ -88,9 +88,18 @@ func roll(t *testing.T, old []*replica, start func(pod string) *replica) (now []
 	return now, slowest
 }
 
+// measures skips a test that asserts real time: beside other work it says nothing.
+func measures(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SLOW") == "" {
+		t.Skip("it measures: make check WHAT=slow")
+	}
+}
+
 // An operator refreshes each of its objects when so much time has passed since its last refresh, which it writes into
 // the object, with one worker per member. In a rollout no refresh is lost, none is early, and hardly any is late.
 func TestRefreshesInARollout(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	const refreshed = "test.rota.dev/refreshed"
 	c, namespace := adminClient(t), controlplane.Namespace(t)
@@ -167,6 +176,7 @@ func TestRefreshesInARollout(t *testing.T) {
 // Every twentieth object takes long to be reconciled, again and again. That holds up neither the others of its slot,
 // when a member joins and in a rollout, nor those that leave.
 func TestLongReconcilesInARollout(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	const objects, each = 120, 20
 	c, namespace := adminClient(t), controlplane.Namespace(t)

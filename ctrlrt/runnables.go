@@ -36,8 +36,15 @@ func (m *Manager) Add(r manager.Runnable) error {
 			r = cached{c}
 		}
 	}
-	if _, sharded := r.(asking); !sharded && (needsLeader(r) || isController(r)) {
+	a, sharded := r.(asking)
+	if !sharded && (needsLeader(r) || isController(r)) {
 		m.kinds.addUnsharded(describe(r))
+	}
+	switch {
+	case sharded:
+		m.declared.add(a.Runnable, fmt.Sprintf("controller %q", a.asker.controller), adviceSource)
+	case isController(r):
+		m.declared.add(r, describe(r), adviceUnsharded)
 	}
 	if needsLeader(r) {
 		if err := m.leaderOnly.add(m, describe(r)); err != nil {
@@ -55,11 +62,11 @@ type starting struct{ manager.Runnable }
 
 type startingKey struct{}
 
-// startsController reports whether a context comes from the start of a controller, sharded or not, and not from a
-// reconcile.
-func startsController(ctx context.Context) bool {
-	starts := ctx.Value(startingKey{}) != nil || askerFrom(ctx) != nil || ctx.Value(registrationsKey{}) != nil
-	return starts && controller.ReconcileIDFromContext(ctx) == ""
+// ofController reports whether a context is that of a controller, sharded or not, which its sources and their handlers
+// have, and not that of a reconcile. It may be one of another manager in this process, for sources of several clusters.
+func ofController(ctx context.Context) bool {
+	controllers := ctx.Value(startingKey{}) != nil || ctx.Value(registrationsKey{}) != nil
+	return controllers && controller.ReconcileIDFromContext(ctx) == ""
 }
 
 // Start implements manager.Runnable.

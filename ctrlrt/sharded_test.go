@@ -24,6 +24,9 @@ func TestMembersShareObjects(t *testing.T) {
 // testMembersShareObjects has objects that the cache's own selector leaves out among them: both selectors hold. While
 // slots move all objects change, and their reconciles take a while: none of two members may overlap.
 func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
+	if kind == delivery.Filter {
+		controlplane.Essential(t)
+	}
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	create := func(name, app string) types.NamespacedName {

@@ -2,28 +2,34 @@ package ctrlrt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // uncached reads from the API server what the manager's cache would hold if it held all objects: of its namespaces, by
-// its selectors, with its transform. So an answer does not depend on which member owns an object.
+// its selectors, with its transform. So an answer does not depend on which member owns an object. What a cache answers
+// without an error, it answers, too: by names that no object can have, by selectors that select nothing, and for
+// contexts that have ended. What a cache does not know, it does not send: options in Raw, and Continue.
 type uncached struct {
 	client.Reader
 	scheme  *runtime.Scheme
@@ -38,6 +44,8 @@ type uncached struct {
 // bounds are the options of a cache for one kind.
 type bounds struct {
 	all cache.Config
+	// namespaced is the kind's scope.
+	namespaced bool
 	// namespaces are those that the cache is limited to; "" stands for all others. nil: no limit.
 	namespaces map[string]cache.Config
 }
@@ -55,8 +63,11 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 		return bounds{}, err
 	}
 	o := u.options
-	b := bounds{all: cache.Config{LabelSelector: o.DefaultLabelSelector, FieldSelector: o.DefaultFieldSelector,
-		Transform: o.DefaultTransform}}
+	b := bounds{
+		all: cache.Config{LabelSelector: o.DefaultLabelSelector, FieldSelector: o.DefaultFieldSelector,
+			Transform: o.DefaultTransform, UnsafeDisableDeepCopy: o.DefaultUnsafeDisableDeepCopy},
+		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+	}
 	defaults := b.all
 	b.namespaces = maps.Clone(o.DefaultNamespaces)
 	var of cache.Config
@@ -64,7 +75,8 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 		if other, err := apiutil.GVKForObject(obj, u.scheme); err != nil || other != gvk {
 			continue
 		}
-		of = cache.Config{LabelSelector: by.Label, FieldSelector: by.Field, Transform: by.Transform}
+		of = cache.Config{LabelSelector: by.Label, FieldSelector: by.Field, Transform: by.Transform,
+			UnsafeDisableDeepCopy: by.UnsafeDisableDeepCopy}
 		b.all = inherit(of, defaults)
 		if by.Namespaces != nil {
 			b.namespaces = maps.Clone(by.Namespaces)
@@ -79,13 +91,29 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 				}
 			}
 		}
-		b.namespaces[namespace] = config
+		b.namespaces[namespace] = sent(config)
 	}
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace || len(b.namespaces) == 0 {
+	b.all = sent(b.all)
+	if !b.namespaced || len(b.namespaces) == 0 {
 		b.namespaces = nil
 	}
 	u.known.Store(gvk, b)
 	return b, nil
+}
+
+// sent returns the config as a cache acts by it: it sends its selectors, and does not evaluate them. By the text of one
+// that selects nothing it holds everything.
+func sent(config cache.Config) cache.Config {
+	if s := config.LabelSelector; s != nil && s.String() == "" {
+		config.LabelSelector = nil
+	}
+	if noFields(config.FieldSelector) {
+		parsed, err := fields.ParseSelector(config.FieldSelector.String())
+		if config.FieldSelector = nil; err == nil && !parsed.Empty() {
+			config.FieldSelector = parsed
+		}
+	}
+	return config
 }
 
 // inherit returns the config, with unset fields taken from another.
@@ -98,6 +126,9 @@ func inherit(config, from cache.Config) cache.Config {
 	}
 	if config.Transform == nil {
 		config.Transform = from.Transform
+	}
+	if config.UnsafeDisableDeepCopy == nil {
+		config.UnsafeDisableDeepCopy = from.UnsafeDisableDeepCopy
 	}
 	return config
 }
@@ -116,6 +147,34 @@ func (b bounds) in(namespace, verb string, about any) (cache.Config, error) {
 	return cache.Config{}, fmt.Errorf("unable to %s: %v because of unknown namespace for the cache", verb, about)
 }
 
+// endedPatience bounds a request for a caller whose context has ended.
+const endedPatience = 2 * time.Second
+
+// answered asks the API server, also if ctx has ended or ends meanwhile: a cache answers all the same.
+func answered(ctx context.Context, ask func(context.Context) error) error {
+	if ctx.Err() == nil {
+		if err := ask(ctx); err == nil || ctx.Err() == nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endedPatience)
+	defer cancel()
+	return ask(ctx)
+}
+
+// notFound is the error of a cache without the object.
+func notFound(gvk schema.GroupVersionKind, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
+}
+
+// canBe reports whether an object of that name may be in the API server.
+func (b bounds) canBe(key client.ObjectKey) bool {
+	if key.Name == "" || len(content.IsPathSegmentName(key.Name)) > 0 {
+		return false
+	}
+	return !b.namespaced || key.Namespace != "" && len(content.IsPathSegmentName(key.Namespace)) == 0
+}
+
 // Get implements client.Reader.
 func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, u.scheme)
@@ -130,25 +189,42 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	if err != nil {
 		return err
 	}
-	blank := obj.DeepCopyObject()
-	if err := u.Reader.Get(ctx, key, obj, opts...); err != nil {
+	if !b.canBe(key) {
+		return notFound(gvk, key.Name)
+	}
+	// An object of its own: without an answer, the caller's must stay as it is, and decoding would add to its parts.
+	found := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+	found.GetObjectKind().SetGroupVersionKind(gvk)
+	o := client.GetOptions{}
+	o.ApplyOptions(opts)
+	o.Raw = nil
+	err = answered(ctx, func(ctx context.Context) error {
+		if err := u.Reader.Get(ctx, key, found, &o); err != nil {
+			return err
+		}
+		selected, err := u.selected(ctx, gvk, config, found)
+		if err == nil && !selected {
+			err = notFound(gvk, key.Name)
+		}
 		return err
-	}
-	selected, err := u.selected(ctx, gvk, config, obj)
-	if err == nil && !selected {
-		// as a cache says it
-		err = apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
-	}
+	})
 	if err != nil {
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
 		return err
 	}
-	transformed, err := transform(config.Transform, obj)
-	if err != nil || transformed == runtime.Object(obj) {
+	transformed, err := transform(config.Transform, found)
+	if err != nil {
 		return err
 	}
+	setKind(transformed, gvk, config, o.UnsafeDisableDeepCopy)
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(transformed).Elem())
 	return nil
+}
+
+// setKind sets the kind and version of an answer, as a cache does in the copies that it gives out.
+func setKind(obj runtime.Object, gvk schema.GroupVersionKind, config cache.Config, uncopied *bool) {
+	if !ptr.Deref(config.UnsafeDisableDeepCopy, false) && !ptr.Deref(uncopied, false) {
+		obj.GetObjectKind().SetGroupVersionKind(gvk)
+	}
 }
 
 // selected reports whether the cache's selectors select an object. Only the API server knows the fields of an object by
@@ -189,13 +265,32 @@ func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...cli
 		return err
 	}
 	o := client.ListOptions{}
-	o.ApplyOptions(opts)
+	if o.ApplyOptions(opts); o.Continue != "" {
+		return errors.New("the option Continue is refused, as by a cache: with the option ctrlrt.Live, the API server " +
+			"lists in parts")
+	}
+	o.Raw = nil
+	if err := u.listAll(ctx, list, gvk, o, b); err != nil {
+		return err
+	}
+	list.SetContinue("continue-not-supported") // as a cache does
+	list.SetRemainingItemCount(nil)
+	return nil
+}
+
+// listAll lists what the caches of all namespaces would hold, or the one of the options' namespace.
+func (u *uncached) listAll(ctx context.Context, list client.ObjectList, gvk schema.GroupVersionKind,
+	o client.ListOptions, b bounds,
+) error {
 	if b.namespaces == nil || o.Namespace != "" {
 		config, err := b.in(o.Namespace, "list", o.Namespace)
 		if err != nil {
 			return err
 		}
-		return u.listIn(ctx, list, o, config)
+		if o.Namespace != "" && (!b.namespaced || len(content.IsPathSegmentName(o.Namespace)) > 0) {
+			return meta.SetList(list, nil) // a cache has no object there
+		}
+		return u.listIn(ctx, list, gvk, o, config)
 	}
 	var items []runtime.Object
 	for _, namespace := range slices.Sorted(maps.Keys(b.namespaces)) {
@@ -206,7 +301,7 @@ func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...cli
 				break
 			}
 		}
-		if err := u.listIn(ctx, part, in, b.namespaces[namespace]); err != nil {
+		if err := u.listIn(ctx, part, gvk, in, b.namespaces[namespace]); err != nil {
 			return err
 		}
 		more, err := meta.ExtractList(part)
@@ -219,23 +314,20 @@ func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...cli
 	return meta.SetList(list, items)
 }
 
-func (u *uncached) listIn(ctx context.Context, list client.ObjectList, o client.ListOptions,
-	config cache.Config,
+// listIn lists by the options of one cache. It sends no request by a selector that selects nothing.
+func (u *uncached) listIn(ctx context.Context, list client.ObjectList, gvk schema.GroupVersionKind,
+	o client.ListOptions, config cache.Config,
 ) error {
-	if s := config.LabelSelector; s != nil {
-		requirements, selectable := s.Requirements()
-		if !selectable {
-			return meta.SetList(list, nil)
-		}
-		if o.LabelSelector == nil {
-			o.LabelSelector = labels.Everything()
-		}
-		o.LabelSelector = o.LabelSelector.Add(requirements...)
+	byLabel, byField := andLabels(o.LabelSelector, config.LabelSelector), andFields(config.FieldSelector, o.FieldSelector)
+	if noLabels(byLabel) || noFields(byField) {
+		return meta.SetList(list, nil)
 	}
-	if config.FieldSelector != nil {
-		o.FieldSelector = andFields(config.FieldSelector, o.FieldSelector)
+	if hasUnnamedField(byField) {
+		return apierrors.NewBadRequest(`a field selector without the name of a field: "="`)
 	}
-	if err := u.Reader.List(ctx, list, &o); err != nil || config.Transform == nil {
+	o.LabelSelector, o.FieldSelector = byLabel, byField
+	err := answered(ctx, func(ctx context.Context) error { return u.Reader.List(ctx, list, &o) })
+	if err != nil {
 		return err
 	}
 	items, err := meta.ExtractList(list)
@@ -246,6 +338,7 @@ func (u *uncached) listIn(ctx context.Context, list client.ObjectList, o client.
 		if items[n], err = transform(config.Transform, item); err != nil {
 			return err
 		}
+		setKind(items[n], gvk, config, o.UnsafeDisableDeepCopy)
 	}
 	return meta.SetList(list, items)
 }
@@ -263,15 +356,4 @@ func transform(f toolscache.TransformFunc, obj runtime.Object) (runtime.Object, 
 		return nil, fmt.Errorf("the cache's transform made a %T of a %T", out, obj)
 	}
 	return out.(runtime.Object), nil
-}
-
-func andFields(a, b fields.Selector) fields.Selector {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	default:
-		return fields.AndSelectors(a, b)
-	}
 }

@@ -99,8 +99,9 @@ var (
 )
 
 // TestAPIServer runs the suite on the real API server. With SLOW=1 (make check WHAT=slow) it does so for every form, and
-// for Filter with client-go's WatchList both on and off.
+// for Filter with client-go's WatchList both on and off; with -short, once for each kind of delivery.
 func TestAPIServer(t *testing.T) {
+	controlplane.Essential(t)
 	slow := os.Getenv("SLOW") != ""
 	run := func(name string, o deliverytest.Options, f form) {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +111,10 @@ func TestAPIServer(t *testing.T) {
 			deliverytest.Run(t, o)
 		})
 	}
-	for _, f := range forms {
+	for i, f := range forms {
+		if testing.Short() && i > 0 {
+			break
+		}
 		watchList := []bool{f.name != "Metadata"}
 		if slow {
 			watchList = nil

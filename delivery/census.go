@@ -21,10 +21,7 @@ func (s *Share) Census(ctx context.Context) (
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	failed = map[schema.GroupKind]error{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
-	for _, inf := range s.active() {
-		if inf.owned() && s.Sharded(inf.kind) {
-			continue
-		}
+	for _, inf := range s.counted() {
 		if out[inf.kind] == nil {
 			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
 		}

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -48,10 +49,8 @@ func (s *Share) digestHash(obj metav1.Object) uint64 {
 // kind with several informers it reads all stores each time.
 func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 	of := map[schema.GroupKind][]*informer{}
-	for _, inf := range s.active() {
-		if !inf.owned() || !s.Sharded(inf.kind) {
-			of[inf.kind] = append(of[inf.kind], inf)
-		}
+	for _, inf := range s.counted() {
+		of[inf.kind] = append(of[inf.kind], inf)
 	}
 	out := map[schema.GroupKind]map[slot.Slot]Digest{}
 	slots := set.Slots()
@@ -72,6 +71,11 @@ func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 		out[kind] = digests
 	}
 	return out
+}
+
+// counted returns the informers whose objects digests count.
+func (s *Share) counted() []*informer {
+	return slices.DeleteFunc(s.active(), func(inf *informer) bool { return inf.owned() && s.Sharded(inf.kind) })
 }
 
 // digestOf returns the digest of a slot from the stores of some informers of a kind. An object in several stores counts

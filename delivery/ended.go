@@ -29,27 +29,47 @@ func (s *Share) Ended() []schema.GroupKind {
 	return slices.Compact(kinds)
 }
 
-// stale reports whether informers have stopped that are needed to work on objects of a primary kind: those of the kind
-// itself, or of children whose owners are of the kind.
-func (s *Share) stale(kind schema.GroupKind) bool {
+// Stale reports whether informers have stopped that are needed to work on objects of a primary kind: those of the kind
+// itself, or of children whose owners are of the kind. See Ended.
+func (s *Share) Stale(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(s.endings(), func(inf *informer) bool {
 		_, owner := inf.role.owners[kind]
 		return owner || inf.kind == kind && inf.role.primary
 	})
 }
 
-// endings returns the informers that have stopped and were not replaced.
+// endings returns the informers that have stopped and were not replaced. One is replaced when another one of its kind
+// and role has synced: until then what it holds is all that is known.
 func (s *Share) endings() []*informer {
 	if !s.hasEnded.Load() {
 		return nil
 	}
+	var over []view
+	for _, inf := range s.successors() {
+		if inf.HasSynced() { // it takes locks under which s.mu may be taken
+			over = append(over, view{inf.kind, inf.asOwned})
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.ended, func(v view, _ *informer) bool {
-		return s.runs(v.kind, func(i *informer) bool { return i.asOwned == v.asOwned })
-	})
+	for _, v := range over {
+		delete(s.ended, v)
+	}
 	s.hasEnded.Store(len(s.ended) > 0)
 	return slices.Collect(maps.Values(s.ended))
+}
+
+// successors returns the informers that run in place of ones that have stopped.
+func (s *Share) successors() []*informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*informer
+	for _, inf := range s.informers {
+		if _, ended := s.ended[view{inf.kind, inf.asOwned}]; ended && inf.running {
+			out = append(out, inf)
+		}
+	}
+	return out
 }
 
 // stores returns the informers of a kind whose stores tell what exists.

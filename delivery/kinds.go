@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -41,6 +42,22 @@ func (s *Share) Knows(kind schema.GroupKind) bool {
 	defer s.mu.Unlock()
 	_, declared := s.roles[kind]
 	return declared || s.runs(kind, func(*informer) bool { return true }) || s.runsBeside(kind)
+}
+
+// ClusterScoped notes that objects of a kind have no namespace.
+func (s *Share) ClusterScoped(kind schema.GroupKind) { s.clusterScoped.Store(kind, true) }
+
+// KeyOf returns the name by which an object is hashed and is found in a store. Callers often have one with a namespace
+// for an object without, such as that of an object that refers to it. The API server and controller-runtime's caches
+// take it all the same.
+func (s *Share) KeyOf(kind schema.GroupKind, name types.NamespacedName) types.NamespacedName {
+	if name.Namespace == "" {
+		return name
+	}
+	if _, is := s.clusterScoped.Load(kind); is {
+		name.Namespace = ""
+	}
+	return name
 }
 
 // Delivery returns how objects of primary kinds are delivered.

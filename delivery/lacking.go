@@ -79,7 +79,7 @@ func (s *source) noneLeft() {
 // primary kind, or an informer that is needed has stopped (Ended). Nothing of that primary kind in the slot may be
 // reconciled then.
 func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
-	if s.stale(kind) {
+	if s.Stale(kind) {
 		return true
 	}
 	lacking := s.lacking.Load()

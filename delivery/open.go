@@ -22,7 +22,9 @@ type Opened struct {
 	// Recent were written shortly before, the latest first. The former owner may not have reconciled the change.
 	Recent []types.NamespacedName
 	// Others are the rest, those written last first. After an expel, objects that changed while nobody owned the slot are
-	// among them, and should come before those that did not change.
+	// among them, and should come before those that did not change. The last are owners that do not exist and still have
+	// children: nobody may have reconciled their deletion. Such owners are in Recent if a child was written shortly
+	// before.
 	Others []types.NamespacedName
 }
 
@@ -49,7 +51,7 @@ func (s *Share) Unmute(set slot.Set) {
 }
 
 // Gather is the second half of Open: it returns what handlers could not hear of before Unmute. It goes through all
-// objects of the slots. Call it once for each call of Unmute, on any goroutine. The slots may have been shut or lost
+// objects of the slots. Call it once for each slot of Unmute, on any goroutine. The slots may have been shut or lost
 // meanwhile. A deletion is returned once only.
 func (s *Share) Gather(set slot.Set) map[schema.GroupKind]Opened {
 	found := openings{}
@@ -68,7 +70,7 @@ type openings map[schema.GroupKind]*opening
 // opening collects the results of Open for a kind from its informers.
 type opening struct {
 	missed, changed, recent map[types.NamespacedName]bool
-	// written are the versions of the objects in the stores.
+	// written are the versions of the objects in the stores, and empty for owners that no store has.
 	written map[types.NamespacedName]string
 }
 
@@ -104,7 +106,11 @@ func (i *informer) collect(set slot.Set, found openings) {
 			continue
 		}
 		o, version := found.of(about.kind), accessor.GetResourceVersion()
-		if i.role.primary && resourceversion.Compare(o.written[about.name], version) <= 0 {
+		switch {
+		case !i.role.primary:
+			o.named(about.name)
+			i.noteGoneOwner(about, n)
+		case resourceversion.Compare(o.written[about.name], version) <= 0:
 			o.written[about.name] = version
 		}
 		if since != nil && since[n] != "" && resourceversion.Compare(version, since[n]) > 0 {
@@ -112,6 +118,14 @@ func (i *informer) collect(set slot.Set, found openings) {
 		} else if recently != "" && resourceversion.Compare(version, recently) > 0 {
 			o.recent[about.name] = true
 		}
+	}
+}
+
+// named notes the owner of a child. If it does not exist, its deletion may have come while the slot had no owner, and
+// who cleans up after it has to hear of it: a controller that starts anew does, from the events of the children.
+func (o *opening) named(owner types.NamespacedName) {
+	if _, there := o.written[owner]; !there {
+		o.written[owner] = ""
 	}
 }
 

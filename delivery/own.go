@@ -24,18 +24,27 @@ const (
 	ownMany = 1000
 )
 
-// own are the versions that this member gave to objects of primary kinds, until the informers are found to show them.
+// own are the versions that controllers of this member gave to objects of primary kinds, until the informers are found
+// to show them. A controller waits for its own versions only: where several work on one kind, a sync that waited for
+// another's write would begin the moment that write is shown, before other informers show what the other wrote along
+// with it. Without a wait the sync meets the old object, as with stock informers.
 type own struct {
 	mu      sync.Mutex
-	wrote   map[subject]string
+	wrote   map[authored]string
 	respite map[schema.GroupKind]time.Time // when it ends
 }
 
-func (o *own) add(about subject, version string) {
+// authored is an object of a primary kind as one controller wrote it.
+type authored struct {
+	subject
+	controller string
+}
+
+func (o *own) add(about authored, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.wrote == nil || len(o.wrote) >= ownMany {
-		o.wrote = map[subject]string{}
+		o.wrote = map[authored]string{}
 	}
 	if resourceversion.Compare(o.wrote[about], version) < 0 {
 		o.wrote[about] = version
@@ -43,14 +52,14 @@ func (o *own) add(about subject, version string) {
 }
 
 // of returns the version to wait for; "": none.
-func (o *own) of(about subject) string {
+func (o *own) of(about authored) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.wrote[about]
 }
 
 // shown removes a version, unless a later one has replaced it.
-func (o *own) shown(about subject, version string) {
+func (o *own) shown(about authored, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.wrote[about] == version {
@@ -75,17 +84,17 @@ func (o *own) vain(kind schema.GroupKind) {
 	o.respite[kind] = time.Now().Add(ownRespite)
 }
 
-// ShowOwn returns when the informers of a primary kind show what this member wrote to the object (see Share.Write),
+// ShowOwn returns when the informers of a primary kind show what the controller wrote to the object (see Write.Author),
 // after 100 ms, or when ctx ends. Without it, a reconcile right after a write would find the object as it was before,
 // and write it again in vain. It only saves requests; correctness does not depend on it.
-func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) {
-	about := subject{kind, name}
+func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, controller string) {
+	about := authored{subject{kind, name}, controller}
 	version := s.own.of(about)
 	if version == "" {
 		return
 	}
 	shown := func() bool {
-		if !s.shows(about, version) {
+		if !s.shows(about.subject, version) {
 			return false
 		}
 		s.own.shown(about, version)
@@ -126,9 +135,11 @@ func (s *Share) shows(about subject, version string) bool {
 	return true
 }
 
-// noteOwn notes the version that a write gave to an object of the kind. s.mu is held.
-func (s *Share) noteOwn(kind schema.GroupKind, obj metav1.Object, version string) {
-	if s.roles[kind].primary && obj.GetName() != "" {
-		s.own.add(subject{kind, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, version)
+// noteOwn notes the version that this write gave to an object of the kind. s.mu is held.
+func (w *Write) noteOwn(obj metav1.Object, version string) {
+	if w.author == "" || !w.share.roles[w.kind].primary || obj.GetName() == "" {
+		return
 	}
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	w.share.own.add(authored{subject{w.kind, name}, w.author}, version)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,9 +20,6 @@ import (
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
-
-// runsVariable is the environment variable that says how many seeds to try.
-const runsVariable = "ROTA_RUNS"
 
 // graveyard are seeds that once failed.
 var graveyard = []uint64{
@@ -45,6 +41,11 @@ var busyGraveyard = []uint64{
 	2210243079419435571, // one that a list had shown ahead of the stream did so when its slot was lost
 }
 
+// orphansGraveyard are those of TestOrphansRandom.
+var orphansGraveyard = []uint64{
+	3190621385552823388, // orphans were missed where no slot was held: a fault of the test
+}
+
 // TestOwnedRandom changes owners, labels and shares at random, under faults. See generation.
 func TestOwnedRandom(t *testing.T) { testOwnedRandom(t, graveyard, false, false) }
 
@@ -52,25 +53,14 @@ func TestOwnedRandom(t *testing.T) { testOwnedRandom(t, graveyard, false, false)
 func TestOwnedRandomBusy(t *testing.T) { testOwnedRandom(t, busyGraveyard, true, false) }
 
 // TestOrphansRandom is TestOwnedRandomBusy of a kind whose orphans are delivered.
-func TestOrphansRandom(t *testing.T) { testOwnedRandom(t, nil, true, true) }
+func TestOrphansRandom(t *testing.T) { testOwnedRandom(t, orphansGraveyard, true, true) }
 
 func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
-	var seeds []uint64
+	corpus := []uint64{1}
 	if !testing.Short() {
-		seeds = slices.Clone(graveyard)
+		corpus = append(corpus, graveyard...)
 	}
-	if text := os.Getenv(deliverytest.SeedVariable); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	} else {
-		runs, _ := strconv.Atoi(os.Getenv(runsVariable))
-		for range max(1, runs) {
-			seeds = append(seeds, rand.Uint64()>>1)
-		}
-	}
+	seeds := deliverytest.Seeds(t, corpus...)
 	ways(t, func(t *testing.T, o delivery.Options, watchList bool) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s=%d", deliverytest.SeedVariable, seed), func(t *testing.T) {
@@ -99,7 +89,7 @@ type generation struct {
 	gone       int // how often there may be a 410 Gone still
 	life       map[types.UID][]step
 	// kept are the children that the store had at the last checkpoint and whose owners have not changed since, in slots
-	// that were not lost.
+	// that were not lost. Orphans are kept while any slot is held.
 	kept map[string]bool
 
 	mislabelled sync.Mutex
@@ -230,7 +220,7 @@ func (g *generation) change() {
 		g.share.Release(set)
 		g.held, g.open = g.held.Minus(set), g.open.Minus(set)
 		for name := range g.kept {
-			if cm := g.server.Get(types.NamespacedName{Namespace: "a", Name: name}); set.Has(g.slotOf(ownerOf(cm))) {
+			if owner := g.ownerOf(name); owner != "" && set.Has(g.slotOf(owner)) {
 				delete(g.kept, name)
 			}
 		}
@@ -366,6 +356,9 @@ func (g *generation) checkpoint(repaired bool) {
 	} else {
 		g.sync()
 		for name := range g.kept {
+			if g.ownerOf(name) == "" && g.held.Empty() {
+				continue // orphans went with the last slot, and come back with the next one
+			}
 			if _, there, err := g.informer.GetStore().GetByKey("a/" + name); err != nil || !there {
 				g.t.Errorf("%s is not in the store any more: %v", name,
 					g.server.Get(types.NamespacedName{Namespace: "a", Name: name}))
@@ -373,6 +366,11 @@ func (g *generation) checkpoint(repaired bool) {
 		}
 	}
 	g.checkHistory()
+}
+
+// ownerOf returns who owns a child that exists: "" if nobody does.
+func (g *generation) ownerOf(name string) string {
+	return ownerOf(g.server.Get(types.NamespacedName{Namespace: "a", Name: name}))
 }
 
 // sync returns when the handler has been told of everything up to now.

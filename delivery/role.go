@@ -67,6 +67,9 @@ func (s *Share) Own(kind, owner schema.GroupKind, namespaced bool) bool {
 		owners = map[schema.GroupKind]bool{}
 	}
 	owners[owner] = namespaced
+	if !namespaced {
+		s.ClusterScoped(owner)
+	}
 	r.owners = owners
 	s.roles[kind] = r
 	return true

@@ -1,8 +1,10 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,12 +33,61 @@ func WithSelectors(ctx context.Context, s Selectors) context.Context {
 	return context.WithValue(ctx, selectorsKey{}, s)
 }
 
+// Selection is what an informer asks for, whatever its slots: the objects of a namespace that its user's selectors
+// select. An empty namespace stands for all.
+type Selection struct {
+	Namespace string
+	Selectors
+}
+
+// Compare orders selections.
+func (s Selection) Compare(other Selection) int {
+	return cmp.Or(cmp.Compare(s.Label, other.Label), cmp.Compare(s.Field, other.Field),
+		cmp.Compare(s.Namespace, other.Namespace))
+}
+
 type passageKey struct{}
 
 // passage is a request of an informer in flight.
 type passage struct {
-	kind schema.GroupKind
-	seen atomic.Bool // a transport asked for the kind
+	kind  schema.GroupKind
+	seen  atomic.Bool // a transport asked for the kind
+	asked *atomic.Pointer[Selection]
+}
+
+// NoteSelection is for transports. It notes what the request with the context, if an informer of a Share sends it, asks
+// for whatever the informer's slots. Only a transport sees that: ListerWatchers add their users' namespaces and
+// selectors to the options that they are given.
+func NoteSelection(ctx context.Context, s Selection) {
+	p, ok := ctx.Value(passageKey{}).(*passage)
+	if !ok {
+		return
+	}
+	if last := p.asked.Load(); last == nil || *last != s {
+		p.asked.Store(&s)
+	}
+}
+
+// Selections returns what the informers of the kinds of Digest ask for, in order. A kind is missing if the last request
+// of one of its informers is not known; see NoteSelection.
+func (s *Share) Selections() map[schema.GroupKind][]Selection {
+	out := map[schema.GroupKind][]Selection{}
+	unknown := map[schema.GroupKind]bool{}
+	for _, inf := range s.counted() {
+		if asked := inf.source.upstream.asked.Load(); asked == nil {
+			unknown[inf.kind] = true
+		} else {
+			out[inf.kind] = append(out[inf.kind], *asked)
+		}
+	}
+	for kind, selections := range out {
+		slices.SortFunc(selections, Selection.Compare)
+		out[kind] = slices.Compact(selections)
+	}
+	for kind := range unknown {
+		delete(out, kind)
+	}
+	return out
 }
 
 // KindFrom returns the kind of the informer whose ListerWatcher sends a request with the context; ok is false if no
@@ -55,10 +106,11 @@ type selecting struct {
 	cache.ListerWatcherWithContext
 	kind   schema.GroupKind
 	unseen func(schema.GroupKind)
+	asked  atomic.Pointer[Selection] // of the last request
 }
 
-func (s selecting) with(ctx context.Context, o metav1.ListOptions) (context.Context, *passage) {
-	p := &passage{kind: s.kind}
+func (s *selecting) with(ctx context.Context, o metav1.ListOptions) (context.Context, *passage) {
+	p := &passage{kind: s.kind, asked: &s.asked}
 	ctx = context.WithValue(ctx, passageKey{}, p)
 	if o.LabelSelector == "" && o.FieldSelector == "" {
 		return ctx, p
@@ -67,7 +119,7 @@ func (s selecting) with(ctx context.Context, o metav1.ListOptions) (context.Cont
 }
 
 // passed reports an answered request that no transport has asked about. err is its result.
-func (s selecting) passed(p *passage, err error) {
+func (s *selecting) passed(p *passage, err error) {
 	var status apierrors.APIStatus
 	if answered := err == nil || errors.As(err, &status); answered && !p.seen.Load() && s.unseen != nil {
 		s.unseen(s.kind)
@@ -75,7 +127,7 @@ func (s selecting) passed(p *passage, err error) {
 }
 
 // ListWithContext implements cache.ListerWithContext.
-func (s selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (s *selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, p := s.with(ctx, o)
 	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, o)
 	s.passed(p, err)
@@ -83,7 +135,7 @@ func (s selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (r
 }
 
 // WatchWithContext implements cache.WatcherWithContext.
-func (s selecting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *selecting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, p := s.with(ctx, o)
 	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, o)
 	s.passed(p, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,6 +78,8 @@ type Share struct {
 	held, open atomic.Pointer[slot.Set]
 
 	ledElsewhere atomic.Bool
+
+	clusterScoped sync.Map // kinds; see KeyOf
 
 	mu         sync.Mutex
 	roles      map[schema.GroupKind]role
@@ -218,13 +221,24 @@ func (s *Share) Slot(namespace, name, uid string) slot.Slot {
 // Exists reports whether any informer of the kind holds the object. If none does, it is gone or not this member's. For
 // a kind that is primary and owned it asks informers of the primary role.
 func (s *Share) Exists(kind schema.GroupKind, name types.NamespacedName) bool {
+	_, exists := s.UID(kind, name)
+	return exists
+}
+
+// UID returns the UID of the object that Exists is about; "" where a transform has removed it.
+func (s *Share) UID(kind schema.GroupKind, name types.NamespacedName) (uid types.UID, exists bool) {
 	key := cache.NewObjectName(name.Namespace, name.Name).String()
 	for _, inf := range s.stores(kind) {
-		if _, exists, err := inf.GetIndexer().GetByKey(key); err == nil && exists {
-			return true
+		obj, exists, err := inf.GetIndexer().GetByKey(key)
+		if err != nil || !exists {
+			continue
 		}
+		if about, err := meta.Accessor(obj); err == nil {
+			uid = about.GetUID()
+		}
+		return uid, true
 	}
-	return false
+	return "", false
 }
 
 // Size returns the number of objects of the kind in this member, from the informer that holds most. For a kind that is

@@ -23,7 +23,7 @@ var errStopped = errors.New("informer stopped")
 // source sends requests, and the events that were decided.
 type source struct {
 	inf         *informer
-	upstream    cache.ListerWatcherWithContext
+	upstream    *selecting
 	noWatchList bool                  // the upstream does not support WatchList
 	on          atomic.Bool           // the informer is sharded
 	whole       atomic.Pointer[error] // why the last list or watch failed, if it is not sharded
@@ -80,7 +80,9 @@ var (
 
 func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	s := &source{
-		inf: inf, upstream: selecting{cache.ToListerWatcherWithContext(lw), inf.kind, inf.share.unseen},
+		inf: inf, upstream: &selecting{
+			ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw), kind: inf.kind, unseen: inf.share.unseen,
+		},
 		noWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 		done:        make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, suspects: make(chan struct{}, 1), begun: time.Now(),

@@ -73,3 +73,14 @@ func (i *informer) noteTombstone(about subject, n slot.Slot) {
 		i.share.tombstones.add(about, n)
 	}
 }
+
+// noteGoneOwner remembers the slot of an owner that no store has, as its child tells it: with key UID the owner's name
+// does not.
+func (i *informer) noteGoneOwner(about subject, n slot.Slot) {
+	if i.share.key != slot.KeyUID || !i.share.Holds(n) {
+		return
+	}
+	if _, stored := i.share.Stored(about.kind, about.name); !stored {
+		i.share.tombstones.add(about, n)
+	}
+}

@@ -27,6 +27,16 @@ type Write struct {
 	by     []place
 	// uid is that of the object of the name in the stores; "": there was none.
 	uid types.UID
+	// author is the controller that sends it; "": none.
+	author string
+}
+
+// Author says whose reconcile sends the write: ShowOwn waits for it then. It returns w.
+func (w *Write) Author(controller string) *Write {
+	if w != nil {
+		w.author = controller
+	}
+	return w
 }
 
 // place is a slot of a kind's role. key is the role's key in table.Versions.
@@ -209,7 +219,7 @@ func (w *Write) noteAnswer(obj metav1.Object) {
 	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
 		w.share.note(p.key, p.slot, obj.GetResourceVersion())
 	}
-	w.share.noteOwn(w.kind, obj, obj.GetResourceVersion())
+	w.noteOwn(obj, obj.GetResourceVersion())
 }
 
 // Version notes the version that this write gave its object, if the answer is not the object itself, as for
@@ -227,7 +237,7 @@ func (w *Write) Version(version string) {
 	for _, p := range w.places {
 		w.share.note(p.key, p.slot, version)
 	}
-	w.share.noteOwn(w.kind, &metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
+	w.noteOwn(&metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
 }
 
 // note notes that a version was written at a place. s.mu is held.

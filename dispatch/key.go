@@ -84,6 +84,8 @@ type entry struct {
 	// pending says that the key has to be handed out. If it is taken, too, that is once the take has ended.
 	pending  bool
 	attempts int32
+	// failure is about the failures since the last success; nil: there was none.
+	failure *failure
 	// since is when it became ready.
 	since time.Duration
 	// due is when it becomes ready. place is its place among the keys that wait; -1: it does not wait.

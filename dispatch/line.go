@@ -167,13 +167,13 @@ func (l *lane) take() *entry {
 	return e
 }
 
-// oldest is since when the key that has been ready longest is; never if there is none.
-func (l *lane) oldest() time.Duration {
-	oldest := never
-	for i := range l.rings {
-		for _, at := range l.rings[i].lines {
-			oldest = min(oldest, at.first.since)
+// oldest is since when the key of each class that has been ready longest is; never if there is none.
+func (l *lane) oldest() (since [classes]time.Duration) {
+	for class := range l.rings {
+		since[class] = never
+		for _, at := range l.rings[class].lines {
+			since[class] = min(since[class], at.first.since)
 		}
 	}
-	return oldest
+	return since
 }

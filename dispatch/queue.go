@@ -18,6 +18,8 @@ type Config struct {
 	Slots slot.Count
 	// Kinds are the kinds of the keys; see Key.Kind.
 	Kinds []string
+	// MaxTaken is how many keys of a kind may be taken at a time, by Config.Kinds; 0: as many as workers ask for.
+	MaxTaken map[string]int
 	// Length is how long a take lasts if the worker does not say; default 30 s. MaxLength is the longest that a worker may
 	// ask for, each time; default 10 min. MinLength is the shortest: nothing is handed out if the member's deadline is
 	// nearer; default 1 s.
@@ -71,6 +73,11 @@ func (c *Config) Validate() error {
 		}
 		seen[name] = true
 	}
+	for name, n := range c.MaxTaken {
+		if !seen[name] || n < 0 {
+			return fmt.Errorf("dispatch: MaxTaken %d of kind %q: must not be negative, and of one of Kinds", n, name)
+		}
+	}
 	switch {
 	case c.MinLength <= 0 || c.MinLength > c.Length || c.Length > c.MaxLength:
 		return fmt.Errorf("dispatch: MinLength %v, Length %v, MaxLength %v: must be above 0 and rise", c.MinLength, c.Length,
@@ -111,6 +118,7 @@ type objectName struct{ namespace, name string }
 type kind struct {
 	name    string
 	entries map[objectName]*entry
+	failing map[*entry]struct{} // those of the entries with a failure
 	// lanes have the keys that are ready: those for any worker, and by the worker that they prefer.
 	all     lane
 	workers map[string]*share
@@ -125,6 +133,7 @@ type kind struct {
 	stirred bool // keys have become ready since the last match
 	delayed int
 	taken   int
+	most    int // how many may be taken; 0: any number
 	counts  Counts
 }
 
@@ -152,6 +161,7 @@ type Queue struct {
 	takes    timers[*taken]
 	byID     map[uint64]*taken
 	lastTake uint64
+	done     recent
 	asks     map[uint64]*ask
 	ends     timers[*ask]
 	workers  map[string]*worker
@@ -172,7 +182,8 @@ func New(cfg Config) (*Queue, error) {
 		asks: map[uint64]*ask{}, workers: map[string]*worker{},
 	}
 	for _, name := range cfg.Kinds {
-		k := &kind{name: name, entries: map[objectName]*entry{}, workers: map[string]*share{}}
+		k := &kind{name: name, entries: map[objectName]*entry{}, failing: map[*entry]struct{}{},
+			workers: map[string]*share{}, most: cfg.MaxTaken[name]}
 		k.all.kind = k
 		q.kinds, q.byName[name] = append(q.kinds, k), k
 	}
@@ -270,6 +281,7 @@ func (q *Queue) displace(e *entry) {
 
 // forget removes a key that has nothing to do.
 func (q *Queue) forget(e *entry) {
+	e.succeeds()
 	delete(e.kind.entries, objectName{e.namespace, e.name})
 	if len(e.kind.entries) == 0 {
 		e.kind.entries = map[objectName]*entry{} // a map keeps its memory
@@ -402,7 +414,7 @@ func (q *Queue) tick(now time.Duration) {
 			break
 		}
 		t.entry.kind.counts.Expired++
-		q.failed(now, t, 0)
+		q.failed(now, t, 0, expiredReason)
 	}
 	for {
 		w, ok := q.idle.due(now)

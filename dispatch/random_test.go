@@ -23,6 +23,7 @@ type model struct {
 	slots    [8]struct{ held, open, draining, told bool }
 	keys     map[dispatch.Key]*modelKey
 	takes    map[uint64]*modelTake
+	ended    map[uint64]modelDone
 	asks     map[uint64]dispatch.Ask
 	version  int
 	lastAsk  uint64
@@ -49,14 +50,16 @@ type modelTake struct {
 // TestRandomly does anything in any order, against the model.
 func TestRandomly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}, MaxAffine: rapid.IntRange(0, 3).Draw(t, "affine")}
+		cfg := dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}, MaxAffine: rapid.IntRange(0, 3).Draw(t, "affine"),
+			MaxTaken: map[string]int{"Pod": rapid.IntRange(0, 3).Draw(t, "most")}}
 		q, err := dispatch.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.SetDefaults()
 		m := &model{t: t, q: q, cfg: cfg, keys: map[dispatch.Key]*modelKey{}, takes: map[uint64]*modelTake{},
-			asks: map[uint64]dispatch.Ask{}, affine: -time.Hour}
+			ended: map[uint64]modelDone{},
+			asks:  map[uint64]dispatch.Ask{}, affine: -time.Hour}
 		m.open(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"change": m.change, "again": m.change, "ask": m.ask, "poll": m.ask, "done": m.done, "end": m.done,
@@ -163,6 +166,13 @@ func (m *model) anyTake(t *rapid.T) (id uint64, take *modelTake) {
 	return id, take
 }
 
+// modelDone is a take that was done.
+type modelDone struct {
+	at     time.Duration
+	worker string
+	result dispatch.Result
+}
+
 // ends checks an error about a take.
 func (m *model) ends(t *rapid.T, err error, take *modelTake, worker string) bool {
 	switch {
@@ -190,9 +200,17 @@ func (m *model) done(t *rapid.T) {
 	r := dispatch.Result{
 		Retry: rapid.Bool().Draw(t, "retry"), After: time.Duration(rapid.IntRange(0, 3).Draw(t, "after")) * time.Second,
 	}
-	if !m.ends(t, m.q.Done(m.now, id, worker, r), take, worker) {
+	err := m.q.Done(m.now, id, worker, r)
+	if was, ok := m.ended[id]; ok && was.worker == worker && was.result == r && m.now-was.at <= 2*time.Minute {
+		if err != nil {
+			t.Fatalf("take %d is done once more: %v", id, err)
+		}
 		return
 	}
+	if !m.ends(t, err, take, worker) {
+		return
+	}
+	m.ended[id] = modelDone{m.now, worker, r}
 	m.end(take)
 	k := take.key
 	switch {
@@ -381,6 +399,9 @@ func (m *model) given(t *rapid.T, g dispatch.Given) {
 		case take.Version != k.version || take.Gone != k.gone || take.Attempt != k.attempts+1 || take.Worker != a.Worker:
 			t.Fatalf("%v: take %+v of %+v", m.now, take, k)
 		}
+		if m.full(take.Key.Kind) {
+			t.Fatalf("%v: take %+v beside as many others as may be", m.now, take)
+		}
 		k.pending = false
 		k.take = &modelTake{Take: take, key: k, affine: a.Affine}
 		m.takes[take.ID] = k.take
@@ -402,7 +423,7 @@ func (m *model) check(t *rapid.T) {
 			continue
 		}
 		ready++
-		if m.deadline-m.now < m.cfg.MinLength {
+		if m.deadline-m.now < m.cfg.MinLength || m.full(key.Kind) {
 			continue
 		}
 		for _, a := range m.asks {
@@ -419,6 +440,17 @@ func (m *model) check(t *rapid.T) {
 	if got != ready || taken != len(m.takes) {
 		t.Fatalf("%v: %d ready and %d taken, want %d and %d", m.now, got, taken, ready, len(m.takes))
 	}
+}
+
+// full says that no more keys of a kind may be taken.
+func (m *model) full(kind string) bool {
+	n := 0
+	for _, take := range m.takes {
+		if take.Key.Kind == kind {
+			n++
+		}
+	}
+	return m.cfg.MaxTaken[kind] > 0 && n >= m.cfg.MaxTaken[kind]
 }
 
 // seesAffine notes that there are workers that keys may prefer.

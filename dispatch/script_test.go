@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write what the scripts print into them"
 //	stream WORKER CREDIT [kinds=A,B] [length=TIME] [affine], more ASK N, claim ASK N, cancel ASK
 //	done WORKER TAKE [retry] [after=TIME], release WORKER TAKE, extend WORKER TAKE [length=TIME]
 //	stats
+//	most KIND N                              keys may be taken at a time; these are the script's first commands
 //
 // What the queue answers follows each command, indented. `go test ./dispatch -update` writes it.
 func TestScripts(t *testing.T) {
@@ -65,11 +66,17 @@ type script struct {
 }
 
 func transcript(t *testing.T, text string) string {
-	q, err := dispatch.New(dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}})
-	if err != nil {
+	cfg := dispatch.Config{Slots: 8, Kinds: []string{"Pod", "Site"}, MaxTaken: map[string]int{}}
+	s := &script{t: t}
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) == 3 && words[0] == "most" {
+			cfg.MaxTaken[words[1]] = s.number(words[2])
+		}
+	}
+	var err error
+	if s.q, err = dispatch.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	s := &script{t: t, q: q}
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "    ") {
 			continue
@@ -200,6 +207,7 @@ func (s *script) do(w []string) {
 		s.q.Cancel(s.now, uint64(s.number(w[1]))) //nolint:gosec // as above
 	case "done", "release", "extend":
 		s.end(w)
+	case "most": // see transcript
 	case "stats":
 		for _, k := range s.q.Stats() {
 			s.say("{Kind:%s Ready:%d Delayed:%d Taken:%d Oldest:%v}", k.Kind, k.Ready, k.Delayed, k.Taken, k.Oldest)

@@ -30,9 +30,16 @@ type Stats struct {
 	Kind string
 	// Ready are the keys that wait for a worker, Delayed those that wait for a time, and Taken those that a worker has.
 	Ready, Delayed, Taken int
-	// Oldest is since when the key that has been ready longest is; 0: none is ready.
-	Oldest time.Duration
-	Counts Counts
+	// MaxTaken is how many may be taken; 0: any number.
+	MaxTaken int
+	// Oldest is since when the key that has been ready longest is; 0: none is ready. OldestChanged is the same of class
+	// Changed alone.
+	Oldest, OldestChanged time.Duration
+	// Failing are the keys whose last take failed or expired, and FailingSince is since when the one fails that has done
+	// so for longest.
+	Failing      int
+	FailingSince time.Duration
+	Counts       Counts
 }
 
 // Counts returns what has happened since New, to all kinds.
@@ -67,13 +74,26 @@ func (q *Queue) Takes(now time.Duration) []Take {
 func (q *Queue) Stats() []Stats {
 	out := make([]Stats, 0, len(q.kinds))
 	for _, k := range q.kinds {
-		s := Stats{Kind: k.name, Ready: k.ready, Delayed: k.delayed, Taken: k.taken, Counts: k.counts}
+		s := Stats{Kind: k.name, Ready: k.ready, Delayed: k.delayed, Taken: k.taken, MaxTaken: k.most, Counts: k.counts}
 		oldest := k.all.oldest()
 		for _, w := range k.heads.h {
-			oldest = min(oldest, w.oldest())
+			for class, since := range w.oldest() {
+				oldest[class] = min(oldest[class], since)
+			}
 		}
-		if oldest != never {
-			s.Oldest = oldest
+		if oldest[Changed] != never {
+			s.OldestChanged = oldest[Changed]
+		}
+		if all := slices.Min(oldest[:]); all != never {
+			s.Oldest = all
+		}
+		s.Failing = len(k.failing)
+		since := never
+		for e := range k.failing {
+			since = min(since, e.failure.since)
+		}
+		if since != never {
+			s.FailingSince = since
 		}
 		out = append(out, s)
 	}

@@ -191,7 +191,7 @@ func (q *Queue) match(now time.Duration) {
 		}
 		k.stirred = false
 		for _, w := range k.waiting {
-			if k.ready == 0 {
+			if k.ready == 0 || k.full() {
 				break
 			}
 			if !w.over && w.Max > 0 && (k.forAny(now, q.cfg.Patience) || w.own != nil && w.own.ready > 0) {
@@ -256,6 +256,7 @@ func (q *Queue) hand(now time.Duration, a *ask, e *entry) Take {
 func (q *Queue) unhand(t *taken) {
 	e := t.entry
 	e.take = nil
+	e.kind.stirred = e.kind.stirred || e.kind.full()
 	e.kind.taken--
 	delete(q.byID, t.ID)
 	q.takes.remove(t)
@@ -288,29 +289,36 @@ func (q *Queue) find(now time.Duration, id uint64, worker string) (*taken, error
 type Result struct {
 	// Retry says that it failed: the key is handed out again after a delay that grows with each failure.
 	Retry bool
+	// Reason is why it failed, for those who look at the keys that fail. MaxReason bytes of it are kept.
+	Reason string
 	// After is when the key should be handed out again in any case; 0: when it changes. With Retry it is the least delay.
 	// An object that has changed since it was handed out is handed out again at once, as in client-go's queues.
 	After time.Duration
 }
 
-// Done ends a take. The error is ErrTake or ErrWorker, or about the result.
+// Done ends a take. The error is ErrTake or ErrWorker, or about the result. A take that was done in the same way within
+// the last two minutes gets no error, and nothing happens: the answer may have been lost.
 func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) error {
 	if r.After < 0 {
 		return fmt.Errorf("after %v: must not be negative", r.After)
 	}
 	t, err := q.find(now, id, worker)
+	if errors.Is(err, ErrTake) && q.done.has(now, id, worker, r) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	q.done.add(doneTake{id, now, worker, r})
 	if r.Retry {
 		t.entry.kind.counts.Retried++
-		q.failed(now, t, r.After)
+		q.failed(now, t, r.After, r.Reason)
 		return nil
 	}
 	e := t.entry
 	e.kind.counts.Done++
 	q.unhand(t)
-	e.attempts = 0
+	e.succeeds()
 	switch {
 	case e.pending: // it changed meanwhile
 		q.place(now, e)
@@ -340,7 +348,7 @@ func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 }
 
 // failed ends a take that brought nothing.
-func (q *Queue) failed(now time.Duration, t *taken, least time.Duration) {
+func (q *Queue) failed(now time.Duration, t *taken, least time.Duration, reason string) {
 	e := t.entry
 	q.unhand(t)
 	delay := q.cfg.BaseDelay
@@ -349,7 +357,7 @@ func (q *Queue) failed(now time.Duration, t *taken, least time.Duration) {
 			break
 		}
 	}
-	e.attempts++
+	e.fails(now, reason)
 	if !e.pending {
 		e.pending, e.due, e.class = true, later(now, max(delay, least)), t.Class
 	}

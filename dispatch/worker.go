@@ -158,9 +158,15 @@ func (k *kind) forAny(now, patience time.Duration) bool {
 	return k.all.ready > 0 || k.overdue(now, patience) != nil
 }
 
+// full says that as many keys are taken as may be. Others wait until a take ends.
+func (k *kind) full() bool { return k.most > 0 && k.taken >= k.most }
+
 // next takes the key that should go to an ask off its line; nil: there is none for it. own is the share of the ask's
 // worker, if it is affine.
 func (k *kind) next(now time.Duration, own *share, patience time.Duration) *entry {
+	if k.full() {
+		return nil
+	}
 	if own != nil {
 		if e := own.take(); e != nil {
 			return e
@@ -177,7 +183,7 @@ func (k *kind) next(now time.Duration, own *share, patience time.Duration) *entr
 
 // patience is when a key will have been waiting for its worker for long, while somebody else waits for keys.
 func (k *kind) patience(patience time.Duration) time.Duration {
-	if first, ok := k.heads.first(); ok && k.hungry > 0 {
+	if first, ok := k.heads.first(); ok && k.hungry > 0 && !k.full() {
 		return first.since + patience
 	}
 	return never

@@ -174,6 +174,7 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 // R2, R7: a process that was stopped in the middle of a reconcile is expelled. It wakes up and writes at once, before it looks
 // at any clock: not one of these writes is admitted, and those of the new owner are.
 func TestR07StoppedProcessWakesUp(t *testing.T) {
+	controlplane.Essential(t)
 	s := newSite(t, controlplane.For(t))
 	s.members() // so that the fence can be seen to work
 	s.install()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-
-	"github.com/rota-dev/rota/slot"
 )
 
 // ErrNotInFlight is the error of Extend if its context is not that of a key in flight.
@@ -62,13 +60,13 @@ func Extend(ctx context.Context) (task context.Context, leave func() (again bool
 	return e, e.leaveTask, nil
 }
 
-// EndTasks ends the tasks of a key with ErrDeleted, but for those in slots for which stays says so; nil: all of them.
-// Their object is not there any more.
-func (g *Gate) EndTasks(key Key, stays func(slot.Slot) bool) {
+// EndTasks ends the tasks of a key with ErrDeleted, but for those for whose contexts stays says so; nil: all of them.
+// Their object is not there any more. stays must not call the gate.
+func (g *Gate) EndTasks(key Key, stays func(task context.Context) bool) {
 	g.mu.Lock()
 	var ended []*entry
 	for _, e := range g.tasks[key] {
-		if stays == nil || !stays(e.slot) {
+		if stays == nil || !stays(e) {
 			ended = append(ended, e)
 		}
 	}

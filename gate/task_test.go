@@ -131,7 +131,7 @@ func TestTasksOfDeletedObjects(t *testing.T) {
 	ctx, leaveTask := extend(by, t)
 	leave()
 	g.EndTasks(key("b"), nil)
-	g.EndTasks(key("a"), func(s slot.Slot) bool { return s == 1 })
+	g.EndTasks(key("a"), func(task context.Context) bool { return task == ctx })
 	if ctx.Err() != nil {
 		t.Fatal(context.Cause(ctx))
 	}

@@ -15,17 +15,18 @@ const selfExe = "/proc/self/exe" // still works when the binary was replaced
 // long as the process.
 func init() { runtime.LockOSThread() }
 
-// dieWithParent asks for SIGTERM when the process that started this one ends, however it ends. Call it from the main
-// goroutine.
-func dieWithParent() error {
+// dieWithParent asks for SIGTERM when the process that started this one ends, however it ends. orphaned then says that
+// it has. Call it from the main goroutine.
+func dieWithParent() (orphaned func() bool, err error) {
 	parent := os.Getppid()
+	orphaned = func() bool { return os.Getppid() != parent }
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
-		return err
+		return nil, err
 	}
-	if os.Getppid() != parent {
-		return errors.New("the process that started this one has ended")
+	if orphaned() {
+		return nil, errors.New("the process that started this one has ended")
 	}
-	return nil
+	return orphaned, nil
 }
 
 // childAttr: a group of its own, so that Ctrl-C at a terminal reaches only the supervisor, which then stops its

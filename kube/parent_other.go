@@ -11,6 +11,6 @@ var selfExe, _ = os.Executable()
 
 // dieWithParent does nothing where the kernel offers no such signal: there a control plane ends with its supervisor's
 // standard input (--json) or a signal.
-func dieWithParent() error { return nil }
+func dieWithParent() (orphaned func() bool, err error) { return func() bool { return false }, nil }
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -109,9 +109,15 @@ func up(args []string) (err error) {
 	defer cancel()
 	// A reader of our output that went away must not kill us before the folder is removed; the write fails instead.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if err := dieWithParent(); err != nil {
+	orphaned, err := dieWithParent()
+	if err != nil {
 		return err
 	}
+	defer func() {
+		if signals.Err() != nil && orphaned() {
+			fmt.Fprintln(os.Stderr, "rota-kube: the process that started it, such as a shell, has ended; so does the control plane")
+		}
+	}()
 	var commands <-chan string
 	if opt.json {
 		commands = readCommands(os.Stdin, cancel)

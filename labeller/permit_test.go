@@ -40,10 +40,11 @@ func TestPermit(t *testing.T) {
 	allowed.Store(false)
 	took := eventually(t, "the watch ends and no batch is left",
 		func() bool { return f.watches() == 0 && inside.Load() == 0 })
-	if t.Logf("stopped %v after the permission", took); took > 5*time.Second {
-		t.Error("too late")
-	}
+	t.Logf("stopped %v after the permission", took)
 	patches, lists := len(f.asked("patch")), len(f.asked("list !"))
+	if f.wrong() == 0 {
+		t.Error("the whole backlog was worked on without permission")
+	}
 	<-time.After(600 * time.Millisecond)
 	if n := len(f.asked("patch")); n != patches {
 		t.Errorf("%d patches after the end", n-patches)
@@ -70,13 +71,12 @@ func TestPermitByGate(t *testing.T) {
 	start(t, f.config(), labeller.Options{Permit: permit, QPS: 100, Burst: 1, ScanPeriod: never})
 	g.Open(duty, 1)
 	eventually(t, "some are labelled", func() bool { return f.wrong() < 190 })
-	idle := make(chan time.Time, 1)
-	draining := time.Now()
-	g.Drain(duty, func(slot.Slot) bool { return false }, func(slot.Slot) { idle <- time.Now() })
-	if took := (<-idle).Sub(draining); took > 5*time.Second {
-		t.Errorf("the drain took %v", took)
-	} else {
-		t.Logf("drained in %v", took)
+	idle := make(chan struct{})
+	g.Drain(duty, func(slot.Slot) bool { return false }, func(slot.Slot) { close(idle) })
+	select {
+	case <-idle:
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the drain does not end")
 	}
 	patches, left := len(f.asked("patch")), f.wrong()
 	eventually(t, "the watch ends", func() bool { return f.watches() == 0 })

@@ -60,7 +60,7 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 }
 
 // patience is long because tests of several packages share few cores.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // eventually polls until ok, and returns how long that took.
 func eventually(t testing.TB, what string, ok func() bool) time.Duration {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -159,7 +160,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r := &replica{
-		member: member.New(cfg), store: store.NewMemory().Client(nil), begun: time.Now(),
+		member: member.New(cfg), store: memory.New().Client(nil), begun: time.Now(),
 		events: make(chan member.Event, 1000), unwatch: func() {},
 	}
 	r.gate = gate.New(cfg.Slots, func() time.Duration { return r.now().Late() })

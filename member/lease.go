@@ -76,7 +76,7 @@ func (m *Member) keepLease() {
 		ID: m.cfg.Self.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version,
 		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,
 	}
-	if m.table() != nil {
+	if !m.recovery.on && m.snap.Table != nil {
 		l.TableUID = m.snap.UID
 	}
 	timeout := m.timeout()

@@ -20,13 +20,14 @@ import (
 //	 ended ◀─────────────────────────────────────────────────┴───────────────┘
 //	         from any phase: expelled, Lease lost, table refused
 //
-// In two conditions the whole gate is shut, whatever the phase: a lapse (rule R2's deadline has passed; R13 ends it)
-// and recovery (the table is missing, or is another one; R16 ends it). Each slot has a state of its own, drawn in
-// slots.go.
+// In three conditions the whole gate is shut, whatever the phase: a lapse (rule R2's deadline has passed; R13 ends it),
+// recovery (the table is missing, or is another one; R16 ends it), and a table that nobody can go by (the next version
+// that is valid ends it; R4). Each slot has a state of its own, drawn in slots.go.
 //
 // Invariants:
 //  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
-//     activated, the member is joined or leaving, neither lapsed nor in recovery, and a renewal said "open" (rule R5).
+//     activated, the member is joined or leaving, neither lapsed nor in recovery, the latest version seen is
+//     valid, and a renewal said "open" (rule R5).
 //  2. At most one request each of renewal, read and swap is under way.
 //  3. Once ended, Step returns nothing.
 //
@@ -46,6 +47,10 @@ type Member struct {
 
 	// snap is the version of the table that the member goes by. Table is nil while none was seen or it is missing.
 	snap Snapshot
+	// unfit is the latest version seen if the member does not go by it. Then snap is the last one that it went by.
+	unfit unfit
+	// outlives is until when work that was begun before a version that was not gone by may go on (Config.Outlives).
+	outlives time.Duration
 	// known is the UID of the last table that was adopted. gone are the UIDs of tables that were deleted; they are never
 	// believed again.
 	known string
@@ -216,7 +221,7 @@ func (m *Member) nextSerial() uint64 {
 
 // table is the table that the member goes by, or nil if there is none.
 func (m *Member) table() *table.Table {
-	if m.recovery.on || m.snap.Table == nil {
+	if m.recovery.on || m.unfit.err != nil {
 		return nil
 	}
 	return m.snap.Table

@@ -20,7 +20,7 @@ import (
 
 // TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another
 // pod or taken from another script. What a mutant expects does not count; all checks of package sim do, and so does
-// that all is well in the end, once everything held back was let go. MUTANTS=<n> sets how many, MUTANT=<n> repeats one,
+// that all is well in the end, once everything held back was let go, and a table that members cannot go by was deleted. MUTANTS=<n> sets how many, MUTANT=<n> repeats one,
 // with a trace.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -198,10 +198,28 @@ func (s *script) mutant(trace bool) *run {
 			}
 		}
 	}
+	if !r.w.Failed() && slices.ContainsFunc(r.w.Live(), awaitsTable) {
+		r.w.Objects.RemoveTable()
+		r.w.Sync()
+	}
 	if !r.w.Failed() {
 		r.w.Settle(5 * time.Minute)
 	}
 	return r
+}
+
+// awaitsTable says that a member has asked for the table to be repaired or deleted, and that nobody has done so.
+func awaitsTable(n *sim.Node) bool {
+	return lastIndex(n.Notes, "TableInvalid") > lastIndex(n.Notes, "TableValid")
+}
+
+func lastIndex(notes []string, reason string) int {
+	for i, note := range slices.Backward(notes) {
+		if note == reason {
+			return i
+		}
+	}
+	return -1
 }
 
 // attempt runs a line, unless what it asks for cannot be.

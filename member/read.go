@@ -1,7 +1,9 @@
 package member
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
@@ -47,6 +49,9 @@ func (m *Member) tableSeen(e TableSeen) {
 	}
 	m.lapsed, m.readAfter = false, 0
 	m.do(Deadline{At: m.deadline()})
+	if m.unfit.err != nil {
+		return // validAgain says when work goes on
+	}
 	m.note("Resumed", false, "the Lease is renewed and the table read again, at epoch %d", m.top)
 }
 
@@ -59,26 +64,27 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
 		// The watch lags, or the answer was overtaken. The version still tells of an epoch that there was.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
-			m.stop(m.stale(m.snap, s.Table.Epoch), false)
+			m.believeCopy(m.snap, s.Table.Epoch)
 		}
 		return
 	}
-	if s.Err == nil {
-		s.Err = m.refuse(s.Table)
-	}
-	if s.Err != nil {
-		m.stop(fmt.Errorf("table at resourceVersion %s: %w; "+
-			"nothing was overwritten: repair the ConfigMap, or delete it to start again", s.Version, s.Err), false)
+	m.floor, m.seenAt = s.Version, m.now.Mono
+	if err := m.refuse(s); err != nil {
+		m.believeUnfit(s, err)
 		return
 	}
 	if s.adopted() && s.Table.Epoch < m.top {
-		m.stop(m.stale(s, m.top), false)
+		if s.UID != m.known { // somebody who knew nothing of the former one made it
+			m.stop(stale(s, m.top), false)
+			return
+		}
+		m.believeCopy(s, m.top)
 		return
 	}
 	if m.known != "" && m.known != s.UID {
 		m.gone[m.known] = true
 	}
-	m.floor, m.seenAt = s.Version, m.now.Mono
+	m.validAgain(s)
 	if !s.adopted() {
 		m.found(s) // created, or restored
 		return
@@ -109,6 +115,74 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	m.plan.seen = seen
 }
 
+// unfit is a version of the table that the member does not go by. An empty UID: there is none.
+type unfit struct {
+	uid string
+	err error
+}
+
+// believeUnfit stops all work under a version that nobody can go by. No member writes over it, and no swap on an
+// earlier version can succeed, so the owners stay as they were. The member waits for a version that is valid, or for
+// the table to be deleted (rule R4). If the version is valid for members with other options or of a newer release, it
+// may be theirs. So a member that the table did not name before ends (rules R4, R18).
+func (m *Member) believeUnfit(s Snapshot, err error) {
+	err = fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten", s.Version, err)
+	if others := s.Err == nil || errors.Is(s.Err, table.ErrFormat); others && !m.namedIn(s.UID) {
+		m.stop(err, false)
+		return
+	}
+	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is valid again, or deleted", err)})
+}
+
+// namedIn says that this object is the table which names this member.
+func (m *Member) namedIn(uid string) bool {
+	return (m.phase == joined || m.phase == leaving) && !m.recovery.on && m.snap.UID == uid
+}
+
+// believeCopy stops all work under a version that is older than one that was seen before: an old copy was put over the
+// table. Nobody knows what the epochs between decided, so the object is not believed again, whatever comes next. The
+// member goes on telling the highest epoch in its Lease, and waits until the table is deleted (rule R16).
+func (m *Member) believeCopy(s Snapshot, epoch uint64) {
+	m.gone[s.UID] = true
+	m.top = max(m.top, epoch)
+	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is deleted", stale(s, epoch))})
+}
+
+// stale is the error for a table that is older than one that was seen before.
+func stale(s Snapshot, epoch uint64) error {
+	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: "+
+		"an old copy was put over it; delete the ConfigMap, and the members will make a new table",
+		s.Version, s.Table.Epoch, epoch)
+}
+
+// rest shuts everything until a version comes that the member can go by.
+func (m *Member) rest(u unfit) {
+	anew := m.unfit.err == nil
+	m.unfit = u
+	if !anew {
+		return
+	}
+	m.shutAll()
+	m.shutSlots()
+	if m.cfg.Outlives {
+		m.outlives = m.now.Mono + m.cfg.RenewDeadline
+	}
+	m.note("TableInvalid", true, "%v", u.err)
+}
+
+// validAgain ends the wait for a valid version: s is one, or the table is missing.
+func (m *Member) validAgain(s Snapshot) {
+	if m.unfit.err == nil {
+		return
+	}
+	m.unfit = unfit{}
+	if s.Missing() {
+		m.note("TableValid", false, "the invalid table was deleted")
+		return
+	}
+	m.note("TableValid", false, "the table is valid again, at epoch %d", s.Table.Epoch)
+}
+
 func (m *Member) believeMissing(s Snapshot, consistent bool) {
 	if s.Version != "" && resourceversion.Compare(s.Version, m.floor) <= 0 {
 		return
@@ -117,7 +191,7 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		// Only a watch says so. Shut first (rule R5), then read.
 		m.read.wanted, m.read.retryAt = true, 0
 	}
-	for _, uid := range []string{m.snap.UID, m.known} {
+	for _, uid := range []string{m.snap.UID, m.known, m.unfit.uid} {
 		if uid != "" {
 			m.gone[uid] = true
 		}
@@ -126,6 +200,7 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		m.floor = s.Version
 	}
 	m.snap = Snapshot{}
+	m.validAgain(s)
 	m.beginRecovery()
 	m.recovery.confirmed = m.recovery.confirmed || consistent
 }
@@ -138,7 +213,11 @@ func (m *Member) confirm(e TableSeen) {
 		return
 	}
 	if told := m.epochs[s.UID]; s.Table.Epoch < told && e.Begun >= m.toldAt {
-		m.stop(m.stale(s, told), false)
+		if e.Begun == m.toldAt {
+			m.read.wanted = true // it may have been read before
+			return
+		}
+		m.believeCopy(s, told)
 		return
 	}
 	if m.lease.said && e.Begun >= m.lease.saidAt && m.usable() {
@@ -158,18 +237,30 @@ func (m *Member) hides(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }
 
-// stale is the error for a table that is older than one that was seen before.
-func (m *Member) stale(s Snapshot, epoch uint64) error {
-	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: "+
-		"an old copy was put over it; delete the ConfigMap, and the members will make a new table",
-		s.Version, s.Table.Epoch, epoch)
+// refuse says why this member must not go by a version: it is not valid, or not for members with its options.
+func (m *Member) refuse(s Snapshot) error {
+	t := s.Table
+	if s.Err != nil || t.Slots == m.cfg.Slots && t.Key == m.cfg.Key {
+		return s.Err
+	}
+	cure := "it has no members: delete the ConfigMap if this member's options are right"
+	if len(t.Members) > 0 {
+		cure = fmt.Sprintf("its members are %s: set this one's Options.Slots and Options.Key to theirs, "+
+			"and leave the ConfigMap as it is", membersText(t))
+	}
+	return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s; %s",
+		t.Slots, t.Key, m.cfg.Slots, m.cfg.Key, cure)
 }
 
-// refuse says why this member must not work with a table that is valid in itself.
-func (m *Member) refuse(t *table.Table) error {
-	if t.Slots != m.cfg.Slots || t.Key != m.cfg.Key {
-		return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s: "+
-			"give all members the same options", t.Slots, t.Key, m.cfg.Slots, m.cfg.Key)
+// membersText names the first members of a table.
+func membersText(t *table.Table) string {
+	const most = 3
+	var ids []string
+	for _, other := range t.Members[:min(most, len(t.Members))] {
+		ids = append(ids, other.ID)
 	}
-	return nil
+	if more := len(t.Members) - most; more > 0 {
+		ids = append(ids, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(ids, ", ")
 }

@@ -101,7 +101,7 @@ func (c *Config) aftermath() time.Duration {
 
 // repair creates or adopts the table once that is safe.
 func (m *Member) repair() {
-	if m.swap.underWay || m.lapsed || m.phase == starting || !m.safe() || !m.due(m.swap.retryAt) {
+	if m.unfit.err != nil || m.swap.underWay || m.lapsed || m.phase == starting || !m.safe() || !m.due(m.swap.retryAt) {
 		return
 	}
 	if !m.snap.Missing() && m.swap.refused == m.snap.Version {

@@ -274,8 +274,11 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	if r.Unsettled {
 		note = t.Notes[r.Epoch]
 	}
-	if note.Cause == table.CauseExpelled && l.heldSince != r.Epoch {
-		l.state, l.until = fenced, m.now.Mono+m.cfg.FenceDelay
+	if expelled := note.Cause == table.CauseExpelled && l.heldSince != r.Epoch; expelled || m.now.Mono < m.outlives {
+		l.state, l.until = fenced, m.outlives
+		if expelled {
+			l.until = max(l.until, m.now.Mono+m.cfg.FenceDelay)
+		}
 		if m.phase != leaving && !m.ahead.slots.Has(s) {
 			req.hold.Add(s)
 		}

@@ -121,17 +121,18 @@ func (m *Member) visit(v inspect.Visitor) {
 	v.Texts(c.Former...)
 	v.Wake(&m.wake)
 	v.LastSerial(&m.serial)
-	v.Flags(m.lapsed, m.met, m.refused != nil)
+	v.Flags(m.lapsed, m.met, m.refused != nil, m.unfit.err != nil)
 	if m.refused != nil {
 		v.Texts(m.refused.Error())
 	}
 
-	v.Texts(m.snap.UID, m.known)
+	v.Texts(m.snap.UID, m.known, m.unfit.uid)
 	v.TableVersion(&m.snap.Version)
 	v.Table(&m.snap.Table)
 	visitSet(v, m.gone)
 	v.TableVersion(&m.floor)
 	v.Order(&m.seenAt)
+	v.Until(&m.outlives)
 	v.Ints(int(m.phase), len(m.epochs))
 	for _, uid := range sortedKeys(m.epochs) {
 		e := m.epochs[uid]

@@ -176,9 +176,8 @@ func TestR16ReadBegunBeforeTheTableWasThere(t *testing.T) {
 func TestR16EarlierVersionOfTheSameEpoch(t *testing.T) {
 	m := renewed(t, member.Config{})
 	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
-	m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("4", 7), Listed: true})
-	if m.Ended() {
-		t.Error("it ends")
+	if stopsWork(m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("4", 7), Listed: true})) {
+		t.Error("it stops")
 	}
 }
 
@@ -194,18 +193,51 @@ func TestR16ReadBegunBeforeLeasesTold(t *testing.T) {
 		{ID: "a", UID: "lease", Version: "1"}, {ID: "b", UID: "other", Version: "2", Epoch: 8, TableUID: "table"},
 	}}
 	m.Step(after(20*time.Millisecond), told)
-	m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
-	if m.Ended() {
-		t.Fatal("it ends by what was read before")
+	confirmed := func(begun time.Duration) member.TableSeen {
+		return member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(begun).Mono}
+	}
+	if stopsWork(m.Step(after(30*time.Millisecond), confirmed(time.Millisecond))) {
+		t.Fatal("it stops by what was read before")
 	}
 	// That it is told again does not count: in a large rota some Lease tells all the time.
 	m.Step(after(35*time.Millisecond), member.LeasesSeen{Watch: watch.Serial, Leases: []member.Lease{
 		{ID: "b", UID: "other", Version: "3", Epoch: 8, TableUID: "table"},
 	}})
-	m.Step(after(40*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(30 * time.Millisecond).Mono})
-	if !m.Ended() {
-		t.Error("it goes on with the old copy")
+	if !stopsWork(m.Step(after(40*time.Millisecond), confirmed(30*time.Millisecond))) || m.Ended() {
+		t.Error("it goes on with the old copy, or ends")
 	}
+}
+
+// A member that starts with another number of slots than the table has is told whose table it is and what to change, not
+// to delete the ConfigMap of members that work (rule R4).
+func TestR04OtherSlotsThanTheMembers(t *testing.T) {
+	m := renewed(t, member.Config{Slots: 16})
+	theirs := table.New(8, slot.KeyName, 6)
+	theirs.UID = "table"
+	for _, id := range []string{"web-0", "web-1", "web-2", "web-3"} {
+		theirs.Put(table.Member{ID: id, Pod: id, Weight: 1, MinFormat: 1, MaxFormat: 1})
+	}
+	stop, ok := find[member.Stop](m.Step(after(20*time.Millisecond),
+		member.TableSeen{Snapshot: member.Snapshot{Table: theirs, UID: "table", Version: "5"}, Listed: true}))
+	if !ok {
+		t.Fatal("it goes on")
+	}
+	text := stop.Err.Error()
+	for _, want := range []string{"it has 8 slots by key Name, but this member was started with 16 slots",
+		"its members are web-0, web-1, web-2, 1 more", "Options.Slots", "leave the ConfigMap as it is"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\ndoes not say %q", text, want)
+		}
+	}
+	if strings.Contains(text, "delete") {
+		t.Errorf("it tells people to delete the members' table: %s", text)
+	}
+}
+
+// stopsWork says that a member stops all work, since it cannot go by the table.
+func stopsWork(actions []member.Action) bool {
+	n, ok := find[member.Notify](actions)
+	return ok && n.Reason == "TableInvalid"
 }
 
 // Slots that do not come after all are released by the very version of the table that says so.

@@ -29,7 +29,11 @@ type swap struct {
 // work sends the change of the table that is due, if any.
 func (m *Member) work() {
 	m.deleteDeadLeases()
-	if m.recovery.on {
+	if m.phase == leaving && m.unfit.err != nil && m.known != "" {
+		m.stop(nil, false) // it can hand nothing over, and its Lease may be the last to tell of the highest epoch
+		return
+	}
+	if m.recovery.on || m.unfit.err != nil {
 		if m.phase == leaving {
 			m.part() // its gate is shut, and no table names it as an owner
 			return
@@ -65,7 +69,8 @@ func (m *Member) work() {
 		_, before := t.Member(id)
 		if _, after := d.next.Member(id); before && !after {
 			m.note("Expelled", true,
-				"member %s did not renew its Lease, or its container was restarted; its slots get new owners", id)
+				"member %s did not renew its Lease, its container was restarted, or somebody deleted its Lease; its slots get new "+
+					"owners", id)
 		}
 	}
 	m.noteOrders(t, d.next)

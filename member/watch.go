@@ -61,6 +61,9 @@ func (m *Member) chooseWatch() {
 	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.recovery.on {
 		return
 	}
+	if m.unfit.err != nil && !m.recovery.on {
+		return // who plans is not known, so it watches what it watched
+	}
 	// A newcomer reads all Leases once, for the epochs that they tell (rule R16).
 	asks := m.asksLeases()
 	all := m.recovery.on || m.phase == joining || m.isPlanner() || asks

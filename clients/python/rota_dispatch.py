@@ -42,9 +42,9 @@ import ssl
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-__all__ = ["Client", "Ended", "Problem", "Retry", "Take", "Worker", "clock"]
+__all__ = ["Client", "Ended", "Ending", "Problem", "Retry", "Take", "Worker", "clock"]
 
 PROBLEMS = "https://rota.dev/problems/"
 
@@ -60,6 +60,8 @@ MAX_RETRY_AFTER = 600.0
 TOKEN_AGE = 10.0  # before the file is read again
 MAX_ANSWER = 16 << 20
 MAX_AFTER = 365 * 86400.0  # dispatchers refuse more than about a year
+MAX_REASON = 512
+MAX_TAKES, MAX_BODY = 100, 64 << 10  # of a request about several takes
 STOPS = "the worker stops"
 
 
@@ -140,10 +142,38 @@ class Take:
         if self.ended.is_set():
             raise Ended(self._why)
 
+    def _extended(self, sent: float, answer: Dict[str, Any]) -> None:
+        self._deadline = sent + answer["expiresInSeconds"]
+        self.draining = answer.get("draining", False)
+
     def _end(self, why: str) -> None:
         if not self.ended.is_set():
             self._why = why
             self.ended.set()
+
+
+class Ending(NamedTuple):
+    """A take, and how the work on it ended, as the arguments of Client.done."""
+
+    take: Take
+    retry: bool = False
+    after: float = 0.0
+    reason: str = ""
+
+
+def _batches(bodies: Sequence[Dict[str, Any]]) -> Iterator[List[Dict[str, Any]]]:
+    """As many of the bodies at a time as fit into a request."""
+    batch: List[Dict[str, Any]] = []
+    size = 0
+    for body in bodies:
+        more = len(json.dumps(body)) + 2
+        if batch and (len(batch) == MAX_TAKES or size + more > MAX_BODY - 20):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += more
+    if batch:
+        yield batch
 
 
 class _Backoff:
@@ -177,17 +207,26 @@ def _retry_after(header: Optional[str]) -> float:
 
 
 def _problem(status: int, headers: Any, body: bytes) -> Problem:
-    kind, detail = "", ""
+    fields: Any = None
     try:
         fields = json.loads(body)
-        if isinstance(fields, dict):
-            kind, detail = str(fields.get("type", "")), str(fields.get("detail", ""))
     except ValueError:
         pass  # a proxy's answer
-    kind = kind[len(PROBLEMS):] if kind.startswith(PROBLEMS) else ""
+    return _told(status, fields if isinstance(fields, dict) else {}, _retry_after(headers.get("Retry-After")))
+
+
+def _told(status: int, fields: Dict[str, Any], retry_after: float = 0.0) -> Problem:
+    """The problem that has these fields."""
+    kind, detail = str(fields.get("type", "")), str(fields.get("detail", ""))
     if status == 410:
         return Ended(detail or "the take has ended")
-    return Problem(status, kind, detail, _retry_after(headers.get("Retry-After")))
+    return Problem(status, kind[len(PROBLEMS):] if kind.startswith(PROBLEMS) else "", detail, retry_after)
+
+
+def _told_of(answer: Dict[str, Any]) -> Optional[Problem]:
+    """The problem of a take among others; None: there is none."""
+    fields = answer.get("problem")
+    return None if fields is None else _told(int(fields.get("status", 500)), fields)
 
 
 # What may go wrong with a connection.
@@ -225,17 +264,56 @@ class Client:
         answer, sent = self._call("/v1/take", body, wait + REQUEST_TIMEOUT, watch)
         return [Take(sent, fields) for fields in answer["takes"]]
 
-    def done(self, take: Take, *, retry: bool = False, after: float = 0.0, timeout: float = REQUEST_TIMEOUT) -> None:
-        """Ends a take. If after is above 0, the key comes again after that many seconds."""
-        after = min(max(after, 0.0), MAX_AFTER) if after == after else 0.0  # NaN is no time
-        body = {"token": take._token, "result": "retry" if retry else "ok", "afterSeconds": after}
-        self._call("/v1/done", body, timeout)
+    def done(self, take: Take, *, retry: bool = False, after: float = 0.0, reason: str = "",
+             timeout: float = REQUEST_TIMEOUT) -> None:
+        """Ends a take. If after is above 0, the key comes again after that many seconds. reason says why
+        the work failed: dispatchers list it with the keys that fail."""
+        self._call("/v1/done", self._ending(Ending(take, retry, after, reason)), timeout)
+
+    def done_all(self, endings: Sequence[Ending], *, timeout: float = REQUEST_TIMEOUT) -> List[Optional[Problem]]:
+        """Ends several takes, each as done would, in as few requests as the dispatchers allow. Each take must be there
+        once. Returns a problem for each, in their order, or None: it has ended so. A problem that is temporary, or an
+        exception, says that some are not known to have ended: call it again for these, or for all. Dispatchers that are
+        older than this file refuse it as invalid."""
+        answers = self._all("/v1/done", [self._ending(e) for e in endings], timeout)
+        return [_told_of(answer) for answer, _ in answers]
+
+    @staticmethod
+    def _ending(e: Ending) -> Dict[str, Any]:
+        after = min(max(e.after, 0.0), MAX_AFTER) if e.after == e.after else 0.0  # NaN is no time
+        body = {"token": e.take._token, "result": "retry" if e.retry else "ok", "afterSeconds": after}
+        if e.retry and e.reason:
+            body["reason"] = e.reason[:MAX_REASON]
+        return body
 
     def extend(self, take: Take, length: float = 0.0, *, timeout: float = REQUEST_TIMEOUT) -> None:
         """Has a take last longer: that many seconds from now on, or what the dispatcher allows."""
         answer, sent = self._call("/v1/extend", {"token": take._token, "lengthSeconds": length}, timeout)
-        take._deadline = sent + answer["expiresInSeconds"]
-        take.draining = answer.get("draining", False)
+        take._extended(sent, answer)
+
+    def extend_all(self, takes: Sequence[Take], length: float = 0.0, *,
+                   timeout: float = REQUEST_TIMEOUT) -> List[Optional[Problem]]:
+        """Has several takes last longer, each as extend would, in as few requests as the dispatchers allow. Each take
+        must be there once. Returns a problem for each, in their order, or None: it was extended. Dispatchers that are
+        older than this file refuse it as invalid."""
+        answers = self._all("/v1/extend", [{"token": t._token, "lengthSeconds": length} for t in takes], timeout)
+        problems: List[Optional[Problem]] = []
+        for take, (answer, sent) in zip(takes, answers):  # those of one request are extended before the next is sent
+            problems.append(_told_of(answer))
+            if problems[-1] is None:
+                take._extended(sent, answer)
+        return problems
+
+    def _all(self, path: str, bodies: Sequence[Dict[str, Any]],
+             timeout: float) -> Iterator[Tuple[Dict[str, Any], float]]:
+        """Sends requests about several takes, each when its answers are asked for. Yields an answer for each take, and
+        when its request was sent."""
+        for batch in _batches(bodies):
+            answer, sent = self._call(path, {"takes": batch}, timeout)
+            if len(answer["takes"]) != len(batch):
+                raise ValueError(f"{path}: {len(answer['takes'])} answers for {len(batch)} takes")
+            for each in answer["takes"]:
+                yield each, sent
 
     def release(self, take: Take, *, timeout: float = REQUEST_TIMEOUT) -> None:
         """Ends a take as if it had not been: another worker gets the key."""
@@ -485,12 +563,16 @@ class Worker:
                     self._lock.notify_all()
 
     def _handle(self, take: Take) -> None:
-        if self._stopping.is_set():
+        if self._stopping.is_set() and take.remaining() > 0:
             self._tell(take, self.client.release)
             return
         if not self._begin(take):
+            if take.remaining() <= 0:  # this process was stopped for long, or the answer was
+                self.log.warning("%s: the take has expired before its handler began", take)
+                return
             self.log.error("%s came again, and the handler that had it has not returned", take)
-            self._tell(take, self.client.done, retry=True)
+            self._tell(take, self.client.done, retry=True,
+                       reason="the handler that had the key before has not returned")
             return
         retry, after, error = False, 0.0, None
         try:
@@ -514,19 +596,23 @@ class Worker:
                     self.log.warning("%s: %s", take, error)
                 elif error is not None and not isinstance(error, Retry):
                     self.log.error("%s will come again (attempt %d)", take, take.attempt, exc_info=error)
-                self._tell(take, self.client.done, retry=retry, after=after)
+                self._tell(take, self.client.done, retry=retry, after=after,
+                           reason=f"{type(error).__name__}: {error}" if error else "")
         finally:
             with self._lock:
                 del self._running[take.key]
                 self._lock.notify_all()
 
     def _begin(self, take: Take) -> bool:
-        """Waits until no other handler has the key: one whose take has ended may still be at it."""
+        """Waits until no other handler has the key: one whose take has ended may still be at it. False: that takes too
+        long, or the take has expired."""
         with self._lock:
             other = self._running.get(take.key)
             if other is not None:
                 other._end("the key was handed out again")
             if not self._lock.wait_for(lambda: take.key not in self._running, max(take.remaining() / 2, 0)):
+                return False
+            if take.remaining() <= 0:
                 return False
             take._next = clock() + max(take.remaining() / 3, EXTEND_GAP)
             self._running[take.key] = take

@@ -1,5 +1,6 @@
 """Tests of what needs no server. internal/conformance has the others."""
 
+import json
 import random
 import time
 import unittest
@@ -68,6 +69,30 @@ class DelayTest(unittest.TestCase):
     def test_never_before_retry_after(self):
         for _ in range(100):
             self.assertTrue(4 <= rota._delay(1, rota.Problem(503, retry_after=4)) <= 5)
+
+
+class BatchesTest(unittest.TestCase):
+    def test_fit_into_a_request(self):
+        for n, reason, least in ((0, "", 0), (100, "", 1), (201, "", 3), (100, "\u2028" * 512, 5)):
+            bodies = [{"token": str(i), "reason": reason} for i in range(n)]
+            batches = list(rota._batches(bodies))
+            self.assertEqual(sum(batches, []), bodies)
+            self.assertTrue(least <= len(batches) <= least + 1, len(batches))
+            for batch in batches:
+                self.assertTrue(len(batch) <= rota.MAX_TAKES and len(json.dumps({"takes": batch})) <= rota.MAX_BODY)
+
+
+class HandleTest(unittest.TestCase):
+    def test_begins_nothing_too_late(self):
+        for stops in (False, True):
+            begun = []
+            worker = rota.Worker("http://127.0.0.1:1", [], begun.append)
+            if stops:
+                worker._stopping.set()
+            with self.assertLogs("rota_dispatch", "WARNING") as logs:
+                worker._handle(take(expires=-1))  # it says nothing to a dispatcher, or this would last
+            self.assertEqual((begun, worker._running), ([], {}))
+            self.assertIn("expired before its handler began", logs.output[0])
 
 
 class ArgumentsTest(unittest.TestCase):

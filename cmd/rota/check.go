@@ -46,7 +46,8 @@ there is a ×; ‼ does not change it.
 The permissions are those of the operator's ServiceAccount, by SelfSubjectAccessReviews in its name. It is that of the
 members' Pods, unless --service-account or --as is given. With --as, everything is read as that user.
 
-With --pre it checks the cluster before anything is installed. Say then which kinds will be sharded.
+With --pre it checks the cluster before anything is installed. Say then which kinds will be sharded. It also looks for
+webhooks of the operator whose Service leaves out Pods that are not ready, if members will wait for such a webhook.
 
 It changes nothing. A fence is tried with a dry run.`,
 		Example: `  rota check website -n operators
@@ -98,7 +99,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	result, err := checkup.Run(cmd.Context(), cfg, o.Options)
 	if err != nil {
-		return viewError(err)
+		return missingRota(cmd.Context(), cfg, o.Rota, err)
 	}
 	w := cmd.OutOrStdout()
 	done, err := o.out.data(w, result)

@@ -64,7 +64,7 @@ func checked(t *testing.T, setup map[string]string, verbs ...string) *written {
 	}, metav1.CreateOptions{}))
 	ok(api.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "list", "watch")}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "get", "list", "watch")}},
 	}, metav1.CreateOptions{}))
 	ok(api.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Subjects: subjects,
@@ -147,6 +147,7 @@ func expect(t *testing.T, w *written, code exitCode, sign, section string, words
 }
 
 func TestCheckGood(t *testing.T) {
+	controlplane.Essential(t)
 	t.Parallel()
 	w := checked(t, nil, "patch")
 	code, out, errOut := w.check(t, "")
@@ -408,7 +409,7 @@ func TestCheckAsOthers(t *testing.T) {
 	// The operator itself may not read policies and events, nor impersonate.
 	code, out, errOut = w.rota(t, "check --as system:serviceaccount:"+w.namespace+":"+account+" web")
 	for _, want := range []string{
-		"√ this user has the 14 permissions that a member needs", "may not get validatingadmissionpolicies.admissionregistration.k8s.io", "‼ not known: fence: ", "‼ not known: warnings: ",
+		"√ this user has the 15 permissions that a member needs", "may not get validatingadmissionpolicies.admissionregistration.k8s.io", "‼ not known: fence: ", "‼ not known: warnings: ",
 		"ask for that permission",
 	} {
 		if code != exitGood || !strings.Contains(out, want) {
@@ -427,7 +428,7 @@ func TestCheckAsOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "√ ServiceAccount "+w.namespace+"/operator has the 14") {
+	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "√ ServiceAccount "+w.namespace+"/operator has the 15") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	// Whoever may read all of the rota, but not impersonate, learns what is missing for that.
@@ -471,11 +472,12 @@ func TestCheckPre(t *testing.T) {
 			exitGood, []string{"√ the name is free", "‼ there is no ServiceAccount " + w.namespace + "/none yet", "create it first"},
 		},
 		"check --pre web --service-account " + w.namespace + "/operator --kind ConfigMap --delivery slot-label": {
-			exitGood, []string{"has the 15 permissions", "delivery is SlotLabel", "√ there is a rota"},
+			exitGood, []string{"has the 16 permissions", "delivery is SlotLabel", "√ there is a rota"},
 		},
 		"check --pre --service-account " + w.namespace + "/operator --kind Secret --owned Deployment.apps --delivery shard-selector": {
 			exitFindings, []string{
-				"may not list, watch secrets in the cluster", "may not list, watch, patch deployments.apps in the cluster",
+				"may not list, watch secrets in the cluster", "‼ ServiceAccount " + w.namespace + "/operator may not get secrets in the cluster",
+				"may not list, watch, patch deployments.apps in the cluster",
 				"× delivery ShardSelector: the operator may not write the labels",
 			},
 		},

@@ -36,9 +36,7 @@ nothing.`,
 				return err
 			}
 			// What can never work is said here and now, instead of on the page.
-			first, cancel := context.WithTimeout(ctx, statusTimeout)
-			defer cancel()
-			if _, err := view.Read(first, cfg, rota.Namespace, rota.Name); err != nil {
+			if _, err := readRota(ctx, cfg, rota); err != nil {
 				return err
 			}
 			server, err := openDashboard(ctx, address, cfg, rota.Namespace, rota.Name, nil)

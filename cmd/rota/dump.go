@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +125,8 @@ func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, 
 	if statusErr == nil {
 		addStatus(a, r)
 	}
-	err = a.Close(fmt.Sprintf("Rota %s, read at %s by `rota dump` %s.", rota, now.UTC().Format(time.RFC3339), version()))
+	err = a.Close(fmt.Sprintf("Rota %s, read at %s by `rota dump` %s.", rota, now.UTC().Format(time.RFC3339),
+		versionOf(debug.ReadBuildInfo()).String()))
 	return slices.Clone(a.Unread()), err
 }
 

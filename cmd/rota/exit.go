@@ -123,14 +123,20 @@ func unreachable(err error) bool {
 	var request *url.Error
 	switch {
 	case errors.As(err, &op):
-		return op.Op == "dial" || op.Op == "remote error" || utilnet.IsConnectionReset(err)
+		return op.Op == "dial" || op.Op == "remote error" || op.Timeout() || utilnet.IsConnectionReset(err)
 	case errors.As(err, &dns), errors.As(err, &record), errors.As(err, &cert), errors.As(err, &authority):
 		return true
 	case errors.As(err, &request):
-		return !errors.Is(err, context.DeadlineExceeded) && !request.Timeout()
+		// A server that does not answer: net/http gives up on the handshake, or the client's timeout ends. A deadline of a
+		// context is that of the command.
+		return !errors.Is(err, context.DeadlineExceeded) || clientTimeout(err)
 	}
 	return false
 }
+
+// clientTimeout reports whether the timeout of the client ended a request, and not the deadline of its context.
+// Both are context.DeadlineExceeded; net/http says in the text which it was.
+func clientTimeout(err error) bool { return strings.Contains(err.Error(), "Client.Timeout") }
 
 // oneLine returns an error's text as one line for standard error. Manifests to apply keep their lines.
 func oneLine(err error) string {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -51,7 +52,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		code, err = exitInterrupted, errors.New("interrupted")
 	}
-	_, _ = fmt.Fprintln(errOut, "rota:", oneLine(err))
+	text := oneLine(err)
+	if !strings.HasPrefix(text, "rota ") { // it names a rota
+		text = "rota: " + text
+	}
+	_, _ = fmt.Fprintln(errOut, text)
 	return code
 }
 
@@ -112,6 +117,8 @@ Exit codes:
 		}
 		root.AddCommand(commands...)
 	}
+	root.Version = versionOf(debug.ReadBuildInfo()).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	bindColor(root)
 	eachCommand(root, refuseUnknown)
 	return root
@@ -156,27 +163,59 @@ func becomePlugin(root *cobra.Command) {
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var out output
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), version())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versionOf(debug.ReadBuildInfo())
+			if done, err := out.data(cmd.OutOrStdout(), v); done {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
+			return err
 		},
 	}
+	out.bind(cmd, "table", "json", "yaml")
+	return cmd
 }
 
-// version is the module's, and the commit where Go knows it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+// buildVersion is what this program was built from.
+type buildVersion struct {
+	// Version is the module's: "(devel)" if it was built in a checkout without a tag.
+	Version string `json:"version"`
+	// Commit is that of the checkout; empty: it is not known, as of what the module proxy delivered. Modified: the
+	// checkout had changes.
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+}
+
+func (v buildVersion) String() string {
+	words := []string{v.Version}
+	if v.Commit != "" {
+		words = append(words, v.Commit)
 	}
-	words := []string{info.Main.Version}
+	if v.Modified {
+		words = append(words, "(modified)")
+	}
+	return strings.Join(append(words, v.Go), " ")
+}
+
+// versionOf reads the version out of what Go notes in a program.
+func versionOf(info *debug.BuildInfo, ok bool) buildVersion {
+	if !ok {
+		return buildVersion{Version: "unknown", Go: runtime.Version()}
+	}
+	v := buildVersion{Version: info.Main.Version, Go: info.GoVersion}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			words = append(words, s.Value)
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
 		}
 	}
-	return strings.Join(append(words, info.GoVersion), " ")
+	return v
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -46,6 +47,18 @@ func TestBadUse(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	info := &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	if got := versionOf(info, true).String(); got != "(devel) abc (modified) go1.26" {
+		t.Errorf("version: %s", got)
+	}
+	if _, text, _ := runCommand(t.Context(), "rota", "version", "-o", "json"); !strings.Contains(text, `"go": "go1`) {
+		t.Errorf("in JSON: %s", text)
+	}
+	if code, text, _ := runCommand(t.Context(), "rota", "--version"); code != exitGood || !strings.Contains(text, "go1") {
+		t.Errorf("--version: exit code %d, %s", code, text)
+	}
 	var out bytes.Buffer
 	cmd := newCommand()
 	cmd.SetArgs([]string{"version"})
@@ -87,7 +100,7 @@ func TestDescribeDifferences(t *testing.T) {
 	}
 	found := coverage.DifferencesIn(tab, reports)
 	const line = "members differ in kind ConfigMap: not sharded (web-1-b), sharded by its own key (web-0-a)\n"
-	if got, want := describe(nil, found), "not counted, since a rollout may have brought it: "+line; got != want {
+	if got, want := describe(nil, found, nil), "not counted, since a rollout may have brought it: "+line; got != want {
 		t.Errorf("verify: %q, want %q", got, want)
 	}
 }

@@ -135,6 +135,7 @@ func (w *written) rota(t *testing.T, line string, kubeconfig ...string) (code ex
 // `rota status` on a real API server: with and without a name, in all formats, of rotas that are not there, and of those
 // that cannot be read.
 func TestStatusOfARota(t *testing.T) {
+	controlplane.Essential(t)
 	t.Parallel()
 	w := writeRota(t, halves())
 	s, err := store.NewKubernetes(controlplane.For(t).Config(), store.Options{Namespace: w.namespace, Name: w.name, Instance: "web-0"})

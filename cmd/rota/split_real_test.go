@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -280,12 +279,11 @@ type kcm struct {
 // start runs one with the flags of a manifest, on a free port: here all are on one machine.
 func (s *splitStage) start(name string, words ...string) *kcm {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := process.FreePort(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &kcm{name: name, port: l.Addr().(*net.TCPAddr).Port, done: make(chan struct{})}
-	l.Close()
+	p := &kcm{name: name, port: port, done: make(chan struct{})}
 	words = append(slices.Clone(words), "--secure-port="+strconv.Itoa(p.port))
 	log, err := os.CreateTemp(s.t.TempDir(), name+"-*.log")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -25,8 +26,9 @@ import (
 const (
 	// statusTimeout bounds all requests of one look together.
 	statusTimeout = 20 * time.Second
-	// maxWarnings and lastHandovers are how many of them `rota status` prints as text.
+	// maxWarnings, maxEarlier and lastHandovers are how many of them `rota status` prints as text.
 	maxWarnings   = 10
+	maxEarlier    = 5
 	lastHandovers = 5
 )
 
@@ -72,6 +74,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx := cmd.Context()
 	var look func(context.Context, io.Writer) error
+	explain := viewError
 	if o.all {
 		cfg, _, err := o.target.load()
 		if err != nil {
@@ -88,13 +91,14 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		defer r.Close()
+		explain = func(err error) error { return missingRota(ctx, cfg, rota, err) }
 		look = func(ctx context.Context, w io.Writer) error { return o.one(ctx, cmd, w, r) }
 	}
 	for {
 		var text strings.Builder
 		err := within(ctx, func(ctx context.Context) error { return look(ctx, &text) })
 		if err != nil && (!o.watch || ctx.Err() != nil) {
-			return viewError(err)
+			return explain(err)
 		}
 		w := cmd.OutOrStdout()
 		if o.watch {
@@ -114,11 +118,15 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// within bounds one look.
+// within bounds one look. It only reads: when its time is over, the API server does not answer.
 func within(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	look, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	return f(ctx)
+	err := f(look)
+	if err != nil && look.Err() != nil && ctx.Err() == nil {
+		return withCode(exitUnreachable, fmt.Errorf("the API server does not answer: %w (after %v)", err, statusTimeout))
+	}
+	return err
 }
 
 // between is what separates two looks: on a terminal the second takes the place of the first.
@@ -127,6 +135,14 @@ func between(w io.Writer) string {
 		return "\x1b[H\x1b[2J\x1b[3J"
 	}
 	return "---\n"
+}
+
+// missingRota is viewError, and names the rotas that there are.
+func missingRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedName, err error) error {
+	if errors.Is(err, view.ErrNoRota) && !errors.Is(err, view.ErrTableLost) {
+		err = fmt.Errorf("%w%s", err, elsewhere(ctx, cfg, rota))
+	}
+	return viewError(err)
 }
 
 // viewError gives an error of view.Read its exit code.
@@ -220,8 +236,8 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
 	case snapshot.Missing():
-		return nil, missingf("there is no ConfigMap of that name: no member has ever started, " +
-			"or it was deleted and the members have not made a new one yet")
+		return nil, missingf("%w: no member has ever started, or it was deleted and the members have not made a new one yet",
+			view.ErrNoRota)
 	default:
 		return snapshot.Table, nil
 	}
@@ -246,6 +262,9 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	}
 	printMembers(w, p, r, wide)
 	printShadow(w, r)
+	if wide {
+		printWorst(w, r)
+	}
 	section(w, "what is wrong", len(r.Problems))
 	for _, problem := range r.Problems {
 		line := problem.What + prefixed(" ", problem.Member) + prefixed(" slots ", problem.Slots) + ": " + problem.Message
@@ -270,7 +289,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	for _, d := range r.Differences {
 		fmt.Fprintln(w, "  "+d)
 	}
-	printWarnings(w, r.Warnings, r.At)
+	printWarnings(w, r)
 	if r.Shadow == nil { // a shadow writes nothing that could be refused
 		fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
 	}
@@ -312,6 +331,16 @@ func drainLeft(r *view.Rota, m view.Member) string {
 		return fmt.Sprintf(" (it keeps %d slots and %d duties until moves go on)", m.Owned, m.Duties)
 	}
 	return fmt.Sprintf(" (it has %d slots and %d duties yet)", m.Owned, m.Duties)
+}
+
+// printWorst prints the objects whose reconciles hang or fail.
+func printWorst(w io.Writer, r *view.Rota) {
+	section(w, "reconciles that hang or fail (the worst of each member)", len(r.Worst))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, k := range r.Worst {
+		_, _ = fmt.Fprintf(out, "  %s\t%s\tslot %d\t%s\t%s\n", k.Object(), k.Member, k.Slot, k.Controller, k.Text)
+	}
+	_ = out.Flush()
 }
 
 func prefixed(prefix, text string) string {
@@ -428,21 +457,34 @@ func printHandovers(w io.Writer, title string, handovers []view.Handover, now ti
 	_ = out.Flush()
 }
 
-// printWarnings prints the latest warnings, the oldest first.
-func printWarnings(w io.Writer, warnings []view.Warning, now time.Time) {
-	if len(warnings) == 0 {
-		return
+// printWarnings prints the warnings that may still be so, and those that are over, the newest first.
+func printWarnings(w io.Writer, r *view.Rota) {
+	now := slices.DeleteFunc(r.Now(), func(e view.Warning) bool { return e.Reason == view.SlotHeldBack }) // a problem
+	for _, part := range []struct {
+		title    string
+		warnings []view.Warning
+		most     int
+	}{
+		{"warnings of the last hour", now, maxWarnings}, {"earlier, and over", r.Earlier(), maxEarlier},
+	} {
+		if len(part.warnings) == 0 {
+			continue
+		}
+		if left := len(part.warnings) - part.most; left > 0 {
+			part.title += fmt.Sprintf(" (%d older ones left out)", left)
+			part.warnings = part.warnings[:part.most]
+		}
+		_, _ = fmt.Fprintf(w, "\n%s:\n", part.title)
+		out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, e := range part.warnings {
+			text := strings.ReplaceAll(e.Message, "\n", "\n      ") // a rule to add stays YAML
+			if e.Over != "" {
+				text, _, _ = strings.Cut(e.Message, "\n")
+				text = e.Over + ". It was: " + text
+			}
+			_, _ = fmt.Fprintf(out, "  %v ago\t%s\t%s\t%s\n", max(0, r.At.Sub(e.At)).Round(time.Second),
+				cmp.Or(e.ID, e.Member, "-"), e.Reason, text)
+		}
+		_ = out.Flush()
 	}
-	heading := "warnings of the last hour"
-	if left := len(warnings) - maxWarnings; left > 0 {
-		heading += fmt.Sprintf(" (%d older ones left out)", left)
-		warnings = warnings[left:]
-	}
-	_, _ = fmt.Fprintf(w, "\n%s:\n", heading)
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range warnings {
-		_, _ = fmt.Fprintf(out, "  %v ago\t%s\t%s\t%s\n", now.Sub(e.At).Round(time.Second), cmp.Or(e.Member, "-"),
-			e.Reason, e.Message)
-	}
-	_ = out.Flush()
 }

@@ -87,38 +87,62 @@ not known:
 		t.Error(diff)
 	}
 	out.Reset()
-	if err := printStatus(&out, paint{on: true}, shown(), true); err != nil {
+	r := shown()
+	r.Worst = []view.KeyHealth{{Member: "web-0-a", Controller: "website", Namespace: "a", Name: "hello", Slot: 9,
+		Text: "has failed 12 times in a row"}}
+	if err := printStatus(&out, paint{on: true}, r, true); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned"} {
+	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned",
+		"(the worst of each member):\n", "a/hello  web-0-a  slot 9  website  has failed 12 times in a row\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("wide, in color: no %q in\n%s", want, out.String())
 		}
 	}
 }
 
+// What may still be so and what is over are apart, each newest first. A rule to add keeps its lines.
 func TestPrintWarnings(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	var warnings []view.Warning
-	for n := range maxWarnings + 3 {
-		warnings = append(warnings, view.Warning{At: now.Add(time.Duration(n-maxWarnings-2) * 4 * time.Minute), Member: "web-0", Reason: "Lapsed", Message: fmt.Sprint("message ", n)})
+	ago := func(d time.Duration, w view.Warning) view.Warning {
+		w.At = now.Add(-d)
+		return w
 	}
-	for _, test := range []struct {
-		name     string
-		warnings []view.Warning
-		want     string
-	}{
-		{"none", nil, ""},
-		{"two", warnings[11:], "\nwarnings of the last hour:\n  4m0s ago  web-0  Lapsed  message 11\n  0s ago    web-0  Lapsed  message 12\n"},
-	} {
-		var out bytes.Buffer
-		if printWarnings(&out, test.warnings, now); out.String() != test.want {
-			t.Errorf("%s: got:\n%s\nwant:\n%s", test.name, out.String(), test.want)
-		}
-	}
+	r := &view.Rota{At: now, Warnings: []view.Warning{
+		ago(40*time.Minute, view.Warning{Member: "web-0", Reason: "Lapsed", Message: "no renewal", Over: "it has renewed its Lease since"}),
+		ago(4*time.Minute, view.Warning{Member: "web-0", ID: "web-0-x", Reason: "DutyFails", Message: "duty a: all"}),
+		ago(3*time.Minute, view.Warning{Member: "web-1", ID: "web-1-y", Reason: view.SlotHeldBack, Message: "slot 3"}),
+		ago(2*time.Minute, view.Warning{Member: "web-2", Reason: "PermissionMissing", Message: "add:\n- apiGroups: [\"\"]\n  verbs: [\"get\"]"}),
+		ago(time.Minute, view.Warning{Reason: "TableLost", Message: "the table\nis missing", Over: "there is a table"}),
+	}}
+	want := `
+warnings of the last hour:
+  2m0s ago  web-2  PermissionMissing  add:
+      - apiGroups: [""]
+        verbs: ["get"]
+  4m0s ago  web-0-x  DutyFails  duty a: all
+
+earlier, and over:
+  1m0s ago   -      TableLost  there is a table. It was: the table
+  40m0s ago  web-0  Lapsed     it has renewed its Lease since. It was: no renewal
+`
 	var out bytes.Buffer
-	if printWarnings(&out, warnings, now); strings.Count(out.String(), " ago ") != maxWarnings || !strings.Contains(out.String(), "3 older ones left out") {
-		t.Errorf("got:\n%s\nwant %d of %d", out.String(), maxWarnings, len(warnings))
+	if printWarnings(&out, r); out.String() != want {
+		t.Error(cmp.Diff(want, out.String()))
+	}
+	out.Reset()
+	if printWarnings(&out, &view.Rota{At: now}); out.Len() > 0 {
+		t.Errorf("of none: %s", out.String())
+	}
+	r.Warnings = nil
+	for n := range maxWarnings + 3 {
+		r.Warnings = append(r.Warnings, ago(time.Duration(maxWarnings+2-n)*4*time.Minute,
+			view.Warning{Member: "web-0", Reason: "Lapsed", Message: fmt.Sprint("message ", n)}))
+	}
+	out.Reset()
+	if printWarnings(&out, r); strings.Count(out.String(), " ago ") != maxWarnings || !strings.Contains(out.String(), "3 older ones left out") ||
+		!strings.Contains(out.String(), "message 12\n") {
+		t.Errorf("got:\n%s\nwant the last %d of %d", out.String(), maxWarnings, len(r.Warnings))
 	}
 }
 

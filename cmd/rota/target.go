@@ -19,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/nearest"
 	"github.com/rota-dev/rota/internal/view"
 )
 
@@ -91,7 +92,8 @@ func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []str
 	}
 	switch len(found) {
 	case 0:
-		return "", missingf("there is no rota in namespace %s: give its namespace with -n", namespace)
+		return "", missingf("there is no rota in namespace %s: %s%s", namespace, whyNone(ctx, cfg, namespace),
+			elsewhere(ctx, cfg, types.NamespacedName{Namespace: namespace}))
 	case 1:
 		return found[0].Name, nil
 	}
@@ -100,6 +102,50 @@ func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []str
 		list = append(list, r.Name)
 	}
 	return "", usagef("there are %d rotas in namespace %s, name one: %s", len(list), namespace, strings.Join(list, ", "))
+}
+
+// whyNone says why a namespace has no rota, and which rotas there are elsewhere.
+func whyNone(ctx context.Context, cfg *rest.Config, namespace string) string {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return "give its namespace with -n"
+	}
+	return view.WhyNone(ctx, client, namespace)
+}
+
+// maxElsewhere is how many rotas a message names.
+const maxElsewhere = 10
+
+// elsewhere names the rotas that there are, for one that there is not: those of its namespace, or of all if it has
+// none. It is empty if nobody may list them.
+func elsewhere(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) string {
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	defer cancel()
+	found, err := listRotas(ctx, cfg, rota.Namespace)
+	if err == nil && len(found) == 0 {
+		found, err = listRotas(ctx, cfg, metav1.NamespaceAll)
+	}
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return namesElsewhere(found, rota)
+}
+
+func namesElsewhere(found []types.NamespacedName, rota types.NamespacedName) string {
+	var list []string
+	for _, r := range found {
+		list = append(list, r.String())
+	}
+	text := "."
+	near := nearest.Of(rota.String(), list)
+	if near != "" && nearest.Distance(near[strings.Index(near, "/")+1:], rota.Name) <= 2 {
+		text = ". Did you mean " + near + "?"
+	}
+	more := ""
+	if n := len(list) - maxElsewhere; n > 0 {
+		list, more = list[:maxElsewhere], fmt.Sprintf(" and %d more", n)
+	}
+	return text + " There are rotas " + strings.Join(list, ", ") + more
 }
 
 // validRota returns the error of a name that no rota can have. It is a bad argument, not a rota that does not exist.
@@ -194,13 +240,16 @@ func (f *rotaFlags) read(ctx context.Context, args []string) (*view.Rota, error)
 	if err != nil {
 		return nil, err
 	}
-	var r *view.Rota
+	return readRota(ctx, cfg, rota)
+}
+
+func readRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (r *view.Rota, err error) {
 	err = within(ctx, func(ctx context.Context) error {
 		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)
 		return err
 	})
 	if err != nil {
-		return nil, viewError(err)
+		return nil, missingRota(ctx, cfg, rota, err)
 	}
 	return r, nil
 }

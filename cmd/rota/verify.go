@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
@@ -25,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -40,6 +42,7 @@ const (
 var errUncovered = errors.New("not every object is held by exactly one member")
 
 type verifyOptions struct {
+	out        output
 	namespaces []string
 	selector   string
 	every      time.Duration
@@ -54,9 +57,12 @@ func newVerify() *cobra.Command {
 		Short: "Check that every object is held by exactly one live member",
 		Long: `Compares what the members of a rota report with consistent lists of the objects' metadata.
 
+It compares with what the members' informers ask for, by their namespaces and selectors, and says so if that is not
+everything.
+
 Objects come and go between a report and a list. So it looks again until every member has reported anew, which takes
 about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and FenceDelay. The
-exit status is 1 if something is wrong.`,
+exit status is 1 if something is wrong, and if a kind that members shard is not served any more.`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
@@ -65,6 +71,9 @@ exit status is 1 if something is wrong.`,
 			cfg, rota, err := target.loadRota(cmd.Context(), args)
 			if err != nil {
 				return err
+			}
+			if o.watch && o.out.format != "table" {
+				return usagef("verify: give --watch or -o, not both")
 			}
 			if names.IsShadow(rota.Name) {
 				return usagef("verify: rota %s is a shadow: its members hold nothing that could be compared; rota status says "+
@@ -75,15 +84,16 @@ exit status is 1 if something is wrong.`,
 				return err
 			}
 			defer v.store.Close()
-			return v.run(cmd.Context(), cmd.OutOrStdout())
+			return v.run(cmd.Context(), cmd.OutOrStdout(), newPaint(cmd, cmd.OutOrStdout()))
 		},
 	}
 	target.bind(cmd)
+	o.out.bind(cmd, "table", "json", "yaml")
 	cmd.ValidArgsFunction = target.completeRotas
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
-		"namespaces to which the members' informers are limited (default all)")
+		"namespaces to which the informers of members that do not report it are limited (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
-		"label selector to which the members' informers are limited (default none)")
+		"label selector to which the informers of members that do not report it are limited (default none)")
 	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
 	return cmd
@@ -91,6 +101,9 @@ exit status is 1 if something is wrong.`,
 
 type verifier struct {
 	o       verifyOptions
+	cfg     *rest.Config
+	rota    types.NamespacedName
+	disco   discovery.DiscoveryInterface
 	store   *store.Kubernetes
 	reports *coverage.Reports
 	mapper  meta.RESTMapper
@@ -118,14 +131,59 @@ func newVerifier(cfg *rest.Config, namespace, name string, o verifyOptions) (*ve
 		return nil, fmt.Errorf("metadata client: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
-	return &verifier{o, kube, reports, mapper, client}, nil
+	rota := types.NamespacedName{Namespace: namespace, Name: name}
+	return &verifier{o, cfg, rota, disco, kube, reports, mapper, client}, nil
 }
 
-func (v *verifier) run(ctx context.Context, w io.Writer) error {
+// verified is what one comparison found. Its JSON is what `rota verify -o json` prints: fields are added, but neither
+// renamed nor removed.
+type verified struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Good: every object is held by exactly one member. Findings say what is not so, Rollout what does not count because a
+	// rollout may have brought it.
+	Good     bool     `json:"good"`
+	Findings []string `json:"findings"`
+	Rollout  []string `json:"rollout,omitempty"`
+	// Selected says of which kinds only a part was compared: what members' informers ask for.
+	Selected []string `json:"selected,omitempty"`
+	// Objects and Kinds are how many were compared.
+	Objects int        `json:"objects"`
+	Kinds   int        `json:"kinds"`
+	Slots   slot.Count `json:"slots"`
+	Members int        `json:"members"`
+	Epoch   uint64     `json:"epoch"`
+}
+
+// String is one line about what was compared.
+func (v *verified) String() string {
+	text := fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d", v.Objects, v.Kinds, v.Slots, v.Members,
+		v.Epoch)
+	switch {
+	case v.Good && v.Kinds == 0:
+		return text + ": the members report no sharded kind, so there is nothing to compare"
+	case v.Good:
+		return text + ": all is well, each object is held by exactly one member"
+	}
+	return text
+}
+
+// judge takes in the findings.
+func (v *verified) judge(findings []coverage.Finding, rollout []coverage.Difference) {
+	v.Good, v.Findings, v.Rollout = len(findings) == 0, []string{}, nil
+	for _, f := range findings {
+		v.Findings = append(v.Findings, f.String())
+	}
+	for _, d := range rollout {
+		v.Rollout = append(v.Rollout, d.String())
+	}
+}
+
+func (v *verifier) run(ctx context.Context, w io.Writer, p paint) error {
 	var tracker *coverage.Tracker
 	begun, last, settled := time.Now(), "never", false
 	for {
-		t, reports, census, summary, err := v.read(ctx)
+		t, reports, census, result, err := v.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -134,17 +192,13 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 		}
 		findings := tracker.Look(time.Since(begun), t, reports, census)
 		if settled = settled || tracker.Settled(); settled {
-			text := describe(findings, tracker.Rollout())
+			result.judge(findings, tracker.Rollout())
+			text := describe(findings, tracker.Rollout(), result.Selected)
 			if !v.o.watch {
-				_, _ = fmt.Fprint(w, text)
-				if len(findings) > 0 {
-					return errUncovered
-				}
-				_, _ = fmt.Fprintln(w, summary)
-				return nil
+				return v.print(w, p, result, text)
 			}
 			if text != last {
-				_, _ = fmt.Fprintf(w, "%s %s\n%s", time.Now().Format(time.TimeOnly), summary, text)
+				_, _ = fmt.Fprintf(w, "%s %s\n%s", time.Now().Format(time.TimeOnly), result, text)
 				last = text
 			}
 		}
@@ -156,8 +210,24 @@ func (v *verifier) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// describe lists the findings, and differences that do not count because a rollout may have brought them.
-func describe(findings []coverage.Finding, rollout []coverage.Difference) string {
+// print prints a result. The error says that something is wrong.
+func (v *verifier) print(w io.Writer, p paint, result *verified, text string) error {
+	done, err := v.o.out.data(w, result)
+	if !done {
+		_, err = fmt.Fprint(w, text)
+	}
+	if err == nil && !result.Good {
+		return errUncovered
+	}
+	if err == nil && !done {
+		_, err = fmt.Fprintln(w, p.good("√"), result)
+	}
+	return err
+}
+
+// describe lists the findings, differences that do not count because a rollout may have brought them, and what was left
+// out.
+func describe(findings []coverage.Finding, rollout []coverage.Difference, selected []string) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintln(&b, f)
@@ -165,31 +235,38 @@ func describe(findings []coverage.Finding, rollout []coverage.Difference) string
 	for _, d := range rollout {
 		fmt.Fprintf(&b, "not counted, since a rollout may have brought it: %s\n", d)
 	}
+	for _, text := range selected {
+		fmt.Fprintln(&b, text)
+	}
 	return b.String()
 }
 
 // read reads what a look compares.
 func (v *verifier) read(ctx context.Context,
-) (t *table.Table, reports []*coverage.Report, census coverage.Digests, summary string, err error) {
+) (t *table.Table, reports []*coverage.Report, census coverage.Digests, result *verified, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	if t, err = readTable(ctx, v.store); err != nil {
-		return nil, nil, nil, "", err
+		if errors.Is(err, view.ErrNoRota) {
+			err = missingf("rota %s: %w: %s%s", v.rota, view.ErrNoRota, whyNone(ctx, v.cfg, v.rota.Namespace),
+				elsewhere(ctx, v.cfg, v.rota))
+		}
+		return nil, nil, nil, nil, err
 	}
 	if reports, err = v.reports.Read(ctx); err != nil {
-		return nil, nil, nil, "", err
+		return nil, nil, nil, nil, err
 	}
-	census, objects, err := v.census(ctx, t, reports)
+	census, selected, err := v.census(ctx, t, reports)
 	if err != nil {
-		return nil, nil, nil, "", err
+		return nil, nil, nil, nil, err
 	}
-	return t, reports, census, fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d",
-		objects, len(census), t.Slots, len(t.Members), t.Epoch), nil
+	return t, reports, census, &verified{Namespace: v.rota.Namespace, Name: v.rota.Name, Selected: selected,
+		Objects: objectsOf(census), Kinds: len(census), Slots: t.Slots, Members: len(t.Members), Epoch: t.Epoch}, nil
 }
 
-// census counts the objects of the kinds that members report.
+// census counts the objects of the kinds that members report, and says what it left out.
 func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report,
-) (coverage.Digests, int, error) {
+) (census coverage.Digests, leftOut []string, err error) {
 	share := delivery.New(delivery.Options{Slots: t.Slots, Key: t.Key})
 	kinds := map[schema.GroupKind]bool{}
 	for _, r := range reports {
@@ -197,7 +274,7 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 			kinds[kind] = true
 			if len(r.Owners[kind]) == 0 {
 				if err := share.Shard(kind); err != nil {
-					return nil, 0, err
+					return nil, nil, err
 				}
 			}
 			for owner, namespaced := range r.Owners[kind] {
@@ -205,51 +282,121 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 			}
 		}
 	}
-	census, objects := coverage.Digests{}, 0
+	if gone, err := view.NotServed(ctx, v.disco, slices.Collect(maps.Keys(kinds))); err != nil {
+		return nil, nil, fmt.Errorf("find out which kinds are served: %w", err)
+	} else if len(gone) > 0 {
+		return nil, nil, notServed(gone)
+	}
+	census = coverage.Digests{}
+	var told selectedParts
 	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
 	for _, kind := range slices.SortedFunc(maps.Keys(kinds), byName) {
 		mapping, err := v.mapper.RESTMapping(kind)
-		if meta.IsNoMatchError(err) {
-			continue // it is no longer served, so it has no objects
-		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("kind %s: %w", kind, err)
+			return nil, nil, fmt.Errorf("kind %s: %w", kind, err)
 		}
-		digests := map[slot.Slot]delivery.Digest{}
-		for _, ns := range v.o.namespaces {
-			n, err := v.count(ctx, share, mapping, ns, digests)
-			if err != nil {
-				return nil, 0, fmt.Errorf("list the metadata of %s: %w", mapping.Resource.GroupResource(), err)
-			}
-			objects += n
+		parts := partsOf(kind, ofMembers(t, reports), v.flagged(mapping))
+		if census[kind], err = v.countParts(ctx, share, mapping, parts); err != nil {
+			return nil, nil, fmt.Errorf("list the metadata of %s: %w", mapping.Resource.GroupResource(), err)
 		}
-		census[kind] = digests
+		told.add(kind, parts)
 	}
-	return census, objects, nil
+	return census, told.texts(), nil
 }
 
-func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, namespace string,
-	digests map[slot.Slot]delivery.Digest,
-) (int, error) {
-	o := metav1.ListOptions{Limit: verifyPage, LabelSelector: v.o.selector}
+func objectsOf(census coverage.Digests) int {
+	n := 0
+	for _, digests := range census {
+		for _, d := range digests {
+			n += d.Objects
+		}
+	}
+	return n
+}
+
+// notServed is the error of kinds that members shard and the API server does not serve: nobody works on their objects,
+// and there is nothing to compare with.
+func notServed(kinds []schema.GroupKind) error {
+	var words []string
+	for _, kind := range kinds {
+		words = append(words, kind.String())
+	}
+	slices.Sort(words)
+	return withCode(exitFindings, fmt.Errorf("the API server does not serve %s, which the members shard: its "+
+		"CustomResourceDefinition was deleted, and its objects with it, or no longer has that version. Nobody works on "+
+		"objects of that kind until it is back", strings.Join(words, ", ")))
+}
+
+// flagged is what informers ask for by the flags.
+func (v *verifier) flagged(m *meta.RESTMapping) []delivery.Selection {
+	by := delivery.Selectors{Label: v.o.selector}
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
-		namespace = metav1.NamespaceAll
+		return []delivery.Selection{{Selectors: by}}
 	}
-	objects := 0
-	for {
-		page, err := v.client.Resource(m.Resource).Namespace(namespace).List(ctx, o)
-		if apierrors.IsNotFound(err) {
-			return objects, nil
-		}
+	var out []delivery.Selection
+	for _, namespace := range v.o.namespaces {
+		out = append(out, delivery.Selection{Namespace: namespace, Selectors: by})
+	}
+	return out
+}
+
+// countParts returns, for each slot, the digest of what the members ask for that have the slot open. Slots that none of
+// them has open are counted by the first part.
+func (v *verifier) countParts(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, parts []*part,
+) (map[slot.Slot]delivery.Digest, error) {
+	out := map[slot.Slot]delivery.Digest{}
+	for i, p := range parts {
+		digests, err := v.count(ctx, share, m, p.selections)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		for i := range page.Items {
-			share.Count(m.GroupVersionKind.GroupKind(), &page.Items[i], digests)
+		if i == 0 {
+			out = digests
+			continue
 		}
-		objects += len(page.Items)
-		if o.Continue = page.Continue; o.Continue == "" {
-			return objects, nil
+		for _, n := range p.open.Slots() {
+			delete(out, n)
+			if d, ok := digests[n]; ok {
+				out[n] = d
+			}
 		}
 	}
+	return out, nil
+}
+
+// count counts each object once that one of the selections selects.
+func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping,
+	selections []delivery.Selection,
+) (map[slot.Slot]delivery.Digest, error) {
+	digests := map[slot.Slot]delivery.Digest{}
+	var seen map[types.UID]struct{}
+	if overlap(selections) {
+		seen = map[types.UID]struct{}{}
+	}
+	for _, s := range selections {
+		o := metav1.ListOptions{Limit: verifyPage, LabelSelector: s.Label, FieldSelector: s.Field}
+		for {
+			page, err := v.client.Resource(m.Resource).Namespace(s.Namespace).List(ctx, o)
+			if apierrors.IsNotFound(err) { // the version has ended
+				return nil, notServed([]schema.GroupKind{m.GroupVersionKind.GroupKind()})
+			}
+			if err != nil {
+				return nil, err
+			}
+			for i := range page.Items {
+				obj := &page.Items[i]
+				if _, again := seen[obj.UID]; again {
+					continue
+				}
+				if seen != nil {
+					seen[obj.UID] = struct{}{}
+				}
+				share.Count(m.GroupVersionKind.GroupKind(), obj, digests)
+			}
+			if o.Continue = page.Continue; o.Continue == "" {
+				break
+			}
+		}
+	}
+	return digests, nil
 }

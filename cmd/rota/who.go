@@ -217,7 +217,7 @@ func printWho(to io.Writer, p paint, w *view.Who) error {
 	case view.WorksUnknown:
 		mark = p.warn("‼ ")
 	case view.WorksYes:
-		if w.Late != nil {
+		if w.Late != nil || w.Unwell() {
 			mark = p.warn("‼ ")
 		}
 	}
@@ -263,7 +263,7 @@ func printWho(to io.Writer, p paint, w *view.Who) error {
 	for _, problem := range w.Problems {
 		line("problem", problem.What+": "+problem.Message)
 	}
-	for _, e := range w.Warnings[max(0, len(w.Warnings)-whoWarnings):] {
+	for _, e := range slices.Backward(w.Warnings[max(0, len(w.Warnings)-whoWarnings):]) {
 		line("warning", e.Reason+": "+oneLine(errors.New(e.Message)))
 	}
 	_ = t.Flush()

@@ -66,6 +66,12 @@ func TestPrintWho(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	failing := *works
+	failing.Health = []view.KeyHealth{{Controller: "website", Text: "has failed 12 times in a row"}}
+	var text bytes.Buffer
+	if err := printWho(&text, paint{}, &failing); err != nil || !strings.HasPrefix(text.String(), "‼ ") {
+		t.Errorf("an object that fails: %v\n%s", err, text.String())
+	}
 	works.Late = ptr.To(9.0)
 	var out bytes.Buffer
 	if err := printWho(&out, paint{on: true}, works); err != nil || !strings.HasPrefix(out.String(), "\x1b[33m‼ ") {
@@ -109,10 +115,20 @@ func (w *written) sharded(t *testing.T) {
 	}
 }
 
+// share says whether objects of these names have the same slot in this namespace. Its name is random: of 256 namespaces
+// there is one in which two given names do.
+func (w *written) share(a, b string) bool {
+	return slot.Count(256).Of(slot.HashName(w.namespace, a)) == slot.Count(256).Of(slot.HashName(w.namespace, b))
+}
+
 // `rota who` on a real API server: kinds in every form, objects that nobody works on, and what it cannot read.
 func TestWhoOfAnObject(t *testing.T) {
 	t.Parallel()
-	w := writeRota(t, halves())
+	w := newWritten(t)
+	for w.share("blog", w.name) {
+		w = newWritten(t)
+	}
+	w.make(t, halves())
 	w.sharded(t)
 	hash := slot.HashName(w.namespace, "blog")
 	owner := halves().At(slot.Count(256).Of(hash)).Owner

@@ -1,6 +1,7 @@
 // Package client takes keys from dispatchers. [Run] is a worker: it takes keys, calls a handler for each, extends the
 // takes of handlers that take long, and tells the dispatchers how each ended. A [Client] sends single requests, for
-// programs that do this themselves.
+// programs that do this themselves. Programs that work on many keys at once end and extend them by Client.DoneAll and
+// Client.ExtendAll, many in a request.
 //
 // A handler gets a key, not an object. It reads the object itself, from the API server and not from a cache: a cache
 // may be older than the change that the key is about. A take is exclusive while it lasts, and a handler's context ends

@@ -289,13 +289,23 @@ func (r *running) work(t *Take) {
 	ctx, end := context.WithCancelCause(r.handlers)
 	defer end(nil)
 	j := &job{take: t, end: end, done: make(chan struct{})}
-	if !r.begin(j) {
-		r.log.Info("A key came again, and the handler that had it has not returned", "key", t.String())
-		r.tell(t, func(ctx context.Context) error { return r.Client.Done(ctx, t, Result{Retry: true}) })
-		return
+	begun := r.begin(j)
+	if begun {
+		defer r.finish(j)
 	}
-	defer r.finish(j)
-	if r.stopping.Err() != nil {
+	switch {
+	case t.Remaining() <= 0: // this process was stopped for long, or the answer was
+		r.log.Info("A take ended before its handler began", "key", t.String())
+		return
+	case !begun:
+		r.log.Info("A key came again, and the handler that had it has not returned", "key", t.String())
+		r.tell(t, func(ctx context.Context) error {
+			return r.Client.Done(ctx, t, Result{
+				Retry: true, Reason: "the handler that had the key before has not returned",
+			})
+		})
+		return
+	case r.stopping.Err() != nil:
 		r.tell(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
 		return
 	}
@@ -318,7 +328,7 @@ func (r *running) work(t *Take) {
 	default:
 		if err != nil {
 			r.log.Error(err, "A key will come again", "key", t.String(), "attempt", t.Attempt)
-			result.Retry = true
+			result.Retry, result.Reason = true, err.Error()
 		}
 		r.tell(t, func(ctx context.Context) error { return r.Client.Done(ctx, t, result) })
 	}

@@ -207,6 +207,37 @@ func TestRunStopsWorkAtTheDeadline(t *testing.T) {
 	})
 }
 
+// A take whose time is over when its handler would begin is not worked on: somebody else may have the key. The answer was
+// late here; a process that was stopped after the answer is the same.
+func TestRunBeginsNothingTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTier()
+		var mu sync.Mutex
+		var begun []string
+		stop := works(t, s, Worker{}, func(_ context.Context, k *Take) (Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			begun = append(begun, k.token)
+			return Result{}, nil
+		})
+		time.Sleep(20 * time.Second) // the poll waits
+		late, next := takeFor("a", "late"), takeFor("a", "next")
+		late.ExpiresInSeconds = 10
+		s.add(late)
+		s.add(next)
+		time.Sleep(time.Second)
+		s.want(t, "next ok 0")
+		mu.Lock()
+		defer mu.Unlock()
+		if diff := cmp.Diff([]string{"next"}, begun); diff != "" {
+			t.Errorf("handlers (-want +got):\n%s", diff)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A handler that does not hear that its take has ended keeps the next take of the key waiting.
 func TestRunNeverHasAKeyTwice(t *testing.T) {
 	for _, c := range []struct {

@@ -113,20 +113,26 @@ const maxAfter = 365 * 24 * time.Hour
 type Result struct {
 	// Retry says that it failed: the key comes again after a delay that grows with each failure.
 	Retry bool
+	// Reason is why it failed, in a line: dispatchers list it with the keys that fail. They keep wire.MaxReason bytes.
+	Reason string
 	// After has the key come again after that time, a year at most; 0: when the object changes. With Retry it is the least
 	// delay.
 	After time.Duration
 }
 
-// Done ends a take. ErrEnded may also mean that an earlier attempt succeeded, whose answer was lost.
+// Done ends a take. It may be sent again for two minutes if its answer was lost. ErrEnded: the take had ended before.
 func (c *Client) Done(ctx context.Context, t *Take, r Result) error {
+	_, err := c.call(ctx, wire.PathDone, requestTimeout, doneRequest(t, r), nil)
+	return err
+}
+
+func doneRequest(t *Take, r Result) wire.DoneRequest {
 	after := min(max(r.After, 0), maxAfter)
 	req := wire.DoneRequest{Token: t.token, Result: wire.ResultOK, AfterSeconds: after.Seconds()}
 	if r.Retry {
-		req.Result = wire.ResultRetry
+		req.Result, req.Reason = wire.ResultRetry, r.Reason[:min(len(r.Reason), wire.MaxReason)]
 	}
-	_, err := c.call(ctx, wire.PathDone, requestTimeout, req, nil)
-	return err
+	return req
 }
 
 // Extend has a take last longer: length from now on, or what the dispatcher allows. With length 0 the dispatcher
@@ -138,9 +144,13 @@ func (c *Client) Extend(ctx context.Context, t *Take, length time.Duration) erro
 	if err != nil {
 		return err
 	}
-	t.expires(sent, out.ExpiresInSeconds)
-	t.draining.Store(out.Draining)
+	t.extended(sent, out.ExpiresInSeconds, out.Draining)
 	return nil
+}
+
+func (t *Take) extended(sent time.Duration, expiresInSeconds float64, draining bool) {
+	t.expires(sent, expiresInSeconds)
+	t.draining.Store(draining)
 }
 
 // Release ends a take as if it had not been: another worker gets the key.

@@ -31,7 +31,9 @@ type schema struct {
 	// AdditionalProperties is false if unknown fields are refused.
 	AdditionalProperties *bool
 	Items                *schema
+	AnyOf                []schema
 	Minimum, Maximum     *float64
+	MinItems, MaxItems   *int
 	MinLength, MaxLength *int
 	Enum, Examples       []string
 	Format               string
@@ -79,11 +81,23 @@ func read(t *testing.T) (d document) {
 // messages are the structs with a schema. Those of requests refuse unknown fields.
 var messages = []any{
 	wire.TakeRequest{}, wire.TakeResponse{}, wire.Take{}, wire.StreamRequest{}, wire.StreamEvent{}, wire.CreditRequest{},
-	wire.DoneRequest{}, wire.ExtendRequest{}, wire.ExtendResponse{}, wire.ReleaseRequest{}, wire.Stats{},
-	wire.KindStats{}, wire.Problem{},
+	wire.DoneRequest{}, wire.DoneAllRequest{}, wire.DoneAllResponse{}, wire.DoneAnswer{}, wire.ExtendRequest{},
+	wire.ExtendResponse{}, wire.ExtendAllRequest{}, wire.ExtendAllResponse{}, wire.ExtendAnswer{},
+	wire.ReleaseRequest{}, wire.Stats{}, wire.KindStats{}, wire.Failing{}, wire.FailingKey{}, wire.Problem{},
 }
 
 const schemas = "#/components/schemas/"
+
+// messages are the names of those that a schema refers to.
+func (s schema) messages() string {
+	var names []string
+	for _, each := range append(s.AnyOf, s) {
+		if each.Ref != "" {
+			names = append(names, strings.TrimPrefix(each.Ref, schemas))
+		}
+	}
+	return strings.Join(names, " or ")
+}
 
 // ofType is the schema of a Go type, without what reflection cannot tell.
 func ofType(t reflect.Type) schema {
@@ -185,6 +199,12 @@ func TestLimitsAreInTheDocument(t *testing.T) {
 			t.Errorf("%s.worker: maximum length %v, want %d", message, got.MaxLength, wire.MaxWorker)
 		}
 	}
+	for _, message := range []string{"DoneAllRequest", "ExtendAllRequest"} {
+		got := d.Components.Schemas[message].Properties["takes"]
+		if got.MinItems == nil || *got.MinItems != 1 || got.MaxItems == nil || *got.MaxItems != wire.MaxTakes {
+			t.Errorf("%s.takes: from %v to %v, want from 1 to %d", message, got.MinItems, got.MaxItems, wire.MaxTakes)
+		}
+	}
 	results := d.Components.Schemas["DoneRequest"].Properties["result"].Enum
 	if diff := cmp.Diff([]string{wire.ResultOK, wire.ResultRetry}, results); diff != "" {
 		t.Errorf("results (-constants +document):\n%s", diff)
@@ -271,10 +291,13 @@ func TestPathsAreInTheDocument(t *testing.T) {
 		{wire.PathTake, "post", "TakeRequest", "200", answer{wire.TypeJSON, "TakeResponse"}},
 		{wire.PathStream, "post", "StreamRequest", "200", answer{wire.TypeStream, "StreamEvent"}},
 		{wire.PathCredit, "post", "CreditRequest", "204", answer{}},
-		{wire.PathDone, "post", "DoneRequest", "204", answer{}},
-		{wire.PathExtend, "post", "ExtendRequest", "200", answer{wire.TypeJSON, "ExtendResponse"}},
+		{wire.PathDone, "post", "DoneRequest or DoneAllRequest", "204", answer{}},
+		{wire.PathDone, "post", "DoneRequest or DoneAllRequest", "200", answer{wire.TypeJSON, "DoneAllResponse"}},
+		{wire.PathExtend, "post", "ExtendRequest or ExtendAllRequest", "200",
+			answer{wire.TypeJSON, "ExtendResponse or ExtendAllResponse"}},
 		{wire.PathRelease, "post", "ReleaseRequest", "204", answer{}},
 		{wire.PathStats, "get", "", "200", answer{wire.TypeJSON, "Stats"}},
+		{wire.PathFailing, "get", "", "200", answer{wire.TypeJSON, "Failing"}},
 		{wire.PathOpenAPI, "get", "", "200", answer{wire.TypeJSON, ""}},
 	} {
 		methods := d.Paths[c.path]
@@ -284,14 +307,14 @@ func TestPathsAreInTheDocument(t *testing.T) {
 		op := methods[c.method]
 		request := ""
 		if body, ok := op.RequestBody.Content[wire.TypeJSON]; ok {
-			request = strings.TrimPrefix(body.Schema.Ref, schemas)
+			request = body.Schema.messages()
 		}
 		if request != c.request || op.RequestBody.Required != (c.request != "") {
 			t.Errorf("%s takes %q, want %q", c.path, request, c.request)
 		}
 		var got answer
 		for content, body := range op.Responses[c.status].Content {
-			got = answer{content, strings.TrimPrefix(body.Schema.Ref, schemas)}
+			got = answer{content, body.Schema.messages()}
 		}
 		if got != c.answer || op.Responses[c.status].Description == "" {
 			t.Errorf("%s answers %v with %s, want %v", c.path, got, c.status, c.answer)

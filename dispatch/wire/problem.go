@@ -31,6 +31,8 @@ const (
 	// ProblemEnded (410): the take or the stream has ended. A take was done or released, it expired, or its dispatcher has
 	// ended. Do not go on with the work: somebody else may have the key.
 	ProblemEnded = "ended"
+	// ProblemTimeout (408): the body did not come in time. The request was not carried out.
+	ProblemTimeout = "timeout"
 	// ProblemTooLarge (413): the body has more than MaxBody bytes.
 	ProblemTooLarge = "too-large"
 	// ProblemMediaType (415): the body is not TypeJSON.

@@ -5,7 +5,7 @@
 // send more.
 package wire
 
-// Paths of version 1. Each takes a POST with a JSON object, but for Stats and OpenAPI.
+// Paths of version 1. Each takes a POST with a JSON object, but for Stats, Failing and OpenAPI.
 const (
 	PathTake    = "/v1/take"
 	PathStream  = "/v1/stream"
@@ -14,6 +14,7 @@ const (
 	PathExtend  = "/v1/extend"
 	PathRelease = "/v1/release"
 	PathStats   = "/v1/stats"
+	PathFailing = "/v1/failing"
 	PathOpenAPI = "/openapi.json"
 )
 
@@ -32,6 +33,10 @@ const (
 	MaxWorker = 253
 	// MaxKeys is how many keys may be asked for at a time.
 	MaxKeys = 1000
+	// MaxTakes is how many takes a request may end or extend. MaxBody may allow fewer.
+	MaxTakes = 100
+	// MaxReason is how many bytes of DoneRequest.Reason are kept.
+	MaxReason = 512
 	// MaxWaitSeconds is how long a worker may wait for keys, each time.
 	MaxWaitSeconds = 60
 	// HeartbeatSeconds is how long a stream is silent at most.
@@ -124,6 +129,8 @@ type DoneRequest struct {
 	// Result is ResultOK, or ResultRetry if the work failed: the key comes again after a delay that grows with each
 	// failure. Empty: ResultOK.
 	Result string `json:"result,omitempty"`
+	// Reason is why the work failed, in a line: FailingKey has it. MaxReason bytes of it are kept.
+	Reason string `json:"reason,omitempty"`
 	// AfterSeconds has the key come again after that time. With ResultRetry it is the least delay.
 	AfterSeconds float64 `json:"afterSeconds,omitempty"`
 }
@@ -144,6 +151,43 @@ type ExtendResponse struct {
 	Draining bool `json:"draining,omitempty"`
 }
 
+// DoneAllRequest ends several takes, from 1 to MaxTakes. It goes to PathDone, as DoneRequest does. The answer is a
+// DoneAllResponse: each take is ended or not as if it were alone.
+type DoneAllRequest struct {
+	Takes []DoneRequest `json:"takes"`
+}
+
+// DoneAllResponse has an answer for each take, in the order of the request.
+type DoneAllResponse struct {
+	Takes []DoneAnswer `json:"takes"`
+}
+
+// DoneAnswer is what a DoneRequest is answered with among others.
+type DoneAnswer struct {
+	// Problem is what DoneRequest alone would have been answered with. Missing: the take has ended so.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// ExtendAllRequest has several takes last longer, from 1 to MaxTakes. It goes to PathExtend, as ExtendRequest does. The
+// answer is an ExtendAllResponse: each take is extended or not as if it were alone.
+type ExtendAllRequest struct {
+	Takes []ExtendRequest `json:"takes"`
+}
+
+// ExtendAllResponse has an answer for each take, in the order of the request.
+type ExtendAllResponse struct {
+	Takes []ExtendAnswer `json:"takes"`
+}
+
+// ExtendAnswer is what an ExtendRequest is answered with among others.
+type ExtendAnswer struct {
+	// ExpiresInSeconds and Draining are those of ExtendResponse, and 0 and false with a Problem.
+	ExpiresInSeconds float64 `json:"expiresInSeconds"`
+	Draining         bool    `json:"draining,omitempty"`
+	// Problem is what ExtendRequest alone would have been answered with. Missing: the take was extended.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
 // ReleaseRequest ends a take as if it had not been: another worker gets the key. The answer is 204.
 type ReleaseRequest struct {
 	Token string `json:"token"`
@@ -160,12 +204,41 @@ type Stats struct {
 // KindStats describe the keys of a kind.
 type KindStats struct {
 	Kind string `json:"kind"`
-	// Ready keys wait for a worker, Delayed ones for a time, Taken ones are at a worker. Pending are Ready and Taken: how
-	// many workers could be busy.
+	// Ready keys wait for a worker, Delayed ones for a time, Taken ones are at a worker. Pending are Ready and Taken, but
+	// of no dispatcher more than it hands out at a time: how many workers could be busy.
 	Ready   int `json:"ready"`
 	Delayed int `json:"delayed"`
 	Taken   int `json:"taken"`
 	Pending int `json:"pending"`
-	// OldestSeconds is for how long the oldest ready key has been ready.
-	OldestSeconds float64 `json:"oldestSeconds"`
+	// OldestSeconds is for how long the oldest ready key has been ready, and OldestChangedSeconds the oldest of class
+	// "changed".
+	OldestSeconds        float64 `json:"oldestSeconds"`
+	OldestChangedSeconds float64 `json:"oldestChangedSeconds"`
+}
+
+// Failing has the keys of all dispatchers whose last take failed or expired.
+type Failing struct {
+	// Dispatchers is how many there are, and Silent how many of them did not answer: their keys are missing.
+	Dispatchers int `json:"dispatchers"`
+	Silent      int `json:"silent"`
+	// Total is how many such keys there are. Keys has those that have failed for longest.
+	Total int          `json:"total"`
+	Keys  []FailingKey `json:"keys"`
+}
+
+// FailingKey is a key whose last take failed or expired.
+type FailingKey struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Attempts is how many takes have failed or expired since one succeeded, and SinceSeconds is how long ago the first of
+	// them did. Both begin again when the key's slot goes to another dispatcher.
+	Attempts     int     `json:"attempts"`
+	SinceSeconds float64 `json:"sinceSeconds"`
+	// LastSeconds is how long ago the last one did, and Reason is why: the worker's, or that the take expired.
+	LastSeconds float64 `json:"lastSeconds"`
+	Reason      string  `json:"reason,omitempty"`
+	// Taken says that a worker has the key now. Otherwise it comes again in NextSeconds; 0: it is ready.
+	Taken       bool    `json:"taken,omitempty"`
+	NextSeconds float64 `json:"nextSeconds"`
 }

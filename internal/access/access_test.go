@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -312,6 +313,117 @@ func TestAddress(t *testing.T) {
 			t.Errorf("asked %d times", n) // good-2 was known
 		}
 	})
+}
+
+// jwt is a token that says for whom it is, and when it expires.
+func jwt(signature, audience string, expires time.Time) string {
+	text := fmt.Sprintf(`{"aud": [%q], "exp": %d}`, audience, expires.Unix())
+	return "good." + base64.RawURLEncoding.EncodeToString([]byte(text)) + "." + signature
+}
+
+// TestProxy: where everybody comes from one address, as behind a proxy, tokens that are random, expired, or for another
+// audience do not have new ones refused that are good.
+func TestProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		g := s.guard(t, Limits{})
+		soon := time.Now().Add(time.Hour)
+		for i := range 3 * addressBurst {
+			n := strconv.Itoa(i)
+			for _, bad := range []string{
+				"random-" + n, "bad." + jwt(n, audience, soon), "bad" + jwt(n, audience, time.Now().Add(-time.Hour)),
+				"bad" + jwt(n, "https://kubernetes.default.svc", soon),
+			} {
+				if _, err := g.Authenticate(request("10.0.0.9", "Bearer "+bad)); err == nil {
+					t.Fatalf("%s is accepted", bad)
+				}
+			}
+		}
+		_, err := g.Authenticate(request("10.0.0.9", "Bearer random"))
+		if problem(err) != wire.ProblemTooMany {
+			t.Fatalf("a random token: error %v", err)
+		}
+		for i := range 20 {
+			_, err := g.Authenticate(request("10.0.0.9", "Bearer "+jwt(strconv.Itoa(i), audience, soon)))
+			if err != nil {
+				t.Fatalf("a good token, the %dth: %v", i, err)
+			}
+		}
+		// Forged ones count, too, against a limit of their own.
+		for i := range 3 * addressBurst {
+			_, err = g.Authenticate(request("10.0.0.9", "Bearer bad"+jwt(strconv.Itoa(i), audience, soon)))
+		}
+		if problem(err) != wire.ProblemTooMany {
+			t.Errorf("a forged token: error %v", err)
+		}
+	})
+}
+
+// TestExpiry: a token that has expired since it was reviewed is reviewed again before it is accepted.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		g := s.guard(t, Limits{})
+		end := time.Now().Add(30 * time.Second)
+		r := request("10.0.0.1", "Bearer "+jwt("x", audience, end))
+		for time.Now().Before(end) {
+			if _, err := g.Authenticate(r); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := s.asked.Load(); n != 1 {
+			t.Errorf("asked %d times before it expired", n)
+		}
+		// The API server's clock is behind. What it says is kept.
+		for range 10 {
+			if _, err := g.Authenticate(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.asked.Load(); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		g := s.guard(t, Limits{})
+		r := request("10.0.0.1", "Bearer "+jwt("x", audience, time.Now().Add(30*time.Second)))
+		if _, err := g.Authenticate(r); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		s.revoked.Store(true)
+		if _, err := g.Authenticate(r); problem(err) != wire.ProblemUnauthenticated {
+			t.Errorf("after its time: error %v", err)
+		}
+	})
+}
+
+// TestClaims: whatever a token says of itself, reading it does no harm.
+func TestClaims(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	token := func(claims string) string { return "a." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".b" }
+	for text, want := range map[string]bool{
+		token(`{"aud": "rota.dev/dispatch"}`):                             true,
+		token(`{"aud": ["x", "rota.dev/dispatch"], "exp": 1700000001.5}`): true,
+		token(`{"aud": ["rota.dev/dispatch"], "exp": 1699999999}`):        true, // clocks differ
+		token(`{"aud": ["rota.dev/dispatch"], "exp": 1699999000}`):        false,
+		token(`{"aud": ["rota.dev/dispatch"], "exp": "soon"}`):            false,
+		token(`{"aud": ["rota.dev/dispatch"], "exp": 1e300}`):             true,
+		token(`{"aud": ["rota.dev/dispatch"], "exp": -1}`):                true,
+		token(`{"aud": {}}`):    false,
+		token(`{"aud": ["x"]}`): false,
+		token(`null`):           false,
+		token(`[`):              false,
+		"a.!.b":                 false,
+		"..":                    false,
+		"opaque":                false,
+	} {
+		if got := looksValid(text, audience, now); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
 }
 
 func TestAdmit(t *testing.T) {

@@ -42,6 +42,13 @@ const (
 type session struct {
 	user     User
 	reviewed time.Time
+	expires  time.Time // as the token says; zero: it does not
+}
+
+// mayHaveEnded says that the token has expired since it was reviewed, by this machine's clock. That of the API server
+// decides.
+func (s *session) mayHaveEnded(now time.Time) bool {
+	return !s.expires.IsZero() && s.reviewed.Before(s.expires) && !now.Before(s.expires)
 }
 
 // Authenticate returns who sent the request, by its bearer token. The error is an *Error: wire.ProblemUnauthenticated,
@@ -56,6 +63,7 @@ func (g *Guard) Authenticate(r *http.Request) (User, error) {
 	if v, ok := g.known.Get(key); ok {
 		s, _ := v.(*session)
 		switch age := time.Since(s.reviewed); {
+		case s.mayHaveEnded(time.Now()):
 		case age < tokenTTL/2:
 			return s.user, nil
 		case age < tokenTTL:
@@ -74,9 +82,10 @@ func (g *Guard) Authenticate(r *http.Request) (User, error) {
 
 // source is an address that requests come from.
 type source struct {
-	host     string
-	failures *rate.Limiter // of tokens that are not valid
-	valid    atomic.Bool   // a valid token has come from it
+	host string
+	// failures are of tokens that are not valid, and likely of those that looked as if they were.
+	failures, likely *rate.Limiter
+	valid            atomic.Bool // a valid token has come from it
 }
 
 // known notes that a valid token came from the address.
@@ -97,18 +106,25 @@ func (g *Guard) address(r *http.Request) *source {
 		s, _ := v.(*source)
 		return s
 	}
-	s := &source{host: host, failures: rate.NewLimiter(addressRate, addressBurst)}
+	s := &source{
+		host: host, failures: rate.NewLimiter(addressRate, addressBurst), likely: rate.NewLimiter(addressRate, addressBurst),
+	}
 	g.addresses.Add(host, s, sourceFor)
 	return s
 }
 
 // askNew asks about a token that has not been valid yet. Such questions are limited, overall and by address. Addresses
 // from which valid tokens have come have a limit of their own: those whose tokens are renewed do not queue behind a
-// flood.
+// flood. So have tokens that look valid: what is random, expired, or for somebody else does not keep these out, where
+// all requests come from the address of a proxy.
 func (g *Guard) askNew(r *http.Request, key, token string) (User, error) {
 	from := g.address(r)
 	now := time.Now()
-	if short := 1 - from.failures.TokensAt(now); short > 0 {
+	failures := from.failures
+	if looksValid(token, g.o.Audience, now) {
+		failures = from.likely
+	}
+	if short := 1 - failures.TokensAt(now); short > 0 {
 		g.reviews.WithLabelValues(reviewToken, outcomeLimited).Inc()
 		return User{}, &Error{
 			Problem: wire.ProblemTooMany, RetryAfter: time.Duration(short / addressRate * float64(time.Second)),
@@ -132,7 +148,7 @@ func (g *Guard) askNew(r *http.Request, key, token string) (User, error) {
 	case err == nil:
 		from.known(g)
 	case errors.As(err, &refused) && refused.Problem == wire.ProblemUnauthenticated:
-		from.failures.Reserve() // only tokens that are not valid count, and those that were asked about meanwhile, too
+		failures.Reserve() // only tokens that are not valid count, and those that were asked about meanwhile, too
 	}
 	return user, err
 }
@@ -218,7 +234,7 @@ func (g *Guard) review(key, token string) (User, error) {
 			user.Extra[k] = v
 		}
 	}
-	g.known.Add(key, &session{user: user, reviewed: begun}, knownFor)
+	g.known.Add(key, &session{user: user, reviewed: begun, expires: claimsOf(token).expires()}, knownFor)
 	return user, nil
 }
 

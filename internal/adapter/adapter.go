@@ -4,6 +4,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,11 +29,17 @@ type Parts struct {
 	Reported func() bool
 	// Solo is rota.Options.Solo.
 	Solo bool
+	// Ending says that the process ends although the member has not left, so that informers stop before it does. That is
+	// not their fault.
+	Ending func()
 	// SettingUp reports whether the member waits, or will wait, for something to be set up (rota.Rota.JoinAfter).
 	// FinishSetup has a function called when it need not wait any more, before it joins. It is given before Run.
 	SettingUp   func() bool
 	FinishSetup func(func(context.Context) error)
 }
+
+// ErrPanicked is the outcome (rota.Controller.Ended) of a reconcile that did not return.
+var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
 
 // Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.
 var Of func(rota any) Parts

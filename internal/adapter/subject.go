@@ -20,17 +20,18 @@ type Subject struct {
 	Gone bool
 }
 
-type subjectKey struct{}
+// subjectKey is of the subject in one rota, which has one share. A program may have several.
+type subjectKey struct{ share *delivery.Share }
 
 // WithSubject returns the context of a reconcile.
-func WithSubject(ctx context.Context, s Subject) context.Context {
-	return context.WithValue(ctx, subjectKey{}, s)
+func WithSubject(ctx context.Context, share *delivery.Share, s Subject) context.Context {
+	return context.WithValue(ctx, subjectKey{share}, s)
 }
 
 // Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name: a namesake that
 // was created since is none of its business, so that a reader has to say that there is no such object.
-func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) bool {
-	about, ok := ctx.Value(subjectKey{}).(Subject)
+func Deleted(ctx context.Context, share *delivery.Share, kind schema.GroupKind, name types.NamespacedName) bool {
+	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	return ok && about.Gone && about.Kind == kind && about.Name == name
 }
 
@@ -38,7 +39,7 @@ func Deleted(ctx context.Context, kind schema.GroupKind, name types.NamespacedNa
 // and is another one, in another slot of the share: it may be another member's, and a reader has to say that there is
 // no such object.
 func Namesake(ctx context.Context, share *delivery.Share, kind schema.GroupKind, obj metav1.Object) bool {
-	about, ok := ctx.Value(subjectKey{}).(Subject)
+	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	if !ok || about.Kind != kind || about.Name != name {
 		return false

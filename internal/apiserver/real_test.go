@@ -5,11 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,12 +158,11 @@ func start(t *testing.T, name string, words ...string) *process.Process {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	address, err := process.FreeAddress(t.Context())
+	port, err := process.FreePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(address)
-	return port
+	return strconv.Itoa(port)
 }
 
 // warnings collects what the API server warns of.

@@ -12,12 +12,14 @@ import (
 
 // TakeOverlaps returns all pairs of takes of one namespace/name that overlap in time, those of one worker included. A
 // take lasts until its worker said that it is done, or until its deadline: whatever the worker does later counts for
-// nothing, and that the worker is dead makes the take no shorter.
+// nothing, and that the worker is dead makes the take no shorter. So a take that a stopped worker begins after the
+// deadline, when it goes on, lasts no time.
 func TakeOverlaps(all []journal.Reconcile) []Overlap {
 	byKey := map[types.NamespacedName][]journal.Reconcile{}
 	for _, r := range all {
-		r.End = TakeEnd(r)
-		byKey[r.Key] = append(byKey[r.Key], r)
+		if r.End = TakeEnd(r); r.Start < r.End {
+			byKey[r.Key] = append(byKey[r.Key], r)
+		}
 	}
 	var out []Overlap
 	for _, list := range byKey {

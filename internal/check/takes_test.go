@@ -32,6 +32,9 @@ func TestTakeOverlaps(t *testing.T) {
 		{"dead, and too early", []journal.Reconcile{taken("w1", "a", 1, 0, 9), taken("w2", "a", 8, 10, 17)}, 1},
 		{"stopped until after its deadline", []journal.Reconcile{taken("w1", "a", 1, 30, 9), taken("w2", "a", 9, 10, 17)}, 0},
 		{"stopped, and too early", []journal.Reconcile{taken("w1", "a", 1, 30, 9), taken("w2", "a", 8, 10, 17)}, 1},
+		{"stopped before it began, until after its deadline", []journal.Reconcile{
+			taken("w1", "a", 10, 11, 9), taken("w2", "a", 9, 12, 17),
+		}, 0},
 		{"no deadline", []journal.Reconcile{taken("w1", "a", 1, 0, 0), taken("w2", "a", 100, 110, 120)}, 1},
 		{"three", []journal.Reconcile{
 			taken("w3", "a", 3, 8, 12), taken("w1", "a", 1, 9, 9), taken("w2", "a", 2, 7, 12),

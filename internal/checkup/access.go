@@ -17,14 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/permission"
 )
 
-// reading are what an informer does, labelling what the labeller does beside it.
+// reading are what an informer does, labelling what the labeller does beside it. asking is what a reconcile does about
+// other members' objects.
 var (
 	reading   = []string{"list", "watch"}
 	labelling = []string{"patch"}
 )
+
+const asking = "get"
 
 // permissions asks the API server what the operator may do.
 //
@@ -63,9 +67,22 @@ func (r *run) permissions(ctx context.Context) {
 	if r.Self && len(denied) > 0 {
 		who = cmp.Or(denied[0].User, who)
 	}
-	watching := slices.DeleteFunc(slices.Clone(denied), func(d *permission.Error) bool { return !r.watchesElection(d) })
-	for _, rule := range merged(slices.DeleteFunc(slices.Clone(denied), r.watchesElection)) {
+	var watching, lives, rest []*permission.Error
+	for _, d := range denied {
+		switch {
+		case r.watchesElection(d):
+			watching = append(watching, d)
+		case r.readsLive(d):
+			lives = append(lives, d)
+		default:
+			rest = append(rest, d)
+		}
+	}
+	for _, rule := range merged(rest) {
 		r.denied(who, rule)
+	}
+	for _, rule := range merged(lives) {
+		r.cannotGet(who, rule)
 	}
 	for _, rule := range merged(watching) {
 		r.warn(groupPermissions, codePermission, "add this to the rules of its Role there:\n"+ruleText(rule.rule),
@@ -110,7 +127,11 @@ func (r *run) needs(ctx context.Context) (needs []permission.Error, complete boo
 		switch {
 		case meta.IsNoMatchError(err):
 			complete = false
-			r.fail(groupPermissions, codeKind, "install its CustomResourceDefinition, or correct the name: it is Kind.group, "+
+			if r.found(groupCoverage, view.KindNotServed) {
+				continue // the members' reports tell of it
+			}
+			r.fail(groupPermissions, view.KindNotServed, "install its CustomResourceDefinition, or correct the name: it is "+
+				"Kind.group, "+
 				"as in Deployment.apps", "the API server does not serve the kind %s", kind)
 			continue
 		case err != nil:
@@ -119,6 +140,10 @@ func (r *run) needs(ctx context.Context) (needs []permission.Error, complete boo
 			continue
 		}
 		verbs := slices.Clone(reading)
+		if !r.dispatches {
+			verbs = append(verbs, asking)
+			r.live = append(r.live, mapping.Resource.GroupResource())
+		}
 		if r.labels(kind) {
 			verbs = append(verbs, labelling...)
 		}
@@ -158,6 +183,25 @@ type missing struct {
 func (r *run) watchesElection(d *permission.Error) bool {
 	return d.Resource == "leases" && (d.Verb == "list" || d.Verb == "watch") &&
 		slices.Contains(r.Elections, types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
+}
+
+// readsLive says that a permission is only for reading other members' objects.
+func (r *run) readsLive(d *permission.Error) bool {
+	return d.Verb == asking && d.Name == "" &&
+		slices.Contains(r.live, schema.GroupResource{Group: d.Group, Resource: d.Resource})
+}
+
+// cannotGet tells of a permission without which informers work, and reconciles may not. Who reads no objects of other
+// members gets by without it: the check does not know.
+func (r *run) cannotGet(who string, m missing) {
+	where, role := "in the cluster", "its ClusterRole"
+	if m.namespace != "" {
+		where, role = "in namespace "+m.namespace, "its Role there"
+	}
+	r.warn(groupPermissions, codePermission, "add this to the rules of "+role+":\n"+ruleText(m.rule),
+		"%s may not get %s %s: the API server answers Get of other members' objects, so with controller-runtime reconciles "+
+			"fail that read one. Only programs that read none do without", who,
+		schema.GroupResource{Group: m.rule.APIGroups[0], Resource: m.rule.Resources[0]}, where)
 }
 
 // merged puts the verbs on one thing together.

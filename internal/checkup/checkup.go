@@ -80,13 +80,14 @@ const (
 	groupMembers     = "members"
 	groupSlots       = "slots"
 	groupDuties      = "duties"
+	groupObjects     = "objects"
 	groupCoverage    = "coverage"
 	groupFence       = "fence"
 	groupEvents      = "warnings of the last hour"
 )
 
 var groups = []string{groupCluster, groupPermissions, groupDelivery, groupTable, groupMembers, groupSlots, groupDuties,
-	groupCoverage, groupFence, groupEvents}
+	groupObjects, groupCoverage, groupFence, groupEvents}
 
 // Codes of checks that are neither problems of package view nor reasons of events. Those keep their names.
 const (
@@ -109,13 +110,14 @@ const (
 	codeFenceBlind  = "FenceBlind"
 	codeUnknown     = "NotKnown"
 	codeShadow      = "Shadow"
+	codeEarlier     = "EarlierWarnings"
+	codeWebhook     = "WebhookWaits"
 )
 
 // Codes that are also reasons of events.
 const (
 	codeClock      = "ClockSkew"
 	codePermission = "PermissionMissing"
-	codeKind       = "KindNotServed"
 	codeLost       = "TableLost"
 	codeSetup      = "SetupDiffers"
 	codeCoverage   = "Coverage"
@@ -125,7 +127,8 @@ const (
 func Codes() []string {
 	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer, codePruned, codeBuilds,
 		codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember,
-		codeFenceBlind, codeUnknown, codeShadow, codeClock, codePermission, codeKind, codeLost, codeSetup, codeCoverage}
+		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeClock, codePermission, codeLost, codeSetup,
+		codeCoverage}
 }
 
 // Options say what to look at. Name of Rota may be empty with Pre.
@@ -166,6 +169,9 @@ type run struct {
 	lines  map[string][]Line // by group
 	first  time.Time         // the time of the first look at the rota
 	closed map[closure]time.Time
+	// dispatches: all members that report hand their keys out to workers, and reconcile nothing themselves.
+	dispatches bool
+	live       []schema.GroupResource // of what members may read live
 }
 
 // Run looks. The error says why it could not: no server answers, there is no such rota, or the table may not be read.
@@ -193,11 +199,15 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 	err = part(func(ctx context.Context) error {
 		if o.Pre {
 			r.free(ctx)
+			r.webhooks(ctx)
 		} else if v != nil {
 			r.rota(ctx, v)
 		}
 		r.permissions(ctx)
 		r.deliveries(ctx)
+		if v != nil {
+			r.events(v)
+		}
 		return ctx.Err()
 	})
 	if err != nil {

@@ -103,19 +103,37 @@ func TestMissingRules(t *testing.T) {
 	}
 }
 
-// Of warnings that repeat, the latest of each reason and member counts.
-func TestLatest(t *testing.T) {
-	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	got := latest([]view.Warning{
-		{At: at(1), Member: "a", Reason: "Lapsed", Message: "first"}, {At: at(2), Member: "b", Reason: "Lapsed"},
-		{At: at(3), Member: "a", Reason: "DutyFails"}, {At: at(4), Member: "a", Reason: "Lapsed", Message: "last"},
-	})
-	want := []view.Warning{
-		{At: at(2), Member: "b", Reason: "Lapsed"}, {At: at(3), Member: "a", Reason: "DutyFails"},
-		{At: at(4), Member: "a", Reason: "Lapsed", Message: "last"},
+// What may still be so comes first of all, newest first, with the rule to add in lines of its own. What is over is
+// counted. What the check itself has found to be permitted is over.
+func TestEvents(t *testing.T) {
+	v := quiet()
+	at := func(s int) time.Time { return v.At.Add(time.Duration(s-100) * time.Second) }
+	const denied = "Cannot label: jane may not patch x; add this to the rules of its Role there:\n- apiGroups: [\"\"]"
+	v.Warnings = []view.Warning{
+		{At: at(1), Member: "pod-a", ID: "a", Reason: "Lapsed", Message: "no renewal", Over: "it has renewed its Lease since"},
+		{At: at(2), Member: "pod-a", ID: "a", Reason: "DutyFails", Message: "duty x: all"},
+		{At: at(3), Member: "pod-c", Reason: "PermissionMissing", Message: denied},
+		{At: at(4), Member: "pod-b", ID: "b", Reason: view.SlotHeldBack, Message: "a problem by itself"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	for _, c := range []struct {
+		asked bool // which permissions there are
+		want  string
+	}{
+		{false, "warning PermissionMissing [pod-c] [] PermissionMissing, 1m37s ago: Cannot label: jane may not patch x; add this " +
+			"to the rules of its Role there: | - apiGroups: [\"\"]\n" +
+			"warning DutyFails [a] [] DutyFails, 1m38s ago: duty x: all | \n" +
+			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1); rota history -n ns web has them | \n"},
+		{true, "warning DutyFails [a] [] DutyFails, 1m38s ago: duty x: all | \n" +
+			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1), PermissionMissing (1); rota history -n ns web has them | \n"},
+	} {
+		r := &run{lines: map[string][]Line{}}
+		if c.asked {
+			r.good(groupPermissions, codePermission, "all of them")
+		}
+		r.events(v)
+		if diff := cmp.Diff(c.want, told(r, groupEvents)); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -149,8 +149,10 @@ func (r *run) open(v *view.Rota) {
 	if v.Shadow != nil {
 		return
 	}
-	closed, since := map[string]slot.Set{}, map[string]time.Time{}
+	closed, since, sure := map[string]slot.Set{}, map[string]time.Time{}, map[string]bool{}
 	for c, at := range r.closed {
+		// A report that is older than the handover of a slot says nothing of it.
+		sure[c.owner] = sure[c.owner] || v.ReportsAfter(c.owner, c.epoch)
 		set := closed[c.owner]
 		set.Add(c.slot)
 		closed[c.owner] = set
@@ -164,7 +166,11 @@ func (r *run) open(v *view.Rota) {
 		}) {
 			continue
 		}
-		r.add(groupSlots, Line{Level: Warning, Code: view.SlotClosed, Slots: textOf(closed[owner]), Member: owner,
+		level := Warning
+		if sure[owner] {
+			level = Failed // nobody works on them at this time, for whatever time
+		}
+		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: textOf(closed[owner]), Member: owner,
 			Text: fmt.Sprintf("their owner reports that it does not work on them, for %s so far",
 				seconds(v.At.Sub(since[owner]))),
 			Cure: fmt.Sprintf("it may be about to begin. It is a problem after %s: %s", seconds(recovery(v)),

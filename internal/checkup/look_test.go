@@ -11,6 +11,8 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -71,6 +73,14 @@ func TestSlots(t *testing.T) {
 		"closed": {shut, 20 * time.Second,
 			"warning SlotClosed [a] [0-127] their owner reports that it does not work on them, for 20s so far | it may be about " +
 				"to begin. It is a problem after 18s: rota check -n ns web --wait 22s", good},
+		"closed by a report that is about them": {func(v *view.Rota) {
+			shut(v)
+			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 41}}
+		}, 0, "failed SlotClosed [a] [0-127] their owner reports that it does not work on them", good},
+		"closed by a report from before their handover": {func(v *view.Rota) {
+			shut(v)
+			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 40}}
+		}, 0, "warning SlotClosed [a] [0-127]", good},
 		"closed at one look": {shut, 0, "warning SlotClosed [a] [0-127] their owner reports", good},
 		"closed since it waits for an election": {
 			func(v *view.Rota) { shut(v); v.Reports["a"].Waits = "another one leads" }, 20 * time.Second, "ok SlotUnowned", "SlotClosed",
@@ -244,6 +254,26 @@ func TestPermissionsThatAreAsked(t *testing.T) {
 		r.permissions(t.Context())
 		if got := told(r, groupPermissions); !strings.Contains(got, c.want) || strings.Contains(got, "ok Perm") {
 			t.Errorf("%v denied: want %q, got\n%s", deny, c.want, got)
+		}
+	}
+	// Reconciles read other members' objects live. What hands its keys out to workers does not reconcile.
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	for dispatched, want := range map[string]bool{"": true, "Secret": false} {
+		deny, asked = []string{"get secrets /"}, nil
+		r := &run{Options: Options{Rota: web, Self: true, Kinds: []schema.GroupKind{{Kind: "Secret"}}}, cfg: plain,
+			mapper: mapper, lines: map[string][]Line{}}
+		v := quiet()
+		for _, report := range v.Reports {
+			report.Digests = nil
+			report.Setup[coverage.SettingDispatched] = dispatched
+		}
+		r.learn(v)
+		r.permissions(t.Context())
+		got := told(r, groupPermissions)
+		if strings.Contains(got, "warning PermissionMissing [] [] this user may not get secrets in the cluster") != want ||
+			slices.Contains(asked, "get secrets /") != want || !slices.Contains(asked, "list secrets /") {
+			t.Errorf("dispatched %q: %s\nasked: %q", dispatched, got, asked)
 		}
 	}
 	r := &run{Options: Options{Kinds: []schema.GroupKind{{Kind: "ConfigMap"}}}}

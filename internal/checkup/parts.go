@@ -3,6 +3,7 @@ package checkup
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,13 @@ func (r *run) slots(v *view.Rota) {
 	}
 	r.moves(v)
 	r.open(v)
+	if !r.found(groupObjects) && len(v.Reports) > 0 && v.Shadow == nil {
+		text := "no reconcile has been running for 5 minutes, and no object keeps failing"
+		if n := len(v.Worst); n > 0 {
+			text += fmt.Sprintf(" for long; %d may: rota status -o wide", n)
+		}
+		r.good(groupObjects, view.KeyFails, "%s", text)
+	}
 	if !r.found(groupDuties) && len(v.Duties) > 0 {
 		r.good(groupDuties, view.DutyUnowned, "every duty has a member (%d)", len(v.Duties))
 	}
@@ -92,10 +100,10 @@ func (r *run) coverage(v *view.Rota) {
 	}
 	const verify = "rota verify has the present state"
 	told := false
-	for _, w := range latest(v.Warnings) {
+	for _, w := range v.Now() {
 		if w.Reason == codeCoverage {
 			told = true
-			r.add(groupCoverage, Line{Level: Warning, Code: codeCoverage, Member: w.Member, Cure: verify,
+			r.add(groupCoverage, Line{Level: Warning, Code: codeCoverage, Member: cmp.Or(w.ID, w.Member), Cure: verify,
 				Text: fmt.Sprintf("%s ago: %s", ago(v, w), w.Message)})
 		}
 	}
@@ -112,16 +120,40 @@ func (r *run) coverage(v *view.Rota) {
 	r.good(groupCoverage, codeCoverage, "%s. %s", text, verify)
 }
 
-// events tells of the other warnings of the last hour. What they are about may be over.
+// events tells of the other warnings of the last hour: of each that may still be so, and how many are over.
 func (r *run) events(v *view.Rota) {
-	all := slices.DeleteFunc(latest(v.Warnings), func(w view.Warning) bool { return w.Reason == codeCoverage })
-	if n := len(all) - maxWarnings; n > 0 {
-		all = all[n:]
+	var now []view.Warning
+	over := map[string]int{}
+	for _, w := range v.Earlier() {
+		over[w.Reason]++
 	}
-	for _, w := range all {
-		r.add(groupEvents, Line{Level: Warning, Code: w.Reason, Member: w.Member,
-			Text: fmt.Sprintf("%s, %s ago: %s", w.Reason, ago(v, w), oneLineText(w.Message))})
+	for _, w := range v.Now() {
+		switch {
+		case w.Reason == codeCoverage, w.Reason == view.SlotHeldBack: // told already
+		case w.Reason == codePermission && r.permitted():
+			over[w.Reason]++
+		default:
+			now = append(now, w)
+		}
 	}
+	for _, w := range now[:min(len(now), maxWarnings)] {
+		text, rule, _ := strings.Cut(w.Message, "\n")
+		r.add(groupEvents, Line{Level: Warning, Code: w.Reason, Member: cmp.Or(w.ID, w.Member), Cure: rule,
+			Text: fmt.Sprintf("%s, %s ago: %s", w.Reason, ago(v, w), oneLineText(text))})
+	}
+	if len(over) > 0 {
+		var words []string
+		for _, reason := range slices.Sorted(maps.Keys(over)) {
+			words = append(words, fmt.Sprintf("%s (%d)", reason, over[reason]))
+		}
+		r.good(groupEvents, codeEarlier, "earlier, and over: %s; rota history -n %s %s has them", strings.Join(words, ", "),
+			v.Namespace, v.Name)
+	}
+}
+
+// permitted says whether the check has found that the operator has all permissions.
+func (r *run) permitted() bool {
+	return len(r.lines[groupPermissions]) > 0 && !r.found(groupPermissions)
 }
 
 func ago(v *view.Rota, w view.Warning) time.Duration {
@@ -129,20 +161,3 @@ func ago(v *view.Rota, w view.Warning) time.Duration {
 }
 
 func oneLineText(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// latest returns the latest warning of each reason and member, oldest first.
-func latest(warnings []view.Warning) []view.Warning {
-	type about struct{ reason, member string }
-	last := map[about]view.Warning{}
-	for _, w := range warnings {
-		last[about{w.Reason, w.Member}] = w
-	}
-	var out []view.Warning
-	for _, w := range last {
-		out = append(out, w)
-	}
-	slices.SortFunc(out, func(a, b view.Warning) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Member, b.Member))
-	})
-	return out
-}

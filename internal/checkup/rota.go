@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxWarnings is how many warnings become lines, the latest of each kind.
+	// maxWarnings is how many warnings that may still be so become lines, the newest first.
 	maxWarnings = 10
 	// scrubDuty is the duty of comparing what members hold with what there is.
 	scrubDuty = table.OwnDuties + "scrub"
@@ -33,7 +33,8 @@ var groupOf = map[string]string{
 	view.DutyUnowned: groupDuties, view.ReportMissing: groupCoverage, view.MemberSilent: groupMembers,
 	view.MemberStopped: groupMembers, view.LeaseMissing: groupMembers, view.Probation: groupMembers,
 	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
-	view.NotElected: groupMembers,
+	view.NotElected: groupMembers, view.KindNotServed: groupCoverage, view.SlotHeldBack: groupSlots,
+	view.KeyHangs: groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
 }
 
 // rota says what is good and what is wrong with the rota.
@@ -45,7 +46,8 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 	}
 	r.accountOf(ctx, pods)
 	for _, u := range v.Unknown {
-		group := map[string]string{"reports": groupCoverage, "warnings": groupEvents, "fence": groupFence}[u.What]
+		group := map[string]string{"reports": groupCoverage, "kinds": groupCoverage, "warnings": groupEvents,
+			"fence": groupFence}[u.What]
 		r.unknown(cmp.Or(group, groupMembers), u.What, errors.New(u.Error))
 	}
 	for _, p := range v.Problems {
@@ -57,11 +59,9 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 	r.slots(v)
 	if v.Shadow != nil {
 		r.good(groupMembers, codeShadow, "%s", view.ShadowText)
-		r.events(v)
 		return // there is nothing to cover, and nothing to fence
 	}
 	r.coverage(v)
-	r.events(v)
 	r.fence(ctx, v)
 }
 
@@ -92,7 +92,9 @@ func (r *run) learn(v *view.Rota) {
 	for _, kind := range r.Owned {
 		owned[kind] = true
 	}
+	r.dispatches = len(v.Reports) > 0
 	for _, report := range v.Reports {
+		r.dispatches = r.dispatches && report.Setup[coverage.SettingDispatched] != ""
 		for kind := range report.Digests {
 			if len(report.Owners[kind]) > 0 {
 				owned[kind] = true

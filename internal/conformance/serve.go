@@ -31,7 +31,7 @@ func (t *Tier) serve(w http.ResponseWriter, req *http.Request, body []byte, answ
 	case wire.PathCredit:
 		return nil, t.credit(body)
 	case wire.PathDone:
-		return nil, t.done(body)
+		return t.done(body)
 	case wire.PathExtend:
 		return t.extend(body)
 	case wire.PathRelease:
@@ -214,15 +214,32 @@ func (t *Tier) find(token string) (takeOf, error) {
 	return k, nil
 }
 
-func (t *Tier) done(body []byte) error {
-	var in wire.DoneRequest
-	if err := read(body, &in); err != nil {
-		return err
+func (t *Tier) done(body []byte) (any, error) {
+	var in struct {
+		wire.DoneRequest
+		wire.DoneAllRequest
 	}
+	if err := read(body, &in); err != nil {
+		return nil, err
+	}
+	defer t.step()
+	if in.Takes == nil {
+		return nil, t.doneOne(in.DoneRequest)
+	}
+	if err := checkTakes(in.Takes, func(k wire.DoneRequest) string { return k.Token }); err != nil {
+		return nil, err
+	}
+	out := wire.DoneAllResponse{}
+	for _, k := range in.Takes {
+		out.Takes = append(out.Takes, wire.DoneAnswer{Problem: message(t.doneOne(k))})
+	}
+	return out, nil
+}
+
+func (t *Tier) doneOne(in wire.DoneRequest) error {
 	if in.Result != "" && in.Result != wire.ResultOK && in.Result != wire.ResultRetry {
 		return fmt.Errorf("result %q", in.Result)
 	}
-	defer t.step()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k, err := t.find(in.Token)
@@ -236,22 +253,60 @@ func (t *Tier) done(body []byte) error {
 
 func (t *Tier) extend(body []byte) (any, error) {
 	from := t.now()
-	var in wire.ExtendRequest
+	var in struct {
+		wire.ExtendRequest
+		wire.ExtendAllRequest
+	}
 	if err := read(body, &in); err != nil {
 		return nil, err
 	}
 	defer t.step()
+	if in.Takes == nil {
+		e, err := t.extendOne(in.ExtendRequest)
+		if err != nil {
+			return nil, err
+		}
+		return wire.ExtendResponse{ExpiresInSeconds: (e.Deadline - from).Seconds(), Draining: e.Draining}, nil
+	}
+	if err := checkTakes(in.Takes, func(k wire.ExtendRequest) string { return k.Token }); err != nil {
+		return nil, err
+	}
+	out := wire.ExtendAllResponse{}
+	for _, k := range in.Takes {
+		e, err := t.extendOne(k)
+		a := wire.ExtendAnswer{Problem: message(err)}
+		if err == nil {
+			a.ExpiresInSeconds, a.Draining = (e.Deadline - from).Seconds(), e.Draining
+		}
+		out.Takes = append(out.Takes, a)
+	}
+	return out, nil
+}
+
+func (t *Tier) extendOne(in wire.ExtendRequest) (dispatch.Extended, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k, err := t.find(in.Token)
 	if err != nil {
-		return nil, err
+		return dispatch.Extended{}, err
 	}
 	e, err := t.queue.Extend(t.now(), k.id, k.worker, duration(in.LengthSeconds))
-	if err != nil {
-		return nil, ended(err)
+	return e, ended(err)
+}
+
+// checkTakes refuses what is wrong with a request about several takes.
+func checkTakes[T any](takes []T, token func(T) string) error {
+	if len(takes) == 0 || len(takes) > wire.MaxTakes {
+		return fmt.Errorf("takes: there are %d: send from 1 to %d", len(takes), wire.MaxTakes)
 	}
-	return wire.ExtendResponse{ExpiresInSeconds: (e.Deadline - from).Seconds(), Draining: e.Draining}, nil
+	seen := map[string]bool{}
+	for _, k := range takes {
+		if seen[token(k)] || token(k) == "" {
+			return errors.New("takes: each must have a token, and be there once")
+		}
+		seen[token(k)] = true
+	}
+	return nil
 }
 
 func (t *Tier) release(body []byte) error {

@@ -297,16 +297,23 @@ func (t *Tier) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		t.write(w, out, answer)
 		return
 	}
+	p := message(err)
+	w.Header().Set("Content-Type", wire.TypeProblem)
+	answer(p.Status)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// message is what a client reads of an error; nil: there is none.
+func message(err error) *wire.Problem {
+	if err == nil {
+		return nil
+	}
 	var p problem
 	if !errors.As(err, &p) {
 		p = problem{wire.ProblemInvalid, http.StatusBadRequest, err.Error()}
 	}
-	w.Header().Set("Content-Type", wire.TypeProblem)
-	answer(p.status)
-	w.WriteHeader(p.status)
-	_ = json.NewEncoder(w).Encode(wire.Problem{
-		Type: wire.ProblemBase + p.kind, Title: p.kind, Status: p.status, Detail: p.detail,
-	})
+	return &wire.Problem{Type: wire.ProblemBase + p.kind, Title: p.kind, Status: p.status, Detail: p.detail}
 }
 
 // problem is an answer with an error.

@@ -50,8 +50,33 @@ func Parallel(n int) {
 	}
 }
 
-// For returns the control plane that the tests of this package share. The first call starts it. It skips the test under
-// -short. Tests must not stop its servers.
+// essential are the tests that run under -short, too.
+var essential sync.Map
+
+// Essential has a test use a control plane under -short, too, with all its subtests. These few are what `make test`
+// shows of the real API server; the others wait for `make test-all`. Call it before For, New and Namespace.
+func Essential(tb testing.TB) {
+	tb.Helper()
+	name := tb.Name()
+	essential.Store(name, true)
+	tb.Cleanup(func() { essential.Delete(name) })
+}
+
+func isEssential(name string) bool {
+	for {
+		if _, ok := essential.Load(name); ok {
+			return true
+		}
+		i := strings.LastIndexByte(name, '/')
+		if i < 0 {
+			return false
+		}
+		name = name[:i]
+	}
+}
+
+// For returns the control plane that the tests of this package share. The first call starts it. Under -short it skips
+// tests that are not Essential. Tests must not stop its servers.
 func For(tb testing.TB) *ControlPlane {
 	tb.Helper()
 	skipIfShort(tb)
@@ -68,8 +93,8 @@ func For(tb testing.TB) *ControlPlane {
 	return shared.plane
 }
 
-// New starts a control plane for one test, which is stopped at its end; one that died meanwhile fails the test. It
-// skips the test under -short.
+// New starts a control plane for one test, which is stopped at its end; one that died meanwhile fails the test. Under
+// -short it skips tests that are not Essential.
 func New(tb testing.TB, o Options) *ControlPlane {
 	tb.Helper()
 	skipIfShort(tb)
@@ -108,7 +133,7 @@ func (c *ControlPlane) Namespace(tb testing.TB) string {
 
 func skipIfShort(tb testing.TB) {
 	tb.Helper()
-	if testing.Short() {
+	if testing.Short() && !isEssential(tb.Name()) {
 		tb.Skip("needs a control plane: not under -short")
 	}
 }

@@ -161,6 +161,25 @@ func (s suite) ownedKind(t *testing.T) {
 	})
 }
 
+// A slot opens with children whose owner does not exist: the owner is told, so that a controller can clean up after it.
+func (s suite) ownersThatAreGone(t *testing.T) {
+	s.keys(t, func(t *testing.T, key slot.Key) {
+		r := s.ownedRig(t, key)
+		owner := r.parentIn(1)
+		children := []Object{r.child(owner), r.child(owner), r.child(r.parentIn(5))}
+		r.run(r.informer)
+		r.must(r.warm(r.ctx, only(1)))
+		r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, false))
+		name := types.NamespacedName{Name: owner}
+		if got := r.share.Open(only(1))[parents].All(); !slices.Equal(got, []types.NamespacedName{name}) {
+			t.Errorf("Open returns %v, want %v, the owner of two of %v", got, name, children)
+		}
+		if n, ok := r.share.Locate(parents, name); !ok || n != 1 {
+			t.Errorf("the owner is in slot %v (%t), want 1", n, ok)
+		}
+	})
+}
+
 // Owners change without their children's labels, and labels without owners.
 func (s suite) ownedLabelsGoWrong(t *testing.T) {
 	if s.delivery == delivery.Filter {

@@ -111,6 +111,7 @@ func Run(t *testing.T, o Options) {
 				{"R15Namesakes", suite.namesakes},
 				{"R11LookUpAheadOfTheStream", suite.lookUpAhead},
 				{"OwnedKind", suite.ownedKind},
+				{"OwnersThatAreGone", suite.ownersThatAreGone},
 				{"OwnedLabelsGoWrong", suite.ownedLabelsGoWrong},
 				{"OwnedDeletedWhereListed", suite.ownedDeletedWhereListed},
 				{"OwnedHeardOnce", suite.ownedHeardOnce},

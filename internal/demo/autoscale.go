@@ -66,7 +66,7 @@ func (a *Autoscale) fewest() int32 { return ptr.Deref(a.Scaler.Spec.MinReplicas,
 var podLabels = map[string]string{"app.kubernetes.io/name": "website"}
 
 // autoscaling is the story of Options.Autoscale.
-func (e *engine) autoscaling(ctx, loading context.Context) error {
+func (e *engine) autoscaling(ctx, loading, later context.Context) error {
 	a := e.o.Autoscale
 	e.view.title("setting up")
 	e.view.log("Starting the controllers of kube-controller-manager, and %d replicas.", a.fewest())
@@ -105,7 +105,7 @@ func (e *engine) autoscaling(ctx, loading context.Context) error {
 	if err := e.slowDown(); err != nil {
 		return err
 	}
-	e.load.run(loading, ctx, e.o.Rate)
+	e.load.run(loading, later, e.o.Rate)
 	scaler := a.Scaler.DeepCopy()
 	scaler.ObjectMeta = metav1.ObjectMeta{Name: scaler.Name, Namespace: rotaNamespace}
 	if err := e.cluster.Create(ctx, scaler); err != nil {

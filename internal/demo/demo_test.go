@@ -2,8 +2,13 @@ package demo
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,6 +150,80 @@ func TestMigration(t *testing.T) {
 			t.Errorf("%s: failures %q", want, f)
 		}
 	}
+}
+
+// TestReplicaKilledFromAShell kills one that the story has not come to. The run is judged all the same.
+func TestReplicaKilledFromAShell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane: not under -short")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("finds the replicas in /proc")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	killed := 0
+	report, err := Run(t.Context(), Options{
+		Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: time.Second,
+		Command: []string{self}, Progress: writer(func(line []byte) {
+			said.Write(line)
+			if killed == 0 && bytes.Contains(line, []byte("a replica joins")) {
+				killed = killAReplica(t)
+			}
+		}),
+	})
+	t.Log(said.String())
+	if err != nil || killed == 0 {
+		t.Fatalf("killed process %d: %v", killed, err)
+	}
+	bad := report.Failures()
+	if len(bad) != 1 || !strings.HasPrefix(bad[0], "replica web-") || !strings.Contains(bad[0], "(signal: killed)") {
+		t.Errorf("failures %q, want the killed replica alone", bad)
+	}
+	var text strings.Builder
+	if err := report.WriteText(&text); err != nil || strings.Count(text.String(), "  FAIL  ") != 1 {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
+	if report.Reconciled != report.Objects || report.UnownedAtEnd > 0 {
+		t.Errorf("what it had is not taken over: %+v", report)
+	}
+	if !strings.Contains(said.String(), "the story ends early") || strings.Contains(said.String(), "goroutine") {
+		t.Error("it is not told in one line")
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+// killAReplica kills the first child of this process that is a replica, and returns its id.
+func killAReplica(t *testing.T) int {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range lists {
+		children, _ := os.ReadFile(path) // a thread may be gone
+		for _, child := range strings.Fields(string(children)) {
+			environment, _ := os.ReadFile("/proc/" + child + "/environ")
+			id, err := strconv.Atoi(child)
+			if err == nil && bytes.Contains(environment, []byte("POD_NAME=web-")) {
+				if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+				return id
+			}
+		}
+	}
+	t.Error("no replica runs")
+	return 0
 }
 
 func TestOptions(t *testing.T) {

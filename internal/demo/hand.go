@@ -43,6 +43,13 @@ func (h *hand) say(closed string) {
 	h.closed = closed
 }
 
+// open says whether the buttons work.
+func (h *hand) open() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed == ""
+}
+
 // Add starts a replica.
 func (h *hand) Add(context.Context) (string, error) {
 	h.mu.Lock()

@@ -27,7 +27,7 @@ const electionName = "website-operator"
 
 // migration is the story of Options.Migrate: stock replicas are replaced by members of a rota in a rolling update, and
 // these by stock replicas.
-func (e *engine) migration(ctx, loading context.Context) error {
+func (e *engine) migration(ctx, loading, later context.Context) error {
 	e.view.title("setting up")
 	e.view.log("Starting %d replicas with leader election, and creating Websites.", replicas)
 	for range replicas {
@@ -41,7 +41,7 @@ func (e *engine) migration(ctx, loading context.Context) error {
 	e.view.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.",
 		e.o.Objects, e.o.Rate)
 	e.aimed(canaryRate)
-	e.load.run(loading, ctx, e.o.Rate)
+	e.load.run(loading, later, e.o.Rate)
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}

@@ -52,6 +52,8 @@ type Report struct {
 	// none.
 	DutyTakenOverSeconds float64 `json:"duty_taken_over_seconds"`
 	Phases               []Phase `json:"phases"`
+	// Ended says how processes ended that nobody had told to. The story was not told to its end then.
+	Ended []string `json:"ended,omitempty"`
 	// Migrated says that this is the report of Options.Migrate. What it leaves out is 0. SidesOverlap are the reconciles
 	// that began while the other side, stock replicas or members, reconciled something, be it another object.
 	Migrated     bool `json:"migrated,omitempty"`
@@ -100,10 +102,9 @@ type Phase struct {
 
 // verdicts are in the order of the text. What could not be judged is not among them.
 func (r *Report) verdicts() []verdict.Verdict {
-	all := []verdict.Verdict{
+	all := append(verdict.Ended(r.Ended),
 		verdict.Of(r.Overlaps == 0, "no Website was ever reconciled by two replicas at once",
-			verdict.Count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once"),
-	}
+			verdict.Count(r.Overlaps, "time a Website was", "times a Website was")+" reconciled by two replicas at once"))
 	if n := r.ForeignWrites; n != nil {
 		all = append(all, verdict.Of(*n == 0,
 			"no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",

@@ -65,7 +65,7 @@ type engine struct {
 	pods   int
 	procs  []*replica
 	phases []*phaseRun
-	// kills are those by hand.
+	// kills are those by hand, and replicas that ended by themselves.
 	kills []*phaseRun
 	// manager runs the controllers of Options.Autoscale, and scaling is what its autoscaler did.
 	manager *process.Process
@@ -177,6 +177,10 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 		})
 	}
 
+	// A process that ends by itself ends the story, and what was until then is judged.
+	telling, endStory := context.WithCancelCause(ctx)
+	defer endStory(nil)
+	background.Go(func() { e.cluster.Watch(telling, endStory, e.fallen) })
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
 	story, finish := e.story, e.finish
@@ -186,11 +190,16 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	if e.o.Autoscale != nil {
 		story = e.autoscaling
 	}
-	err = story(ctx, loading)
+	err = story(telling, loading, ctx)
 	endLoad()
 	e.load.Wait()
+	if fall := e.fallen(); fall != nil && ctx.Err() == nil {
+		err = e.endEarly(ctx, fall)
+	}
 	if err == nil {
-		report, err = finish(ctx)
+		if report, err = finish(ctx); report != nil {
+			report.Ended = process.TellAll(e.bound(), e.view.log)
+		}
 	}
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
@@ -282,18 +291,8 @@ func (e *engine) live() []*replica {
 	return slices.DeleteFunc(e.all(), func(p *replica) bool { return !p.Running() })
 }
 
-// failure is an error if a replica ended that should not, or the history cannot be followed.
+// failure is an error if the history cannot be followed.
 func (e *engine) failure() error {
-	for _, p := range e.all() {
-		if err := p.Failure(); err != nil && !p.mayEnd.Load() {
-			return err
-		}
-	}
-	if e.manager != nil {
-		if err := e.manager.Failure(); err != nil {
-			return err
-		}
-	}
 	_, err := e.follow.History()
 	return err
 }

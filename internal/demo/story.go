@@ -14,8 +14,9 @@ import (
 	"github.com/rota-dev/rota/internal/journal"
 )
 
-// story is what happens, in order. The load runs until loading ends.
-func (e *engine) story(ctx, loading context.Context) error {
+// story is what happens, in order. The load begins things until loading ends, and ends
+// them in later.
+func (e *engine) story(ctx, loading, later context.Context) error {
 	e.view.title("setting up")
 	e.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
 	for range replicas {
@@ -34,7 +35,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 
 	e.view.title("undisturbed, for comparison")
 	e.aimed(canaryRate)
-	e.load.run(loading, ctx, e.o.Rate)
+	e.load.run(loading, later, e.o.Rate)
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
@@ -78,11 +79,19 @@ func (e *engine) story(ctx, loading context.Context) error {
 func (e *engine) phase(ctx context.Context, name string, do func(context.Context, *phaseRun) error) error {
 	p := &phaseRun{name: name, sites: e.load.Sites()}
 	p.begin()
-	if err := do(ctx, p); err != nil {
-		return fmt.Errorf("phase %s: %w", name, err)
+	err := do(ctx, p)
+	if err == nil {
+		if err = e.quiet(ctx); err != nil {
+			err = fmt.Errorf("it does not come to rest: %w", err)
+		}
 	}
-	if err := e.quiet(ctx); err != nil {
-		return fmt.Errorf("phase %s does not come to rest: %w", name, err)
+	if err != nil {
+		if p.victim != "" { // what it had is excused, also if the run is judged now
+			e.mu.Lock()
+			e.kills = append(e.kills, p)
+			e.mu.Unlock()
+		}
+		return fmt.Errorf("phase %s: %w", name, err)
 	}
 	p.finish()
 	e.aimed(canaryRate)
@@ -158,20 +167,31 @@ func (e *engine) crash(_ context.Context, run *phaseRun) error {
 
 // kill ends a replica at once, and notes in run what it had.
 func (e *engine) kill(p *replica, run *phaseRun) error {
+	aim := e.noteVictim(p, run)
+	e.aimed(crashRate)
+	if err := p.End(syscall.SIGKILL); err != nil {
+		return err
+	}
+	aim()
+	return nil
+}
+
+// noteVictim notes in run what a replica has, now that it ends. The function that it returns aims the load there.
+func (e *engine) noteVictim(p *replica, run *phaseRun) (aim func()) {
 	t, _ := e.follow.Latest()
+	run.victim, run.killed = p.pod, journal.Now()
+	if t == nil {
+		return func() {}
+	}
 	for _, m := range t.Members {
 		if m.Pod == p.pod {
 			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
 		}
 	}
-	run.victim, run.killed = p.pod, journal.Now()
-	e.aimed(crashRate)
-	if err := p.End(syscall.SIGKILL); err != nil {
-		return err
+	return func() {
+		e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
+		e.aim(t)
 	}
-	e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
-	e.aim(t)
-	return nil
 }
 
 // replace starts a replica in the killed one's place, as a Deployment would.

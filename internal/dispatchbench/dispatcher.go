@@ -121,7 +121,7 @@ func (c *dispatcherConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reports, err := front.Reports(cfg, r.Name())
+	reports, err := front.Reports(cfg, r.Name(), r.Table)
 	if err != nil {
 		return err
 	}

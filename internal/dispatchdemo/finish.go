@@ -163,8 +163,12 @@ func (e *engine) judgeDeletions(r *Report, deletions []check.Deletion, history c
 	if err != nil {
 		return err
 	}
-	moves, dead := history.Moves(), history.CrashOf(e.crash.pod, e.crash.at)
-	excused := func(d check.Deletion) bool { return dead.Excuses(moves, e.slotOf(d.Site), d.Commit, 0) }
+	moves := history.Moves()
+	excused := func(d check.Deletion) bool {
+		return slices.ContainsFunc(e.crashes, func(c *crash) bool {
+			return history.CrashOf(c.pod, c.at).Excuses(moves, e.slotOf(d.Site), d.Commit, 0)
+		})
+	}
 	for _, d := range left {
 		if excused(d) {
 			r.DeletionsMissedInCrash++
@@ -224,24 +228,25 @@ func (e *engine) judgeTakes(r *Report, all []journal.Reconcile, updates []check.
 	}
 }
 
-// judgeCrash measures how long the keys of the dead dispatcher waited.
+// judgeCrash measures how long the keys of dead dispatchers waited.
 func (e *engine) judgeCrash(r *Report, all []journal.Reconcile, moves []check.Move) {
-	c := e.crash
-	worked := map[slot.Slot]time.Duration{}
-	for _, t := range all {
-		if t.UID == "" || t.Epoch <= c.epoch || t.Start <= c.at {
-			continue
-		}
-		s := e.slotOf(check.Site{NamespacedName: t.Key})
-		if at, ok := worked[s]; c.slots.Has(s) && (!ok || t.Start < at) {
-			worked[s] = t.Start
-		}
-	}
-	r.TakenOverSeconds = check.TakenOver(moves, c.slots, c.at, worked).Seconds()
 	r.TakeOverBoundSeconds = check.CrashBound(e.o.LeaseDuration, 0, 0).Seconds()
-	for _, at := range worked {
-		if first := (at - c.at).Seconds(); r.FirstTakenOverSeconds == 0 || first < r.FirstTakenOverSeconds {
-			r.FirstTakenOverSeconds = first
+	for _, c := range e.crashes {
+		worked := map[slot.Slot]time.Duration{}
+		for _, t := range all {
+			if t.UID == "" || t.Epoch <= c.epoch || t.Start <= c.at {
+				continue
+			}
+			s := e.slotOf(check.Site{NamespacedName: t.Key})
+			if at, ok := worked[s]; c.slots.Has(s) && (!ok || t.Start < at) {
+				worked[s] = t.Start
+			}
+		}
+		r.TakenOverSeconds = max(r.TakenOverSeconds, check.TakenOver(moves, c.slots, c.at, worked).Seconds())
+		for _, at := range worked {
+			if first := (at - c.at).Seconds(); r.FirstTakenOverSeconds == 0 || first < r.FirstTakenOverSeconds {
+				r.FirstTakenOverSeconds = first
+			}
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the worker in Python
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,16 +62,11 @@ func (w *worker) takes() ([]journal.Reconcile, error) {
 // reserve returns ports that are free now.
 func reserve(ctx context.Context) (out []int, err error) {
 	for range ports {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		port, err := process.FreePort(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }() // it has accepted nothing
-		address, ok := l.Addr().(*net.TCPAddr)
-		if !ok {
-			return nil, fmt.Errorf("address %v", l.Addr())
-		}
-		out = append(out, address.Port)
+		out = append(out, port)
 	}
 	return out, nil
 }

@@ -42,7 +42,7 @@ type engine struct {
 	dispatchers []*dispatcher
 	workers     []*worker
 	phases      []*phase
-	crash       *crash
+	crashes     []*crash
 	losses      []loss
 	out         io.Writer
 }
@@ -141,13 +141,22 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	background.Go(func() { e.follow.Run(ctx, e.aim) })
 	background.Go(func() { e.cluster.Watch(ctx, cancel, e.failure) })
 
+	// A process that ends by itself ends the story, and what was until then is judged.
+	telling, endStory := context.WithCancelCause(ctx)
+	defer endStory(nil)
+	background.Go(func() { e.cluster.Watch(telling, endStory, e.fallen) })
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
-	err = e.story(ctx, loading)
+	err = e.story(telling, loading, ctx)
 	endLoad()
 	e.load.Wait()
+	if fall := e.fallen(); fall != nil && ctx.Err() == nil {
+		err = e.endEarly(ctx, fall)
+	}
 	if err == nil {
-		report, err = e.finish(ctx)
+		if report, err = e.finish(ctx); report != nil {
+			report.Ended = process.TellAll(e.processes(), e.log)
+		}
 	}
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
@@ -212,13 +221,8 @@ func (e *engine) takes() (all []journal.Reconcile, err error) {
 	return all, nil
 }
 
-// failure is an error if a process ended that should not, or the history cannot be followed.
+// failure is an error if the history cannot be followed.
 func (e *engine) failure() error {
-	for _, p := range e.processes() {
-		if err := p.Failure(); err != nil {
-			return err
-		}
-	}
 	_, err := e.follow.History()
 	return err
 }

@@ -34,8 +34,9 @@ const (
 	surveyPeriod = 250 * time.Millisecond
 )
 
-// story is what happens, in order. The load runs until loading ends.
-func (e *engine) story(ctx, loading context.Context) error {
+// story is what happens, in order. The load begins things until loading ends, and ends
+// them in later.
+func (e *engine) story(ctx, loading, later context.Context) error {
 	e.log("Starting %d dispatchers and %d workers, and creating Websites. The first start of a rota takes one lease.",
 		dispatchers, workers)
 	for range dispatchers {
@@ -56,7 +57,7 @@ func (e *engine) story(ctx, loading context.Context) error {
 	}
 	e.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.",
 		e.o.Objects, e.o.Rate)
-	e.load.run(loading, ctx, e.o.Rate)
+	e.load.run(loading, later, e.o.Rate)
 	steps := []struct {
 		name string
 		do   func(context.Context) error
@@ -187,21 +188,31 @@ func (e *engine) leave(context.Context) error {
 func (e *engine) kill(context.Context) error {
 	d := e.tier()[1]
 	e.log("A dispatcher is killed (SIGKILL): %s", d.pod)
+	c := e.crashOf(d)
+	if err := d.End(syscall.SIGKILL); err != nil {
+		return err
+	}
+	e.crashes = append(e.crashes, c)
+	e.dead.Store(c)
 	t, _ := e.follow.Latest()
-	c := &crash{pod: d.pod, epoch: t.Epoch}
+	e.aim(t)
+	return nil
+}
+
+// crashOf is what a dispatcher has, now that it ends. Nobody takes slots from the dead before their lease is over.
+func (e *engine) crashOf(d *dispatcher) *crash {
+	c := &crash{pod: d.pod, at: journal.Now()}
+	t, _ := e.follow.Latest()
+	if t == nil {
+		return c
+	}
+	c.epoch = t.Epoch
 	for _, m := range t.Members {
 		if m.Pod == d.pod {
 			c.slots = c.slots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
 		}
 	}
-	c.at = journal.Now()
-	if err := d.End(syscall.SIGKILL); err != nil {
-		return err
-	}
-	e.crash = c
-	e.dead.Store(c)
-	e.aim(t)
-	return nil
+	return c
 }
 
 // replace starts a dispatcher in the killed one's place, as a Deployment would.
@@ -299,14 +310,12 @@ func (e *engine) loseWorker(python, stopped bool) func(context.Context) error {
 		if err := w.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
+		defer func() { _ = w.Signal(syscall.SIGCONT) }() // also if the story ends meanwhile
 		if err := await.Sleep(ctx, stopTime); err != nil {
 			return err
 		}
 		e.losses = append(e.losses, loss{worker: w.name, stopped: true, at: journal.Now()})
-		if err := await.Sleep(ctx, e.o.TakeLength+stopLonger); err != nil {
-			return err
-		}
-		return w.Signal(syscall.SIGCONT)
+		return await.Sleep(ctx, e.o.TakeLength+stopLonger)
 	}
 }
 

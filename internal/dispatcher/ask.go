@@ -118,9 +118,9 @@ func (d *Dispatcher) Done(id uint64, worker string, r dispatch.Result) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
-	t, _ := d.queue.Take(id)
+	t, underWay := d.queue.Take(id)
 	err := d.queue.Done(now, id, worker, r)
-	if err == nil && d.o.Done != nil {
+	if err == nil && underWay && d.o.Done != nil {
 		d.o.Done(t.Key.Kind, now-t.Begun)
 	}
 	return err
@@ -155,6 +155,23 @@ func (d *Dispatcher) Stats() ([]dispatch.Stats, dispatch.Counts) {
 		if stats[i].Ready > 0 {
 			d.toLate(&stats[i].Oldest)
 		}
+		if stats[i].OldestChanged > 0 {
+			d.toLate(&stats[i].OldestChanged)
+		}
+		if stats[i].Failing > 0 {
+			d.toLate(&stats[i].FailingSince)
+		}
 	}
 	return stats, d.queue.Counts()
+}
+
+// Failing returns keys of some kinds that fail, and how many there are.
+func (d *Dispatcher) Failing(kinds []string, most int) ([]dispatch.Failing, int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	keys, all := d.queue.Failing(d.now(), kinds, most)
+	for i := range keys {
+		d.toLate(&keys[i].Since, &keys[i].Last, &keys[i].Next)
+	}
+	return keys, all
 }

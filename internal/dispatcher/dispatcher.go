@@ -39,12 +39,14 @@ type Kind struct {
 	// Owns are kinds of children: when one changes, the key of the object that controls it is handed out. It cannot be
 	// used with Selector, since a child does not tell the labels of its owner.
 	Owns []schema.GroupKind
+	// MaxTaken is how many keys may be taken at a time at this dispatcher; 0: as many as workers ask for.
+	MaxTaken int
 }
 
 // Options say what a dispatcher does.
 type Options struct {
 	Kinds []Kind
-	// Queue has the limits of the queue. Its Slots and Kinds are set by New.
+	// Queue has the limits of the queue. Its Slots, Kinds and MaxTaken are set by New.
 	Queue dispatch.Config
 	// Address is what other dispatchers of the rota have to know to reach this one; empty: they need not.
 	Address string
@@ -112,10 +114,12 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 		}
 		for _, namespace := range namespaces {
 			d.follow(k.Kind.String(), &source{
-				client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector,
+				client: client, mapper: mapper, kind: k.Kind, namespace: namespace, selector: k.Selector, log: o.Logger,
 			})
 			for _, child := range k.Owns {
-				d.followChildren(k.Kind, &source{client: client, mapper: mapper, kind: child, namespace: namespace}, mapper)
+				d.followChildren(k.Kind, &source{
+					client: client, mapper: mapper, kind: child, namespace: namespace, log: o.Logger,
+				}, mapper)
 			}
 		}
 	}
@@ -129,9 +133,10 @@ func newDispatcher(parts adapter.Parts, o Options) (*Dispatcher, error) {
 		return nil, fmt.Errorf("key %s: a name may be in two slots then; use key %s or %s", slot.KeyUID, slot.KeyName,
 			slot.KeyNamespace)
 	}
-	o.Queue.Slots, o.Queue.Kinds = parts.Slots, nil
+	o.Queue.Slots, o.Queue.Kinds, o.Queue.MaxTaken = parts.Slots, nil, map[string]int{}
 	for _, k := range o.Kinds {
 		o.Queue.Kinds = append(o.Queue.Kinds, k.Kind.String())
+		o.Queue.MaxTaken[k.Kind.String()] = k.MaxTaken
 		if _, err := labels.Parse(k.Selector); err != nil {
 			return nil, fmt.Errorf("kind %s: selector %q: %w", k.Kind, k.Selector, err)
 		}
@@ -599,6 +604,22 @@ func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
 		if age := now - t.Begun; age >= older {
 			key := gate.Key{Queue: "dispatcher/" + t.Key.Kind, Namespace: t.Key.Namespace, Name: t.Key.Name}
 			out = append(out, gate.Flight{Slot: t.Slot, Key: key, For: age})
+		}
+	}
+	return out
+}
+
+// Unfollowed returns the kinds of which changes do not arrive at present, or changes of their children, and why: the
+// API server does not serve a kind, or refuses or fails to tell of it.
+func (d *Dispatcher) Unfollowed() map[string]error {
+	out := map[string]error{}
+	for _, feeds := range []map[string][]*feed.Feed{d.lists, d.children} {
+		for kind, all := range feeds {
+			for _, f := range all {
+				if err := f.Err(); err != nil {
+					out[kind] = err
+				}
+			}
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +23,11 @@ type source struct {
 	namespace string
 	selector  string
 
+	log logr.Logger
+
 	mu       sync.Mutex
 	resource *schema.GroupVersionResource // nil: not known
+	last     schema.GroupVersionResource  // the last one that was known
 }
 
 var _ cache.ListerWatcherWithContext = (*source)(nil)
@@ -41,17 +45,23 @@ func (s *source) objects() (metadata.ResourceInterface, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.resource = &m.Resource
+		if s.last != m.Resource && !s.last.Empty() {
+			s.log.Info("A kind is followed in another version: the API server does not serve the former one any more",
+				"kind", s.kind.String(), "from", s.last.GroupVersion().String(), "to", m.Resource.GroupVersion().String())
+		}
+		s.resource, s.last = &m.Resource, m.Resource
 	}
 	return s.client.Resource(*s.resource).Namespace(s.namespace), nil
 }
 
-// checked forgets the resource if the API server does not serve it.
+// checked forgets the resource if the API server does not serve it, and has discovery look again: the kind may be
+// served in another version by now.
 func (s *source) checked(err error) error {
 	if apierrors.IsNotFound(err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.resource = nil
+		s.mapper.Reset()
 	}
 	return err
 }

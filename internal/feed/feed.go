@@ -108,6 +108,13 @@ func (f *Feed) note(err error) (absent bool) {
 	return f.absent
 }
 
+// failed remembers the error of a request without concluding from it that the kind is absent.
+func (f *Feed) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
 // ready lets lists begin. It says whether they could before. f.mu is held.
 func (f *Feed) ready() (again bool) {
 	if f.begun {
@@ -182,31 +189,29 @@ func (f *Feed) follow(ctx context.Context, version string) (worked bool, err err
 // a watch cache that lags comes, and that of an etcd that was restored from a copy may not come for days.
 const tooLargeMax = 6
 
+// notServedMax is how often the API server may say that the kind is not served before the watch ends. Watches are
+// opened once a second, and a Source that looks for another version needs a few: a watch of that one goes on from where
+// the last one was, so that nothing is missed.
+const notServedMax = 15
+
 // opener opens the watches of a RetryWatcher, which does not tell how that goes.
 type opener struct {
 	cache.WatcherWithContext
-	feed     *Feed
-	end      context.CancelCauseFunc
-	opened   bool
-	tooLarge int
+	feed   *Feed
+	end    context.CancelCauseFunc
+	opened bool
+	// tooLarge and notServed count refusals since the last watch.
+	tooLarge, notServed int
 }
 
 // WatchWithContext implements cache.WatcherWithContext. The RetryWatcher calls it from one goroutine.
 func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := o.WatcherWithContext.WatchWithContext(ctx, opts)
 	if err != nil {
-		if !notServed(err) {
-			o.feed.note(err)
-		}
-		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-			return nil, err
-		}
-		if o.tooLarge++; o.tooLarge >= tooLargeMax {
-			o.end(err)
-		}
+		o.refused(err)
 		return nil, err
 	}
-	o.tooLarge = 0
+	o.tooLarge, o.notServed = 0, 0
 	f := o.feed
 	f.mu.Lock()
 	f.err, f.absent = nil, false
@@ -220,6 +225,26 @@ func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		f.o.Missed() // whoever lists from now on sees what happened before the version
 	}
 	return watch.Filter(w, passBookmark), nil
+}
+
+// refused notes that a watch was not opened, and ends the RetryWatcher where trying again is of no use.
+func (o *opener) refused(err error) {
+	switch {
+	case notServed(err):
+		o.feed.failed(err) // a single such answer is no proof that the kind is absent
+		if o.notServed++; o.notServed >= notServedMax {
+			o.feed.o.Logger.Error(err, "A kind is not followed any more, since the API server does not serve it; "+
+				"looking for it again and again", "kind", o.feed.o.Name, "period", o.feed.o.Unserved.String())
+			o.end(err)
+		}
+	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		o.feed.note(err)
+		if o.tooLarge++; o.tooLarge >= tooLargeMax {
+			o.end(err)
+		}
+	default:
+		o.feed.note(err)
+	}
 }
 
 // bookmark is the object of a bookmark.

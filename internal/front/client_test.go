@@ -118,8 +118,11 @@ func TestGoClientProblems(t *testing.T) {
 	if err := may.Done(ctx, takes[0], client.Result{}); err != nil {
 		t.Error(err)
 	}
-	if err := may.Done(ctx, takes[0], client.Result{}); !errors.Is(err, client.ErrEnded) {
-		t.Errorf("done twice: %v, want ErrEnded", err)
+	if err := may.Done(ctx, takes[0], client.Result{}); err != nil {
+		t.Errorf("the same done once more, whose first answer may have been lost: %v", err)
+	}
+	if err := may.Extend(ctx, takes[0], time.Second); !errors.Is(err, client.ErrEnded) {
+		t.Errorf("extended after it was done: %v, want ErrEnded", err)
 	}
 	for _, c := range []struct {
 		name   string

@@ -1,8 +1,8 @@
 // Package front answers workers: it is the HTTP side of a dispatcher, as docs/dispatch.md specifies it.
 //
 // A worker may ask any dispatcher of a tier. A poll that finds nothing here waits at the other dispatchers, too, and
-// what concerns a take of another dispatcher is passed on to that one. Dispatchers know each other from the reports of
-// the rota's members.
+// goes to one of them first if the keys there have waited longer. What concerns a take of another dispatcher is passed
+// on to that one. Dispatchers know each other from the reports of the rota's members.
 package front
 
 import (
@@ -46,8 +46,8 @@ type Options struct {
 	// Self is the name of the user as whom dispatchers send requests to one another. Who has it is trusted to ask for
 	// others.
 	Self string
-	// Reports returns the addresses of all dispatchers of the tier, as they are in the members' reports (Process.At).
-	Reports func(ctx context.Context) ([]string, error)
+	// Reports returns the addresses of all dispatchers of the tier.
+	Reports func(ctx context.Context) ([]Address, error)
 	// URL is where others reach this one. Theirs must have the same scheme.
 	URL string
 	// Client sends requests to other dispatchers, with the token of this one.
@@ -89,6 +89,7 @@ type Front struct {
 	groups  map[group]*waiters
 	sizes   map[string]int // how many groups each user has
 	streams map[uint64]*stream
+	sharing sharing
 }
 
 // New returns a Front.
@@ -122,6 +123,7 @@ func New(o Options) (*Front, error) {
 func (f *Front) Run() {
 	var looking sync.WaitGroup
 	looking.Go(func() { f.peers.run(f.life) })
+	looking.Go(func() { f.lookAtBacklogs(f.life) })
 	<-f.d.Over()
 	f.end()
 	f.mu.Lock()
@@ -143,6 +145,7 @@ func (f *Front) route() {
 		f.mux.Handle(path, f.handle(path, http.MethodPost, do))
 	}
 	f.mux.Handle(wire.PathStats, f.handle(wire.PathStats, http.MethodGet, f.stats))
+	f.mux.Handle(wire.PathFailing, f.handle(wire.PathFailing, http.MethodGet, f.failing))
 	f.mux.HandleFunc("GET "+wire.PathOpenAPI, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", wire.TypeJSON)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
@@ -163,6 +166,10 @@ func (f *Front) handle(path, method string, do func(*request) error) http.Handle
 		r := &request{http: in, w: w, started: time.Now(), code: http.StatusOK}
 		problem := r.fail(f.admit(r, method, do))
 		f.o.Observe(path, r.code, problem)
+		if r.code == codeGone {
+			// Otherwise the server would answer 200, and a client that has only stopped sending would believe it.
+			panic(http.ErrAbortHandler)
+		}
 	})
 }
 

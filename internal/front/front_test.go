@@ -167,7 +167,7 @@ func (x *tier) start(peer *http.Client) *replica {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	reports, err := front.Reports(x.config, r.Name())
+	reports, err := front.Reports(x.config, r.Name(), r.Table)
 	if err != nil {
 		x.t.Fatal(err)
 	}

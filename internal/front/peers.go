@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/access"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatcher"
+	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -38,22 +39,41 @@ const (
 	largest = 16 << 20
 )
 
-// Reports reads the addresses of a rota's dispatchers from its members' reports; see Options.Reports.
-func Reports(cfg *rest.Config, name types.NamespacedName) (func(context.Context) ([]string, error), error) {
+// Address is where a dispatcher is.
+type Address struct {
+	// At is its Process.At, as it is in its member's report.
+	At string
+	// Out says that the rota's table does not have its member: it has not joined yet, or it has died. It has no keys. The
+	// report of a dead member may stay for long, since only the API server's garbage collector deletes it.
+	Out bool
+}
+
+// Reports reads the addresses of a rota's dispatchers from its members' reports; see Options.Reports. table returns the
+// rota's table; nil: it is not known.
+func Reports(cfg *rest.Config, name types.NamespacedName, table func() *table.Table) (
+	func(context.Context) ([]Address, error), error,
+) {
 	reports, err := coverage.NewReports(cfg, name.Namespace, name.Name)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]Address, error) {
 		all, err := reports.Read(ctx)
 		if all == nil && err != nil {
 			return nil, err // other errors are about single reports, which the members tell themselves
 		}
-		var out []string
+		t := table()
+		var out []Address
 		for _, r := range all {
-			if at := r.Setup[coverage.SettingDispatcher]; at != "" {
-				out = append(out, at)
+			at := r.Setup[coverage.SettingDispatcher]
+			if at == "" {
+				continue
 			}
+			in := true
+			if t != nil {
+				_, in = t.Member(r.Member)
+			}
+			out = append(out, Address{At: at, Out: !in})
 		}
 		return out, nil
 	}, nil
@@ -77,7 +97,7 @@ type peer struct {
 	url string
 	// seen is when it last had a report.
 	seen time.Duration
-	// reported says that it was in the reports when they were last read.
+	// reported says that it had a report when they were last read, and that its member was in the table.
 	reported bool
 	// failed is when it last did not answer; 0: it did.
 	failed time.Duration
@@ -135,35 +155,34 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	if err != nil {
 		return err
 	}
-	now := map[Process]string{}
-	for _, text := range reports {
-		number, at, _ := strings.Cut(text, " ")
+	now := map[Process]peer{}
+	for _, address := range reports {
+		number, at, _ := strings.Cut(address.At, " ")
 		var id Process
 		b, err := hex.DecodeString(number)
 		u, urlErr := url.Parse(at)
 		if err != nil || len(b) != len(id) || urlErr != nil ||
 			*u != (url.URL{Scheme: p.scheme, Host: u.Host}) || u.Host == "" {
 			p.o.Logger.Info("The report of a dispatcher has an address that is none, or of another scheme than this one's: it "+
-				"is not asked, since it would get this one's token", "address", text)
+				"is not asked, since it would get this one's token", "address", address.At)
 			continue
 		}
 		if copy(id[:], b); id != p.o.Process {
-			now[id] = strings.TrimSuffix(at, "/")
+			now[id] = peer{url: strings.TrimSuffix(at, "/"), seen: begun, reported: !address.Out}
 		}
 	}
 	fresh := false
 	p.mu.Lock()
 	p.looked = begun
-	for id, at := range now {
-		if old := p.known[id]; old == nil || old.url != at || !old.reported {
+	for id, k := range now {
+		old := p.known[id]
+		if k.reported && (old == nil || old.url != k.url || !old.reported) {
 			fresh = true
 		}
-		k := &peer{url: at}
-		if old := p.known[id]; old != nil && old.url == at {
+		if old != nil && old.url == k.url {
 			k.failed = old.failed
 		}
-		k.seen, k.reported = begun, true
-		p.known[id] = k
+		p.known[id] = &k
 	}
 	for id, k := range p.known {
 		if _, there := now[id]; there {
@@ -180,7 +199,7 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	return nil
 }
 
-// all returns those that have a report, in a random order.
+// all returns those that have a report and are in the table, in a random order.
 func (p *peers) all() []Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +213,7 @@ func (p *peers) all() []Process {
 	return out
 }
 
-// has says whether a process has a report.
+// has says whether a process has a report, and is in the table.
 func (p *peers) has(id Process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

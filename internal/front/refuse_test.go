@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,6 +33,19 @@ func (x *tier) one(c *http.Client, at *replica, worker string) wire.Take {
 		x.t.Fatal(err)
 	}
 	return out.Takes[0]
+}
+
+// several is a request about several takes.
+func several(takes ...wire.Take) string {
+	var in wire.DoneAllRequest
+	for _, take := range takes {
+		in.Takes = append(in.Takes, wire.DoneRequest{Token: take.Token})
+	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 // TestRefused: what is wrong is refused, and the reason told.
@@ -77,7 +91,7 @@ func TestRefused(t *testing.T) {
 		"not for streams": {reader, wire.PathStream, `{"worker":"w"}`, 403, wire.ProblemForbidden, "configmaps"},
 		"too large":       {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", wire.MaxBody) + `"}`, 413, wire.ProblemTooLarge, "65536"},
 		"credit":          {worker, wire.PathStream, `{"worker":"w","credit":-1}`, 400, wire.ProblemInvalid, "credit"},
-		"ended take":      {worker, wire.PathDone, `{"token":"` + ended.Token + `"}`, 410, wire.ProblemEnded, "has ended"},
+		"ended take":      {worker, wire.PathExtend, `{"token":"` + ended.Token + `"}`, 410, wire.ProblemEnded, "has ended"},
 		"no token":        {worker, wire.PathDone, `{}`, 400, wire.ProblemInvalid, "token: is missing"},
 		"not a token":     {worker, wire.PathExtend, `{"token":"abc"}`, 400, wire.ProblemInvalid, "not one that"},
 		"two tokens":      {worker, wire.PathExtend, `{"token":"` + mixed + `"}`, 403, wire.ProblemForbidden, "has not made it for"},
@@ -86,6 +100,16 @@ func TestRefused(t *testing.T) {
 		"take as stream":  {worker, wire.PathCredit, `{"stream":"` + first.Token + `","credit":1}`, 400, wire.ProblemInvalid, "stream"},
 		"result":          {worker, wire.PathDone, `{"token":"` + first.Token + `","result":"no"}`, 400, wire.ProblemInvalid, `"retry"`},
 		"after":           {worker, wire.PathDone, `{"token":"` + first.Token + `","afterSeconds":-1}`, 400, wire.ProblemInvalid, "afterSeconds"},
+		"no takes":        {worker, wire.PathDone, `{"takes":[]}`, 400, wire.ProblemInvalid, "takes: there are 0: send from 1 to 100"},
+		"many takes":      {worker, wire.PathExtend, `{"takes":[{}` + strings.Repeat(`,{}`, wire.MaxTakes) + `]}`, 400, wire.ProblemInvalid, "takes: there are 101"},
+		"one and several": {worker, wire.PathDone, `{"token":"a","takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
+		"length and all":  {worker, wire.PathExtend, `{"lengthSeconds":3,"takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
+		"take twice":      {worker, wire.PathDone, several(first, second, first), 400, wire.ProblemInvalid, "takes[2].token: is that of takes[0]"},
+		"extended twice":  {worker, wire.PathExtend, several(first, first), 400, wire.ProblemInvalid, "takes[1].token: is that of takes[0]"},
+		"no token of one": {worker, wire.PathDone, several(first, wire.Take{}), 400, wire.ProblemInvalid, "takes[1].token: is missing"},
+		"result of one":   {worker, wire.PathDone, `{"takes":[{"token":"` + first.Token + `"},{"token":"b","result":"no"}]}`, 400, wire.ProblemInvalid, `takes[1].result: "no"`},
+		"length of one":   {worker, wire.PathExtend, `{"takes":[{"token":"b","lengthSeconds":-1}]}`, 400, wire.ProblemInvalid, "takes[0].lengthSeconds"},
+		"takes of one":    {worker, wire.PathDone, `{"takes":[{"token":"b","takes":[]}]}`, 400, wire.ProblemInvalid, `unknown field "takes"`},
 		"path":            {worker, "/v2/take", `{}`, 404, wire.ProblemNotFound, wire.PathOpenAPI},
 		"anonymous":       {&http.Client{Transport: transport(t)}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},
 		"bad bearer":      {&http.Client{Transport: bearer{"abc", transport(t)}}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 	"unicode"
@@ -22,6 +23,10 @@ const headerFor = "Rota-Dispatch-For"
 
 // patience is how long a client may take to read what it gets.
 const patience = 10 * time.Second
+
+// passedOn is by how much the body of a request that another dispatcher passes on may be larger than the worker's own:
+// it is the same, but one byte of a text may be written as six (\u003c).
+const passedOn = 6
 
 // soon is when to try again what cannot be done now.
 const soon = time.Second
@@ -42,6 +47,8 @@ type request struct {
 	user      string
 	forwarded bool
 	code      int // of the answer
+	// slow says that the body did not come in time. The server takes that for the end of the connection.
+	slow bool
 }
 
 var titles = map[string]struct {
@@ -55,6 +62,7 @@ var titles = map[string]struct {
 	wire.ProblemNotFound:        {http.StatusNotFound, "There is no such path"},
 	wire.ProblemMethod:          {http.StatusMethodNotAllowed, "The path takes another method"},
 	wire.ProblemEnded:           {http.StatusGone, "The take or the stream has ended"},
+	wire.ProblemTimeout:         {http.StatusRequestTimeout, "The body did not come in time"},
 	wire.ProblemTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
 	wire.ProblemMediaType:       {http.StatusUnsupportedMediaType, "The body is not JSON"},
 	wire.ProblemTooMany:         {http.StatusTooManyRequests, "There are too many requests"},
@@ -78,32 +86,44 @@ func (r *request) fail(err error) string {
 		r.code = codeGone
 		return ""
 	}
-	var refused *access.Error
-	if !errors.As(err, &refused) {
-		refused = &access.Error{Problem: wire.ProblemUnavailable, Detail: err.Error(), RetryAfter: soon}
-	}
-	known, ok := titles[refused.Problem]
-	if !ok {
-		known.code, known.title = http.StatusInternalServerError, refused.Problem
-	}
+	refused := accessError(err)
+	told := messageOf(refused)
 	h := r.w.Header()
 	if refused.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(max(1, (refused.RetryAfter+time.Second-1)/time.Second))))
 	}
-	if known.code == http.StatusUnauthorized {
+	if told.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	_ = r.answer(known.code, wire.TypeProblem, wire.Problem{
-		Type: wire.ProblemBase + refused.Problem, Title: known.title, Status: known.code, Detail: refused.Detail,
-	})
+	_ = r.answer(told.Status, wire.TypeProblem, told)
 	return refused.Problem
+}
+
+// accessError is an error as clients are told of it.
+func accessError(err error) *access.Error {
+	var refused *access.Error
+	if !errors.As(err, &refused) {
+		refused = &access.Error{Problem: wire.ProblemUnavailable, Detail: err.Error(), RetryAfter: soon}
+	}
+	return refused
+}
+
+// messageOf is what a client reads of an error.
+func messageOf(refused *access.Error) wire.Problem {
+	known, ok := titles[refused.Problem]
+	if !ok {
+		known.code, known.title = http.StatusInternalServerError, refused.Problem
+	}
+	return wire.Problem{
+		Type: wire.ProblemBase + refused.Problem, Title: known.title, Status: known.code, Detail: refused.Detail,
+	}
 }
 
 // answer sends an answer. The error says that the client has not got it. What is in doubt counts as got: what a client
 // reads just before it closes its connection must not be handed to another one.
 func (r *request) answer(code int, contentType string, body any) error {
 	r.code = code
-	if r.http.Context().Err() != nil {
+	if r.http.Context().Err() != nil && !r.slow {
 		return errGone
 	}
 	control := http.NewResponseController(r.w)
@@ -130,33 +150,51 @@ func (r *request) answer(code int, contentType string, body any) error {
 	return err // a part of the body is missing
 }
 
-// read decodes the body.
+// read decodes the body. Where it does not read all of it, the connection ends with the answer: what else comes would
+// be read without a bound on time.
 func (r *request) read(into any) error {
 	if t, _, err := mime.ParseMediaType(r.http.Header.Get("Content-Type")); err != nil || t != wire.TypeJSON {
 		return problem(wire.ProblemMediaType, "Content-Type is %q: send %s", r.http.Header.Get("Content-Type"), wire.TypeJSON)
 	}
-	_ = http.NewResponseController(r.w).SetReadDeadline(time.Now().Add(patience))
-	d := json.NewDecoder(http.MaxBytesReader(r.w, r.http.Body, wire.MaxBody))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, err = d.Token(); err == nil {
-			err = errors.New("there is more than one value")
-		} else if errors.Is(err, io.EOF) {
-			err = nil
-		}
+	control := http.NewResponseController(r.w)
+	_ = control.SetReadDeadline(time.Now().Add(patience))
+	limit := int64(wire.MaxBody)
+	if r.forwarded {
+		limit *= passedOn
 	}
-	_ = http.NewResponseController(r.w).SetReadDeadline(time.Time{})
+	err := decode(http.MaxBytesReader(r.w, r.http.Body, limit), into)
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{})
+		return nil
+	}
+	r.w.Header().Set("Connection", "close")
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		r.slow = true
+		return problem(wire.ProblemTimeout, "the body took longer than %v; nothing was done", patience)
 	case errors.As(err, &large):
-		return problem(wire.ProblemTooLarge, "the body has more than %d bytes", wire.MaxBody)
+		return problem(wire.ProblemTooLarge, "the body has more than %d bytes", limit)
 	case errors.Is(err, io.EOF):
 		return problem(wire.ProblemInvalid, "the body is empty: send a JSON object")
-	case err != nil:
-		return problem(wire.ProblemInvalid, "the body: %v", err)
 	}
-	return nil
+	return problem(wire.ProblemInvalid, "the body: %v", err)
+}
+
+// decode reads one value, and nothing but that.
+func decode(body io.Reader, into any) error {
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	switch _, err := d.Token(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("there is more than one value")
 }
 
 // seconds reads a number of seconds.

@@ -17,13 +17,14 @@ import (
 type stream struct {
 	kick   chan struct{}
 	waiter *waiter
+	ask    dispatcher.Ask
 
 	mu sync.Mutex
-	// credit is how many more keys may come.
-	credit int
-	queue  []given // not sent yet
-	end    string  // why it ends; empty: it does not
-	over   bool    // nothing is sent any more
+	// credit is how many more keys may come; lent is for how many of these another dispatcher is being asked first.
+	credit, lent int
+	queue        []given // not sent yet
+	end          string  // why it ends; empty: it does not
+	over         bool    // nothing is sent any more
 }
 
 // push adds keys that are to be sent. It returns false if it is too late for that.
@@ -73,7 +74,14 @@ func (s *stream) next() (takes []given, end string) {
 func (s *stream) wants() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.credit, 0)
+	return max(s.credit-s.lent, 0)
+}
+
+// lend takes credit for n keys from what can be had here, until it is given back with -n.
+func (s *stream) lend(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lent += n
 }
 
 func (f *Front) stream(r *request) error {
@@ -91,10 +99,8 @@ func (f *Front) stream(r *request) error {
 	if in.Credit < 0 || in.Credit > wire.MaxKeys {
 		return problem(wire.ProblemInvalid, "credit: %d: must be from 0 to %d", in.Credit, wire.MaxKeys)
 	}
-	s := &stream{kick: make(chan struct{}, 1), credit: in.Credit}
-	a := dispatcher.Ask{
-		Worker: in.Worker, Kinds: kinds, Max: in.Credit, Length: length, Affine: in.Affine, Stream: true,
-	}
+	a := dispatcher.Ask{Worker: in.Worker, Kinds: kinds, Length: length, Affine: in.Affine, Stream: true}
+	s := &stream{kick: make(chan struct{}, 1), ask: a}
 	deliver := func(takes []given) {
 		if !s.push(takes) {
 			f.putBack(takes, r.user)
@@ -112,6 +118,12 @@ func (f *Front) stream(r *request) error {
 		s.finish("this dispatcher ends")
 	}
 	f.mu.Unlock()
+	if in.Credit > 0 {
+		s.mu.Lock()
+		s.credit = in.Credit
+		s.mu.Unlock()
+		_ = f.have(s, in.Credit) // it has not ended
+	}
 	rest := f.sendStream(r, s, in.Kinds, wire.StreamEvent{
 		Stream: f.seal(token{process: f.o.Process, what: tokenStream, id: id, worker: in.Worker}, r.user),
 	})
@@ -231,9 +243,42 @@ func (f *Front) credit(r *request) error {
 	}
 	s.credit += in.Credit
 	s.mu.Unlock()
-	if err := f.d.More(t.id, in.Credit); err != nil {
+	if err := f.have(s, in.Credit); err != nil {
 		return problem(wire.ProblemEnded, "the stream has ended: open another one")
 	}
-	f.credited(s.waiter)
 	return r.answer(http.StatusNoContent, "", nil)
+}
+
+// have lets a stream have n more of the keys that there is credit for: first of another dispatcher, if the keys there
+// have waited longer, and what that one does not have, of any.
+func (f *Front) have(s *stream, n int) error {
+	p, ok := f.sharing.ask(s.ask.Kinds)
+	if !ok {
+		return f.haveAny(s, n)
+	}
+	s.lend(n)
+	a := s.ask
+	a.Max = n
+	f.running.Go(func() {
+		takes := f.elsewhere(f.life, s.waiter.user, a, []Process{p})
+		if len(takes) == 0 {
+			f.sharing.hadNone(p)
+		} else {
+			s.waiter.deliver(takes)
+		}
+		s.lend(-n)
+		if len(takes) < n {
+			_ = f.haveAny(s, n-len(takes)) // it may have ended
+		}
+	})
+	return nil
+}
+
+// haveAny lets a stream have n more keys of any dispatcher.
+func (f *Front) haveAny(s *stream, n int) error {
+	if err := f.d.More(s.waiter.ask, n); err != nil {
+		return err
+	}
+	f.credited(s.waiter)
+	return nil
 }

@@ -127,6 +127,11 @@ func (f *Front) terms(r *request, worker string, kinds []string, waitFor, lastFo
 // poll waits for keys, of this dispatcher or of another one.
 func (f *Front) poll(ctx context.Context, r *request, a dispatcher.Ask) ([]given, error) {
 	a.Wait = max(a.Wait, 0)
+	if !r.forwarded {
+		if takes := f.whereOlder(ctx, r.user, a); len(takes) > 0 {
+			return takes, nil
+		}
+	}
 	answers := make(chan []given, 1)
 	id, err := f.d.Ask(a, func(g dispatch.Given) { answers <- f.from(g.Takes, r.user) })
 	if err != nil {
@@ -137,10 +142,7 @@ func (f *Front) poll(ctx context.Context, r *request, a dispatcher.Ask) ([]given
 		if len(takes) > 0 || r.forwarded {
 			return takes, nil
 		}
-		takes = f.elsewhere(ctx, r, a)
-		n := min(len(takes), a.Max)
-		f.putBack(takes[n:], r.user)
-		return takes[:n], nil
+		return f.elsewhere(ctx, r.user, a, f.peers.answering()), nil
 	default:
 	}
 	if !r.forwarded {
@@ -170,14 +172,27 @@ func (f *Front) poll(ctx context.Context, r *request, a dispatcher.Ask) ([]given
 // elsewherePatience is how long a poll that does not wait waits for other dispatchers.
 const elsewherePatience = time.Second
 
-// elsewhere asks the other dispatchers once. Keys that come too late, or are too many, are put back.
-func (f *Front) elsewhere(ctx context.Context, r *request, a dispatcher.Ask) (out []given) {
-	peers := f.peers.answering()
+// whereOlder asks another dispatcher whose keys have waited longer than those here, if there is one.
+func (f *Front) whereOlder(ctx context.Context, user string, a dispatcher.Ask) []given {
+	p, ok := f.sharing.ask(a.Kinds)
+	if !ok {
+		return nil
+	}
+	takes := f.elsewhere(ctx, user, a, []Process{p})
+	if len(takes) == 0 {
+		f.sharing.hadNone(p)
+	}
+	return takes
+}
+
+// elsewhere asks other dispatchers once. Keys that come too late, or are too many, are put back.
+func (f *Front) elsewhere(ctx context.Context, user string, a dispatcher.Ask, peers []Process) (out []given) {
+	most := a.Max
 	a.Max = portion(a.Max, len(peers))
 	answers := make(chan []given, len(peers))
 	for _, p := range peers {
 		f.running.Go(func() {
-			takes, _ := f.peers.take(context.WithoutCancel(f.life), p, r.user, a, 0) // not broken off: see turn
+			takes, _ := f.peers.take(context.WithoutCancel(f.life), p, user, a, 0) // not broken off: see turn
 			answers <- takes
 		})
 	}
@@ -193,12 +208,14 @@ func (f *Front) elsewhere(ctx context.Context, r *request, a dispatcher.Ask) (ou
 		}
 		f.running.Go(func() {
 			for range len(peers) - i {
-				f.putBack(<-answers, r.user)
+				f.putBack(<-answers, user)
 			}
 		})
 		break
 	}
-	return out
+	n := min(len(out), most)
+	f.putBack(out[n:], user)
+	return out[:n]
 }
 
 // portion is how many of n keys to ask each of the others for.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/order"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -31,10 +31,10 @@ func pair() *table.Table {
 }
 
 // stored is a store with that table, adopted.
-func stored(t *testing.T, tab *table.Table) *store.Memory {
+func stored(t *testing.T, tab *table.Table) *memory.Store {
 	t.Helper()
-	m := store.NewMemory()
-	m.Do(func(o *store.Objects) {
+	m := memory.New()
+	m.Do(func(o *memory.Objects) {
 		s, _ := o.CreateTable(tab)
 		tab = tab.Clone()
 		tab.UID = s.UID
@@ -66,12 +66,12 @@ func TestGive(t *testing.T) {
 func TestGiveAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		fault func(m *store.Memory, swaps int, after bool) error
+		fault func(m *memory.Store, swaps int, after bool) error
 		want  int // swaps
 	}{
-		"conflicts": {func(m *store.Memory, swaps int, after bool) error {
+		"conflicts": {func(m *memory.Store, swaps int, after bool) error {
 			if swaps <= 3 && !after {
-				m.Do(func(o *store.Objects) {
+				m.Do(func(o *memory.Objects) {
 					s := o.Table()
 					next := s.Table.Clone()
 					next.Seal(next.Epoch + 1)
@@ -80,23 +80,23 @@ func TestGiveAgain(t *testing.T) {
 			}
 			return nil
 		}, 4},
-		"lost before": {func(_ *store.Memory, swaps int, after bool) error {
+		"lost before": {func(_ *memory.Store, swaps int, after bool) error {
 			if swaps == 1 && !after {
-				return store.ErrLost
+				return memory.ErrLost
 			}
 			return nil
 		}, 2},
-		"lost after": {func(_ *store.Memory, swaps int, after bool) error {
+		"lost after": {func(_ *memory.Store, swaps int, after bool) error {
 			if swaps == 1 && after {
-				return store.ErrLost
+				return memory.ErrLost
 			}
 			return nil
 		}, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m, swaps := stored(t, pair()), 0
-			client := m.Client(func(_ context.Context, op store.Op, after bool) error {
-				if op != store.OpSwapTable {
+			client := m.Client(func(_ context.Context, op memory.Op, after bool) error {
+				if op != memory.OpSwapTable {
 					return nil
 				}
 				if !after {
@@ -108,7 +108,7 @@ func TestGiveAgain(t *testing.T) {
 			if err != nil || !changed || !tab.Paused() || swaps != c.want {
 				t.Errorf("%s: changed %v with %d swaps, want %d; %v", name, changed, swaps, c.want, err)
 			}
-			m.Do(func(o *store.Objects) {
+			m.Do(func(o *memory.Objects) {
 				if !o.Table().Table.Paused() {
 					t.Errorf("%s: the table is not paused", name)
 				}
@@ -120,9 +120,9 @@ func TestGiveAgain(t *testing.T) {
 func TestGiveGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := stored(t, pair())
-		client := m.Client(func(_ context.Context, op store.Op, after bool) error {
-			if op == store.OpSwapTable && !after {
-				m.Do(func(o *store.Objects) {
+		client := m.Client(func(_ context.Context, op memory.Op, after bool) error {
+			if op == memory.OpSwapTable && !after {
+				m.Do(func(o *memory.Objects) {
 					s := o.Table()
 					next := s.Table.Clone()
 					next.Seal(next.Epoch + 1)
@@ -144,12 +144,12 @@ func TestRefused(t *testing.T) {
 	old.Members[1].MaxFormat = table.DutyFormat
 	empty := table.New(8, slot.KeyName, 3)
 	for name, c := range map[string]struct {
-		memory *store.Memory
+		memory *memory.Store
 		told   uint64
 		change func(*table.Table) error
 		want   string
 	}{
-		"no table":       {store.NewMemory(), 0, pause, order.ErrMissing.Error()},
+		"no table":       {memory.New(), 0, pause, order.ErrMissing.Error()},
 		"an old copy":    {stored(t, pair()), 5, pause, order.ErrOldCopy.Error()},
 		"an old member":  {stored(t, old), 4, pause, "b-1 (build v7); update them first"},
 		"no members":     {stored(t, empty), 0, pause, "has no members"},
@@ -167,8 +167,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
 	}
-	copied := store.NewMemory()
-	copied.Do(func(o *store.Objects) { o.CreateTable(pair()) })
+	copied := memory.New()
+	copied.Do(func(o *memory.Objects) { o.CreateTable(pair()) })
 	if _, _, err := order.Give(t.Context(), copied.Client(nil), nothing, pause); !errors.Is(err, order.ErrOldCopy) {
 		t.Errorf("a table that nobody adopted: %v", err)
 	}

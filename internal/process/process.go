@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -170,11 +169,17 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// End sends a signal that is meant to end it.
+// End sends a signal that is meant to end it. It returns an *EndError if it has ended by itself before.
 func (p *Process) End(s syscall.Signal) error {
 	p.mu.Lock()
-	p.expected = true
+	over := p.ended != 0 && !p.expected
+	if !over {
+		p.expected = true
+	}
 	p.mu.Unlock()
+	if over {
+		return p.Failure()
+	}
 	if err := p.cmd.Process.Signal(s); err != nil {
 		return fmt.Errorf("end %s: %w", p.name, err)
 	}
@@ -198,19 +203,78 @@ func (p *Process) Lingers() string {
 	}
 }
 
-// Failure returns an error if the process ended and nobody had told it to, or if it ended with an error after a signal
-// other than SIGKILL.
+// EndError says that a process ended and nobody had told it to, or that it failed when it was told.
+type EndError struct {
+	// Name is the process's.
+	Name string
+	// State is how it ended.
+	State *os.ProcessState
+	// Tail is the end of its log, of many lines.
+	Tail []byte
+}
+
+// How says in one line how a process ended, without its log; of another error, what it says.
+func How(err error) string {
+	var end *EndError
+	if errors.As(err, &end) {
+		return end.How()
+	}
+	return err.Error()
+}
+
+// How says in one line what happened, without the log.
+func (e *EndError) How() string { return fmt.Sprintf("%s ended (%v)", e.Name, e.State) }
+
+func (e *EndError) Error() string { return fmt.Sprintf("%s:\n%s", e.How(), e.Tail) }
+
+// Tell logs how a process ended, and the end of its log line by line: but not of one that was killed, whose log cannot
+// know why. Of another error it logs what it says.
+func Tell(err error, log func(format string, args ...any)) {
+	var end *EndError
+	if !errors.As(err, &end) {
+		log("%v", err)
+		return
+	}
+	if end.Killed() {
+		log("%s", end.How())
+		return
+	}
+	log("%s. The end of its log:", end.How())
+	for line := range strings.Lines(string(end.Tail)) {
+		log("  | %s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// TellAll is Tell for each of the processes that has a Failure, and returns how they ended.
+func TellAll(of []*Process, log func(format string, args ...any)) (how []string) {
+	for _, p := range of {
+		if err := p.Failure(); err != nil {
+			Tell(err, log)
+			how = append(how, How(err))
+		}
+	}
+	return how
+}
+
+// Killed says whether it ended by SIGKILL.
+func (e *EndError) Killed() bool {
+	state, ok := e.State.Sys().(syscall.WaitStatus)
+	return ok && state.Signaled() && state.Signal() == syscall.SIGKILL
+}
+
+// Failure returns an *EndError if the process ended and nobody had told it to, or if it ended with an error after a
+// signal other than SIGKILL.
 func (p *Process) Failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == 0 || p.err == nil && p.expected {
 		return nil
 	}
-	state, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && p.expected && state.Signaled() && state.Signal() == syscall.SIGKILL {
+	e := &EndError{Name: p.name, State: p.cmd.ProcessState, Tail: p.Tail()}
+	if p.expected && e.Killed() {
 		return nil
 	}
-	return fmt.Errorf("%s ended (%v):\n%s", p.name, p.cmd.ProcessState, p.Tail())
+	return e
 }
 
 // Tail returns the end of its log.
@@ -228,14 +292,4 @@ func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	_ = p.stdin.Close()
-}
-
-// FreeAddress returns an address on loopback at which nobody listens now, for a process that takes one and is started
-// next.
-func FreeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("look for a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,6 +85,23 @@ func TestEnds(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), "the child runs") {
 				t.Errorf("%v does not show the log", err)
 			}
+			if err != nil {
+				told(t, err, c.name == "killed by somebody")
+			}
 		})
+	}
+}
+
+// told checks that a failure is told line by line, and in one line where nobody asks for more or the log cannot help.
+func told(t *testing.T, err error, killed bool) {
+	t.Helper()
+	var lines []string
+	process.Tell(err, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
+	text := strings.Join(append(lines, process.How(err)), "")
+	if strings.Contains(text, "\n") || !strings.HasPrefix(lines[0], "child ended (") {
+		t.Errorf("told %q, in short %q", lines, process.How(err))
+	}
+	if shown := slices.Contains(lines, "  | the child runs"); shown == killed {
+		t.Errorf("killed: %t, told %q", killed, lines)
 	}
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -332,42 +331,6 @@ func TestStuckReader(t *testing.T) {
 	case <-ended:
 	case <-time.After(20 * time.Second):
 		t.Error("the handler still writes")
-	}
-}
-
-// Connections beyond the limit wait.
-func TestConnections(t *testing.T) {
-	s := start(t, Options{Handler: hello, Connections: 2})
-	dial := func() (net.Conn, chan string) {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		answers := make(chan string, 1)
-		go func() {
-			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			text, _ := bufio.NewReader(conn).ReadString('\n')
-			answers <- text
-		}()
-		return conn, answers
-	}
-	a, answersA := dial()
-	b, answersB := dial()
-	defer b.Close()
-	<-answersA
-	<-answersB
-	c, answers := dial()
-	defer c.Close()
-	select {
-	case text := <-answers:
-		t.Errorf("the third connection got %q", text)
-	case <-time.After(200 * time.Millisecond):
-	}
-	a.Close()
-	select {
-	case <-answers:
-	case <-time.After(10 * time.Second):
-		t.Error("the third connection still waits although another one has gone")
 	}
 }
 

@@ -337,6 +337,8 @@ func (n *Node) notify(a member.Notify) {
 		n.lapse = lapse{on: true}
 	case "Resumed":
 		n.w.Coverage.Rules[13]++
+	case "TableInvalid":
+		n.w.Coverage.Rules[4]++
 	case "InvalidTable":
 		n.w.violate("invalid table", "%s: %s", n.ID, a.Message)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -72,7 +72,7 @@ func (w *World) checkWritten(n *Node, t *table.Table) bool {
 }
 
 // checkChange looks at a change of the objects.
-func (w *World) checkChange(c store.Change) {
+func (w *World) checkChange(c memory.Change) {
 	if w.opts.Timeline != nil {
 		w.opts.Timeline.change(w, c)
 	}

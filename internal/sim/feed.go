@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 )
 
@@ -12,9 +12,9 @@ import (
 type Feed struct {
 	n *Node
 	// wanted says which changes it is about; list reports the state, change a change.
-	wanted func(store.Change) bool
+	wanted func(memory.Change) bool
 	list   func() member.Event
-	change func(store.Change) member.Event
+	change func(memory.Change) member.Event
 	last   time.Duration
 	// stalled until then.
 	until time.Duration
@@ -104,7 +104,7 @@ func (f *Feed) reach() bool {
 }
 
 // offer reports a change.
-func (f *Feed) offer(c store.Change) {
+func (f *Feed) offer(c memory.Change) {
 	if f.listed && f.wanted(c) {
 		f.n.w.Messages.Events++
 		shown := f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
@@ -161,12 +161,12 @@ func (n *Node) followTable() {
 	n.w.Messages.Requests["watch table"]++
 	n.tables = n.follow(&Feed{
 		server: n.server,
-		wanted: func(c store.Change) bool { return c.Table != nil },
+		wanted: func(c memory.Change) bool { return c.Table != nil },
 		list: func() member.Event {
 			n.w.Messages.Listed++
 			return member.TableSeen{Snapshot: n.w.Objects.Table(), Listed: true}
 		},
-		change: func(c store.Change) member.Event { return member.TableSeen{Snapshot: *c.Table} },
+		change: func(c memory.Change) member.Event { return member.TableSeen{Snapshot: *c.Table} },
 	})
 }
 
@@ -175,7 +175,7 @@ func (n *Node) followLeases(a member.WatchLeases) {
 	wanted := func(id string) bool { return a.All || slices.Contains(a.IDs, id) }
 	old := n.leases
 	f := &Feed{
-		wanted: func(c store.Change) bool {
+		wanted: func(c memory.Change) bool {
 			return c.Gone != "" && wanted(c.Gone) || c.Lease != nil && wanted(c.Lease.ID)
 		},
 		list: func() member.Event {
@@ -188,7 +188,7 @@ func (n *Node) followLeases(a member.WatchLeases) {
 			n.w.Messages.Listed += len(seen.Leases)
 			return seen
 		},
-		change: func(c store.Change) member.Event {
+		change: func(c memory.Change) member.Event {
 			if c.Gone != "" {
 				return member.LeasesSeen{Gone: []string{c.Gone}, Watch: a.Serial}
 			}

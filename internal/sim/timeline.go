@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -153,7 +153,7 @@ func (l *lane) record(n *Node, now time.Duration) {
 }
 
 // change notes a change of the objects.
-func (t *Timeline) change(w *World, c store.Change) {
+func (t *Timeline) change(w *World, c memory.Change) {
 	switch {
 	case t.byID == nil:
 	case c.Lease != nil:

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -42,7 +42,7 @@ type World struct {
 	queue queue
 
 	// Objects are what the API server holds; call Sync after changing them by hand.
-	Objects *store.Objects
+	Objects *memory.Objects
 	synced  uint64
 	// Net is what goes wrong between members and API server.
 	Net Net
@@ -118,7 +118,7 @@ func New(o Options) *World {
 	return &World{
 		opts:    o,
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
-		Objects: store.NewObjects(),
+		Objects: memory.NewObjects(),
 		slots:   make([]slotHistory, o.everything()),
 		duties:  map[string]*dutyHistory{}, outlives: map[slot.Slot]time.Duration{},
 		clocks: clocks{1, 1},

@@ -38,7 +38,7 @@ func (k *Kubernetes) ReadTable(ctx context.Context) (member.Snapshot, error) {
 // CreateTable implements Store.
 func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout time.Duration,
 ) (member.Snapshot, member.Outcome, error) {
-	if err := writable(t); err != nil {
+	if err := Writable(t); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
 	cm := k.newConfigMap()
@@ -61,10 +61,10 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 // put on the ConfigMap stay.
 func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration,
 ) (member.Snapshot, member.Outcome, error) {
-	if err := writable(t); err != nil {
+	if err := Writable(t); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
-	if err := conditional(uid, version); err != nil {
+	if err := Conditional(uid, version); err != nil {
 		return member.Snapshot{}, member.OutcomeFailed, err
 	}
 	cm := k.newConfigMap()

@@ -1,7 +1,7 @@
 // Package store reads and writes what the members of a rota share: the table, in one ConfigMap, and one Lease per
 // member. Nothing else in the project touches them.
 //
-// Kubernetes is the real implementation. Memory is a working one for tests, simulator and demo. Package storetest has
+// Kubernetes is the real implementation. Package memory has a working one for tests and the simulator, and storetest
 // the conformance suite that both pass. The package decides nothing: package member decides what to write, and what an
 // answer means.
 //

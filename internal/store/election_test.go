@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/election"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 )
@@ -51,7 +52,7 @@ func TestElectionLease(t *testing.T) {
 }
 
 func TestElectionLeaseInMemory(t *testing.T) {
-	m := store.NewMemory()
+	m := memory.New()
 	lease := types.NamespacedName{Namespace: "a", Name: "b"}
 	testElection(t, m.Client(nil), m.Client(nil), lease, nil, func() { m.DeleteElection(lease) })
 }

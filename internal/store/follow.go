@@ -30,9 +30,9 @@ const (
 	refusedFor = 30 * time.Second
 )
 
-// backoff returns the wait before another attempt after so many failures in a row. It doubles from backoffFirst to
+// Backoff returns the wait before another attempt after so many failures in a row. It doubles from backoffFirst to
 // backoffLast, and random, from [0, 1), scales it to between half and one and a half of that.
-func backoff(failures int, random float64) time.Duration {
+func Backoff(failures int, random float64) time.Duration {
 	mean := backoffLast
 	if failures < 8 {
 		mean = min(backoffLast, backoffFirst<<failures)
@@ -76,7 +76,7 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 		if version != begun && version != "" {
 			failures = 0
 		}
-		wait := backoff(failures, rand.Float64())
+		wait := Backoff(failures, rand.Float64())
 		var refused *permission.Error
 		switch {
 		case err == nil:

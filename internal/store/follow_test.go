@@ -29,8 +29,8 @@ func TestBackoff(t *testing.T) {
 		{7, 0.5, 2 * time.Second},
 		{1 << 40, 0, time.Second},
 	} {
-		if got := backoff(test.failures, test.random); got != test.want {
-			t.Errorf("backoff(%d, %v) = %v, want %v", test.failures, test.random, got, test.want)
+		if got := Backoff(test.failures, test.random); got != test.want {
+			t.Errorf("Backoff(%d, %v) = %v, want %v", test.failures, test.random, got, test.want)
 		}
 	}
 }

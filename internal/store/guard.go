@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// writable is rule R4: no invalid table is ever written.
-func writable(t *table.Table) error {
+// Writable is rule R4: no invalid table is ever written.
+func Writable(t *table.Table) error {
 	if t == nil {
 		return errors.New("table: nil")
 	}
@@ -18,8 +18,8 @@ func writable(t *table.Table) error {
 	return nil
 }
 
-// conditional refuses a write that would be unconditional: to Kubernetes an empty precondition is none.
-func conditional(uid, version string) error {
+// Conditional refuses a write that would be unconditional: to Kubernetes an empty precondition is none.
+func Conditional(uid, version string) error {
 	if uid == "" || version == "" {
 		return fmt.Errorf("precondition uid %q, version %q: both are required", uid, version)
 	}

@@ -111,8 +111,7 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	}, nil
 }
 
-// Close waits for the events of Notify that are being sent, sends no others, and closes idle connections. Watches end
-// with their contexts.
+// Close implements Store.
 func (k *Kubernetes) Close() {
 	k.closed.Do(func() { close(k.closing) })
 	k.notes.Wait()

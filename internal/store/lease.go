@@ -58,7 +58,7 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 // give up. The renewal is then sent once more, for the version found.
 func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (member.Lease, member.Outcome, error) {
-	if err := conditional(lease.UID, lease.Version); err != nil {
+	if err := Conditional(lease.UID, lease.Version); err != nil {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease of %s: %w", lease.ID, err)
 	}
 	deadline := time.Now().Add(timeout)
@@ -126,7 +126,7 @@ func (k *Kubernetes) DeleteLease(ctx context.Context, id, uid, version string, t
 	if uid == "" {
 		return k.unseenLease(ctx, id, timeout)
 	}
-	if err := conditional(uid, version); err != nil {
+	if err := Conditional(uid, version); err != nil {
 		return member.OutcomeFailed, fmt.Errorf("lease of %s: %w", id, err)
 	}
 	options := &metav1.DeleteOptions{

@@ -32,21 +32,36 @@ const (
 //
 // Often the event is that the API server does not answer. So it is sent again, with the time at which it happened,
 // until the server takes it, for half an hour at most.
-func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) {
+func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) { k.notify(ctx, n) }
+
+// NotifyNow implements Store.
+func (k *Kubernetes) NotifyNow(ctx context.Context, n member.Notify) {
+	select {
+	case <-k.notify(ctx, n):
+	case <-ctx.Done():
+	}
+}
+
+// notify returns a channel that is closed once the event was created, or was given up.
+func (k *Kubernetes) notify(ctx context.Context, n member.Notify) <-chan struct{} {
+	over := make(chan struct{})
 	select {
 	case k.noteSlots <- struct{}{}:
 	default:
-		return
+		close(over)
+		return over
 	}
 	event := k.event(n, time.Now())
 	// Often the event is the last one before the member ends.
 	ctx = context.WithoutCancel(ctx)
 	k.notes.Go(func() {
+		defer close(over)
 		defer func() { <-k.noteSlots }()
 		if err := k.sendNote(ctx, event); err != nil {
 			k.opts.Report("Cannot create the event "+n.Reason, err)
 		}
 	})
+	return over
 }
 
 // maxInstance is how long the name of a reporting instance may be.

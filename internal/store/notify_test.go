@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -64,6 +65,24 @@ func TestNotifyAgain(t *testing.T) {
 	if len(e.seen) != 3 || e.seen[0] != e.seen[2] {
 		t.Errorf("%d attempts, want 3 with the same name and time", len(e.seen))
 	}
+}
+
+// NotifyNow returns once the event is there, however often it had to be sent, or when it may wait no longer.
+func TestNotifyNow(t *testing.T) {
+	e := &events{failures: 1, status: http.StatusInternalServerError, taken: make(chan struct{})}
+	k := notifier(t, e)
+	defer k.Close()
+	k.NotifyNow(t.Context(), member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: "m"})
+	select {
+	case <-e.taken:
+	default:
+		t.Error("it returned before the event was created")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	never := notifier(t, &events{failures: 1000, status: http.StatusInternalServerError, taken: make(chan struct{})})
+	defer never.Close()
+	never.NotifyNow(ctx, member.Notify{Reason: "ReconcilePanicked", Message: "m"})
 }
 
 // A store that is closed does not wait for a server that never answers well, and what is refused is not sent again.

@@ -53,6 +53,14 @@ type Store interface {
 	// Notify creates a Kubernetes event on the table, for people. It never blocks. An event that cannot be sent is sent
 	// again for a while. If too many wait, new ones are lost.
 	Notify(ctx context.Context, n member.Notify)
+
+	// NotifyNow is Notify for a process that may be about to end: it waits until the event was created, was given up, or
+	// ctx ends.
+	NotifyNow(ctx context.Context, n member.Notify)
+
+	// Close waits for the events of Notify that are being sent, sends no others, and closes idle connections. Watches end
+	// with their contexts.
+	Close()
 }
 
 // Leases is what WatchLeases reports.
@@ -65,6 +73,4 @@ type Leases struct {
 	Complete bool
 }
 
-var (
-	_ Store = (*Kubernetes)(nil)
-)
+var _ Store = (*Kubernetes)(nil)

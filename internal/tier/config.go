@@ -88,6 +88,9 @@ type Kind struct {
 	// Owns are kinds of children, as Kind is written: when one changes, the key of the object that controls it is handed
 	// out, as with Owns of controller-runtime. It cannot be used with Selector.
 	Owns []string `yaml:"owns"`
+	// MaxTaken is how many keys of the kind each dispatcher hands out at a time, as MaxConcurrentReconciles of
+	// controller-runtime is for each replica. Default: as many as workers ask for.
+	MaxTaken int `yaml:"maxTaken"`
 }
 
 // Takes bound the takes of workers, as dispatch.Config.
@@ -140,7 +143,8 @@ type Limits struct {
 	Total    int `yaml:"total"`
 	// Reviews is how many new tokens a second the API server is asked about. Default 50.
 	Reviews float64 `yaml:"reviews"`
-	// Connections is how many connections there may be. Default 10000.
+	// Connections is how many connections there may be; a tenth of them from one address before it has shown a valid
+	// token. Default 10000.
 	Connections int `yaml:"connections"`
 }
 
@@ -293,6 +297,9 @@ func (k Kind) check(at string) error {
 	if k.Selector != "" && len(k.Owns) > 0 {
 		refuse("owns: there is a selector, too, and a child does not tell the labels of its owner: remove one of them")
 	}
+	if k.MaxTaken < 0 {
+		refuse("maxTaken %d: must be above 0, or left out: then workers get as many keys as they ask for", k.MaxTaken)
+	}
 	for i, namespace := range k.Namespaces {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			refuse("namespaces: %q cannot be one: list names; patterns are not known", namespace)
@@ -372,7 +379,8 @@ func (c *Config) rota() rota.Options {
 func (c *Config) kinds() []dispatcher.Kind {
 	var out []dispatcher.Kind
 	for _, k := range c.Kinds {
-		kind := dispatcher.Kind{Kind: k.groupKind(), Namespaces: k.Namespaces, Selector: k.Selector}
+		kind := dispatcher.Kind{Kind: k.groupKind(), Namespaces: k.Namespaces, Selector: k.Selector,
+			MaxTaken: k.MaxTaken}
 		for _, child := range k.Owns {
 			kind.Owns = append(kind.Owns, schema.ParseGroupKind(child))
 		}

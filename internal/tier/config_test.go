@@ -134,6 +134,7 @@ func TestWrong(t *testing.T) {
 		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: [a, a]", 1), `kinds[0]: namespaces: "a" is there twice`},
 		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: ['*']", 1), `kinds[0]: namespaces: "*" cannot be one`},
 		{strings.Replace(valid, "Website.web.example.com", "A, selector: 'a in'", 1), `kinds[0]: selector "a in"`},
+		{strings.Replace(valid, "Website.web.example.com", "A, maxTaken: -1", 1), `kinds[0]: maxTaken -1: must be above 0`},
 		{strings.Replace(valid, "Website.web.example.com", "A, owns: [pods]", 1), `kinds[0]: owns: "pods"`},
 		{strings.Replace(valid, "Website.web.example.com", "A, owns: [Pod, Pod]", 1), `kinds[0]: owns: Pod is there twice`},
 		{strings.Replace(valid, "Website.web.example.com", "A, selector: a, owns: [Pod]", 1), `kinds[0]: owns: there is a selector`},

@@ -13,12 +13,13 @@ import (
 	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/server"
 )
 
 // paths are those that the metrics name. The others are counted together, so that clients cannot make new metrics.
 var paths = []string{
 	wire.PathTake, wire.PathStream, wire.PathCredit, wire.PathDone, wire.PathExtend, wire.PathRelease, wire.PathStats,
-	wire.PathOpenAPI, otherPath,
+	wire.PathFailing, wire.PathOpenAPI, otherPath,
 }
 
 const otherPath = "other"
@@ -26,21 +27,26 @@ const otherPath = "other"
 // problems are those that a dispatcher answers with.
 var problems = []string{
 	wire.ProblemInvalid, wire.ProblemUnauthenticated, wire.ProblemForbidden, wire.ProblemUnknownKind,
-	wire.ProblemNotFound, wire.ProblemMethod, wire.ProblemEnded, wire.ProblemTooLarge, wire.ProblemMediaType,
+	wire.ProblemNotFound, wire.ProblemMethod, wire.ProblemEnded, wire.ProblemTimeout, wire.ProblemTooLarge,
+	wire.ProblemMediaType,
 	wire.ProblemTooMany, wire.ProblemUnavailable,
 }
 
 // metrics are those of a dispatcher, without its member's. No name of an object or a user is in them.
 type metrics struct {
-	// stats and now are set before anything is collected.
-	stats func() []dispatch.Stats
-	now   func() time.Duration
+	// stats, now and unfollowedKinds are set before anything is collected.
+	stats           func() []dispatch.Stats
+	now             func() time.Duration
+	unfollowedKinds func() map[string]error
+	connected       func() server.Connections
 
 	requests, refused *prometheus.CounterVec
 	underWay          *prometheus.GaugeVec
 	wait, work        *prometheus.HistogramVec
 
-	ready, delayed, taken, oldest, changes, takes, ended *prometheus.Desc
+	ready, delayed, taken, oldest, failing, failingFor, unfollowed, changes, takes, ended *prometheus.Desc
+
+	connections, closed *prometheus.Desc
 }
 
 func newMetrics(kinds []string) *metrics {
@@ -73,11 +79,22 @@ func newMetrics(kinds []string) *metrics {
 		taken:   desc("rota_dispatch_taken", "Keys of this dispatcher that workers have."),
 		oldest: desc("rota_dispatch_oldest_seconds", "For how long the key has been ready that has been so longest. It "+
 			"grows if there are too few workers, or none."),
+		failing: desc("rota_dispatch_failing", "Keys of this dispatcher whose last take failed or expired. GET /v1/failing "+
+			"lists them."),
+		failingFor: desc("rota_dispatch_failing_seconds", "For how long the key has failed that has done so longest, "+
+			"without a success, at this dispatcher."),
+		unfollowed: desc("rota_dispatch_unfollowed", "1 while changes of objects of the kind, or of their children, do not "+
+			"arrive: the API server does not serve the kind, or refuses or fails to tell of it. The log says which."),
 		changes: desc("rota_dispatch_changes_total", "Changes of objects in its slots, and objects of slots that came."),
 		takes:   desc("rota_dispatch_takes_total", "Takes that this dispatcher has handed out."),
 		ended: desc("rota_dispatch_takes_ended_total", "Takes that have ended: ok and retry as workers said, released, or "+
 			"expired. Takes expire if workers die, or are too slow to extend them.", "how"),
 	}
+	m.connections = prometheus.NewDesc("rota_dispatch_connections", "Connections of workers and other dispatchers, by "+
+		"whether a request on them has shown a valid token: yes or no.", []string{"token"}, nil)
+	m.closed = prometheus.NewDesc("rota_dispatch_connections_closed_total", "Connections that were closed although the "+
+		"client was there: room, for another one where limits.connections was reached; address, since its address had too "+
+		"many without a valid token; idle, since it had no valid token, and no request for 10 s.", []string{"why"}, nil)
 	for _, path := range paths {
 		m.underWay.WithLabelValues(path)
 	}
@@ -95,6 +112,9 @@ func newMetrics(kinds []string) *metrics {
 func Metrics() []prometheus.Collector {
 	m := newMetrics([]string{"ConfigMap"})
 	m.stats, m.now = func() []dispatch.Stats { return nil }, func() time.Duration { return 0 }
+	m.unfollowedKinds, m.connected = func() map[string]error { return nil }, func() server.Connections {
+		return server.Connections{Closed: map[string]int{"room": 0}}
+	}
 	return []prometheus.Collector{m, access.Metrics()}
 }
 
@@ -107,7 +127,9 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, v := range m.vectors() {
 		v.Describe(out)
 	}
-	for _, d := range []*prometheus.Desc{m.ready, m.delayed, m.taken, m.oldest, m.changes, m.takes, m.ended} {
+	for _, d := range []*prometheus.Desc{m.ready, m.delayed, m.taken, m.oldest, m.failing, m.failingFor, m.unfollowed,
+		m.changes, m.takes, m.ended,
+		m.connections, m.closed} {
 		out <- d
 	}
 }
@@ -117,7 +139,14 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for _, v := range m.vectors() {
 		v.Collect(out)
 	}
-	now := m.now()
+	c := m.connected()
+	for token, n := range map[string]int{"yes": c.Known, "no": c.Unknown} {
+		out <- prometheus.MustNewConstMetric(m.connections, prometheus.GaugeValue, float64(n), token)
+	}
+	for why, n := range c.Closed {
+		out <- prometheus.MustNewConstMetric(m.closed, prometheus.CounterValue, float64(n), why)
+	}
+	now, unfollowed := m.now(), m.unfollowedKinds()
 	for _, s := range m.stats() {
 		gauge := func(d *prometheus.Desc, v float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.Kind)
@@ -133,6 +162,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 			oldest = max(now-s.Oldest, 0).Seconds()
 		}
 		gauge(m.oldest, oldest)
+		gauge(m.failing, float64(s.Failing))
+		failingFor := 0.0
+		if s.Failing > 0 {
+			failingFor = max(now-s.FailingSince, 0).Seconds()
+		}
+		gauge(m.failingFor, failingFor)
+		gauge(m.unfollowed, boolean(unfollowed[s.Kind] != nil))
 		count(m.changes, s.Counts.Changes)
 		count(m.takes, s.Counts.Taken)
 		count(m.ended, s.Counts.Done, "ok")
@@ -140,6 +176,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		count(m.ended, s.Counts.Released, "released")
 		count(m.ended, s.Counts.Expired, "expired")
 	}
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // answered counts a request; see front.Options.Observe.

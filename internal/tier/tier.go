@@ -71,7 +71,7 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	var err error
 	if d.server, err = server.Listen(ctx, server.Options{
 		Address: d.c.Server.Listen, CertFile: d.c.Server.TLS.CertFile, KeyFile: d.c.Server.TLS.KeyFile,
-		Connections: d.c.Limits.Connections, Logger: d.log,
+		Connections: d.c.Limits.Connections, Authenticates: true, Logger: d.log,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.front.ServeHTTP(w, r) }),
 	}); err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -97,7 +97,8 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	}); err != nil {
 		return err
 	}
-	d.told.now = d.queue.Now
+	d.told.connected = d.server.Connections
+	d.told.now, d.told.unfollowedKinds = d.queue.Now, d.queue.Unfollowed
 	d.told.stats = func() []dispatch.Stats {
 		stats, _ := d.queue.Stats()
 		return stats
@@ -106,7 +107,7 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	if err != nil {
 		return err
 	}
-	d.health.checks = []check{d.health.stage, d.rota.Ready}
+	d.health.checks = []check{d.health.stage, d.rota.Ready, d.reachable}
 	d.health.alive = func() { d.queue.Stats() }
 	mux := http.NewServeMux()
 	d.health.serve(mux)
@@ -203,14 +204,39 @@ func (d *Dispatcher) newFront(self string) (*front.Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	reports, err := front.Reports(d.rest, d.rota.Name())
+	reports, err := front.Reports(d.rest, d.rota.Name(), d.rota.Table)
 	if err != nil {
 		return nil, err
 	}
 	return front.New(front.Options{
-		Dispatcher: d.queue, Kinds: d.c.kinds(), Guard: d.guard, Process: d.process, URL: d.url, Self: self, Reports: reports,
-		Client: client, Observe: d.told.answered, Logger: d.log,
+		Dispatcher: d.queue, Kinds: d.c.kinds(), Guard: trusting{d.guard}, Process: d.process, URL: d.url, Self: self,
+		Reports: reports, Client: client, Observe: d.told.answered, Logger: d.log,
 	})
+}
+
+// trusting is a guard that tells the server which connections have shown a valid token.
+type trusting struct{ *access.Guard }
+
+// Authenticate implements front.Guard.
+func (t trusting) Authenticate(r *http.Request) (access.User, error) {
+	user, err := t.Guard.Authenticate(r)
+	if err == nil {
+		server.Trust(r.Context())
+	}
+	return user, err
+}
+
+// fullFor is how long new connections may wait before the dispatcher is not ready.
+const fullFor = 10 * time.Second
+
+// reachable implements check: new workers and other dispatchers can connect.
+func (d *Dispatcher) reachable(*http.Request) error {
+	c := d.server.Connections()
+	if c.Full.IsZero() || time.Since(c.Full) < fullFor {
+		return nil
+	}
+	return fmt.Errorf("new connections have waited for %v: all %d have a request under way; raise limits.connections, or "+
+		"run more dispatchers", time.Since(c.Full).Round(time.Second), c.Limit)
 }
 
 // client returns a client for other dispatchers. It reads the token and the authorities again when they change.

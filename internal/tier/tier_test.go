@@ -496,8 +496,9 @@ func TestFlood(t *testing.T) {
 	}
 	var codes [600]atomic.Int32
 	var flood sync.WaitGroup
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
+	const enough = 100 // refused without asking the API server
 	for range 4 {
 		flood.Go(func() {
 			attacker := c.client("")
@@ -508,10 +509,11 @@ func TestFlood(t *testing.T) {
 			}
 		})
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && codes[http.StatusTooManyRequests].Load() < enough {
 		<-pace.C
 		flooded = append(flooded, poll())
 	}
+	stop()
 	flood.Wait()
 	_, metrics := d.get("/metrics")
 	refused := 0.0
@@ -527,7 +529,7 @@ func TestFlood(t *testing.T) {
 		codes[503].Load(), refused, quiet[len(quiet)/2], quiet[len(quiet)-1], flooded[len(flooded)/2],
 		flooded[len(flooded)-1])
 	most := 50 + 5*time.Since(begun).Seconds() + 4 // a burst, a rate, and those under way: all come from one address
-	if refused == 0 || refused > most || codes[429].Load() < 100 || codes[200].Load() > 0 {
+	if refused == 0 || refused > most || codes[429].Load() < enough || codes[200].Load() > 0 {
 		t.Errorf("%v reviews, want at most %v", refused, most)
 	}
 }

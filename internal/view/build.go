@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -38,6 +39,8 @@ type input struct {
 	fence               string
 	fenceState          fence.State
 	unknown             []Unknown
+	// gone are kinds that members shard and the API server does not serve.
+	gone []schema.GroupKind
 }
 
 // maxHandovers is how many handovers a Rota has.
@@ -95,6 +98,7 @@ func build(in input) *Rota {
 	for _, m := range t.Members {
 		r.Members = append(r.Members, r.member(m, in, counts[m.ID], duties[m.ID]))
 	}
+	r.Worst = r.worst(in.now())
 	for _, d := range coverage.DifferencesIn(t, in.reports) {
 		r.Differences = append(r.Differences, d.String())
 	}
@@ -240,10 +244,12 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Silent
 	case m.Leaving:
 		out.State = Leaving
-	case out.Gate == names.GateShut && owned > 0:
+	case out.Gate == names.GateShut && owned > 0, owned > 0 && out.pastDeadline(in.deadline(m.ID)):
 		out.State = Stopped
 	case owned == 0 && out.Drain != nil:
 		out.State = Drained
+	case out.Drain != nil:
+		out.State = Draining
 	case r.Shadow != nil:
 		out.State = Shadowing
 	case owned == 0, r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
@@ -252,6 +258,23 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.State = Activating
 	}
 	return out
+}
+
+// deadline returns a member's RenewDeadline, by its last report; 0: it is not known.
+func (in input) deadline(id string) time.Duration {
+	for _, report := range slices.Concat(in.reports, in.old) {
+		if report.Member == id {
+			d, _ := time.ParseDuration(report.Setup[coverage.SettingDeadline])
+			return d
+		}
+	}
+	return 0
+}
+
+// pastDeadline says whether a member has not renewed its Lease for longer than its RenewDeadline: then it has shut its
+// gate by itself, although nobody could read that.
+func (m Member) pastDeadline(deadline time.Duration) bool {
+	return m.Left != nil && deadline > 0 && m.Lease-*m.Left > deadline.Seconds()
 }
 
 // objects returns how many sharded objects a member holds by its report.

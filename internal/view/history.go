@@ -63,8 +63,8 @@ func (r *Rota) History() *History {
 		if told(r.Warnings, "Expelled", "member "+e.Pod+"-", e.At) {
 			continue
 		}
-		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, or its container was restarted; "+
-			"others got its slots")
+		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, its container was restarted, or "+
+			"somebody deleted its Lease; others got its slots")
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
 		for _, got := range r.Reports[id].Handovers {

@@ -49,8 +49,9 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 		if p.also != "" {
 			w.note("%s", p.also)
 		}
-		r.judgeSlot(w, p)
+		r.judgeSlot(w, about, p)
 		r.judgeDelivery(w, about, p, exist)
+		r.judgeHealth(w)
 	}
 	if w.Answer = w.answer(about); r.Shadow != nil {
 		r.judgeShadow(w, about, p)
@@ -94,6 +95,7 @@ func (w *Who) answer(about subject) string {
 	if w.Dispatched {
 		answer = fmt.Sprintf("%s hands %s out to workers", w.Member, about)
 	}
+	answer += w.healthText()
 	if w.Late != nil {
 		answer += fmt.Sprintf(", unless it is dead: it has not renewed its Lease for %s", ago(*w.Late))
 	}
@@ -109,10 +111,13 @@ func deletingText(obj *metav1.PartialObjectMetadata) string {
 }
 
 // judgeSlot looks at the slot and the member that owns it.
-func (r *Rota) judgeSlot(w *Who, p place) {
+func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	n := int(p.slot)
 	for _, problem := range r.Problems {
 		slots, _ := slot.ParseSet(strings.ReplaceAll(problem.Slots, " ", ","))
+		if problem.Object != "" && problem.Object != about.String() {
+			continue
+		}
 		everything := problem.Slots == "" && problem.Member == "" && problem.What == OldCopy
 		if everything || slots.Has(p.slot) || problem.Slots == "" && problem.Member != "" &&
 			problem.Member == r.Table.At(p.slot).Owner {
@@ -138,7 +143,7 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	m := r.Members[i] // owners are members: the table is valid
 	w.Pod, w.State = m.Pod, m.State
 	for _, e := range r.Warnings {
-		if e.Member == m.ID || e.Member == m.Pod {
+		if e.ID == m.ID && e.Over == "" {
 			w.Warnings = append(w.Warnings, e)
 		}
 	}
@@ -176,6 +181,14 @@ func (r *Rota) judgeSlot(w *Who, p place) {
 	} else if age := report.Waiting[p.slot]; age > 0 {
 		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 	}
+}
+
+// ReportsAfter says whether a member's report was made after slots that it got at an epoch were open: if it does not
+// have them among those that it works on, it has stopped since.
+func (r *Rota) ReportsAfter(member string, epoch uint64) bool {
+	report := r.Reports[member]
+	since := func(h coverage.Handover) bool { return h.Epoch >= epoch }
+	return report != nil && slices.ContainsFunc(report.Handovers, since)
 }
 
 // reportedBefore says that a report was made before the member began to work on slots that it got: it is not about the

@@ -54,6 +54,7 @@ func (m *memory) look(in input) *Rota {
 	e := evidence{
 		now: in.now(), bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, told: in.told,
 		noLeases: in.noLeases, noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
+		gone: in.gone,
 	}
 	closed := map[closure]time.Time{}
 	for _, run := range in.table.Runs {
@@ -78,6 +79,9 @@ func (m *memory) look(in input) *Rota {
 	}
 	m.closed = closed
 	r.Problems = problems(r, e)
+	r.judgeWarnings()
+	r.addHeldBack()
+	r.addKeyKills()
 	return r
 }
 

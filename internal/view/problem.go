@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -26,12 +29,18 @@ const (
 	KeyWaiting    = "KeyWaiting"
 	SetupClash    = "SetupClash"
 	NotElected    = "NotElected"
+	KindNotServed = "KindNotServed"
+	SlotHeldBack  = "SlotHeldBack"
+	KeyHangs      = "KeyHangs"
+	KeyFails      = "KeyFails"
+	KeyKills      = "KeyKills"
 )
 
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
-		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected}
+		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, SlotHeldBack, KeyHangs,
+		KeyFails, KeyKills}
 }
 
 const (
@@ -57,13 +66,16 @@ type evidence struct {
 	// noLeases and noReports say that these could not be read.
 	noLeases, noReports bool
 	differences         []coverage.Difference
+	// gone are sharded kinds that the API server does not serve.
+	gone []schema.GroupKind
 }
 
 // problems derives what is wrong. It is pure. Errors come first.
 func problems(r *Rota, e evidence) []Problem {
 	out := []Problem{}
 	add := func(s Severity, what, slots, member, message string, args ...any) {
-		out = append(out, Problem{s, what, slots, member, fmt.Sprintf(message, args...)})
+		out = append(out, Problem{Severity: s, What: what, Slots: slots, Member: member,
+			Message: fmt.Sprintf(message, args...)})
 	}
 	if free := r.runsOf(func(run Run) bool { return run.Owner == "" }); len(free) > 0 {
 		message := "nobody owns them, so nothing works on their objects. "
@@ -81,7 +93,7 @@ func problems(r *Rota, e evidence) []Problem {
 				"a lease; if it stays, delete the ConfigMap, and the members make a new one")
 		case t.Epoch < e.told:
 			add(Error, OldCopy, "", "", "the table has epoch %d, but members have seen %d: an old copy was put over it, and "+
-				"all members stop. Delete the ConfigMap, and the members make a new one", t.Epoch, e.told)
+				"all members stop working. Delete the ConfigMap, and the members make a new one", t.Epoch, e.told)
 		}
 		for _, d := range r.Duties {
 			switch {
@@ -117,11 +129,17 @@ func problems(r *Rota, e evidence) []Problem {
 		add(Warn, MoveStuck, slots, who, "%s have been moving to %s for %.0f s, in phase %s: %s", what, m.To, *m.Seconds,
 			m.Phase, cure)
 	}
+	for _, kind := range e.gone {
+		add(Error, KindNotServed, "", "", "the API server does not serve %s, which the members shard: its "+
+			"CustomResourceDefinition was deleted, and its objects with it, or no longer has a served version. Nobody works on "+
+			"objects of that kind until it is back", kind)
+	}
 	for _, d := range e.differences {
 		if d.Clash != "" {
 			add(Error, SetupClash, "", "", "%s", d)
 		}
 	}
+	out = append(out, r.healthProblems(e.now)...)
 	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
 	return out
 }
@@ -133,6 +151,11 @@ func (r *Rota) runsOf(match func(Run) bool) (out []Run) {
 		}
 	}
 	return out
+}
+
+// renewed reports whether any member has a Lease that is not over. Only such a member expels others.
+func (r *Rota) renewed() bool {
+	return slices.ContainsFunc(r.Members, func(m Member) bool { return m.Left != nil && *m.Left >= 0 })
 }
 
 // memberProblems adds what is wrong with a member and the slots that it owns.
@@ -147,9 +170,18 @@ func (r *Rota) memberProblems(m Member, e evidence,
 	report := r.Reports[m.ID]
 	switch {
 	case m.State == Silent:
-		add(severity, MemberSilent, owned, m.ID, "it has not renewed its Lease for %.0f s longer than that lasts. Others "+
-			"take its slots within seconds. `kubectl get pod %s -o yaml` has the last exit code (137: out of memory, or killed)",
-			-*m.Left, m.Pod)
+		next := "Others take its slots within seconds"
+		if !r.renewed() {
+			next = "No other member renews its Lease either, so nobody takes its slots: look at what they have in common, " +
+				"such as their permissions (rota check --service-account), the network, and the API server"
+		}
+		add(severity, MemberSilent, owned, m.ID, "it has not renewed its Lease for %.0f s longer than that lasts. %s. "+
+			"`kubectl get pod %s -o yaml` has the last exit code (137: out of memory, or killed)", -*m.Left, next, m.Pod)
+		return
+	case m.State == Stopped && m.Gate != names.GateShut:
+		add(severity, MemberStopped, owned, m.ID, "it has not renewed its Lease for %.0f s, longer than RenewDeadline, so "+
+			"it works on nothing, or is gone. If it does not renew it within %.0f s, others take its slots. Look at its Pod "+
+			"%s, at the API server, and at the network between", m.Lease-*m.Left, max(0, *m.Left), m.Pod)
 		return
 	case m.State == Stopped:
 		add(Error, MemberStopped, owned, m.ID, "its gate is shut: it could not renew its Lease in time, or it waits for a "+
@@ -183,7 +215,8 @@ func (r *Rota) memberProblems(m Member, e evidence,
 	}
 	if t := r.Table; t != nil && m.State == Waiting && onProbation(t, m, e.now) {
 		add(Warn, Probation, "", m.ID, "Pod %s was expelled %d times within 10 minutes, so it gets no slots until it has "+
-			"been up for 5. Usually it runs out of memory (exit code 137): give each replica more, or add replicas",
+			"been up for 5. Usually it runs out of memory (exit code 137): give each replica more, or add replicas. If Pod "+
+			"after Pod ends so, one object may end them: kubectl logs --previous shows what each did last",
 			m.Pod, expels(t, m.Pod, e.now))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -72,6 +73,12 @@ func healthy(t testing.TB) input {
 	return in
 }
 
+// held is the message of a slot that is held back for so long.
+func held(duration string) string {
+	return "slot 9 cannot move on: controller website has been reconciling default/hello-7 for " + duration +
+		"; other objects and slots are not held back"
+}
+
 // Each situation has its problem, names who has it, and all is well without it.
 func TestProblems(t *testing.T) {
 	lease := func(in *input, id string, change func(*coordinationv1.Lease)) {
@@ -101,11 +108,33 @@ func TestProblems(t *testing.T) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
 				renew(l, now.Add(-20*time.Second))
 			})
-		}, want: "error MemberSilent a 0-127", text: "for 4 s longer"},
-		"just alive": {change: func(in *input) {
+		}, want: "error MemberSilent a 0-127", text: "for 4 s longer than that lasts. Others take its slots"},
+		"lapsed, and its Lease is not over": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
-				renew(l, now.Add(-16*time.Second))
+				renew(l, now.Add(-12*time.Second))
 			})
+		}, want: "error MemberStopped a 0-127", text: "for 11 s, longer than RenewDeadline"},
+		"just before RenewDeadline": {change: func(in *input) {
+			lease(in, "a", func(l *coordinationv1.Lease) {
+				renew(l, now.Add(-11*time.Second))
+			})
+		}},
+		"kind gone": {change: func(in *input) { in.gone = []schema.GroupKind{website} },
+			want: "error KindNotServed  ", text: "does not serve Website.web.example.com"},
+		"held back": {change: func(in *input) {
+			in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true
+			in.warnings = []Warning{
+				{At: now.Add(-time.Minute), Member: "pod-a", Reason: SlotHeldBack, Message: held("5s")},
+				{At: now.Add(-10 * time.Second), Member: "pod-a", Reason: SlotHeldBack, Message: held("55s")},
+			}
+		}, want: "warning SlotHeldBack a 9", text: "for 55s"},
+		"held back before it moved": {change: func(in *input) {
+			in.warnings = []Warning{{At: now.Add(-time.Minute), Member: "pod-a", Reason: SlotHeldBack, Message: held("5s")}}
+		}},
+		"held back by another process in that Pod": {change: func(in *input) {
+			in.table.Runs[0].Next, in.table.Runs[0].Ready = "b", true
+			in.table.Members[0].Joined = now.Unix() - 30
+			in.warnings = []Warning{{At: now.Add(-time.Minute), Member: "pod-a", Reason: SlotHeldBack, Message: held("5s")}}
 		}},
 		"clock ahead": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(time.Hour))) })
@@ -135,6 +164,16 @@ func TestProblems(t *testing.T) {
 		"reports not read": {change: func(in *input) { in.reports, in.noReports = nil, true }},
 		"a key waits": {change: func(in *input) { in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 5 * time.Minute} },
 			want: "warning KeyWaiting b ", text: "300 s"},
+		"a reconcile hangs": {change: func(in *input) {
+			in.reports[1].Health.Worst = []coverage.KeyHealth{hangs("blog", time.Hour)}
+		}, want: "error KeyHangs b 157", text: "Website default/blog has been running for 1h0m0s"},
+		"an object fails": {change: func(in *input) {
+			in.reports[1].Health.Worst = []coverage.KeyHealth{fails("blog", 12, time.Hour)}
+		}, want: "warning KeyFails b 157", text: "12 times in a row"},
+		"an object ends processes": {change: func(in *input) {
+			in.warnings = []Warning{panicAt("pod-c", "Website.web.example.com default/blog", time.Minute),
+				panicAt("pod-d", "Website.web.example.com default/blog", time.Second)}
+		}, want: "error KeyKills  157", text: "(Pods pod-c, pod-d)"},
 		"probation": {change: func(in *input) {
 			in.table.Runs[0].Owner = "b"
 			in.table.Members[0].Joined = now.Unix() - 60
@@ -199,9 +238,10 @@ func TestBuild(t *testing.T) {
 	}}
 	in.reports[1].Handovers = []coverage.Handover{{Duty: "report", Count: 1, Cause: table.CauseAssigned, Epoch: 43, Ended: now}}
 	in.reports[1].Waiting = map[slot.Slot]time.Duration{200: 2 * time.Second, 201: 3 * time.Second}
+	in.table.Drains = []table.Drain{{ID: "a", Since: now.Unix(), By: "ann"}}
 	r := new(memory).look(in)
 	a, b := r.Members[0], r.Members[1]
-	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 15 || a.State != Working || b.State != Activating || b.Duties != 1 {
+	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 15 || a.State != Draining || b.State != Activating || b.Duties != 1 {
 		t.Errorf("members %+v %+v", a, b)
 	}
 	if *b.OldestWaiting != 3 || a.OldestWaiting != nil {
@@ -244,6 +284,24 @@ func TestBuildExpels(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got.Expels); diff != "" {
 			t.Errorf("of %v (-want +got):\n%s", in.table.Expels, diff)
+		}
+	}
+}
+
+// Where no member renews its Lease, nobody takes their slots.
+func TestNobodyRenews(t *testing.T) {
+	in := healthy(t)
+	for id, l := range in.leases {
+		renew(&l, now.Add(-20*time.Second))
+		in.leases[id] = l
+	}
+	found := new(memory).look(in).Problems
+	if len(found) != 2 {
+		t.Fatalf("problems %v, want one of each member", found)
+	}
+	for _, p := range found {
+		if p.What != MemberSilent || !strings.Contains(p.Message, "nobody takes its slots") {
+			t.Errorf("%s: %s", p.What, p.Message)
 		}
 	}
 }

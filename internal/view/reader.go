@@ -13,6 +13,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,8 +56,9 @@ type Reader struct {
 	store   *store.Kubernetes
 	reports *coverage.Reports
 
-	mu   sync.Mutex
-	seen memory
+	mu     sync.Mutex
+	seen   memory
+	served served
 }
 
 // Read reads a rota once. The error is as that of Reader.Read.
@@ -115,7 +117,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	case snapshot.Err != nil:
 		return nil, fmt.Errorf("rota %s: %w: %w", r.rota, ErrTable, snapshot.Err)
 	case snapshot.Missing():
-		return nil, fmt.Errorf("rota %s: %w", r.rota, noRota(leases))
+		return nil, fmt.Errorf("rota %s: %w", r.rota, r.noRota(ctx, leases))
 	}
 	in.table, in.uid = snapshot.Table, snapshot.UID
 	in.told = toldBy(leases, in.uid)
@@ -133,6 +135,8 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 		in.fence, in.fenceState = state.String(), state
 	}
 	in.at = time.Now()
+	in.gone, err = r.notServed(ctx, in.reports, in.at)
+	unknown("kinds", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen.look(in), nil
@@ -146,12 +150,27 @@ func toldBy(leases map[string]coordinationv1.Lease, uid string) (told uint64) {
 	return told
 }
 
-// noRota says why there may be no table, by the Leases that are left.
-func noRota(leases map[string]coordinationv1.Lease) error {
-	if len(leases) == 0 {
-		return fmt.Errorf("%w: no member has ever started, or the rota is in another namespace", ErrNoRota)
+// noRota says why there may be no table, by the Leases that are left, and by its namespace.
+func (r *Reader) noRota(ctx context.Context, leases map[string]coordinationv1.Lease) error {
+	if len(leases) > 0 {
+		return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrTableLost)
 	}
-	return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrTableLost)
+	return fmt.Errorf("%w: %s", ErrNoRota, WhyNone(ctx, r.client, r.rota.Namespace))
+}
+
+// WhyNone says why a namespace may have no rota, or not the one that is looked for.
+func WhyNone(ctx context.Context, client kubernetes.Interface, namespace string) string {
+	ns, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("there is no namespace %s. It was deleted, with the table and the members' Leases, or it has "+
+			"another name: give its namespace with -n", namespace)
+	case err == nil && ns.DeletionTimestamp != nil:
+		return fmt.Sprintf("namespace %s is being deleted since %s, with the table and the members' Leases: members work on "+
+			"nothing", namespace, ns.DeletionTimestamp.UTC().Format(time.RFC3339))
+	}
+	return "no member has ever started there, the ConfigMap was deleted together with the members' Leases, or the rota " +
+		"is in another namespace: give its namespace with -n"
 }
 
 func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {

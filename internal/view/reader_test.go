@@ -1,7 +1,9 @@
 package view
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -198,5 +201,49 @@ func TestReadDates(t *testing.T) {
 	}
 	if len(r.Unknown) > 0 {
 		t.Errorf("unknown %v", r.Unknown)
+	}
+}
+
+// A rota that is not there may never have been, or have gone with its namespace.
+func TestReadWithoutNamespace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("on the real API server")
+	}
+	t.Parallel()
+	cfg := controlplane.For(t).Config()
+	_, err := Read(t.Context(), cfg, "never-made", "web")
+	if !errors.Is(err, ErrNoRota) || !strings.Contains(err.Error(), "there is no namespace never-made") {
+		t.Errorf("in a namespace that there is not: %v", err)
+	}
+	_, err = Read(t.Context(), cfg, controlplane.Namespace(t), "web")
+	if !errors.Is(err, ErrNoRota) || !strings.Contains(err.Error(), "no member has ever started") {
+		t.Errorf("in an empty namespace: %v", err)
+	}
+}
+
+// A kind whose group or name is not served is found, whatever else there is.
+func TestNotServed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer := map[string]string{
+			"/api":                     `{"kind":"APIVersions","versions":["v1"]}`,
+			"/apis":                    `{"kind":"APIGroupList","groups":[{"name":"web.example.com","versions":[{"groupVersion":"web.example.com/v1","version":"v1"}]},{"name":"broken","versions":[{"groupVersion":"broken/v1","version":"v1"}]}]}`,
+			"/api/v1":                  `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod"},{"name":"pods/log","kind":"Log"}]}`,
+			"/apis/web.example.com/v1": `{"kind":"APIResourceList","groupVersion":"web.example.com/v1","resources":[{"name":"websites","kind":"Website"}]}`,
+		}[r.URL.Path]
+		if answer == "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	t.Cleanup(server.Close)
+	disco := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}).Discovery()
+	log, page, other := schema.GroupKind{Kind: "Log"}, schema.GroupKind{Group: website.Group, Kind: "Page"}, schema.GroupKind{Group: "gone", Kind: "X"}
+	gone, err := NotServed(t.Context(), disco, []schema.GroupKind{{Kind: "Pod"}, log, website, page, other})
+	if want := []schema.GroupKind{log, page, other}; err != nil || !slices.Equal(gone, want) {
+		t.Errorf("not served: %v, %v, want %v", gone, err, want)
+	}
+	if _, err := NotServed(t.Context(), disco, []schema.GroupKind{{Group: "broken", Kind: "X"}}); err == nil {
+		t.Error("a group that cannot be read counts as gone")
 	}
 }

@@ -50,7 +50,8 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 		if who == "" {
 			who = "its former owner"
 		}
-		return Expelled, who + " was expelled: it did not renew its Lease in time, or its container was restarted"
+		return Expelled, who + " was expelled: it did not renew its Lease in time, its container was restarted, or " +
+			"somebody deleted its Lease"
 	case table.CauseHanded.String():
 	default:
 		return "", "why is not known any more: reports keep the last few handovers only"

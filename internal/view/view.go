@@ -38,6 +38,9 @@ type Rota struct {
 	// Problems are slots without an owner, or that nobody works on, or that cannot move; members that do not renew; and
 	// so on. The worst come first.
 	Problems []Problem `json:"problems"`
+	// Worst are the objects whose reconciles hang or fail, as the members report them: up to ten of each member. Those
+	// that hang come first, and the oldest of each sort.
+	Worst []KeyHealth `json:"worst"`
 	// Handovers are the last ones that ended, by what the members reported, newest first. Each member keeps some of its
 	// own, so that they are gone with it.
 	Handovers []Handover `json:"handovers"`
@@ -132,9 +135,12 @@ const (
 	// Drained: it was told to give up its slots, has none, and stays without until told otherwise (`rota drain`, `rota
 	// undrain`).
 	Drained State = "Drained"
+	// Draining: it was told to give up its slots, and has some yet.
+	Draining State = "Draining"
 	// Leaving: its process ends, and it hands its slots over.
 	Leaving State = "Leaving"
-	// Stopped: it has shut its gate, since it could not renew its Lease in time.
+	// Stopped: it has shut its gate, since it could not renew its Lease in time; or it has not renewed it for longer than
+	// RenewDeadline, by which it has stopped, or is gone.
 	Stopped State = "Stopped"
 	// Silent: it has not renewed its Lease for as long as that lasts. Others take its slots.
 	Silent State = "Silent"
@@ -205,6 +211,8 @@ type Problem struct {
 	// Slots are the slots concerned, as text, such as "0-15 17"; Member is the member. Either may be empty.
 	Slots  string `json:"slots,omitempty"`
 	Member string `json:"member,omitempty"`
+	// Object is the object that it is about, such as "Website default/blog", if it is about one.
+	Object string `json:"object,omitempty"`
 	// Message says what is wrong, and what to do.
 	Message string `json:"message"`
 }
@@ -239,10 +247,14 @@ type Expel struct {
 
 // Warning is an event of type Warning.
 type Warning struct {
-	At      time.Time `json:"at"`
-	Member  string    `json:"member,omitempty"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message"`
+	At time.Time `json:"at"`
+	// Member is the Pod, or the ID, of who sent it. ID is the member of the table that did; empty: none that is there now.
+	Member  string `json:"member,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Over says why what it warns of is over; empty: it may still be so.
+	Over string `json:"over,omitempty"`
 }
 
 // Unread returns why what could not be read, if that is so. what is an Unknown's.

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +24,18 @@ func TestRepeat(t *testing.T) {
 		defer cancel()
 		changed := make(chan struct{}, 1)
 		begun := time.Now()
+		var mu sync.Mutex // synctest.Wait tells the test what the other goroutine did, not the other way round
 		var reads []time.Duration
 		var fail error
 		told := 0
 		go repeat(ctx, changed, readEvery, func(context.Context) (*Rota, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			reads = append(reads, time.Since(begun))
 			return &Rota{}, fail
 		}, func(r *Rota, err error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if told++; (err == nil) != (r != nil) {
 				t.Errorf("told %v with %v", r, err)
 			}
@@ -37,6 +43,8 @@ func TestRepeat(t *testing.T) {
 		at := func(d time.Duration) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(reads) != 1 || reads[0] != d || told != 1 {
 				t.Errorf("reads %v, told %d times; want one at %v", reads, told, d)
 			}
@@ -50,12 +58,16 @@ func TestRepeat(t *testing.T) {
 		at(readEvery * 3 / 2)
 		changed <- struct{}{} // too soon: it waits for the gap
 		synctest.Wait()
+		mu.Lock()
 		if len(reads) > 0 {
 			t.Errorf("a read within the gap: %v", reads)
 		}
+		mu.Unlock()
 		time.Sleep(readGap)
 		at(readEvery*3/2 + readGap)
+		mu.Lock()
 		fail = errors.New("no connection")
+		mu.Unlock()
 		time.Sleep(readEvery)
 		at(readEvery*5/2 + readGap)
 		for range 1000 { // a flood

@@ -64,6 +64,9 @@ type Who struct {
 	// not.
 	Held     *bool  `json:"held,omitempty"`
 	Evidence string `json:"evidence,omitempty"`
+	// Health says that its reconcile hangs or fails, by Member's report; empty: it is not among the worst. There is one
+	// for each controller.
+	Health []KeyHealth `json:"health,omitempty"`
 	// Notes are other things worth knowing.
 	Notes []string `json:"notes"`
 	// Problems and Warnings are those of the rota that are about the slot, its owner, or everything.

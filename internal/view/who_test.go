@@ -223,7 +223,10 @@ func TestWho(t *testing.T) {
 			[]string{"b hands Website default/blog out to workers"}},
 		"a key waits": {func(q *question) { q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second} }, WorksYes, []string{"waiting for a worker for 12s"}},
 		"a warning": {func(q *question) {
-			q.in.warnings = []Warning{{Member: "pod-b", Reason: "ReconcilesFail"}, {Member: "a", Reason: "Other"}}
+			q.in.warnings = []Warning{
+				{At: now, Member: "pod-b", Reason: "ReconcilesFail"}, {At: now, Member: "a", Reason: "Other"},
+				{At: now.Add(-2 * time.Hour), Member: "pod-b", Reason: "OfAFormerProcess"},
+			}
 		}, WorksYes, []string{"ReconcilesFail"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +247,9 @@ func TestWho(t *testing.T) {
 			}
 			if (w.Works == WorksYes) == (len(w.Reasons) > 0) {
 				t.Errorf("works: %s, with reasons %q", w.Works, w.Reasons)
+			}
+			if strings.Contains(text, "OfAFormerProcess") {
+				t.Errorf("a warning of another process: %v", w.Warnings)
 			}
 			if len(w.Warnings) > 0 && w.Warnings[0].Member == "a" {
 				t.Error("the warning of another member")

@@ -72,6 +72,7 @@ var firing = map[string][]string{
 
 	"dispatch-healthy":       nil,
 	"dispatch-no-workers":    {"RotaDispatchKeysWait"},
+	"dispatch-key-fails":     {"RotaDispatchKeyFails"},
 	"dispatch-workers-die":   {"RotaDispatchTakesExpire"},
 	"dispatch-no-api-server": {"RotaDispatchReviewsFail"},
 }
@@ -87,6 +88,7 @@ var written = map[string][]string{
 		`rota_dispatch_reviews_total{rota="a/b",review="token",outcome="failed"} 1x239`,
 	},
 	"dispatch-no-workers": {`rota_dispatch_oldest_seconds{rota="a/b",kind="K"} 0+15x239`},
+	"dispatch-key-fails":  {`rota_dispatch_failing_seconds{rota="a/b",kind="K"} 0+15x239`},
 	"dispatch-workers-die": {
 		`rota_dispatch_takes_ended_total{rota="a/b",kind="K",how="ok"} 0+30x239`,
 		`rota_dispatch_takes_ended_total{rota="a/b",kind="K",how="expired"} 0+3x239`,

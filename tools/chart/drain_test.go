@@ -2,9 +2,9 @@ package chart
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,18 +51,16 @@ func (w *world) controllers() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", "127.0.0.1:0")
+	port, err := process.FreePort(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
 	dir := w.t.TempDir()
 	p, err := process.Start(process.Options{
 		Name: "kube-controller-manager", Log: filepath.Join(dir, "log"), Variable: "ROTA_UNUSED",
 		Command: []string{
 			binary, "controller-manager", "--kubeconfig=" + w.plane.Kubeconfig(), "--leader-elect=false",
-			"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + dir,
+			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + dir,
 			"--controllers=deployment-controller,replicaset-controller,disruption-controller",
 		},
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +55,7 @@ func (a *adapter) run(
 	for name, content := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	port, portErr := freePort(ctx)
+	port, portErr := process.FreePort(ctx)
 	if err := errors.Join(err, portErr); err != nil {
 		return err
 	}
@@ -133,16 +132,4 @@ func (a *adapter) answers(
 		}
 	}
 	return nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := 0
-	if address, ok := l.Addr().(*net.TCPAddr); ok {
-		port = address.Port
-	}
-	return port, l.Close()
 }

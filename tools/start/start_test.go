@@ -16,7 +16,8 @@ import (
 
 const (
 	root = "../.."
-	// limit is many times what the commands take.
+	// limit is many times what the commands take. It must end before go test's own (Makefile), which says nothing of the
+	// commands and leaves their processes behind.
 	limit = 15 * time.Minute
 )
 

@@ -204,6 +204,7 @@ func users(all map[string][]request) map[string]int {
 }
 
 func TestTwoReplicasShareSecrets(t *testing.T) {
+	controlplane.Essential(t)
 	plane := controlplane.For(t)
 	namespace := controlplane.Namespace(t)
 	s := &secrets{client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: namespace, data: map[string]string{}}

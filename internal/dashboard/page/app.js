@@ -31,6 +31,7 @@ function render() {
   view.members(rota, act);
   view.leases(rota, ageNow());
   view.moves(rota);
+  view.worst(rota);
   view.handovers(rota);
   view.duties(rota);
   view.runs(rota);
@@ -52,6 +53,8 @@ function tick() {
   }
   if (problem && rota) problem += " What you see below is old.";
   const gray = Boolean(problem) || rota === null;
+  document.body.classList.toggle("connecting", rota === null && !problem);
+  show(byId("connecting"), rota === null && !problem);
   document.body.classList.toggle("stale", gray);
   show(byId("banner"), Boolean(problem));
   say(byId("banner"), problem);

@@ -44,23 +44,25 @@ export const of = (id) => seen.get(id);
 export const nameOf = (id) => (id ? (seen.get(id)?.name ?? id) : "nobody");
 
 // badge shows a member's letter in its color.
-export function badge(id) {
+// fresh: that nobody had it is how it should be, as at the start of a rota.
+export function badge(id, fresh = false) {
   const o = seen.get(id);
   const e = element("span", { class: "badge", "aria-hidden": "true" }, o ? o.letter : id ? "·" : "–");
   if (o) e.classList.add(`owner-${o.color}`, `pattern-${o.pattern}`);
-  else if (!id) e.classList.add("nobody");
+  else if (!id && !fresh) e.classList.add("nobody");
   return e;
 }
 
 // named is a badge and a name. What is in it is replaced only when it changes.
 export function named(parent, ...ids) {
+  const fresh = ids.length > 1; // from nobody to a member
   const text = ids.map((id) => `${id}|${seen.get(id)?.letter}|${nameOf(id)}`).join("→");
   if (parent.dataset.named === text) return;
   parent.dataset.named = text;
   const nodes = [];
   ids.forEach((id, i) => {
     if (i > 0) nodes.push(element("span", { class: "arrow", "aria-label": "to" }, " → "));
-    nodes.push(element("span", { class: "member", title: id || "" }, badge(id), nameOf(id)));
+    nodes.push(element("span", { class: "member", title: id || "" }, badge(id, fresh), nameOf(id)));
   });
   parent.replaceChildren(...nodes);
 }

@@ -22,16 +22,17 @@ export function problems(rota) {
     return `${key(p)} ${n}`;
   }, (p) => {
     const li = element("li", { class: p.severity === "error" ? "error" : "warning" });
-    li.append(element("strong"), element("span", { class: "where" }), element("p"));
+    li.append(element("strong"), element("span", { class: "where" }), element("div", {}, element("p"), element("pre")));
     return li;
   }, (li, p) => {
     const [what, where, message] = li.children;
     say(what, `${p.severity === "error" ? "Error" : "Warning"}: ${p.what}`);
     const places = [];
     if (p.member) places.push(nameOf(p.member));
+    if (p.object) places.push(p.object);
     if (p.slots) places.push(`slots ${shorten(p.slots, 12)}`);
     say(where, places.join(", "));
-    say(message, p.message);
+    fill(message.firstChild, message.lastChild, p);
   });
   const now = new Set(all.map(key));
   const fresh = all.filter((p) => !announced.has(key(p)));
@@ -41,6 +42,14 @@ export function problems(rota) {
     say(byId("announcer"), "No problems any more.");
   }
   announced = now;
+}
+
+// fill shows a message. Lines after the first are text to copy, such as a rule: they stay as they are.
+function fill(words, block, { message }) {
+  const [first, ...rest] = message.split("\n");
+  say(words, first);
+  say(block, rest.join("\n"));
+  show(block, rest.length > 0);
 }
 
 // columns of the members' table, in the order of the page.
@@ -78,7 +87,7 @@ export function members(rota, act) {
     const tr = row(...columns);
     const [, state, slots, duties, objects, waiting, lease, , age, actions] = tr.children;
     for (const cell of [slots, duties, objects, waiting, age]) cell.classList.add("number");
-    state.append(element("span", { class: "state" }));
+    state.append(element("span", { class: "state" }), element("small", { class: "why" }));
     slots.append(element("span"), element("small"));
     lease.append(element("meter", { min: 0, class: "lease", "aria-hidden": "true" }), element("span", { class: "left" }));
     actions.classList.add("buttons");
@@ -97,6 +106,7 @@ export function members(rota, act) {
     named(name, m.id);
     tr.dataset.state = m.state;
     say(state.firstChild, m.state);
+    say(state.lastChild, m.gone ? "" : drainText(m.drain));
     if (m.gone) {
       for (const cell of [slots.firstChild, duties, objects, waiting]) say(cell, "–");
       say(slots.lastChild, "");
@@ -116,6 +126,12 @@ export function members(rota, act) {
     say(build, m.build || "–");
     say(age, span(since(rota.at, m.joined)));
   });
+}
+
+// drainText says who told a member to give up its slots, and why.
+function drainText(drain) {
+  if (!drain) return "";
+  return ` drain${drain.by ? ` by ${drain.by}` : ""}${drain.reason ? `: ${drain.reason}` : ""}`;
 }
 
 // leases shows how much is left of each lease. The data are age seconds old.
@@ -237,6 +253,22 @@ export function shadow(rota) {
   });
 }
 
+// worst shows the objects whose reconciles hang or fail.
+export function worst(rota) {
+  const all = rota.worst || [];
+  show(byId("worst"), all.length > 0);
+  const path = (k) => (k.namespace ? `${k.namespace}/${k.name}` : k.name);
+  list(byId("worst-rows"), all, (k) => `${k.member} ${k.controller} ${k.kind} ${path(k)}`,
+    () => row("Object", "Member", "Controller", "What"), (tr, k) => {
+      const [object, member, controller, what] = tr.children;
+      say(object, `${k.kind.split(".")[0]} ${path(k)}`);
+      object.title = `${k.kind}, slot ${k.slot}`;
+      named(member, k.member);
+      say(controller, k.controller);
+      say(what, k.text);
+    });
+}
+
 export function runs(rota) {
   list(byId("run-rows"), rota.runs || [], (r) => `${r.first}-${r.last}`, () => row("Slots", "Owner", "State"), (tr, r) => {
     const [slots, owner, state] = tr.children;
@@ -247,20 +279,27 @@ export function runs(rota) {
 }
 
 export function warnings(rota) {
-  const all = [...(rota.warnings || [])].reverse();
+  // Those that may still be so come first. What is a problem stands there already.
+  const newest = [...(rota.warnings || [])].reverse();
+  const all = [...newest.filter((w) => !w.over && w.reason !== "SlotHeldBack"), ...newest.filter((w) => w.over)];
   show(byId("warnings"), all.length > 0);
   const seen = new Map();
   list(byId("warning-rows"), all, (w) => {
     const key = `${w.at} ${w.reason} ${w.member || ""}`;
     seen.set(key, (seen.get(key) || 0) + 1);
     return `${key} ${seen.get(key)}`;
-  }, () => row("At", "Reason", "Member", "Message"), (tr, w) => {
+  }, () => {
+    const tr = row("At", "Reason", "Member", "Message");
+    tr.children[3].append(element("span"), element("pre"));
+    return tr;
+  }, (tr, w) => {
     const [at, reason, member, message] = tr.children;
+    tr.classList.toggle("earlier", Boolean(w.over));
     say(at, ago(since(rota.at, w.at)));
     at.title = w.at;
     say(reason, w.reason);
-    say(member, w.member ? nameOf(w.member) : "–");
-    say(message, w.message);
+    say(member, w.id || w.member ? nameOf(w.id || w.member) : "–");
+    fill(message.firstChild, message.lastChild, w.over ? { message: `Over: ${w.over}. It was: ${w.message}` } : w);
   });
 }
 

@@ -46,7 +46,8 @@ function render(who) {
       dl.append(element("div", {}, element("dt", {}, title), dd));
     }
   }
-  const answer = element("p", { class: `works-${who.works}` }, who.answer);
+  const works = who.works === "yes" && ((who.health || []).length > 0 || who.problems.some((p) => p.object)) ? "badly" : who.works;
+  const answer = element("p", { class: `works-${works}` }, who.answer);
   answer.dataset.field = "answer";
   const at = new Date().toLocaleTimeString();
   return [answer, dl, element("p", { class: "quiet" }, `This was so at ${at}. Find asks again.`)];

@@ -251,6 +251,8 @@ var (
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*)$`)
 	// violated is what a script or a test says that is about a check of package sim.
 	violated = regexp.MustCompile(`_test\.go:\d+: violated: ([a-z][a-z ]*): `)
+	// differing is what a differential test says: how many calls were the same before.
+	differing = regexp.MustCompile(`_test\.go:\d+: (call \d+): |\[rapid\] failed (after \d+ tests)`)
 )
 
 func (b *bench) test(ctx context.Context, t test, m mutant.Mutant) (Verdict, string) {
@@ -289,6 +291,9 @@ func judge(out string, err error) (Verdict, string) {
 	}
 	if v := violated.FindStringSubmatch(out); v != nil {
 		name += ": " + v[1]
+	}
+	if n := differing.FindStringSubmatch(out); n != nil {
+		name += ": " + n[1] + n[2]
 	}
 	return Caught, name
 }

@@ -51,6 +51,10 @@ func checks() []tool {
 			},
 		},
 		{
+			name: "differential", reaches: []string{"ctrlrt", "rota"},
+			tests: map[string][]test{"": slices.Concat(readTests, stockTests), "ctrlrt": readTests, "rota": stockTests},
+		},
+		{
 			name: "exhaustive", reaches: []string{"member"},
 			probe: func(o options) []string { return []string{"-states", itoa(o.states)} },
 		},
@@ -85,6 +89,12 @@ var (
 		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},
 	}
 	rotaTests = []test{{".", "^TestR[0-9]", true}}
+	// These hold the product against what it stands in for, the first on a real API server.
+	readTests  = []test{{"ctrlrt", "^TestReadsAreThoseOfAStockManager$", true}}
+	stockTests = []test{
+		{".", "^(TestAQueueIsAStockQueue|TestRequestsAreStockRequests)$", true},
+		{"ctrlrt", "^TestAControllersQueueIsAStockQueue$", true},
+	}
 )
 
 // reached says whether a check can find a bug there at all.

@@ -6,6 +6,7 @@
 //	simulation   package sim, up to a number of seeds
 //	exhaustive   package explore, every scope up to a number of states
 //	conformance  the tests of the package that the bug is in, in memory
+//	differential what the product stands in for, such as a stock manager's client, gets the same calls
 //	chaos        faults on a real API server, a few of package chaos; only with -chaos
 //
 // Each check must find nothing without a bug. A mutant that nothing finds is an error, and so is one that only crashes

@@ -1,0 +1,77 @@
+package ctrlrt
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/queuetest"
+	"github.com/rota-dev/rota/slot"
+)
+
+func queueLimiter() workqueue.TypedRateLimiter[request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](1370*time.Microsecond, 10*time.Second)
+}
+
+// A controller's queue, on a member that has all slots, does what controller-runtime's does, with priorities and
+// without.
+func TestAControllersQueueIsAStockQueue(t *testing.T) {
+	for _, priorities := range []bool{true, false} {
+		o := controller.Options{UsePriorityQueue: ptr.To(priorities)}
+		t.Run(fmt.Sprintf("UsePriorityQueue=%t", priorities), func(t *testing.T) {
+			queuetest.Compare(t, func(*testing.T) *queuetest.Player[request] {
+				return &queuetest.Player[request]{Queue: innerQueue(o)("stock", queueLimiter()), Item: requestOf}
+			}, func(t *testing.T) *queuetest.Player[request] { return controllersPlayer(t, o) })
+		})
+	}
+}
+
+// controllersPlayer is of the queue of a controller of a member that has all slots.
+func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[request] {
+	// Without an API server: a Done while an item is reconciled is taken for a panic, which would be told.
+	r, err := rota.New(nil, rota.Options{Solo: true, Logger: funcr.New(func(string, string) {}, funcr.Options{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shareOf(r).Shard(configMaps.GroupKind()); err != nil {
+		t.Fatal(err)
+	}
+	var all slot.Set
+	for n := range queuetest.Items {
+		item := requestOf(n + 1)
+		all.Add(shareOf(r).Slot(item.Namespace, item.Name, ""))
+	}
+	shareOf(r).Hold(all)
+	gate := adapter.Of(r).Gate
+	gate.SetDeadline(100000 * time.Hour) // a simulated clock is far behind that of the machine
+	gate.Open(all, 1)
+	w := &worker{}
+	w.controller, err = r.NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, rota.Priority) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(key types.NamespacedName) types.NamespacedName { return key }
+	return &queuetest.Player[request]{
+		Queue: wrapQueue(o, w.controller, same, w.setQueue)("member", queueLimiter()), Item: requestOf,
+		Admit: func(sync func(context.Context, request) error) func(context.Context, request) error {
+			w := &worker{controller: w.controller, reconciler: reconcile.Func(
+				func(ctx context.Context, item request) (reconcile.Result, error) {
+					return reconcile.Result{}, sync(ctx, item)
+				})}
+			return func(ctx context.Context, item request) error {
+				_, err := w.Reconcile(ctx, item)
+				return err
+			}
+		},
+	}
+}

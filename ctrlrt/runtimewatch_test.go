@@ -1,0 +1,206 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/controlplane"
+)
+
+// ears are the ConfigMaps that the watches of one member told it of, and whether it could read them then.
+type ears struct {
+	mu    sync.Mutex
+	heard map[string]error
+}
+
+// hear is called by handlers of a watch.
+func (e *ears) hear(ctx context.Context, c client.Client, obj client.Object) {
+	err := c.Get(ctx, client.ObjectKeyFromObject(obj), &corev1.ConfigMap{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard[obj.GetName()] = err
+}
+
+// missing says which of n ConfigMaps were not heard of, or could not be read.
+func (e *ears) missing(n int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range n {
+		name := fmt.Sprintf("object-%d", i)
+		if err, heard := e.heard[name]; !heard || err != nil {
+			return fmt.Sprintf("the watch told of %d of %d objects: %s: %t, %v", len(e.heard), n, name, heard, err)
+		}
+	}
+	return ""
+}
+
+// watchOnce returns a reconciler that has its controller, which build makes, watch ConfigMaps from the first reconcile
+// on, as programs do whose users name the kinds.
+func watchOnce(mgr *ctrlrt.Manager, e *ears,
+	build func(reconcile.Reconciler) (controller.Controller, error),
+) error {
+	var built controller.Controller
+	var once sync.Once
+	var err error
+	built, err = build(reconcile.Func(func(context.Context, reconcile.Request) (_ reconcile.Result, err error) {
+		once.Do(func() {
+			err = built.Watch(source.Kind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}),
+				handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+					e.hear(ctx, mgr.GetClient(), obj)
+					return nil
+				})))
+		})
+		return reconcile.Result{}, err
+	}))
+	return err
+}
+
+// A controller that runs may watch a kind of which its member caches a share. It hears of all objects, and can read
+// them; the kind's own controllers go on with their shares.
+func TestWatchesThatAreAddedAtRunTime(t *testing.T) {
+	t.Parallel()
+	sharded := func(mgr *ctrlrt.Manager, e *ears) error {
+		return watchOnce(mgr, e, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("watcher").Build)
+	}
+	for _, test := range []struct {
+		name  string
+		owned bool // the ConfigMaps are sharded by their owners alone
+		build func(*ctrlrt.Manager, *ears) error
+	}{
+		{name: "of a sharded controller", build: sharded},
+		{name: "of a sharded controller, a kind that another one owns", owned: true, build: sharded},
+		{name: "of a stock controller", build: func(mgr *ctrlrt.Manager, e *ears) error {
+			return watchOnce(mgr, e, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("watcher").WithOptions(
+				controller.Options{NeedLeaderElection: ptr.To(false)}).Build)
+		}},
+		{name: "by a map function", build: func(mgr *ctrlrt.Manager, e *ears) error {
+			var once sync.Once
+			watch := func(ctx context.Context, _ client.Object) []reconcile.Request {
+				once.Do(func() {
+					informer, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+						e.hear(t.Context(), mgr.GetClient(), obj.(client.Object))
+					}}); err != nil {
+						t.Error(err)
+					}
+				})
+				return nil
+			}
+			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ServiceAccount{}).Named("watcher").
+				Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(watch)).Complete(nothing)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			testRunTimeWatch(t, test.owned, test.build)
+		})
+	}
+}
+
+func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ears) error) {
+	const half, all = 10, 20
+	c, namespace, j := adminClient(t), controlplane.Namespace(t), newJournal()
+	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	if err := c.Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	create := func(from, to int) {
+		for i := from; i < to; i++ {
+			obj := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
+			if err := controllerutil.SetControllerReference(owner, obj, c.Scheme()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Create(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create(0, half)
+	byName := map[string]*ears{}
+	start := func(pod string) *replica {
+		e := &ears{heard: map[string]error{}}
+		byName[pod] = e
+		return startMember(t, namespace, pod, rota.Options{}, func(mgr *ctrlrt.Manager) error {
+			record := reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+				var obj corev1.ConfigMap
+				err := mgr.GetClient().Get(ctx, r.NamespacedName, &obj)
+				if strings.HasPrefix(r.Name, "object-") { // there are others in each namespace
+					epoch, _ := gate.EpochFrom(ctx)
+					j.enter(pod, r.NamespacedName, epoch, obj.ResourceVersion)
+					defer j.leave(r.NamespacedName)
+				}
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			})
+			if err := build(mgr, e); err != nil {
+				return err
+			}
+			if owned {
+				return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Service{}).Owns(&corev1.ConfigMap{}).Complete(nothing)
+			}
+			return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(record)
+		})
+	}
+	members := []*replica{start("a"), start("b")}
+	eventually(t, hang, settled(members...))
+	for i := range all { // each member has some of them
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("trigger-%d", i)}}
+		if err := c.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := func(n int) {
+		t.Helper()
+		for i, pod := range []string{"a", "b"} {
+			eventually(t, hang, func() string {
+				select {
+				case err := <-members[i].done:
+					members[i].done <- nil
+					t.Fatalf("the manager of %s ended: %v", pod, err)
+				default:
+				}
+				return byName[pod].missing(n)
+			})
+		}
+	}
+	heard(half)
+	create(half, all)
+	heard(all)
+	if problem := settled(members...)(); problem != "" {
+		t.Error(problem)
+	}
+	if owned {
+		return
+	}
+	eventually(t, hang, func() string {
+		if n := j.members(); n["a"]+n["b"] != all || n["a"] == 0 || n["b"] == 0 {
+			return fmt.Sprintf("objects by member: %v, want all %d, some at each", n, all)
+		}
+		return ""
+	})
+	if err := j.problem(); err != nil {
+		t.Error(err)
+	}
+}

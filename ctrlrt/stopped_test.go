@@ -1,0 +1,81 @@
+package ctrlrt
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// A manager that lost its leader election must not go on beside the next leader until its member has left.
+func TestALostLeaderDoesNotWaitForItsMember(t *testing.T) {
+	lost := errors.New("leader election lost")
+	managed := make(chan error, 1)
+	managed <- lost
+	m := &Manager{options: manager.Options{LeaderElection: true}}
+	if err := m.stoppedByItself(managed, make(chan error)); !errors.Is(err, lost) {
+		t.Errorf("%v, want %v", err, lost)
+	}
+}
+
+// A context of another rota's controller is another context.
+func TestAContextOfAnotherRotasController(t *testing.T) {
+	hub, spoke := readerOf(t, shardConfigMaps, nil), readerOf(t, shardConfigMaps, nil)
+	ctx := withAsker(t.Context(), hub.rota, &asker{controller: "configmap"})
+	if askerFrom(ctx, hub.rota) == nil || askerFrom(ctx, spoke.rota) != nil {
+		t.Error("the asker of a context is not that of its rota alone")
+	}
+}
+
+// When a manager stops by itself, its caches do before the member has left. That is not the fault of who made them.
+func TestAManagerThatStopsSaysSoBeforeItsCachesStop(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ending := false
+	s := starter{make(chan struct{}), make(chan struct{}), func() { ending = true }}
+	if err := s.Start(ctx); err != nil || !ending {
+		t.Errorf("%v, the rota was told: %t", err, ending)
+	}
+}
+
+// RemoveInformer removes what GetInformer gives out. The informer of a share is its controllers'.
+func TestRemoveInformerLeavesTheShare(t *testing.T) {
+	mgr := unstarted(t)
+	if err := mgr.kinds.shard(configMaps.GroupKind(), "configs"); err != nil {
+		t.Fatal(err)
+	}
+	informer := func(of cache.Cache) cache.Informer {
+		t.Helper()
+		i, err := of.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	remove := func() {
+		t.Helper()
+		if err := mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	share := informer(mgr.InnerCache())
+	if remove(); informer(mgr.InnerCache()) != share {
+		t.Error("the share's informer was removed")
+	}
+	mgr.kinds.useLate(configMaps.GroupKind())
+	whole, err := mgr.wholeCache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := informer(whole)
+	remove()
+	if informer(mgr.InnerCache()) != share {
+		t.Error("the share's informer was removed, that of all objects was meant")
+	}
+	if informer(whole) == all {
+		t.Error("the informer of all objects was not removed")
+	}
+}

@@ -1,0 +1,120 @@
+package rota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// worstKeys is how many objects of each sort a member names.
+	worstKeys = 5
+)
+
+const (
+	// lastWords bounds how long a worker whose reconcile panicked waits until that is told.
+	lastWords = time.Second
+	// toldPanics is how many panics of each controller are told one by one. One that ends the process is among the first.
+	toldPanics = 5
+)
+
+// tellPanic tells which object a reconcile panicked at. It comes before the panic has reached the top of the goroutine,
+// where it may end the process, so it waits until that is told: the next owner of the slot will have the object, too.
+func (c *Controller) tellPanic(key types.NamespacedName, s slot.Slot) {
+	if c.panics.Add(1) > toldPanics {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	c.rota.tellNow(ctx, member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: fmt.Sprintf(
+		"controller %s panicked at %s %s in slot %d. If that ends the process, the log of its last run has the stack, and "+
+			"the next owner of the slot will meet the object", c.name, c.kind, cache.ObjectName(key), s)})
+}
+
+// unwell returns the controller's objects that a member reports.
+func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
+	failed := map[types.NamespacedName]work.Ailment{}
+	health := func(key types.NamespacedName, s slot.Slot) coverage.KeyHealth {
+		of := failed[key]
+		return coverage.KeyHealth{Controller: c.name, Kind: c.kind, Object: key, Slot: s, Failures: of.Failures,
+			Panics: of.Panics, Since: of.Since, Last: of.Last, Error: of.Text}
+	}
+	var out []coverage.KeyHealth
+	c.mu.Lock()
+	c.keys.Ailments(func(key types.NamespacedName, of work.Ailment) { failed[key] = of })
+	c.keys.Flights(func(key types.NamespacedName, f work.Flight[flight]) {
+		if now.Sub(f.With.since) >= coverage.HangingAfter {
+			k := health(key, f.Slot)
+			k.Running = f.With.since
+			out = append(out, k)
+			delete(failed, key)
+		}
+	})
+	c.mu.Unlock()
+	for key, of := range failed {
+		switch {
+		case of.Failures < coverage.FailingInRow:
+		case c.isOver(key):
+			c.mu.Lock()
+			c.keys.Heal(key)
+			c.mu.Unlock()
+		default:
+			out = append(out, health(key, of.Slot))
+		}
+	}
+	return out
+}
+
+// isOver reports whether nothing will come of a failed key any more: its object is gone, and it does not wait. Some
+// controllers leave deletions out.
+func (c *Controller) isOver(key types.NamespacedName) bool {
+	if c.rota.share.Exists(c.kind, key) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.keys.Busy(key)
+}
+
+// health returns what the reconciles of this member come to, object by object.
+func (r *Rota) health() coverage.Health {
+	now := r.wall()
+	var all []coverage.KeyHealth
+	for _, c := range r.registered() {
+		all = append(all, c.unwell(now)...)
+	}
+	return worst(all)
+}
+
+// worst counts objects, and picks those that are worst off.
+func worst(all []coverage.KeyHealth) (out coverage.Health) {
+	slices.SortFunc(all, func(a, b coverage.KeyHealth) int { // so that a report that is the same is not written again
+		return strings.Compare(a.Object.String()+" "+a.Controller, b.Object.String()+" "+b.Controller)
+	})
+	pick := func(is func(*coverage.KeyHealth) bool, since func(*coverage.KeyHealth) time.Time) (n int) {
+		of := slices.DeleteFunc(slices.Clone(all), func(k coverage.KeyHealth) bool { return !is(&k) })
+		slices.SortStableFunc(of, func(a, b coverage.KeyHealth) int { return since(&a).Compare(since(&b)) })
+		for _, k := range of[:min(len(of), worstKeys)] {
+			if !slices.Contains(out.Worst, k) {
+				out.Worst = append(out.Worst, k)
+			}
+		}
+		return len(of)
+	}
+	out.Hanging = pick((*coverage.KeyHealth).Hangs, func(k *coverage.KeyHealth) time.Time { return k.Running })
+	out.Failing = pick((*coverage.KeyHealth).Fails, func(k *coverage.KeyHealth) time.Time { return k.Since })
+	return out
+}
+
+// wall is the time by this machine's clock, in whole seconds, as reports have it.
+func (r *Rota) wall() time.Time { return time.Unix(r.clock.now().Wall, 0) }

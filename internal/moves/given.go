@@ -1,0 +1,60 @@
+package moves
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// giving is a slot that this member drains.
+type giving struct {
+	round          uint64
+	begun, drained time.Duration
+	done           bool
+}
+
+// Given is a slot that this member drained and that another one has now.
+type Given struct {
+	giving
+	slot     slot.Slot
+	to, duty string
+	epoch    uint64
+}
+
+// Draining says that a drain of that round has begun.
+func (m *Tracker) Draining(now time.Duration, set slot.Set, round uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range set.Slots() {
+		m.giving[s] = giving{round: round, begun: now}
+	}
+}
+
+// Drained says that the drain of that round has ended for these slots.
+func (m *Tracker) Drained(now time.Duration, set slot.Set, round uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range set.Slots() {
+		if g := m.giving[s]; g.round == round && !g.done {
+			g.drained, g.done = now, true
+			m.giving[s] = g
+		}
+	}
+}
+
+// gave returns the slots that a version of the table gives to others, of those that were drained here.
+func (m *Tracker) gave(t *table.Table) []Given {
+	var out []Given
+	for s, g := range m.giving {
+		switch r := t.At(s); {
+		case r.Owner == m.id:
+		case g.done && r.Owner != "":
+			out = append(out, Given{giving: g, slot: s, to: r.Owner, duty: t.Duty(s), epoch: r.Epoch})
+			fallthrough
+		default:
+			delete(m.giving, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// network is a listener whose connections are in memory.
+type network chan net.Conn
+
+func (n network) Accept() (net.Conn, error) {
+	if c, ok := <-n; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (network) Close() error   { return nil }
+func (network) Addr() net.Addr { return &net.TCPAddr{} }
+
+// end is one end of a connection, from an address.
+type end struct {
+	net.Conn
+	host string
+}
+
+func (e end) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(e.host), Port: 1234} }
+
+// peer is a client.
+type peer struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// dial connects from an address. It returns although the server has not accepted.
+func (n network) dial(host string) *peer {
+	mine, theirs := net.Pipe()
+	go func() { n <- end{theirs, host} }()
+	synctest.Wait()
+	return &peer{Conn: mine, in: bufio.NewReader(mine)}
+}
+
+// ask sends a request, and waits for the answer until all is quiet. The error is io.EOF if the connection was closed.
+func (p *peer) ask(token string) error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(p, "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: "+token+"\r\n\r\n")
+		if err == nil {
+			var answer *http.Response
+			if answer, err = http.ReadResponse(p.in, nil); err == nil {
+				err = answer.Body.Close()
+			}
+		}
+		done <- err
+	}()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		return err
+	default:
+		return errWaits
+	}
+}
+
+type waits struct{}
+
+func (waits) Error() string { return "it waits" }
+
+var errWaits = waits{}
+
+// inMemory runs a server that knows requests with the token "good", and answers those with the token "slow" after an
+// hour, in a bubble of synctest.
+func inMemory(t *testing.T, most int, do func(*Server, network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := make(network)
+		s := &Server{http: &http.Server{
+			IdleTimeout: 2 * time.Minute, ReadHeaderTimeout: 10 * time.Second,
+			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				switch r.Header.Get("Authorization") {
+				case "good":
+					Trust(r.Context())
+				case "slow":
+					select {
+					case <-time.After(time.Hour):
+					case <-r.Context().Done():
+					}
+				}
+			}),
+		}}
+		s.track(n, Options{Connections: most, Authenticates: true, Logger: logr.Discard(),
+			times: times{unknown: 10 * time.Second}})
+		ran := make(chan error, 1)
+		go func() { ran <- s.Run() }()
+		do(s, n)
+		close(n)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Connections without a valid token keep nobody out: the oldest of the address that has most of them makes room. Those
+// of workers stay.
+func TestUnknownConnectionsMakeRoom(t *testing.T) {
+	inMemory(t, 10, func(s *Server, n network) {
+		worker, other := n.dial("10.0.0.1"), n.dial("10.0.0.2")
+		for _, err := range []error{worker.ask("good"), other.ask("none")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		var strangers []*peer
+		for range 8 {
+			p := n.dial("10.0.0.3")
+			if err := p.ask("none"); err != nil {
+				t.Fatal(err)
+			}
+			strangers = append(strangers, p)
+			time.Sleep(time.Millisecond)
+		}
+		newcomer := n.dial("10.0.0.4")
+		if err := newcomer.ask("good"); err != nil {
+			t.Error("a newcomer:", err)
+		}
+		if err := strangers[0].ask("none"); err == nil {
+			t.Error("the oldest connection of the address with most of them is still there")
+		}
+		for i, err := range []error{other.ask("none"), worker.ask("good"), strangers[1].ask("none")} {
+			if err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		}
+		if f := s.Connections(); f.Known != 2 || f.Unknown != 8 || f.Closed[closedForRoom] != 1 || !f.Full.IsZero() {
+			t.Errorf("figures %+v", f)
+		}
+	})
+}
+
+// One address has so many unknown connections at most, however much room there is.
+func TestUnknownConnectionsOfAnAddress(t *testing.T) {
+	inMemory(t, 100, func(s *Server, n network) {
+		var all []*peer
+		for range 30 {
+			all = append(all, n.dial("10.0.0.3"))
+			time.Sleep(time.Millisecond)
+		}
+		if f := s.Connections(); f.Unknown != 10 || f.Closed[closedForAddress] != 20 {
+			t.Errorf("figures %+v", f)
+		}
+		for i, p := range all {
+			if err := p.ask("good"); (err == nil) != (i >= 20) {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		}
+		for range 30 { // those that are known do not count
+			if err := n.dial("10.0.0.3").ask("good"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A connection without a valid token is closed when it was idle for a few seconds. One of a worker is not.
+func TestUnknownConnectionsEndSoon(t *testing.T) {
+	inMemory(t, 100, func(s *Server, n network) {
+		worker, reader, silent := n.dial("10.0.0.1"), n.dial("10.0.0.1"), n.dial("10.0.0.1")
+		defer silent.Close()
+		if err := worker.ask("good"); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // with requests it stays
+			if err := reader.ask("none"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(9 * time.Second)
+		}
+		if f := s.Connections(); f.Known != 1 || f.Unknown != 1 {
+			t.Errorf("figures %+v", f)
+		}
+		time.Sleep(2 * time.Second)
+		if err := reader.ask("none"); err == nil {
+			t.Error("a connection without a token was idle for 11 s, and is still there")
+		}
+		time.Sleep(time.Minute)
+		if err := worker.ask("good"); err != nil {
+			t.Error("a worker's connection:", err)
+		}
+	})
+}
+
+// Where all connections are busy, further ones wait, and the figures say so.
+func TestBusyConnections(t *testing.T) {
+	inMemory(t, 2, func(s *Server, n network) {
+		a, b := n.dial("10.0.0.1"), n.dial("10.0.0.1")
+		for _, p := range []*peer{a, b} {
+			if err := p.ask("slow"); err != errWaits { //nolint:errorlint // it is never wrapped
+				t.Fatal(err)
+			}
+		}
+		c := n.dial("10.0.0.2")
+		if err := c.ask("good"); err != errWaits || s.Connections().Full.IsZero() { //nolint:errorlint // as above
+			t.Errorf("the third connection: %v; figures %+v", err, s.Connections())
+		}
+		a.Close()
+		synctest.Wait()
+		if f := s.Connections(); f.Known != 1 || !f.Full.IsZero() {
+			t.Errorf("the third connection still waits although another one has gone: figures %+v", f)
+		}
+		b.Close()
+		c.Close()
+	})
+}

@@ -1,0 +1,185 @@
+package rota
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// objectHolder does for objects what kept does: with the informers' shares, and the controllers' keys.
+type objectHolder struct {
+	rota *Rota
+
+	mu sync.Mutex
+	// handed are the slots that were loaded here after their former owner handed them over.
+	handed slot.Set
+	// gathering are closed when the objects of opened slots are enqueued.
+	gathering map[chan struct{}]struct{}
+}
+
+func newObjectHolder(r *Rota) *objectHolder {
+	return &objectHolder{rota: r, gathering: map[chan struct{}]struct{}{}}
+}
+
+func (o *objectHolder) hold(set slot.Set) { o.rota.share.Hold(set) }
+
+func (o *objectHolder) warm(ctx context.Context, set slot.Set) (slot.Set, error) {
+	return o.held(set, func(set slot.Set) error { return o.rota.share.Warm(ctx, set) })
+}
+
+func (o *objectHolder) expect(a member.Load, later bool) {
+	if a.Cause == table.CauseHanded || a.Held || later {
+		o.rota.share.Hold(a.Slots)
+	} else {
+		o.rota.share.HoldAnew(a.Slots)
+	}
+	o.mu.Lock()
+	if handed(a) {
+		o.handed = o.handed.Union(a.Slots)
+	} else {
+		o.handed = o.handed.Minus(a.Slots)
+	}
+	o.mu.Unlock()
+	o.inherit(a.Gone)
+}
+
+// handed reports whether the former owner of slots drained them and handed them over.
+func handed(a member.Load) bool { return a.Cause == table.CauseHanded && !a.Held }
+
+func (o *objectHolder) load(ctx context.Context, a member.Load) (slot.Set, error) {
+	if !handed(a) { // as expect was told, or somebody else may have worked since
+		o.mu.Lock()
+		o.handed = o.handed.Minus(a.Slots)
+		o.mu.Unlock()
+	}
+	return o.held(a.Slots, func(set slot.Set) error {
+		return o.rota.share.Load(ctx, set, a.Cause, a.Versions, a.Held)
+	})
+}
+
+// held calls do with those of the slots that are still held, until none is released meanwhile.
+func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, error) {
+	for {
+		err := do(set)
+		if !errors.Is(err, delivery.ErrReleased) {
+			return set, err
+		}
+		if set = set.Intersect(o.rota.share.Held()); set.Empty() {
+			return set, nil
+		}
+	}
+}
+
+// open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
+// as workers take them.
+func (o *objectHolder) open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+	parked := o.rota.gate.Open(set, epoch)
+	o.rota.share.Unmute(set)
+	done := make(chan struct{})
+	o.mu.Lock()
+	handed := o.handed.Intersect(set)
+	o.gathering[done] = struct{}{}
+	o.mu.Unlock()
+	return func() {
+		var gathering, arriving sync.WaitGroup
+		gathering.Go(func() {
+			o.gather(handed, nil, func(c *Controller, rest []types.NamespacedName) {
+				arriving.Go(func() { c.trickle(ctx, rest) })
+			})
+		})
+		o.gather(set.Minus(handed), parked, func(c *Controller, rest []types.NamespacedName) {
+			c.enqueue(rest, PriorityOpened)
+		})
+		gathering.Wait()
+		o.mu.Lock()
+		delete(o.gathering, done)
+		o.mu.Unlock()
+		close(done)
+		arriving.Wait()
+	}
+}
+
+// gather enqueues the objects of opened slots, and calls others with those that are not urgent.
+func (o *objectHolder) gather(set slot.Set, parked []gate.Key, others func(*Controller, []types.NamespacedName)) {
+	if set.Empty() && len(parked) == 0 {
+		return
+	}
+	opened := o.rota.share.Gather(set)
+	for _, c := range o.rota.registered() {
+		others(c, c.opened(set, opened[c.kind], parked))
+	}
+}
+
+// gathered returns when all objects of slots that were opened before the call are enqueued.
+func (o *objectHolder) gathered() {
+	o.mu.Lock()
+	pending := slices.Collect(maps.Keys(o.gathering))
+	o.mu.Unlock()
+	for _, done := range pending {
+		<-done
+	}
+}
+
+func (o *objectHolder) drain(d drain) (look func() (more bool)) {
+	controllers := o.rota.registered()
+	pending := func(s slot.Slot) bool {
+		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
+	}
+	left := &leftover{of: o, begun: o.rota.now(), waits: d.slots, room: d.room, leaveBy: d.leaveBy}
+	o.rota.gate.Drain(d.slots, pending, func(s slot.Slot) { d.idle(s, o.undone(s, d.room)) })
+	for _, c := range controllers {
+		c.hurry(d.slots)
+	}
+	return func() bool {
+		left.look()
+		parked, more := d.review(o.rota)
+		for _, c := range o.rota.registered() {
+			c.resume(parked)
+		}
+		return more
+	}
+}
+
+// silence keeps handlers from hearing of the slots.
+func (o *objectHolder) silence(set slot.Set) {
+	o.rota.share.Shut(set)
+	for _, c := range o.rota.registered() {
+		c.silence(set)
+	}
+}
+
+func (o *objectHolder) release(set slot.Set) {
+	o.rota.share.Release(set)
+	for _, c := range o.rota.registered() {
+		c.forget(set)
+	}
+}
+
+// abandon logs deletions.
+func (o *objectHolder) abandon(set slot.Set) {
+	for _, s := range set.Slots() {
+		o.undone(s, 0)
+	}
+}
+
+// heldBack tells of deletions, too.
+func (o *objectHolder) heldBack(set slot.Set) (out []string) {
+	if text := o.heldByDeletions(set); text != "" {
+		out = append(out, text)
+	}
+	return append(out, o.rota.heldBack(set)...)
+}
+
+func nameOfKey(key gate.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+}

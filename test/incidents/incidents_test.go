@@ -1,0 +1,256 @@
+package incidents_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/slot"
+)
+
+var lease = flag.Duration("lease", 5*time.Second, "LeaseDuration of the operator; the default of members is 15s")
+
+// The questions of somebody on call.
+const (
+	check   = "check " + name
+	status  = "status " + name
+	history = "history " + name
+)
+
+// logOf is kubectl logs of a replica.
+const logOf = "logs "
+
+func who(site string) string { return "who website/" + site }
+
+// An incident goes wrong, is noticed, and is repaired.
+type incident struct {
+	name      string
+	happens   func(*night)
+	questions []question
+	// repaired undoes it, where somebody has to. Then all has to be well.
+	repaired func(*night)
+}
+
+func incidents() []incident {
+	return []incident{{
+		name:      "a replica is killed",
+		happens:   func(n *night) { n.kill("web-1") },
+		questions: []question{{check, "Expelled|MemberSilent|web-1", anyCode}, {history, "xpelled.*web-1|web-1.*xpelled", 0}},
+		repaired:  func(n *night) { n.start("web-3") },
+	}, {
+		name:      "a replica stands still",
+		happens:   func(n *night) { n.signal("web-1", syscall.SIGSTOP) },
+		questions: []question{{check, "Expelled|MemberSilent|web-1", anyCode}, {history, "xpelled.*web-1|web-1.*xpelled", 0}},
+		repaired:  func(n *night) { n.signal("web-1", syscall.SIGCONT) },
+	}, {
+		name: "all replicas stand still",
+		happens: func(n *night) {
+			for i := range 3 {
+				n.signal(fmt.Sprint("web-", i), syscall.SIGSTOP)
+			}
+		},
+		questions: []question{{check, "× .*nobody takes its slots", 1}, {status, "MemberSilent.*nobody takes", 0}},
+		repaired: func(n *night) {
+			for i := range 3 {
+				n.signal(fmt.Sprint("web-", i), syscall.SIGCONT)
+			}
+		},
+	}, {
+		name: "the Role is taken away",
+		happens: func(n *night) {
+			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
+			binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta}
+			for _, obj := range []client.Object{role, binding} {
+				if err := n.client.Delete(n.t.Context(), obj); err != nil {
+					n.t.Fatal(err)
+				}
+			}
+		},
+		questions: []question{{check, "× .*may not .*leases", 1}, {status, "MemberSilent.*permissions", 0}},
+		repaired:  func(n *night) { n.permit() },
+	}, {
+		name:      "the table is edited by hand",
+		happens:   func(n *night) { n.edit(func(cm *corev1.ConfigMap) { cm.Data["slots"] = "sixty-four" }) },
+		questions: []question{{check, "the table is invalid", 1}, {status, "the table is invalid", anyCode}},
+	}, {
+		name: "the table is deleted",
+		happens: func(n *night) {
+			if err := n.client.Delete(n.t.Context(), n.table()); err != nil {
+				n.t.Fatal(err)
+			}
+		},
+		questions: []question{{check, "TableLost|was deleted", anyCode}},
+	}, {
+		name: "the Leases are deleted",
+		happens: func(n *night) {
+			err := n.client.DeleteAllOf(n.t.Context(), &coordinationv1.Lease{}, client.InNamespace(n.namespace),
+				client.MatchingLabels{names.LabelRota: name})
+			if err != nil {
+				n.t.Fatal(err)
+			}
+		},
+		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "somebody deleted its Lease", 0}},
+	}, {
+		name:      "a replica has another number of slots",
+		happens:   func(n *night) { n.startWith("web-9", slot.Count(128)) },
+		questions: []question{{logOf + "web-9", "64 slots.*was started with 128", 0}},
+		repaired:  func(n *night) { n.kill("web-9") },
+	}, {
+		name:    "an object hangs",
+		happens: func(n *night) { n.change("site-1", hangs) },
+		questions: []question{
+			{who("site-1"), "has been running for", 0}, {"status " + name + " -o wide", "site-1.*has been running for", anyCode},
+			{check, "KeyHangs.*site-1|site-1.*has been running for", anyCode},
+		},
+	}, {
+		name:    "an object fails for ever",
+		happens: func(n *night) { n.change("site-1", fails) },
+		questions: []question{
+			{who("site-1"), "has failed.*bucket", 0}, {"status " + name + " -o wide", "site-1.*has failed.*bucket", anyCode},
+			{check, "site-1 has failed.*bucket", anyCode},
+		},
+		repaired: func(n *night) { n.change("site-1", "Hello again") },
+	}, {
+		name:      "an object panics",
+		happens:   func(n *night) { n.change("site-1", panics) },
+		questions: []question{{who("site-1"), "has failed.*panic", 0}, {check, "site-1 has failed.*panic", anyCode}},
+		repaired:  func(n *night) { n.change("site-1", "Hello again") },
+	}, {
+		name:      "an object ends the process",
+		happens:   func(n *night) { n.change("site-1", kills) },
+		questions: []question{{check, "was expelled .* times.*one object may end them", anyCode}},
+		repaired:  func(n *night) { n.change("site-1", "Hello again") },
+	}, {
+		name: "the namespace is deleted",
+		happens: func(n *night) {
+			if err := n.client.Delete(n.t.Context(), namespaceOf(n.namespace)); err != nil {
+				n.t.Fatal(err)
+			}
+		},
+		questions: []question{{check, "there is no namespace.*It was deleted", 4}},
+	}}
+}
+
+// wholeCluster are those that go wrong for a whole cluster: each has one of its own.
+func wholeCluster() []incident {
+	return []incident{{
+		name: "the CustomResourceDefinition is deleted",
+		happens: func(n *night) {
+			n.deleteCRD()
+		},
+		questions: []question{{check, "does not serve Website", 1}, {"verify " + name, "does not serve Website", 1}},
+	}, {
+		name: "the API server stands still",
+		happens: func(n *night) {
+			pid := n.plane.PID("apiserver-0")
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				n.t.Fatal(err)
+			}
+		},
+		questions: []question{{check, "API server", 3}, {status, "the API server does not answer", 3}},
+		repaired: func(n *night) {
+			if err := syscall.Kill(n.plane.PID("apiserver-0"), syscall.SIGCONT); err != nil {
+				n.t.Fatal(err)
+			}
+		},
+	}}
+}
+
+// results are the rows of the table.
+type results struct {
+	mu   sync.Mutex
+	rows map[string][]told
+}
+
+func TestIncidents(t *testing.T) {
+	if os.Getenv("SLOW") == "" {
+		t.Skip("takes minutes: run `make check WHAT=incidents`")
+	}
+	r := &results{rows: map[string][]told{}}
+	all := slices.Concat(incidents(), wholeCluster())
+	t.Run("all", func(t *testing.T) {
+		for _, i := range incidents() {
+			t.Run(strings.ReplaceAll(i.name, " ", "-"), func(t *testing.T) {
+				t.Parallel()
+				plane := controlplane.For(t)
+				installed(t, plane)
+				r.run(t, plane, i)
+			})
+		}
+		for _, i := range wholeCluster() {
+			t.Run(strings.ReplaceAll(i.name, " ", "-"), func(t *testing.T) {
+				t.Parallel()
+				plane := controlplane.New(t, controlplane.Options{ControllerManager: true})
+				installed(t, plane)
+				r.run(t, plane, i)
+			})
+		}
+	})
+	t.Log(r.table(all))
+}
+
+func (r *results) run(t *testing.T, plane *controlplane.ControlPlane, i incident) {
+	n := newNight(t, plane)
+	i.happens(n)
+	said := n.hear(i.questions)
+	r.mu.Lock()
+	r.rows[i.name] = said
+	r.mu.Unlock()
+	if i.repaired == nil {
+		return
+	}
+	i.repaired(n)
+	n.until("all is well again", n.wrong)
+	n.until("the tools say that all is well again", func() string {
+		if a := n.ask(check); a.code != 0 {
+			return a.text
+		}
+		return ""
+	})
+}
+
+// table is for docs/results.md.
+func (r *results) table(all []incident) string {
+	var b strings.Builder
+	b.WriteString("\n| Incident | Command | Status | After | It says |\n| --- | --- | --- | --- | --- |\n")
+	for _, i := range all {
+		for _, t := range r.rows[i.name] {
+			fmt.Fprintf(&b, "| %s | `%s` | %d | %.0f s | %s |\n", i.name, t.command(), t.code, t.after.Seconds(), t.said)
+		}
+	}
+	return b.String()
+}
+
+// table reads the rota's ConfigMap.
+func (n *night) table() *corev1.ConfigMap {
+	n.t.Helper()
+	var cm corev1.ConfigMap
+	if err := n.client.Get(n.t.Context(), client.ObjectKey{Namespace: n.namespace, Name: name}, &cm); err != nil {
+		n.t.Fatal(err)
+	}
+	return &cm
+}
+
+// edit changes the table as kubectl edit does.
+func (n *night) edit(change func(*corev1.ConfigMap)) {
+	n.t.Helper()
+	cm := n.table()
+	change(cm)
+	if err := n.client.Update(n.t.Context(), cm); err != nil {
+		n.t.Fatal(err)
+	}
+}

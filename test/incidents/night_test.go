@@ -1,0 +1,376 @@
+package incidents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	name     = "website"
+	slots    = 64
+	websites = 24
+	// patience bounds every wait: it only has to be longer than any machine takes.
+	patience = 6 * time.Minute
+)
+
+// command is the path of the rota command, which is built once.
+var command = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rota-incidents-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "rota")
+	out, err := exec.Command("go", "build", "-o", path, "../../cmd/rota").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build rota: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// night is an operator with three replicas in a namespace of its own, and somebody on call.
+type night struct {
+	t          *testing.T
+	plane      *controlplane.ControlPlane
+	namespace  string
+	kubeconfig string // the operator's
+	client     client.Client
+	dir        string
+	rota       string
+
+	mu    sync.Mutex
+	pods  map[string]*process.Process
+	going sync.WaitGroup
+	over  context.Context
+}
+
+func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
+	t.Helper()
+	path, err := command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &night{
+		t: t, plane: plane, namespace: plane.Namespace(t), client: c, dir: t.TempDir(), rota: path,
+		pods: map[string]*process.Process{}, over: t.Context(),
+	}
+	n.kubeconfig = filepath.Join(n.dir, "kubeconfig")
+	if err := plane.WriteUserKubeconfig(n.kubeconfig, n.user()); err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
+	if err := c.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	n.permit()
+	for i := range websites {
+		n.create(fmt.Sprintf("site-%d", i), "Hello")
+	}
+	t.Cleanup(n.end)
+	for i := range 3 {
+		n.start(fmt.Sprintf("web-%d", i))
+	}
+	n.until("all is well", func() string { return n.wrong() })
+	return n
+}
+
+// user is the name that the API server has for the operator's ServiceAccount.
+func (n *night) user() string { return "system:serviceaccount:" + n.namespace + ":operator" }
+
+// permit gives the operator what it needs.
+func (n *night) permit() {
+	n.t.Helper()
+	rules := append(permission.Rules(name), rbacv1.PolicyRule{
+		APIGroups: []string{webv1.GroupVersion.Group}, Resources: []string{"websites", "websites/status"},
+		Verbs: []string{"get", "list", "watch", "update", "patch"},
+	})
+	meta := metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}
+	err := errors.Join(
+		n.client.Create(n.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}),
+		n.client.Create(n.t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.namespace, Name: "operator"}},
+		}))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *night) create(site, title string) {
+	n.t.Helper()
+	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: site}}
+	obj.Spec.Title = title
+	if err := n.client.Create(n.t.Context(), obj); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// change gives a Website a title.
+func (n *night) change(site, title string) {
+	n.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"title":%q}}`, title))
+	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: site}}
+	if err := n.client.Patch(n.t.Context(), obj, patch); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// start runs a replica as a Pod would: its container is started again a second after it has ended by itself.
+func (n *night) start(pod string) {
+	n.t.Helper()
+	n.startWith(pod, slots)
+}
+
+func (n *night) startWith(pod string, count slot.Count) {
+	n.t.Helper()
+	p := n.spawn(pod, count)
+	if p == nil {
+		n.t.Fatalf("%s does not start", pod)
+	}
+	n.going.Go(func() {
+		for p != nil {
+			select {
+			case <-n.over.Done():
+				return
+			case <-p.Done():
+			}
+			if p.Failure() == nil {
+				return
+			}
+			select {
+			case <-n.over.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			p = n.spawn(pod, count)
+		}
+	})
+}
+
+func (n *night) spawn(pod string, count slot.Count) *process.Process {
+	argv, err := process.Command(nil)
+	if err != nil {
+		n.t.Error(err)
+		return nil
+	}
+	p, err := process.Start(process.Options{
+		Name: pod, Command: argv, Variable: variable, Log: filepath.Join(n.dir, pod+".log"),
+		Config: replica{n.kubeconfig, n.namespace, pod, count, *lease},
+	})
+	if err != nil {
+		n.t.Error(err)
+		return nil
+	}
+	n.mu.Lock()
+	n.pods[pod] = p
+	n.mu.Unlock()
+	return p
+}
+
+func (n *night) pod(pod string) *process.Process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pods[pod]
+}
+
+// kill ends a replica, with its Pod.
+func (n *night) kill(pod string) { n.pod(pod).Kill() }
+
+func (n *night) signal(pod string, s syscall.Signal) {
+	n.t.Helper()
+	if err := n.pod(pod).Signal(s); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// end ends all replicas. The test's context has ended, so nothing starts them again.
+func (n *night) end() {
+	n.going.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for pod, p := range n.pods {
+		p.Kill()
+		if n.t.Failed() {
+			n.t.Logf("the end of the log of %s:\n%s", pod, p.Tail())
+		}
+	}
+}
+
+// wrong says which Websites are not reconciled, and "" if all are.
+func (n *night) wrong() string {
+	var list webv1.WebsiteList
+	if err := n.client.List(n.t.Context(), &list, client.InNamespace(n.namespace)); err != nil {
+		return err.Error()
+	}
+	var behind []string
+	for _, site := range list.Items {
+		if site.Status.ObservedGeneration != site.Generation {
+			behind = append(behind, site.Name)
+		}
+	}
+	if len(behind) > 0 {
+		return "not reconciled: " + strings.Join(behind, ", ")
+	}
+	return ""
+}
+
+// until waits until wrong has nothing to say.
+func (n *night) until(what string, wrong func() string) {
+	n.t.Helper()
+	for begun := time.Now(); ; time.Sleep(time.Second) {
+		said := wrong()
+		if said == "" {
+			return
+		}
+		if time.Since(begun) > patience {
+			n.t.Fatalf("never happened: %s: %s", what, said)
+		}
+	}
+}
+
+// answer is what a command printed, with its exit status.
+type answer struct {
+	text string
+	code int
+}
+
+// ask runs a command of rota, as an administrator. There are other rotas of that name in the cluster.
+func (n *night) ask(line string) answer {
+	if pod, ok := strings.CutPrefix(line, logOf); ok {
+		return answer{string(n.pod(pod).Tail()), 0}
+	}
+	args := append(strings.Fields(line), "-n", n.namespace, "--kubeconfig", n.plane.Kubeconfig())
+	if args[0] == "check" { // there are no Pods that say so
+		args = append(args, "--service-account", n.namespace+"/operator", "--in-namespaces", n.namespace)
+	}
+	if args[0] == "who" {
+		args = append(args, "--rota", n.namespace+"/"+name)
+	}
+	out, err := exec.CommandContext(n.t.Context(), n.rota, args...).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return answer{string(out), exit.ExitCode()}
+	case err != nil:
+		return answer{err.Error(), -1}
+	}
+	return answer{string(out), 0}
+}
+
+// question is a command, and what has to be in its answer.
+type question struct {
+	line string
+	want string // a regular expression of one line
+	code int    // anyCode: whatever it is
+}
+
+const anyCode = -2
+
+// told is what a command said, and how soon.
+type told struct {
+	line, said string
+	code       int
+	after      time.Duration
+}
+
+func (t told) command() string {
+	if strings.HasPrefix(t.line, logOf) {
+		return "kubectl " + t.line
+	}
+	return "rota " + t.line
+}
+
+// hear asks again and again until all questions are answered.
+func (n *night) hear(questions []question) []told {
+	n.t.Helper()
+	out, begun := make([]told, len(questions)), time.Now()
+	last := make([]answer, len(questions))
+	n.until("the tools say what is wrong", func() string {
+		missing := ""
+		for i, q := range questions {
+			if out[i].line != "" {
+				continue
+			}
+			a := n.ask(q.line)
+			last[i] = a
+			said := regexp.MustCompile("(?m)^.*(?:" + q.want + ").*$").FindString(a.text)
+			if said == "" || q.code != anyCode && q.code != a.code {
+				missing += fmt.Sprintf("\nrota %s (status %d, want %q and %d):\n%s", q.line, a.code, q.want, q.code, a.text)
+				continue
+			}
+			out[i] = told{q.line, n.plain(said), a.code, time.Since(begun)}
+		}
+		return missing
+	})
+	return out
+}
+
+// logged is the error in a line of a replica's log.
+var logged = regexp.MustCompile(`.*"error": "(.*)"}`)
+
+// plain is what was said, for the table: the namespace is as in the docs.
+func (n *night) plain(said string) string {
+	said = strings.TrimSpace(logged.ReplaceAllString(said, "$1"))
+	return strings.ReplaceAll(strings.ReplaceAll(said, n.namespace, "operators"), "|", "\\|")
+}
+
+// namespaceOf is for objects that are deleted.
+func namespaceOf(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+var crd = "../../examples/website/config/crd/web.example.com_websites.yaml"
+
+// installed installs the operator's CustomResourceDefinition, once in each control plane.
+func installed(t *testing.T, plane *controlplane.ControlPlane) {
+	t.Helper()
+	manifest, err := os.ReadFile(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.InstallCRDs(t.Context(), manifest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *night) deleteCRD() {
+	n.t.Helper()
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion("apiextensions.k8s.io/v1")
+	obj.SetKind("CustomResourceDefinition")
+	obj.SetName("websites." + webv1.GroupVersion.Group)
+	if err := n.client.Delete(n.t.Context(), obj); err != nil {
+		n.t.Fatal(err)
+	}
+}
