@@ -7,8 +7,9 @@
 # AFTER_FILE, the key comes again after so many seconds in any case.
 #
 # The take is extended as long as COMMAND runs. When it ends earlier, COMMAND gets SIGTERM, and SIGKILL half a second
-# later. If it cannot be extended, SIGKILL comes when it expires. On SIGTERM and SIGINT, worker.sh takes no more keys,
-# and lets COMMAND finish for a while.
+# later. If it cannot be extended, SIGKILL comes when it expires, and SIGTERM a tenth of its length before, at least
+# half a second and at most 5 s. On SIGTERM and SIGINT, worker.sh takes no more keys, and lets COMMAND finish for a
+# while.
 #
 #   ROTA_DISPATCH_URL            where the dispatchers are
 #   ROTA_DISPATCH_KINDS          kinds, with commas between: KIND.GROUP, or KIND in the core group
@@ -154,14 +155,17 @@ release() {
 extend() {
   local expires
   printf '{"token": %s, "lengthSeconds": %s}\n' "$token" "$length" >"$dir/body"
-  request /v1/extend $((deadline - 50 - time)) 500
+  request /v1/extend $((deadline - margin - time)) 500
   now
+  unsaid=''
   if [[ $status == 200 ]] && expires=$(jq ".expiresInSeconds | $hundredths" "$dir/answer"); then
     failures=0
     deadline=$((sent + expires))
     extend_at=$((time + ((deadline - time) / 3 > 20 ? (deadline - time) / 3 : 20)))
   elif [[ $status == 410 ]]; then
     ended=1
+  elif ((time >= deadline - margin)); then
+    unsaid=1 # SIGTERM first: where processes start slowly, saying it takes some of the time that COMMAND has
   else
     complain "cannot extend the take of $key, trying again until it expires"
     delay
@@ -187,11 +191,17 @@ work() {
   local after=0 left cut=''
   token=${fields[0]}
   deadline=$((sent + fields[1]))
+  margin=$((fields[1] / 10)) # how long before the deadline COMMAND is told to end
+  margin=$((margin < 50 ? 50 : (margin > 500 ? 500 : margin)))
   fields=("${fields[@]:2}")
   key="${fields[0]} ${fields[1]:+${fields[1]}/}${fields[2]}"
   now
+  if ((time >= deadline - margin)); then # worker.sh was stopped for long, or the answer was
+    say "the take of $key has ended before its command began"
+    return
+  fi
   extend_at=$((time + (deadline - time) / 3))
-  ended='' failures=0
+  ended='' unsaid='' failures=0
   if [[ -n $stopping ]]; then
     release
     return
@@ -209,14 +219,15 @@ work() {
   job=$!
   while [[ ! -e $dir/code ]] && kill -0 "$job" 2>/dev/null; do
     now
-    if ((time >= deadline - 50)); then
+    if ((time >= deadline - margin)); then
       ended=1
     elif ((time >= extend_at)); then
       extend
     fi
     if [[ -n $ended ]]; then
+      end_command $((time < deadline - margin ? time + 50 : deadline))
+      [[ -z $unsaid ]] || complain "cannot extend the take of $key"
       say "the take of $key has ended before its command"
-      end_command $((deadline < time + 50 ? deadline : time + 50))
       return
     fi
     [[ -z $stopping || -n $cut ]] || cut=$((time + grace))
