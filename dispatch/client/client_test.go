@@ -100,19 +100,21 @@ func TestProblemIsItsError(t *testing.T) {
 		{502, "<html>a proxy</html>", ErrUnavailable},
 		{418, nil, nil},
 	} {
-		client := newTestClient(t, func(string, []byte) (int, http.Header, any) { return c.status, nil, c.body })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // for those that are tried again
-		err := client.Release(ctx, &Take{token: "t"})
-		cancel()
-		var p *Problem
-		if !errors.As(err, &p) || p.Status != c.status {
-			t.Errorf("%d: error %v, want a Problem", c.status, err)
-		}
-		for _, each := range all {
-			if got := errors.Is(err, each); got != (each == c.want) { //nolint:errorlint // both are sentinels
-				t.Errorf("%v is %q: %t", err, each, got)
+		synctest.Test(t, func(t *testing.T) {
+			client := newTestClient(t, func(string, []byte) (int, http.Header, any) { return c.status, nil, c.body })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for those that are tried again
+			defer cancel()
+			err := client.Release(ctx, &Take{token: "t"})
+			var p *Problem
+			if !errors.As(err, &p) || p.Status != c.status {
+				t.Errorf("%d: error %v, want a Problem", c.status, err)
 			}
-		}
+			for _, each := range all {
+				if got := errors.Is(err, each); got != (each == c.want) { //nolint:errorlint // both are sentinels
+					t.Errorf("%v is %q: %t", err, each, got)
+				}
+			}
+		})
 	}
 }
 
