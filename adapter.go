@@ -10,7 +10,7 @@ func init() {
 	adapter.Of = func(r any) adapter.Parts {
 		rota := r.(*Rota)
 		return adapter.Parts{
-			Share: rota.share, Gate: rota.gate, Late: rota.clock.late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
+			Share: rota.share, Gate: rota.gate, Late: rota.clock.Late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
 			Election: rota.opts.electionLease(), Solo: rota.opts.Solo,
 			Ending:    func() { rota.ending.Store(true) },
 			SettingUp: rota.settingUp,

@@ -100,7 +100,7 @@ func (r *Rota) waitsFor() []string {
 // what the member waits for. If a controller turns out to be wired wrongly, Ready is an error for a minute. It is one
 // while the table is invalid, since nothing is worked on then. ctrlrt adds it to the manager. The request is ignored.
 func (r *Rota) Ready(*http.Request) error {
-	if r.hasJoined() {
+	if r.state.HasJoined() {
 		return errors.Join(r.tableErr(), r.faults.err(r.now()))
 	}
 	if waits := r.waitsFor(); len(waits) > 0 {
@@ -119,4 +119,12 @@ func (r *Rota) awaitStart(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	return r.awaitWiring(ctx)
+}
+
+// tableErr says why nothing is worked on: the table is invalid.
+func (r *Rota) tableErr() error {
+	if why := r.state.Invalid(); why != "" {
+		return fmt.Errorf("rota %s: %s", r.Name(), why)
+	}
+	return nil
 }

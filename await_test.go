@@ -37,8 +37,8 @@ func TestJoinsOnceWorkersRun(t *testing.T) {
 			time.Sleep(10 * startPatience)
 			synctest.Wait()
 			err := r.Ready(nil)
-			if yes != (err != nil) || yes == r.hasJoined() {
-				t.Fatalf("joined %t, not ready because of %v; want it to wait: %t", r.hasJoined(), err, yes)
+			if yes != (err != nil) || yes == r.state.HasJoined() {
+				t.Fatalf("joined %t, not ready because of %v; want it to wait: %t", r.state.HasJoined(), err, yes)
 			}
 			for _, word := range words {
 				if err != nil && !strings.Contains(err.Error(), word) {

@@ -14,14 +14,11 @@ type clock struct{ *elapsed.Clock }
 // newClock returns a clock that starts now.
 func newClock(of *elapsed.Clock) *clock { return &clock{of} }
 
-// mono is the monotonic time since the start.
-func (c *clock) mono() time.Duration { return c.Mono() }
-
-// now is the time of an event.
-func (c *clock) now() member.Time {
+// Now is the time of an event.
+func (c *clock) Now() member.Time {
 	t, mono, ahead := c.Read()
 	return member.Time{Mono: mono, Ahead: ahead, Wall: t.Unix()}
 }
 
-// late is the latest time that it can be. Deadlines are measured by it.
-func (c *clock) late() time.Duration { return c.now().Late() }
+// Late is the latest time that it can be. Deadlines are measured by it.
+func (c *clock) Late() time.Duration { return c.Now().Late() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
@@ -47,7 +48,7 @@ func sleeps(t *testing.T, phase time.Duration) {
 	r.clock, r.store = f.clock, memory.New().Client(nil)
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan member.Stop)
-	i := newIncarnation(r)
+	i := newIncarnation(ctx, r)
 	go func() { ended <- i.run(ctx) }()
 	time.Sleep(time.Minute + phase)
 	flight, land, verdict := r.gate.Enter(t.Context(), 3, gate.Key{Name: "a"}, false)
@@ -60,7 +61,7 @@ func sleeps(t *testing.T, phase time.Duration) {
 	}
 	woke := time.Now()
 	<-flight.Done()
-	if took := time.Since(woke); took > 2*lookEvery {
+	if took := time.Since(woke); took > 2*replica.LookEvery {
 		t.Errorf("cut short %v after the machine woke", took)
 	}
 	land()
@@ -104,7 +105,7 @@ func TestR13DeadlinePassesBetweenStepAndAction(t *testing.T) {
 		r.clock, r.store = f.clock, slow
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan member.Stop)
-		i := newIncarnation(r)
+		i := newIncarnation(ctx, r)
 		go func() { ended <- i.run(ctx) }()
 		time.Sleep(time.Minute)
 		slow.armed.Store(true)
@@ -113,7 +114,7 @@ func TestR13DeadlinePassesBetweenStepAndAction(t *testing.T) {
 			t.Error("no deadline passed between a Step and its actions")
 		}
 		tab := r.tableOf()
-		owned := tab.Owned(i.id)
+		owned := tab.Owned(i.ID())
 		if open := r.gate.OpenSet(); open != owned || owned.Empty() {
 			t.Errorf("the gate has %d slots open, of %d that are owned", open.Len(), owned.Len())
 		}

@@ -364,6 +364,15 @@ func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Open
 		Others: wanted(objects.Others)}
 }
 
+const (
+	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, besides those
+	// that changed lately. Nearly all have nothing to do, but the move dropped their timers (RequeueAfter), so they should
+	// come soon. In queues without priorities, changes wait behind them.
+	arrivals = 16
+	// arrivalPeriod is the time between two checks whether workers have taken some.
+	arrivalPeriod = 5 * time.Millisecond
+)
+
 // trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
 // in the queue. So they cost no more load than the workers cause anyway, and other keys wait behind a few of them only.
 func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
@@ -416,4 +425,11 @@ func (c *Controller) forget(set slot.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keys.Forget(set)
+}
+
+// registered returns all controllers.
+func (r *Rota) registered() []*Controller {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.controllers
 }

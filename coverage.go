@@ -125,7 +125,7 @@ func (holdings) report(i *incarnation) *coverage.Report {
 func (i *incarnation) report() *coverage.Report {
 	r := i.rota.account.report(i)
 	r.Handovers = i.moves.Handovers()
-	if waits := i.elector.waiting(); waits != "" {
+	if waits := i.Waiting(); waits != "" {
 		r.Waits = waits
 	} else { // otherwise nothing goes on, for as long as another one leads
 		r.Moving = i.moves.Ages(i.rota.now())
@@ -205,7 +205,7 @@ const firstReport = 250 * time.Millisecond
 // lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has
 // joined, a missing permission would end it, and this one is not worth that.
 func (i *incarnation) lacks(what string, err error) {
-	if !i.rota.hasJoined() || !i.rota.refused(what, err) {
+	if !i.rota.state.HasJoined() || !i.rota.refused(what, err) {
 		i.rota.log.Error(err, what)
 	}
 }
@@ -224,16 +224,16 @@ func (i *incarnation) publish() {
 	for {
 		select {
 		case <-tick.C:
-		case <-i.ctx.Done():
+		case <-i.Context().Done():
 			if last != nil {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(i.ctx), withdrawTimeout)
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(i.Context()), withdrawTimeout)
 				defer cancel()
-				_ = i.rota.reports.Withdraw(ctx, i.id) // if it fails, the report goes with the Lease that owns it
+				_ = i.rota.reports.Withdraw(ctx, i.ID()) // if it fails, the report goes with the Lease that owns it
 			}
 			return
 		}
-		lease := i.leaseUID.Load()
-		if lease == nil {
+		lease := i.LeaseUID()
+		if lease == "" {
 			continue
 		}
 		report := i.report()
@@ -244,10 +244,10 @@ func (i *incarnation) publish() {
 		if err == nil {
 			serial++
 			report.Serial = serial
-			err = i.rota.reports.Publish(i.ctx, report, types.UID(*lease))
+			err = i.rota.reports.Publish(i.Context(), report, types.UID(lease))
 		}
 		if err != nil {
-			if i.ctx.Err() == nil && !denied {
+			if i.Context().Err() == nil && !denied {
 				// A new API server may refuse what it allows a moment later.
 				i.lacks("Cannot tell what this member holds, so that nobody can check it; trying again", err)
 			}
@@ -282,7 +282,7 @@ func (i *incarnation) scrub() {
 	for {
 		select {
 		case <-tick.C:
-		case <-i.ctx.Done():
+		case <-i.Context().Done():
 			i.rota.scrubbed.end()
 			i.rota.gaps.end()
 			return
@@ -296,7 +296,7 @@ func (i *incarnation) scrub() {
 		i.compareGroups()
 		findings, err := i.compare(&s)
 		if err != nil {
-			if i.ctx.Err() == nil && !s.failing {
+			if i.Context().Err() == nil && !s.failing {
 				i.lacks("Cannot compare what members hold with what there is; trying again", err)
 			}
 			s.failing = true
@@ -336,7 +336,7 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	if t.Slots == 0 {
 		return nil, errors.New("there is no table")
 	}
-	reports, err := i.rota.reports.Read(i.ctx)
+	reports, err := i.rota.reports.Read(i.Context())
 	if len(reports) == 0 && err != nil {
 		return nil, err
 	}
@@ -347,7 +347,7 @@ func (i *incarnation) compare(s *scrubber) ([]coverage.Finding, error) {
 	census := coverage.Digests(nil)
 	if begun := i.rota.now(); begun >= s.due || s.tracker.Undecided(reports) {
 		var failed map[schema.GroupKind]error
-		census, failed, err = i.rota.share.Census(i.ctx)
+		census, failed, err = i.rota.share.Census(i.Context())
 		s.due = i.rota.now() + i.scrubPeriod(i.rota.now()-begun)
 		if err != nil {
 			return nil, err
@@ -384,11 +384,11 @@ func (i *incarnation) tellFindings(findings []coverage.Finding, s *scrubber) {
 			if f.What == coverage.Mixed {
 				notice.Reason = "SetupDiffers"
 			}
-			i.notify(notice)
+			i.Notify(notice)
 		}
 	}
 	if fresh > scrubNotices {
-		i.notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
+		i.Notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
 			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, i.rota.opts.Namespace,
 			i.rota.opts.Name)})
 	}

@@ -14,6 +14,14 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
+const (
+	// deletionPatience bounds how long a drain waits, while no deletion is reconciled, for deletions that it cannot leave
+	// to the slot's next owner: a deleted object must not hold a slot back for ever.
+	deletionPatience = 10 * time.Second
+	// deletionLimit bounds that wait even if deletions are reconciled: one that keeps failing may be among them.
+	deletionLimit = 10 * time.Minute
+)
+
 // leaveAfter is how long a drain waits for deletions that it may leave to the slot's next owner. Most are reconciled in
 // that time, which costs nobody else anything. The next owner is in no better position for the others.
 const leaveAfter = time.Second

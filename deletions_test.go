@@ -1,7 +1,6 @@
 package rota
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -114,7 +112,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 	mine := slot.SetOf(slot.Range{First: s, Last: s})
 	r.share.Hold(mine)
 	r.gate.SetDeadline(time.Hour)
-	i := newIncarnation(r)
+	objects := newObjectHolder(r)
 	reconciled, left := 0, 0
 	for n := range 3000 {
 		r.gate.Open(mine, 7)
@@ -126,7 +124,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 		idle := make(chan struct{})
 		wg.Go(func() {
 			r.gate.Drain(mine, c.deletions, func(s slot.Slot) {
-				gone = objectsOf(i).undone(s, 1000)
+				gone = objects.undone(s, 1000)
 				close(idle)
 			})
 			r.gate.LeaveGone(mine)
@@ -167,8 +165,7 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	i := newIncarnation(r)
-	i.ctx, i.cancel = context.WithCancel(t.Context())
+	objects := newObjectHolder(r)
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
 	s := slotOf(r, key)
 	mine := slot.SetOf(slot.Range{First: s, Last: s})
@@ -177,38 +174,29 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 		{Slot: s, Kind: "Secret", Namespace: "a", Name: "b"},
 	}
 	r.share.Hold(mine)
-	objectsOf(i).inherit(gone)
+	objects.inherit(gone)
 	if got != nil {
 		t.Errorf("%v are enqueued before the slot is open", got)
 	}
-	if handedOn := objectsOf(i).undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
+	if handedOn := objects.undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
 		t.Errorf("handed on: %v, want what was inherited, by each controller", handedOn)
 	}
 	r.gate.SetDeadline(time.Hour)
-	i.do(member.Open{Slots: mine, Epoch: 7})
-	objectsOf(i).gathered()
+	objects.Open(t.Context(), mine, 7)()
 	if !slices.Equal(got, []types.NamespacedName{key, key}) {
 		t.Errorf("enqueued: %v, want %v by each controller", got, key)
 	}
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 1 {
 		t.Errorf("%v deletions are counted as abandoned, want that of the Secret", n)
 	}
-	objectsOf(i).inherit(gone[:1])
+	objects.inherit(gone[:1])
 	for _, c := range r.registered() {
 		c.Add(key)
 	}
-	if left := objectsOf(i).undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
+	if left := objects.undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
 		t.Errorf("%v are left where there is room for one", left)
 	}
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 2 {
 		t.Errorf("%v are counted as abandoned, want one more", n)
 	}
-	i.cancel()
-	i.calls.Wait()
 }
-
-// objectsOf returns the holder of an incarnation's objects.
-func objectsOf(i *incarnation) *objectHolder { return hashed(i).slotHolder.(*kept).objectHolder }
-
-// hashed is the part of an incarnation that has the hash slots.
-func hashed(i *incarnation) part { return i.parts[1] }

@@ -159,7 +159,7 @@ func TestRequestsAreStockRequests(t *testing.T) {
 	r := testRota(t)
 	r.log = logr.Discard()
 	own(r, queueItem(1))
-	r.deadline = r.now() + time.Hour
+	mayWrite(r, time.Hour)
 	stock := func(next http.RoundTripper) http.RoundTripper { return next }
 	rapid.Check(t, func(t *rapid.T) {
 		c := httpCalls.Draw(t, "call")

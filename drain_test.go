@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,9 +19,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 // pair are members that share objects: in each of some slots one whose reconcile takes long, and one whose does not.
@@ -84,7 +86,7 @@ func newPair(t *testing.T) *pair {
 func (p *pair) start(n int) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	p.stop[n], p.run[n] = cancel, make(chan error, 1)
-	go func() { p.run[n] <- newIncarnation(p.r[n]).run(ctx).Err }() // Run refuses informers that do not run
+	go func() { p.run[n] <- newIncarnation(ctx, p.r[n]).run(ctx).Err }() // Run refuses informers that do not run
 	select {
 	case <-p.r[n].Joined():
 	case err := <-p.run[n]:
@@ -237,12 +239,9 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 				for _, key := range keys {
 					c.Add(key)
 				}
-				i := newIncarnation(r)
-				i.ctx, i.cancel = context.WithCancel(t.Context())
-				defer func() { i.cancel(); i.calls.Wait(); r.closeStore() }()
-				i.draining[mine.Slots()[0]] = 1
 				begun := time.Now()
-				i.beginDrain(hashed(i), member.Drain{Slots: mine, Round: 1})
+				drained, end := drainOf(r, mine)
+				defer end()
 				go func() {
 					for len(keys) > 0 {
 						key := keys[0]
@@ -259,13 +258,39 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 						c.Done(key)
 					}
 				}()
-				<-i.box.filled
+				<-drained
 				if took := time.Since(begun); took < test.want || took > test.want+2*time.Second {
 					t.Errorf("the slot is given up after %v, want %v", took, test.want)
 				}
 			})
 		})
 	}
+}
+
+// drainOf drains slots, and looks at the drain as an incarnation does until end is called. drained is closed when one of
+// them is given up.
+func drainOf(r *Rota, set slot.Set) (drained <-chan struct{}, end func()) {
+	idle, over := make(chan struct{}), make(chan struct{})
+	look := (&kept{newObjectHolder(r), r.keeper}).Drain(replica.Drain{
+		Slots: set, Idle: func(slot.Slot, []table.Gone) { close(idle) },
+		LeaveBy: func(float64) time.Duration { return math.MaxInt64 },
+	})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			if !look() {
+				return
+			}
+		}
+	})
+	return idle, func() { close(over); looking.Wait(); r.closeStore() }
 }
 
 // R15: how long deletions are waited for that go nowhere depends on what becomes of those in the same slot, whosever
@@ -308,15 +333,14 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 						controllers[test.controller].Add(key)
 					}
 				}
-				i := newIncarnation(r)
-				i.ctx, i.cancel = context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(t.Context())
 				var workers sync.WaitGroup
-				defer func() { i.cancel(); workers.Wait(); i.calls.Wait(); r.closeStore() }()
-				i.draining[draining] = 1
+				defer func() { cancel(); workers.Wait() }()
 				begun := time.Now()
 				var mine slot.Set
 				mine.Add(draining)
-				i.beginDrain(hashed(i), member.Drain{Slots: mine, Round: 1})
+				drained, end := drainOf(r, mine)
+				defer end()
 				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
 					c.Take(key)
 					_, ok := c.Admit(t.Context(), key)
@@ -336,12 +360,12 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				})
 				workers.Go(func() {
 					for _, key := range beside {
-						if i.ctx.Err() != nil || !reconcile(controllers[test.controller], key, false) {
+						if ctx.Err() != nil || !reconcile(controllers[test.controller], key, false) {
 							return
 						}
 					}
 				})
-				<-i.box.filled
+				<-drained
 				if took := time.Since(begun); took < test.want || took > test.want+3*time.Second {
 					t.Errorf("the slot is given up after %v, want %v", took, test.want)
 				}

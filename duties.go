@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -103,13 +104,13 @@ func (d *duties) sorted() []*duty {
 	return out
 }
 
-// hold has nothing to do: what duties have is in informers that do not depend on slots.
-func (*duties) hold(slot.Set) {}
+// Hold has nothing to do: what duties have is in informers that do not depend on slots.
+func (*duties) Hold(slot.Set) {}
 
-func (*duties) warm(_ context.Context, set slot.Set) (slot.Set, error) { return set, nil }
+func (*duties) Warm(_ context.Context, set slot.Set) (slot.Set, error) { return set, nil }
 
-// expect notes which duties have which slots.
-func (d *duties) expect(a member.Load, _ bool) {
+// Expect notes which duties have which slots.
+func (d *duties) Expect(a member.Load, _ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s, name := range a.Duties {
@@ -119,8 +120,8 @@ func (d *duties) expect(a member.Load, _ bool) {
 	}
 }
 
-// load returns when caches show what the duties' former owners wrote. The rota's own duties do not work on caches.
-func (d *duties) load(ctx context.Context, a member.Load) (slot.Set, error) {
+// Load returns when caches show what the duties' former owners wrote. The rota's own duties do not work on caches.
+func (d *duties) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	waits := slices.ContainsFunc(a.Slots.Slots(), func(s slot.Slot) bool {
 		one := d.in(s)
 		return one == nil || one.run != nil
@@ -150,8 +151,8 @@ func (d *duties) slotOf(name string) (slot.Slot, bool) {
 	return 0, false
 }
 
-// open starts the duties of the slots.
-func (d *duties) open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+// Open starts the duties of the slots.
+func (d *duties) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
 	d.rota.gate.Open(set, epoch)
 	for _, s := range set.Slots() {
 		if one := d.in(s); one != nil && one.run != nil {
@@ -161,32 +162,32 @@ func (d *duties) open(ctx context.Context, set slot.Set, epoch uint64) (rest fun
 	return nil
 }
 
-func (*duties) catchUp(context.Context, slot.Set) error { return nil }
+func (*duties) CatchUp(context.Context, slot.Set) error { return nil }
 
-// drain ends the contexts of duties, and waits until they have returned.
-func (d *duties) drain(of drain) (look func() (more bool)) {
-	d.stop(of.slots, gate.ErrHandover)
-	d.rota.gate.Drain(of.slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { of.idle(s, nil) })
+// Drain ends the contexts of duties, and waits until they have returned.
+func (d *duties) Drain(of replica.Drain) (look func() (more bool)) {
+	d.stop(of.Slots, gate.ErrHandover)
+	d.rota.gate.Drain(of.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { of.Idle(s, nil) })
 	return func() bool {
-		_, more := of.review(d.rota)
+		_, more := of.Review(d.rota.gate, d.rota.now())
 		return more
 	}
 }
 
-func (d *duties) shut(set slot.Set) {
+func (d *duties) Shut(set slot.Set) {
 	d.rota.gate.Shut(set)
 	d.stop(set, gate.ErrLost)
 	d.forget(set)
 }
 
-func (d *duties) release(set slot.Set) {
+func (d *duties) Release(set slot.Set) {
 	d.rota.share.ReleaseDuties(set)
 	d.forget(set)
 }
 
-func (d *duties) heldBack(set slot.Set) []string { return d.rota.heldBack(set) }
+func (d *duties) HeldBack(set slot.Set) []string { return d.rota.heldBack(set) }
 
-func (*duties) abandon(slot.Set) {}
+func (*duties) Abandon(slot.Set) {}
 
 // stop ends the terms of the duties in the slots.
 func (d *duties) stop(set slot.Set, cause error) {

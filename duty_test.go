@@ -25,6 +25,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -695,11 +696,11 @@ func TestALabellersBatchHoldsItsSlotBack(t *testing.T) {
 		first := slot.Slot(r.cfg.Slots)
 		set := slot.SetOf(slot.Range{First: first, Last: first})
 		r.gate.SetDeadline(time.Hour)
-		r.duties.open(t.Context(), set, 7)
+		r.duties.Open(t.Context(), set, 7)
 		_, leave, _ := r.gate.Enter(t.Context(), first, gate.Key{Queue: labelQueue, Name: "Website.example.com"}, false)
 		defer leave()
-		time.Sleep(2 * heldBackAfter)
-		held := r.duties.heldBack(set)
+		time.Sleep(2 * replica.HeldBackAfter)
+		held := r.duties.HeldBack(set)
 		if len(held) != 1 || !strings.Contains(held[0], labelQueue) || strings.Contains(held[0], "duty Website") {
 			t.Errorf("%q, want that the labeller holds the slot back", held)
 		}

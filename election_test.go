@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
@@ -287,7 +288,7 @@ func TestElectionsLeaseIsDeletedUnderTheLeader(t *testing.T) {
 // then: client-go's release goes by the record that it saw before. A stock replica that waits takes it. Members hear of
 // that and stop at once; without a watch at their next look.
 func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"heard": 0, "seen": 2500*time.Millisecond + lookEvery} {
+	for name, limit := range map[string]time.Duration{"heard": 0, "seen": 2500*time.Millisecond + replica.LookEvery} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
 				zombie := l.startStock("zombie", true)
@@ -311,11 +312,11 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 				l.wait(30 * time.Second)
 				flight, leave := l.enter(a)
 				defer leave()
-				if r := l.election(); r.Holder != holder(a.Rota) {
+				if r := l.election(); r.Holder != a.candidacy().Holder {
 					t.Fatalf("the Lease says %+v", r)
 				}
 				zombie.stands.Store(false)
-				for l.election().Holder == holder(a.Rota) {
+				for l.election().Holder == a.candidacy().Holder {
 					time.Sleep(time.Millisecond)
 				}
 				synctest.Wait()
@@ -329,7 +330,7 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 					r := l.election()
 					next = cmp.Or(next, r.Holder)
 					if a.works() || b.works() {
-						if r.Holder != holder(a.Rota) {
+						if r.Holder != a.candidacy().Holder {
 							lasted = time.Since(cleared)
 						}
 						if leads() && time.Since(cleared) > limit {
@@ -340,7 +341,7 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 					synctest.Wait()
 				}
 				// Without a watch, a member does not notice if another one takes it back for the rota before its next look.
-				unnoticed := limit > 0 && next == holder(a.Rota)
+				unnoticed := limit > 0 && next == a.candidacy().Holder
 				if lasted > limit || flight.Err() == nil && !unnoticed {
 					t.Errorf("members worked for %v after the Lease was cleared, want at most %v; in flight: %v", lasted, limit,
 						flight.Err())
@@ -436,7 +437,7 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 				return nil
 			})
 			took := l.until("the member stops", time.Minute, func() bool { return !a.works() })
-			if took > 10*time.Second+lookEvery+50*time.Millisecond {
+			if took > 10*time.Second+replica.LookEvery+50*time.Millisecond {
 				t.Errorf("it stopped after %v, want its RenewDeadline", took)
 			}
 			l.wait(time.Minute)
@@ -517,151 +518,49 @@ type someKeeper struct{ adapter.Keeper }
 
 func (someKeeper) Kinds() []string { return []string{"Website"} }
 
-// Another one has the Lease for a moment while a load is under way. What it wrote, the load does not wait for, so it is
-// done again, as after an expel. Slots that were not loaded since are handed over without versions.
-func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := testRota(t)
-		r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
-		r.store = memory.New().Client(nil)
-		i := newIncarnation(r)
-		i.ctx = t.Context()
-		e := i.elector
-		put := func(holder string) {
-			record, err := e.store.ReadElection(t.Context(), electionLease)
-			if err != nil {
-				t.Fatal(err)
-			}
-			record.Holder, record.Duration, record.Renewed = holder, 15*time.Second, record.Renewed+1
-			if record, _, err = e.store.WriteElection(t.Context(), electionLease, record, time.Second); err != nil {
-				t.Fatal(err)
-			}
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.core.Heard(r.clock.now(), record.Version, record)
-			e.settle()
+// What others may have written meanwhile, the objects of slots that were handed over are not spared.
+func TestSlotsAreNotHandedOverIfTheyAreLoadedAnew(t *testing.T) {
+	objects := newObjectHolder(testRota(t))
+	load := member.Load{Slots: slot.SetOf(slot.Range{First: 1, Last: 2}), Cause: table.CauseHanded}
+	objects.Expect(load, false)
+	if objects.handed != load.Slots {
+		t.Errorf("handed over: %v", objects.handed)
+	}
+	load.Cause = table.CauseExpelled
+	if _, err := objects.Load(t.Context(), load); err != nil || !objects.handed.Empty() {
+		t.Errorf("handed over: %v, error %v", objects.handed, err)
+	}
+}
+
+// What is deleted while another one has the Lease is that one's business. Without one, members remember it.
+func TestDeletionsAreLeftToTheLeader(t *testing.T) {
+	r := testRota(t)
+	defer r.closeStore()
+	c, err := r.NewController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.share.Hold(r.cfg.Slots.All())
+	owed := func() (n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		all := r.cfg.Slots.All()
+		for _, s := range all.Slots() {
+			n += len(c.keys.Undone(s))
 		}
-		work := func(long time.Duration) {
-			for end := time.Now().Add(long); time.Now().Before(end) || !e.elected(); time.Sleep(100 * time.Millisecond) {
-				if req, ok := e.core.Next(r.clock.now()); ok {
-					e.send(t.Context(), req)
-				}
-			}
+		return n
+	}
+	r.share.LedElsewhere(true)
+	for n := range 10_000 {
+		if c.Add(types.NamespacedName{Name: fmt.Sprint(n)}) {
+			t.Fatal("a key is added while another one has the Lease")
 		}
-		set := slot.SetOf(slot.Range{First: 1, Last: 2})
-		put("")
-		e.core.Join(r.clock.now())
-		work(2 * r.cfg.LeaseDuration) // its turn came long ago
-		load, waits, turns := i.afresh(member.Load{Slots: set, Cause: table.CauseHanded})
-		if load.Cause != table.CauseHanded || waits {
-			t.Fatalf("load %v, waits %t", load, waits)
-		}
-		if e.knows(set) {
-			t.Error("it knows slots that it never loaded")
-		}
-		var causes []table.Cause
-		disturb := func() {
-			put("stock-0")
-			put("")
-			work(0)
-		}
-		next := func() loaded {
-			i.calls.Wait()
-			events := i.box.take(func(slot.Set) table.Versions { return nil })
-			if len(events) != 1 {
-				t.Fatalf("events: %v", events)
-			}
-			return events[0].(loaded)
-		}
-		objectsOf(i).expect(load, waits)
-		i.bring(load, turns, func(a member.Load) slot.Set {
-			if causes = append(causes, a.Cause); len(causes) == 1 {
-				disturb()
-			}
-			held, err := objectsOf(i).load(t.Context(), a)
-			if err != nil {
-				t.Error(err)
-			}
-			return held
-		})
-		got := next()
-		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(causes, want) || got.Slots != set ||
-			!objectsOf(i).handed.Empty() {
-			t.Errorf("loads %v of %+v, want %v", causes, got, want)
-		}
-		disturb() // after the slots were loaded, and before that is stepped
-		if event, ok := i.admit(got); ok {
-			t.Errorf("%v is stepped, although another one had the Lease since", event)
-		}
-		if event, ok := i.admit(next()); !ok || event.(member.Loaded).Slots != set || !objectsOf(i).handed.Empty() || len(causes) != 3 {
-			t.Errorf("stepped %v (%t) after %v; handed over: %v", event, ok, causes, objectsOf(i).handed)
-		}
-		if !e.knows(set) {
-			t.Error("it does not know the slots that it loaded")
-		}
-		work(time.Minute)
-		if !e.knows(set) {
-			t.Error("renewals make it forget the slots")
-		}
-		if r.share.IsLedElsewhere() {
-			t.Error("it has the Lease, and deletions are left to another one")
-		}
-		put("stock-0")
-		if !r.share.IsLedElsewhere() {
-			t.Error("another one has the Lease, and deletions are not left to it")
-		}
-		c, err := r.NewController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.share.Hold(r.cfg.Slots.All())
-		owed := func() (n int) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			all := r.cfg.Slots.All()
-			for _, s := range all.Slots() {
-				n += len(c.keys.Undone(s))
-			}
-			return n
-		}
-		for n := range 10_000 {
-			if c.Add(types.NamespacedName{Name: fmt.Sprint(n)}) {
-				t.Fatal("a key is added while another one has the Lease")
-			}
-		}
-		if n := owed(); n > 0 {
-			t.Errorf("%d keys are remembered that the leader hears of", n)
-		}
-		pass := func(long time.Duration) {
-			time.Sleep(long)
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.settle()
-		}
-		pass(7 * time.Second) // it does not renew
-		if r.share.IsLedElsewhere() {
-			t.Error("deletions are left to a leader that may have died")
-		}
-		if c.Add(types.NamespacedName{Name: "late"}); owed() != 1 {
-			t.Errorf("%d keys are remembered of a time without a leader, want 1", owed())
-		}
-		for range 3 { // it renews every ten seconds a Lease that lasts for 15
-			put("stock-0")
-			pass(10 * time.Second)
-		}
-		if !r.share.IsLedElsewhere() {
-			t.Error("a leader that renews slowly, as ever, is taken for dead")
-		}
-		if pass(6 * time.Second); r.share.IsLedElsewhere() {
-			t.Error("deletions are left to a leader whose Lease has run out")
-		}
-		if e.knows(set) {
-			t.Error("another one has the Lease, and it still knows the slots")
-		}
-		put("")
-		work(0)
-		if e.knows(set) {
-			t.Error("another one had the Lease since, and it still knows the slots")
-		}
-	})
+	}
+	if n := owed(); n > 0 {
+		t.Errorf("%d keys are remembered that the leader hears of", n)
+	}
+	r.share.LedElsewhere(false)
+	if c.Add(types.NamespacedName{Name: "late"}); owed() != 1 {
+		t.Errorf("%d keys are remembered of a time without a leader, want 1", owed())
+	}
 }

@@ -70,28 +70,28 @@ func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectati
 // run lists the kinds again and again until the incarnation ends. The first lists come after a random time, since all
 // replicas may start at once.
 func (e *expectation) run(i *incarnation) {
-	pause(i.ctx, time.Duration(e.random.Float64()*float64(e.spread())))
+	pause(i.Context(), time.Duration(e.random.Float64()*float64(e.spread())))
 	told, due := map[schema.GroupKind]string{}, map[schema.GroupKind]time.Duration{}
-	for i.ctx.Err() == nil {
+	for i.Context().Err() == nil {
 		for _, kind := range e.kinds {
 			begun := e.rota.now()
 			if begun < due[kind] {
 				continue
 			}
-			err := e.count(i.ctx, kind)
+			err := e.count(i.Context(), kind)
 			due[kind] = e.rota.now() + e.period(e.rota.now()-begun, err)
 			text := ""
 			if err != nil {
 				text = err.Error()
 			}
-			if i.ctx.Err() == nil && text != "" && text != told[kind] {
+			if i.Context().Err() == nil && text != "" && text != told[kind] {
 				e.rota.log.Error(err, "The shadow cannot list what there is; trying again", append(stackOf(err),
 					"kind", kind.String(), "after", (due[kind]-e.rota.now()).String())...)
 			}
 			told[kind] = text
 		}
 		next := slices.Min(slices.Collect(maps.Values(due)))
-		pause(i.ctx, next-e.rota.now())
+		pause(i.Context(), next-e.rota.now())
 	}
 }
 

@@ -61,13 +61,13 @@ func (i *incarnation) compareGroups() {
 	if r.opts.Group == nil {
 		return
 	}
-	all, err := r.reports.ReadAll(i.ctx)
-	if len(all) == 0 || err != nil && i.ctx.Err() != nil {
+	all, err := r.reports.ReadAll(i.Context())
+	if len(all) == 0 || err != nil && i.Context().Err() != nil {
 		return // compare says so
 	}
 	bounds := coverage.BoundsOf(r.cfg.LeaseDuration, r.cfg.FenceDelay)
 	for _, gap := range r.gaps.look(r.now(), r.opts.Group.Program(), all, bounds) {
-		i.notify(member.Notify{Reason: "GroupsDiffer", Warning: true, Message: gap.String()})
+		i.Notify(member.Notify{Reason: "GroupsDiffer", Warning: true, Message: gap.String()})
 	}
 }
 

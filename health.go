@@ -117,4 +117,4 @@ func worst(all []coverage.KeyHealth) (out coverage.Health) {
 }
 
 // wall is the time by this machine's clock, in whole seconds, as reports have it.
-func (r *Rota) wall() time.Time { return time.Unix(r.clock.now().Wall, 0) }
+func (r *Rota) wall() time.Time { return time.Unix(r.clock.Now().Wall, 0) }

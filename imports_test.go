@@ -28,7 +28,7 @@ var layers = []struct {
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/moves", noControllerRuntime},
-	{"internal/adapter", noControllerRuntime},
+	{"internal/replica", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 

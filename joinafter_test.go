@@ -35,8 +35,8 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			time.Sleep(10 * startPatience)
 			synctest.Wait()
 			err := r.Ready(nil)
-			if r.hasJoined() || err == nil {
-				t.Fatalf("joined: %t, not ready because of %v; want it to wait for %q", r.hasJoined(), err, words)
+			if r.state.HasJoined() || err == nil {
+				t.Fatalf("joined: %t, not ready because of %v; want it to wait for %q", r.state.HasJoined(), err, words)
 			}
 			for _, word := range words {
 				if !strings.Contains(err.Error(), word) {

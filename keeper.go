@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -21,13 +22,13 @@ type kept struct {
 	keeper adapter.Keeper
 }
 
-func (k *kept) warm(ctx context.Context, set slot.Set) (slot.Set, error) {
-	return k.both(func() (slot.Set, error) { return k.objectHolder.warm(ctx, set) },
+func (k *kept) Warm(ctx context.Context, set slot.Set) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.Warm(ctx, set) },
 		func(set slot.Set) error { return k.keeper.Warm(ctx, set) })
 }
 
-func (k *kept) load(ctx context.Context, a member.Load) (slot.Set, error) {
-	return k.both(func() (slot.Set, error) { return k.objectHolder.load(ctx, a) },
+func (k *kept) Load(ctx context.Context, a member.Load) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.Load(ctx, a) },
 		func(set slot.Set) error { return k.keeper.Load(ctx, set, handed(a), a.Gone) })
 }
 
@@ -44,40 +45,40 @@ func (k *kept) both(objects func() (slot.Set, error), keeper func(slot.Set) erro
 	return set, err
 }
 
-func (k *kept) open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
-	rest = k.objectHolder.open(ctx, set, epoch)
+func (k *kept) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+	rest = k.objectHolder.Open(ctx, set, epoch)
 	k.keeper.Open(set, epoch)
 	return rest
 }
 
-// catchUp waits for the watches, and until opened slots' objects are enqueued: the drain has to know of the deletions
+// CatchUp waits for the watches, and until opened slots' objects are enqueued: the drain has to know of the deletions
 // that the next owner's list does not show (rule R15).
-func (k *kept) catchUp(ctx context.Context, set slot.Set) error {
+func (k *kept) CatchUp(ctx context.Context, set slot.Set) error {
 	err := errors.Join(k.rota.share.CatchUp(ctx, set), k.keeper.CatchUp(ctx, set))
 	k.gathered()
 	return err
 }
 
-func (k *kept) drain(d drain) (look func() (more bool)) {
-	drained := d.idle
-	d.idle = func(s slot.Slot, gone []table.Gone) {
+func (k *kept) Drain(d replica.Drain) (look func() (more bool)) {
+	drained := d.Idle
+	d.Idle = func(s slot.Slot, gone []table.Gone) {
 		k.keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), func(s slot.Slot, left []table.Gone) {
-			left = k.rota.fitting(s, dispatcherQueue, left, d.room-table.GoneSize(gone))
+			left = k.rota.fitting(s, dispatcherQueue, left, d.Room-table.GoneSize(gone))
 			drained(s, append(gone, left...))
 		})
 	}
-	return k.objectHolder.drain(d)
+	return k.objectHolder.Drain(d)
 }
 
-func (k *kept) shut(set slot.Set) {
+func (k *kept) Shut(set slot.Set) {
 	k.rota.gate.Shut(set)
 	k.keeper.Shut(set)
 	k.silence(set)
 }
 
-func (k *kept) release(set slot.Set) {
+func (k *kept) Release(set slot.Set) {
 	k.keeper.Shut(set)
-	k.objectHolder.release(set)
+	k.objectHolder.Release(set)
 }
 
 // inFlight is how much is in flight.

@@ -42,7 +42,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				r := testRota(t)
 				var logged []string
 				r.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
-				r.deadline = r.now() + time.Hour
+				mayWrite(r, time.Hour)
 				client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1", QPS: -1,
 					Transport: &writer{rota: r, next: test.answer}})
 				for range 3 {
@@ -70,7 +70,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 	}
 	t.Run("the caller gives up", func(t *testing.T) {
 		r := testRota(t)
-		r.deadline = r.now() + time.Hour
+		mayWrite(r, time.Hour)
 		ctx, cancel := context.WithCancel(r.withSlot(t.Context(), 3))
 		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
 			cancel()

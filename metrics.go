@@ -226,8 +226,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		longest = max(longest, f.For)
 	}
 	gauge(m.longest, longest.Seconds())
-	if m.rota.hasRenewed() {
-		gauge(m.untilDeadline, m.rota.untilOwnDeadline().Seconds())
+	if _, own, renewed := m.rota.state.Deadline(); renewed { // not negative because another one leads
+		gauge(m.untilDeadline, (own - m.rota.clock.Late()).Seconds())
 	}
 	if s.TableGone {
 		gauge(m.present, 0)

@@ -13,7 +13,6 @@ import (
 	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -49,16 +48,6 @@ func (m *metrics) landed(all []moves.Landed) {
 			m.phase.WithLabelValues(phase).Observe(took.Seconds())
 		}
 		m.stall.WithLabelValues(l.Cause.String()).Observe(l.Stall.Seconds())
-	}
-}
-
-// planned notes that a Swap is sent which moves slots. One is under way at a time.
-func (i *incarnation) planned(s member.Swap) {
-	i.rota.mu.Lock()
-	old := i.rota.snapshot.Table
-	i.rota.mu.Unlock()
-	if old != nil && plans(old, s.Table) {
-		i.plan = s.Serial
 	}
 }
 
@@ -138,8 +127,8 @@ func (r *ratio) value() float64 {
 
 // oldestMove returns for how long the oldest handover to this member has been under way.
 func (r *Rota) oldestMove() time.Duration {
-	if m := r.moves.Load(); m != nil {
-		return m.Oldest(r.now())
+	if i := r.present.Load(); i != nil {
+		return i.moves.Oldest(r.now())
 	}
 	return 0
 }

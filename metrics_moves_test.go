@@ -198,7 +198,7 @@ func TestPlans(t *testing.T) {
 // The fence's refusals are counted, whether a reconcile wrote or not, and their text reaches the caller.
 func TestFenceRejectionsAreCounted(t *testing.T) {
 	r := testRota(t)
-	r.deadline = r.now() + time.Hour
+	mayWrite(r, time.Hour)
 	answer := func(code int, text string) roundTripper {
 		return func(req *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: code, Request: req, Header: http.Header{"Content-Type": {"application/json"}},

@@ -66,9 +66,9 @@ func newOffice(t *testing.T, owned bool) *office {
 	if !cache.WaitFor(t.Context(), "", inf.HasSyncedChecker()) || o.share.Warm(t.Context(), mine) != nil {
 		t.Fatal("the informer does not sync")
 	}
-	close(o.joined)
-	o.deadline = o.now() + time.Hour
-	o.gate.SetDeadline(o.deadline)
+	join(o.Rota)
+	mayWrite(o.Rota, time.Hour)
+	o.gate.SetDeadline(o.now() + time.Hour)
 	o.gate.Open(mine, 1)
 	inner, leave, verdict := o.gate.Enter(t.Context(), o.slot, gate.Key{Namespace: "a", Name: "s"}, false)
 	if verdict != gate.Admitted {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -31,13 +32,13 @@ func newObjectHolder(r *Rota) *objectHolder {
 	return &objectHolder{rota: r, gathering: map[chan struct{}]struct{}{}}
 }
 
-func (o *objectHolder) hold(set slot.Set) { o.rota.share.Hold(set) }
+func (o *objectHolder) Hold(set slot.Set) { o.rota.share.Hold(set) }
 
-func (o *objectHolder) warm(ctx context.Context, set slot.Set) (slot.Set, error) {
+func (o *objectHolder) Warm(ctx context.Context, set slot.Set) (slot.Set, error) {
 	return o.held(set, func(set slot.Set) error { return o.rota.share.Warm(ctx, set) })
 }
 
-func (o *objectHolder) expect(a member.Load, later bool) {
+func (o *objectHolder) Expect(a member.Load, later bool) {
 	if a.Cause == table.CauseHanded || a.Held || later {
 		o.rota.share.Hold(a.Slots)
 	} else {
@@ -56,7 +57,7 @@ func (o *objectHolder) expect(a member.Load, later bool) {
 // handed reports whether the former owner of slots drained them and handed them over.
 func handed(a member.Load) bool { return a.Cause == table.CauseHanded && !a.Held }
 
-func (o *objectHolder) load(ctx context.Context, a member.Load) (slot.Set, error) {
+func (o *objectHolder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	if !handed(a) { // as expect was told, or somebody else may have worked since
 		o.mu.Lock()
 		o.handed = o.handed.Minus(a.Slots)
@@ -80,9 +81,9 @@ func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, er
 	}
 }
 
-// open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
+// Open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
 // as workers take them.
-func (o *objectHolder) open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
 	parked := o.rota.gate.Open(set, epoch)
 	o.rota.share.Unmute(set)
 	done := make(chan struct{})
@@ -130,19 +131,19 @@ func (o *objectHolder) gathered() {
 	}
 }
 
-func (o *objectHolder) drain(d drain) (look func() (more bool)) {
+func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	controllers := o.rota.registered()
 	pending := func(s slot.Slot) bool {
 		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
 	}
-	left := &leftover{of: o, begun: o.rota.now(), waits: d.slots, room: d.room, leaveBy: d.leaveBy}
-	o.rota.gate.Drain(d.slots, pending, func(s slot.Slot) { d.idle(s, o.undone(s, d.room)) })
+	left := &leftover{of: o, begun: o.rota.now(), waits: d.Slots, room: d.Room, leaveBy: d.LeaveBy}
+	o.rota.gate.Drain(d.Slots, pending, func(s slot.Slot) { d.Idle(s, o.undone(s, d.Room)) })
 	for _, c := range controllers {
-		c.hurry(d.slots)
+		c.hurry(d.Slots)
 	}
 	return func() bool {
 		left.look()
-		parked, more := d.review(o.rota)
+		parked, more := d.Review(o.rota.gate, o.rota.now())
 		for _, c := range o.rota.registered() {
 			c.resume(parked)
 		}
@@ -158,22 +159,22 @@ func (o *objectHolder) silence(set slot.Set) {
 	}
 }
 
-func (o *objectHolder) release(set slot.Set) {
+func (o *objectHolder) Release(set slot.Set) {
 	o.rota.share.Release(set)
 	for _, c := range o.rota.registered() {
 		c.forget(set)
 	}
 }
 
-// abandon logs deletions.
-func (o *objectHolder) abandon(set slot.Set) {
+// Abandon logs deletions.
+func (o *objectHolder) Abandon(set slot.Set) {
 	for _, s := range set.Slots() {
 		o.undone(s, 0)
 	}
 }
 
-// heldBack tells of deletions, too.
-func (o *objectHolder) heldBack(set slot.Set) (out []string) {
+// HeldBack tells of deletions, too.
+func (o *objectHolder) HeldBack(set slot.Set) (out []string) {
 	if text := o.heldByDeletions(set); text != "" {
 		out = append(out, text)
 	}

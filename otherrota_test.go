@@ -19,7 +19,7 @@ func TestAContextOfAnotherRota(t *testing.T) {
 // What goes to an application or a container is not changed.
 func TestProxiedRequestsAreNotChanged(t *testing.T) {
 	r := testRota(t)
-	r.deadline = r.now() + time.Minute
+	mayWrite(r, time.Minute)
 	for _, path := range []string{"services/http:db:9200/proxy/_reindex?wait=true", "pods/p/exec?command=backup"} {
 		req, err := http.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost,
 			"https://example.com/api/v1/namespaces/a/"+path, strings.NewReader("{}"))

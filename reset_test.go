@@ -16,38 +16,49 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
+
+// testObjects is a holder of objects whose Open returns when they are enqueued.
+type testObjects struct {
+	*kept
+	ctx context.Context //nolint:containedctx // the test's
+}
+
+func testHolder(t *testing.T, r *Rota) testObjects {
+	return testObjects{&kept{newObjectHolder(r), r.keeper}, t.Context()}
+}
+
+func (o testObjects) Open(set slot.Set, epoch uint64) { o.kept.Open(o.ctx, set, epoch)() }
 
 // R10: handlers are silent about a shut slot, so what was counted from events is reset before the next reconcile, once.
 func TestR10Reset(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		// between happens between two reconciles.
-		between func(i *incarnation, mine slot.Set)
+		between func(objects testObjects, mine slot.Set)
 		want    int
 	}{
-		{"nothing happens", func(*incarnation, slot.Set) {}, 1},
-		{"the slot is shut and opened, as after a lapse", func(i *incarnation, mine slot.Set) {
-			i.do(member.Shut{Slots: mine})
-			i.do(member.Open{Slots: mine, Epoch: 7})
+		{"nothing happens", func(testObjects, slot.Set) {}, 1},
+		{"the slot is shut and opened, as after a lapse", func(objects testObjects, mine slot.Set) {
+			objects.Shut(mine)
+			objects.Open(mine, 7)
 		}, 2},
-		{"the slot goes and comes back", func(i *incarnation, mine slot.Set) {
-			i.do(member.Shut{Slots: mine})
-			i.do(member.Release{Slots: mine})
-			i.rota.share.Hold(mine)
-			i.do(member.Open{Slots: mine, Epoch: 9})
+		{"the slot goes and comes back", func(objects testObjects, mine slot.Set) {
+			objects.Shut(mine)
+			objects.Release(mine)
+			objects.rota.share.Hold(mine)
+			objects.Open(mine, 9)
 		}, 2},
-		{"a drain is called off: handlers heard everything", func(i *incarnation, mine slot.Set) {
-			i.rota.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
-			i.do(member.Open{Slots: mine, Epoch: 7})
+		{"a drain is called off: handlers heard everything", func(objects testObjects, mine slot.Set) {
+			objects.rota.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			objects.Open(mine, 7)
 		}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
 			q, _ := testQueue(t, r)
-			i := newIncarnation(r)
+			objects := testHolder(t, r)
 			var got []string
 			q.OnReset(func(ctx context.Context, item cache.ObjectName) {
 				if _, ok := gate.EpochFrom(ctx); !ok {
@@ -69,7 +80,7 @@ func TestR10Reset(t *testing.T) {
 			keep(t, r)
 			work()
 			work()
-			test.between(i, mine)
+			test.between(objects, mine)
 			work()
 			work()
 			if want := slices.Repeat([]string{testItem.String()}, test.want); !slices.Equal(got, want) {
@@ -84,14 +95,14 @@ func TestR10Reset(t *testing.T) {
 func TestR10ResetAfterAReconcileThatReturnsLate(t *testing.T) {
 	r := testRota(t)
 	q, inner := testQueue(t, r)
-	i := newIncarnation(r)
+	objects := testHolder(t, r)
 	var log []string
 	q.OnReset(func(context.Context, cache.ObjectName) { log = append(log, "reset") })
 	mine := own(r, testItem)
 	keep(t, r)
 	sync := q.Admit(func(context.Context, cache.ObjectName) error {
-		i.do(member.Shut{Slots: mine})
-		i.do(member.Open{Slots: mine, Epoch: 7})
+		objects.Shut(mine)
+		objects.Open(mine, 7)
 		q.Add(testItem)
 		if n := inner.Len(); n != 0 {
 			t.Errorf("%d workers can have the key of a reconcile that still runs, want none", n)
@@ -116,13 +127,13 @@ func TestR10ResetAfterAReconcileThatReturnsLate(t *testing.T) {
 func TestR10ResetThatIsCutShort(t *testing.T) {
 	r := testRota(t)
 	q, _ := testQueue(t, r)
-	i := newIncarnation(r)
+	objects := testHolder(t, r)
 	mine := own(r, testItem)
 	keep(t, r)
 	resets := 0
 	q.OnReset(func(context.Context, cache.ObjectName) {
 		if resets++; resets == 1 {
-			i.do(member.Shut{Slots: mine})
+			objects.Shut(mine)
 		}
 	})
 	for range 2 {
@@ -130,7 +141,7 @@ func TestR10ResetThatIsCutShort(t *testing.T) {
 		item, _ := q.Get()
 		_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
 		q.Done(item)
-		i.do(member.Open{Slots: mine, Epoch: 7})
+		objects.Open(mine, 7)
 	}
 	if resets != 2 {
 		t.Errorf("reset %d times, want 2", resets)

@@ -19,7 +19,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/elapsed"
-	"github.com/rota-dev/rota/internal/moves"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -36,7 +36,7 @@ type Rota struct {
 	// fakes says that the program's clients are fakes, which nothing can wrap.
 	fakes bool
 	// parts are who has which slots, for an incarnation.
-	parts   func() []part
+	parts   func(*replica.Calls) []replica.Part
 	account account
 	// reports is nil where there is no API server.
 	reports   reports
@@ -48,9 +48,10 @@ type Rota struct {
 	clock     *clock
 
 	metrics *metrics
-	moves   atomic.Pointer[moves.Tracker] // of the incarnation; nil: there is none
-	elector atomic.Pointer[elector]       // likewise
-	wrapped atomic.Int32                  // how many transports were wrapped
+	// present is the incarnation; nil: there is none.
+	present atomic.Pointer[incarnation]
+	state   *replica.State
+	wrapped atomic.Int32 // how many transports were wrapped
 	// hasStopped says that an informer has stopped since the last checkEnded.
 	hasStopped atomic.Bool
 	// wroteByHand says that Wrote was called.
@@ -80,20 +81,11 @@ type Rota struct {
 	after       []prerequisite
 	isSetUp     bool
 	finishSetup []func(context.Context) error
-	deadline    time.Duration
-	own         time.Duration // the deadline of its own Lease; deadline is earlier while another one leads
-	renewed     bool          // there is a deadline
-	tableGone   bool          // the watch shows no table
-	// tableInvalid is what the member said of a table that it cannot go by; empty: there is none.
-	tableInvalid string
-	id           string
-	snapshot     member.Snapshot
-	joined       chan struct{} // closed once the table names this process for the first time
-	denied       chan error    // a permission is missing
-	bypassed     chan error    // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen   sync.Map      // kinds for which that was logged
-	toldWhole    sync.Map      // resources that other informers watch, for which that was logged
-	declared     sync.Map      // kinds for which Shard was called
+	denied      chan error // a permission is missing
+	bypassed    chan error // an informer of ShareInformer reads through a client that was not wrapped
+	toldUnseen  sync.Map   // kinds for which that was logged
+	toldWhole   sync.Map   // resources that other informers watch, for which that was logged
+	declared    sync.Map   // kinds for which Shard was called
 }
 
 // New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs
@@ -137,7 +129,7 @@ func newRota(opts Options, config member.Config) *Rota { return newRotaOf(opts, 
 func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
-		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), joined: make(chan struct{}),
+		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), state: replica.NewState(),
 		fakes: fakes, denied: make(chan error, 1),
 		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: noKeeper{}, account: holdings{},
 	}
@@ -148,13 +140,13 @@ func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	})
 	r.duties.rota = r
 	r.parts = r.workers
-	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.late() })
+	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
 	r.metrics = newMetrics(r)
 	return r
 }
 
 // now is the monotonic time since New.
-func (r *Rota) now() time.Duration { return r.clock.mono() }
+func (r *Rota) now() time.Duration { return r.clock.Mono() }
 
 // Name returns the rota's namespace and name.
 func (r *Rota) Name() types.NamespacedName {
@@ -162,11 +154,7 @@ func (r *Rota) Name() types.NamespacedName {
 }
 
 // ID returns the identity of the present incarnation; before Run it is empty.
-func (r *Rota) ID() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.id
-}
+func (r *Rota) ID() string { return r.state.ID() }
 
 // Owns reports whether this member owns the object of that kind and name and its slot is open, so that the caches are
 // complete for it. With slot.KeyUID the object must also be in the cache.
@@ -181,22 +169,13 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 
 // Joined returns a channel that is closed when the table names this member for the first time. A member without slots
 // has joined, too. Ready is a readiness check of it.
-func (r *Rota) Joined() <-chan struct{} { return r.joined }
+func (r *Rota) Joined() <-chan struct{} { return r.state.Joined() }
 
 // informerOf returns the informer that a controller's queue was made with; nil if NewController made the controller.
 func (r *Rota) informerOf(c *Controller) cache.SharedIndexInformer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.informer
-}
-
-func (r *Rota) hasJoined() bool {
-	select {
-	case <-r.joined:
-		return true
-	default:
-		return false
-	}
 }
 
 // report logs an error, or reports a missing permission. The member decides what to do about it.
@@ -209,23 +188,8 @@ func (r *Rota) report(what string, err error) {
 
 // untilDeadline is negative after the deadline.
 func (r *Rota) untilDeadline() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.deadline - r.clock.late()
-}
-
-// untilOwnDeadline is untilDeadline without leader election's Lease: it is not negative because another one leads.
-func (r *Rota) untilOwnDeadline() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.own - r.clock.late()
-}
-
-// hasRenewed reports whether there has ever been a deadline.
-func (r *Rota) hasRenewed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.renewed
+	at, _, _ := r.state.Deadline()
+	return at - r.clock.Late()
 }
 
 func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
@@ -280,7 +244,7 @@ func (r *Rota) Run(ctx context.Context) error {
 	r.working.Store(true)
 	defer r.working.Store(false)
 	for {
-		stop := newIncarnation(r).run(ctx)
+		stop := newIncarnation(ctx, r).run(ctx)
 		if stop.Err == nil {
 			return nil
 		}

@@ -599,21 +599,18 @@ var scenarios = map[string]func(l *lab){
 	"table-large": func(l *lab) { // as with thousands of members of long names
 		a := l.start("web-0")
 		l.wait(2 * time.Minute)
-		a.mu.Lock()
-		kept := a.snapshot.Table
-		large := kept.Clone()
+		kept := a.state.Snapshot()
+		large := kept
+		large.Table = kept.Table.Clone()
 		for n := range 4000 {
-			large.Expels = append(large.Expels, table.Expel{Pod: fmt.Sprintf("%s-%d", strings.Repeat("web", 60), n), At: 1})
+			large.Table.Expels = append(large.Table.Expels, table.Expel{Pod: fmt.Sprintf("%s-%d", strings.Repeat("web", 60), n), At: 1})
 		}
-		a.snapshot.Table = large
-		a.mu.Unlock()
+		a.state.See(large, "")
 		l.wait(10 * time.Minute)
 		if v, _ := a.value("rota_table_bytes", ""); v < 737280 || v > 983040 {
 			l.t.Errorf("the table has %v bytes", v)
 		}
-		a.mu.Lock()
-		a.snapshot.Table = kept
-		a.mu.Unlock()
+		a.state.See(kept, "")
 		l.wait(time.Minute)
 		if v, _ := a.value("rota_table_bytes", ""); v < 100 || v > 1000 {
 			l.t.Errorf("the table of one member has %v bytes", v)

@@ -77,7 +77,7 @@ func TestR06WritesWaitForTheirOutcome(t *testing.T) {
 				r := testRota(t)
 				r.gate.SetDeadline(r.now() + time.Hour)
 				r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
-				r.deadline = r.now() + test.left
+				mayWrite(r, test.left)
 				parent, end := context.WithCancelCause(t.Context())
 				defer end(nil)
 				if test.handover != never {

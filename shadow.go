@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
@@ -109,8 +110,9 @@ func (s *Shadow) member() (*Rota, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)
 	}
-	r.parts = func() []part {
-		return []part{{bystander{}, r.cfg.Slots.All().Union(dutySlots(r.cfg.Slots))}}
+	r.parts = func(calls *replica.Calls) []replica.Part {
+		all := r.cfg.Slots.All().Union(dutySlots(r.cfg.Slots))
+		return []replica.Part{{Holder: replica.Wait(bystander{}, calls), Slots: all}}
 	}
 	r.account, err = newExpectation(r, s.kinds, &lister{find: find, client: client, namespaces: s.opts.LabelNamespaces})
 	if err != nil {
@@ -196,20 +198,20 @@ func (*Shadow) NeedLeaderElection() bool { return false }
 // bystander is the holder of a shadow's slots: nothing is done in them.
 type bystander struct{}
 
-func (bystander) hold(slot.Set)                                           {}
-func (bystander) warm(_ context.Context, set slot.Set) (slot.Set, error)  { return set, nil }
-func (bystander) expect(member.Load, bool)                                {}
-func (bystander) load(_ context.Context, a member.Load) (slot.Set, error) { return a.Slots, nil }
-func (bystander) open(context.Context, slot.Set, uint64) func()           { return nil }
-func (bystander) catchUp(context.Context, slot.Set) error                 { return nil }
-func (bystander) shut(slot.Set)                                           {}
-func (bystander) release(slot.Set)                                        {}
-func (bystander) heldBack(slot.Set) []string                              { return nil }
-func (bystander) abandon(slot.Set)                                        {}
+func (bystander) Hold(slot.Set)                                           {}
+func (bystander) Warm(_ context.Context, set slot.Set) (slot.Set, error)  { return set, nil }
+func (bystander) Expect(member.Load, bool)                                {}
+func (bystander) Load(_ context.Context, a member.Load) (slot.Set, error) { return a.Slots, nil }
+func (bystander) Open(context.Context, slot.Set, uint64) func()           { return nil }
+func (bystander) CatchUp(context.Context, slot.Set) error                 { return nil }
+func (bystander) Shut(slot.Set)                                           {}
+func (bystander) Release(slot.Set)                                        {}
+func (bystander) HeldBack(slot.Set) []string                              { return nil }
+func (bystander) Abandon(slot.Set)                                        {}
 
-func (bystander) drain(d drain) func() bool {
-	for _, s := range d.slots.Slots() {
-		d.idle(s, nil)
+func (bystander) Drain(d replica.Drain) func() bool {
+	for _, s := range d.Slots.Slots() {
+		d.Idle(s, nil)
 	}
 	return func() bool { return false }
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -58,15 +59,9 @@ func (soloStore) Notify(context.Context, member.Notify)    {}
 func (soloStore) NotifyNow(context.Context, member.Notify) {}
 func (soloStore) Close()                                   {}
 
-// stepper decides: a member.Member, or a soloMember in its place.
-type stepper interface {
-	Step(now member.Time, e member.Event) []member.Action
-	Wake() time.Duration
-}
-
 var (
-	_ stepper = (*member.Member)(nil)
-	_ stepper = (*soloMember)(nil)
+	_ replica.Member = (*member.Member)(nil)
+	_ replica.Member = (*soloMember)(nil)
 )
 
 // soloMember owns all slots as long as it runs. It takes the place of a member.Member.
@@ -130,15 +125,12 @@ func (s *soloMember) Step(_ member.Time, e member.Event) []member.Action {
 }
 
 // decide returns what steps for an incarnation.
-func (r *Rota) decide() stepper {
+func (r *Rota) decide() replica.Member {
 	if !r.opts.Solo {
 		return member.New(r.cfg)
 	}
 	s := newSoloMember(r.cfg, time.Now())
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.snapshot = member.Snapshot{UID: s.table.UID, Version: "1", Table: s.table}
-	close(r.joined) // there is one incarnation: it is never expelled
+	r.state.See(member.Snapshot{UID: s.table.UID, Version: "1", Table: s.table}, r.cfg.Self.ID)
 	return s
 }
 

@@ -77,13 +77,15 @@ func (r *Rota) Status() Status {
 		Traffic: r.share.Traffic(), Ignored: r.honor.state(), Failing: r.Failing(), Refused: r.share.Failing(),
 		Health: r.health(),
 	}
-	s.Waiting = r.elector.Load().waiting()
+	if i := r.present.Load(); i != nil {
+		s.Waiting = i.Waiting()
+	}
 	s.Findings, s.Scrubs, _ = r.scrubbed.get()
 	s.Gaps = r.gaps.get()
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}
 	}
-	if s.TableGone = r.tableIsGone(); s.TableGone {
+	if s.TableGone = r.state.Gone(); s.TableGone {
 		s.Members, s.Owned, s.Coming = 0, slot.Set{}, slot.Set{}
 		s.Unowned = r.cfg.Slots.All()
 		return s
@@ -101,20 +103,7 @@ func (r *Rota) Status() Status {
 }
 
 // Table returns the last table seen, or nil if there is none. The caller must not change it.
-func (r *Rota) Table() *table.Table {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tableGone {
-		return nil
-	}
-	return r.snapshot.Table
-}
-
-func (r *Rota) tableIsGone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tableGone
-}
+func (r *Rota) Table() *table.Table { return r.state.Table() }
 
 // DutyStatus is what a member knows of a duty.
 type DutyStatus struct {
@@ -133,7 +122,7 @@ type DutyStatus struct {
 func (r *Rota) dutyStatus(t *table.Table) []DutyStatus {
 	by := map[string]DutyStatus{}
 	for _, run := range t.Runs {
-		if name := t.Duty(run.Slots.First); name != "" && !r.tableIsGone() {
+		if name := t.Duty(run.Slots.First); name != "" && !r.state.Gone() {
 			by[name] = DutyStatus{Name: name, Owner: run.Owner, Next: run.Next}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -172,8 +173,8 @@ func TestGoroutinesOfSlotsThatStay(t *testing.T) {
 // R2, R6: a goroutine that a reconcile has left running writes until its slot is lost, or until it returns.
 func TestR06GoroutinesOfReconcilesWrite(t *testing.T) {
 	r := testRota(t)
-	r.deadline = r.now() + time.Minute
-	r.gate.SetDeadline(r.deadline)
+	mayWrite(r, time.Minute)
+	r.gate.SetDeadline(r.now() + time.Minute)
 	set := slot.SetOf(slot.Range{First: 3, Last: 4})
 	r.gate.Open(set, 1)
 	put := func(ctx context.Context) error {
@@ -257,15 +258,15 @@ func TestGoroutinesOfDuties(t *testing.T) {
 		const s = 256
 		set := slot.SetOf(slot.Range{First: s, Last: s})
 		r.gate.SetDeadline(time.Hour)
-		r.duties.expect(member.Load{Slots: set, Duties: map[slot.Slot]string{s: "probe"}}, false)
+		r.duties.Expect(member.Load{Slots: set, Duties: map[slot.Slot]string{s: "probe"}}, false)
 		open := func(epoch uint64) {
-			r.duties.open(t.Context(), set, epoch)
+			r.duties.Open(t.Context(), set, epoch)
 			synctest.Wait()
 		}
 		open(7)
 		time.Sleep(time.Second)
 		idle := false
-		r.duties.drain(drain{slots: set, idle: func(slot.Slot, []table.Gone) { idle = true }})
+		r.duties.Drain(replica.Drain{Slots: set, Idle: func(slot.Slot, []table.Gone) { idle = true }})
 		time.Sleep(time.Minute)
 		if stuck := r.stuck(10 * time.Second); idle || len(stuck) != 1 || stuck[0].Key.Name != "probe" {
 			t.Errorf("idle %t, stuck %v", idle, stuck)
@@ -283,7 +284,7 @@ func TestGoroutinesOfDuties(t *testing.T) {
 		if err := Go(first, func(context.Context) { t.Error("it runs") }); !errors.Is(err, gate.ErrNotInFlight) {
 			t.Errorf("%v in a run that has returned", err)
 		}
-		r.duties.shut(set)
+		r.duties.Shut(set)
 		synctest.Wait()
 	})
 }

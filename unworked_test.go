@@ -91,7 +91,7 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 				go func() { done <- r.Work(ctx, work) }()
 				synctest.Wait()
 				if test.words == nil {
-					if !r.hasJoined() {
+					if !r.state.HasJoined() {
 						t.Errorf("it has not joined: %v", r.Ready(nil))
 					}
 					cancel()

@@ -79,7 +79,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.deadline = 1 << 62
+				mayWrite(r, 1<<61)
 				q, inner := testQueue(t, r)
 				own(r, testItem)
 				use := clients{kubernetes.NewForConfigOrDie(cfg), kubernetes.NewForConfigOrDie(r.WrapConfig(cfg))}

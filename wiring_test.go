@@ -203,8 +203,8 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 				defer cancel()
 				err = r.Work(ctx, runs(q, informer))
 				if wrapped {
-					if err != nil || !r.hasJoined() {
-						t.Errorf("Work returned %v, joined: %t, want that it works", err, r.hasJoined())
+					if err != nil || !r.state.HasJoined() {
+						t.Errorf("Work returned %v, joined: %t, want that it works", err, r.state.HasJoined())
 					}
 					return
 				}
@@ -289,7 +289,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, log := loggedRota(t)
-				close(r.joined)
+				join(r)
 				own(r, testItem)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
@@ -340,7 +340,7 @@ func workOn(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectNa
 func TestFaultsAreToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := loggedRota(t)
-		close(r.joined)
+		join(r)
 		own(r, testItem)
 		q, _ := testQueue(t, r)
 		for range 130 {

@@ -183,7 +183,7 @@ func (w *writer) sendAsIs(req *http.Request, note *noted) (*http.Response, error
 // this member's.
 func (r *Rota) join(req *http.Request, note *noted) (release func(), err error) {
 	slots := note.slots()
-	if note != nil && (note.owned || len(slots) > 0) && r.hasJoined() {
+	if note != nil && (note.owned || len(slots) > 0) && r.state.HasJoined() {
 		r.strays.tell(r.log, req, note.target)
 	}
 	var releases []func()

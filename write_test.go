@@ -15,7 +15,9 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -32,6 +34,18 @@ func testRota(t *testing.T) *Rota {
 	// In a synctest bubble the machine's own clock is another one than that of the tests.
 	r.clock = newClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
 	return r
+}
+
+// mayWrite has the deadline of writes that long from now.
+func mayWrite(r *Rota, left time.Duration) {
+	at := r.now() + left
+	r.state.SetDeadline(at, at)
+}
+
+// join has the member joined, by a table that is gone again.
+func join(r *Rota) {
+	r.state.See(member.Snapshot{Table: &table.Table{Members: []table.Member{{ID: "a"}}}}, "a")
+	r.state.See(member.Snapshot{Table: &table.Table{}}, "")
 }
 
 func send(ctx context.Context, t *testing.T, r *Rota, method string, answer roundTripper) error {
@@ -57,7 +71,7 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
 		ctx := r.withSlot(t.Context(), 3)
-		r.deadline = r.now() + 10*time.Second
+		mayWrite(r, 10*time.Second)
 		var timeout string
 		ok := func(req *http.Request) (*http.Response, error) {
 			timeout = req.URL.Query().Get("timeout")
@@ -66,7 +80,7 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "2000ms" {
 			t.Errorf("timeout %q, error %v; want writeTimeout", timeout, err)
 		}
-		r.deadline = r.now() + 1500*time.Millisecond
+		mayWrite(r, 1500*time.Millisecond)
 		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "1500ms" {
 			t.Errorf("timeout %q, error %v; want the time left to the deadline", timeout, err)
 		}
@@ -77,7 +91,7 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 		if err := send(t.Context(), t, r, http.MethodPut, ok); err != nil || timeout != "" {
 			t.Errorf("timeout %q of a write that no slot is behind, error %v; want none", timeout, err)
 		}
-		r.deadline = r.now()
+		mayWrite(r, 0)
 		sent := false
 		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
 			sent = true
@@ -109,7 +123,7 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				r.deadline = r.now() + time.Minute
+				mayWrite(r, time.Minute)
 				const s = slot.Slot(3)
 				_ = send(r.withSlot(t.Context(), s), t, r, http.MethodPut, test.answer)
 				if held := r.gate.InFlightIn(s) == 1; held != test.unknown {
@@ -165,7 +179,7 @@ func TestR02TimeoutThatIsNone(t *testing.T) {
 	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms",
 		"x": "2000ms", "1s": "1s"} {
 		r := testRota(t)
-		r.deadline = r.now() + time.Minute
+		mayWrite(r, time.Minute)
 		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPut,
 			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
 		got := ""
@@ -191,8 +205,8 @@ func TestR06WritesEndWithTheirReconcile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testRota(t)
-			r.deadline = r.now() + time.Minute
-			r.gate.SetDeadline(r.deadline)
+			mayWrite(r, time.Minute)
+			r.gate.SetDeadline(r.now() + time.Minute)
 			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 1)
 			ctx, leave, verdict := r.gate.Enter(t.Context(), 3, gate.Key{Name: "a"}, false)
 			if verdict != gate.Admitted {
@@ -225,8 +239,8 @@ func TestR06OutcomesAreWritten(t *testing.T) {
 		"past its end": func(r *Rota, _ func()) { time.Sleep(2 * time.Minute); r.gate.Expire() },
 		"renewed late": func(r *Rota, _ func()) {
 			time.Sleep(2 * time.Minute)
-			r.deadline = r.now() + time.Minute
-			r.gate.SetDeadline(r.deadline)
+			mayWrite(r, time.Minute)
+			r.gate.SetDeadline(r.now() + time.Minute)
 		},
 	}
 	for how, end := range map[string]func(r *Rota, timeout func()){
@@ -239,8 +253,8 @@ func TestR06OutcomesAreWritten(t *testing.T) {
 		for then, lose := range lost {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				r.deadline = r.now() + time.Minute
-				r.gate.SetDeadline(r.deadline)
+				mayWrite(r, time.Minute)
+				r.gate.SetDeadline(r.now() + time.Minute)
 				r.gate.Open(set, 1)
 				parent, timeout := context.WithCancelCause(t.Context())
 				ctx, leave, verdict := r.gate.Enter(parent, 3, gate.Key{Name: "a"}, false)
@@ -286,7 +300,7 @@ func TestWritesEndWithTheirContext(t *testing.T) {
 			}},
 		} {
 			r := testRota(t)
-			r.deadline = r.now() + 10*time.Second
+			mayWrite(r, 10*time.Second)
 			ctx, cancel := test.ctx(r.withSlot(t.Context(), 3))
 			start := time.Now()
 			err := send(ctx, t, r, http.MethodPost, func(req *http.Request) (*http.Response, error) {
@@ -310,7 +324,7 @@ func TestR06HandoversWaitForAnswers(t *testing.T) {
 			r := testRota(t)
 			r.gate.SetDeadline(r.now() + time.Minute)
 			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
-			r.deadline = r.now() + 10*time.Second
+			mayWrite(r, 10*time.Second)
 			parent, end := context.WithCancelCause(t.Context())
 			ctx := r.withSlot(parent, 3)
 			start := time.Now()

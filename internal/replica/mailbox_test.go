@@ -1,4 +1,4 @@
-package rota
+package replica
 
 import (
 	"slices"
