@@ -22,7 +22,7 @@ import (
 // testObjects is a holder of objects whose Open returns when they are enqueued.
 type testObjects struct {
 	*kept
-	ctx context.Context //nolint:containedctx // the test's
+	ctx context.Context
 }
 
 func testHolder(t *testing.T, r *Rota) testObjects {

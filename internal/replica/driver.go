@@ -44,7 +44,8 @@ type Observer interface {
 }
 
 // driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
-// by what it is handed, which calls it back, in any goroutine. step, do and leave are called by one goroutine at a time.
+// by what it is handed, which calls it back, in any goroutine. step, do and leave are called by one goroutine at a
+// time.
 type driver struct {
 	id     string
 	config member.Config

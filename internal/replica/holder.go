@@ -14,9 +14,9 @@ import (
 // slots. Its methods must not block: who calls them renews the Lease. For what takes time there are Holder, and
 // Blocking, which wait for it in different ways.
 //
-// For one slot, Hold and Warm may come first, or not at all. Expect comes before Load, and Load before Open. CatchUp and
-// Drain may come at any time, and so may Shut and Release, also while others run. After any of them the slot may begin
-// anew, and each may come more than once.
+// For one slot, Hold and Warm may come first, or not at all. Expect comes before Load, and Load before Open. CatchUp
+// and Drain may come at any time, and so may Shut and Release, also while others run. After any of them the slot may
+// begin anew, and each may come more than once.
 type Owner interface {
 	// Hold says that slots may come here: what they have is fetched from now on.
 	Hold(set slot.Set)
@@ -39,8 +39,8 @@ type Owner interface {
 // Holder is an Owner that calls done when something is done. It may do so before it returns.
 type Holder interface {
 	Owner
-	// Warm is done when what the slots have is here, but for the latest changes (rule R8). held are those of the slots that
-	// were not released meanwhile.
+	// Warm is done when what the slots have is here, but for the latest changes (rule R8). held are those of the slots
+	// that were not released meanwhile.
 	Warm(set slot.Set, done func(held slot.Set))
 	// Load is done when what the slots have is complete (rule R8). It is called again, with another cause, if somebody
 	// else may have worked meanwhile. held is as with Warm.
@@ -101,7 +101,7 @@ func (d Drain) Review(g *gate.Gate, now time.Duration) (parked []gate.Key, more 
 // If it does, a deletion is missed only if the watch of its kind lags by more.
 const patience = 10 * time.Second
 
-// waits waits for a Blocking in goroutines.
+// waits has goroutines wait for a Blocking.
 type waits struct {
 	Blocking
 	calls *Calls
