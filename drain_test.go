@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -271,8 +272,9 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 // them is given up.
 func drainOf(r *Rota, set slot.Set) (drained <-chan struct{}, end func()) {
 	idle, over := make(chan struct{}), make(chan struct{})
+	var once sync.Once
 	look := (&kept{newObjectHolder(r), r.keeper}).Drain(replica.Drain{
-		Slots: set, Idle: func(slot.Slot, []table.Gone) { close(idle) },
+		Slots: set, Idle: func(slot.Slot, []table.Gone) { once.Do(func() { close(idle) }) },
 		LeaveBy: func(float64) time.Duration { return math.MaxInt64 },
 	})
 	var looking sync.WaitGroup
@@ -341,6 +343,11 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				mine.Add(draining)
 				drained, end := drainOf(r, mine)
 				defer end()
+				var held []string
+				workers.Go(func() {
+					time.Sleep(replica.HeldBackAfter)
+					held = newObjectHolder(r).HeldBack(mine)
+				})
 				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
 					c.Take(key)
 					_, ok := c.Admit(t.Context(), key)
@@ -373,8 +380,8 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				if n := told[`rota_deletions_abandoned_total{rota="operators/website"}`]; n == 0 {
 					t.Error("no deletion is said to be given up")
 				}
-				if n := told[`rota_events_total{reason="SlotHeldBack",rota="operators/website"}`]; n == 0 {
-					t.Error("nobody was told that the slot is held back")
+				if len(held) != 1 || !strings.Contains(held[0], "deletions in them wait") {
+					t.Errorf("%q, want that deletions hold the slot back", held)
 				}
 			})
 		})

@@ -550,7 +550,10 @@ func TestDeletionsAreLeftToTheLeader(t *testing.T) {
 		}
 		return n
 	}
-	r.share.LedElsewhere(true)
+	r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
+	r.store = memory.New().Client(nil)
+	led := r.candidacy().LedElsewhere
+	led(true)
 	for n := range 10_000 {
 		if c.Add(types.NamespacedName{Name: fmt.Sprint(n)}) {
 			t.Fatal("a key is added while another one has the Lease")
@@ -559,7 +562,7 @@ func TestDeletionsAreLeftToTheLeader(t *testing.T) {
 	if n := owed(); n > 0 {
 		t.Errorf("%d keys are remembered that the leader hears of", n)
 	}
-	r.share.LedElsewhere(false)
+	led(false)
 	if c.Add(types.NamespacedName{Name: "late"}); owed() != 1 {
 		t.Errorf("%d keys are remembered of a time without a leader, want 1", owed())
 	}

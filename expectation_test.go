@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
@@ -233,7 +234,7 @@ func TestShadowReportsMoves(t *testing.T) {
 		stop := s.start("a", &websites{count: 5})
 		time.Sleep(time.Minute)
 		r := s.all()[0]
-		i := r.present.Load()
+		i := &incarnation{Replica: r.present.Load().Replica, rota: r, moves: moves.New("a")}
 		i.moves.Seen(r.now()-5*time.Second, &table.Table{Slots: 8, Runs: []table.Run{{
 			Slots: slot.Range{First: 3, Last: 3}, Owner: "b", Epoch: 1, Next: "a",
 		}}})

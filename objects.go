@@ -58,7 +58,7 @@ func (o *objectHolder) Expect(a member.Load, later bool) {
 func handed(a member.Load) bool { return a.Cause == table.CauseHanded && !a.Held }
 
 func (o *objectHolder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
-	if !handed(a) { // as expect was told, or somebody else may have worked since
+	if !handed(a) { // as Expect was told, or somebody else may have worked since
 		o.mu.Lock()
 		o.handed = o.handed.Minus(a.Slots)
 		o.mu.Unlock()

@@ -605,12 +605,12 @@ var scenarios = map[string]func(l *lab){
 		for n := range 4000 {
 			large.Table.Expels = append(large.Table.Expels, table.Expel{Pod: fmt.Sprintf("%s-%d", strings.Repeat("web", 60), n), At: 1})
 		}
-		a.state.See(large, "")
+		a.state.See(large)
 		l.wait(10 * time.Minute)
 		if v, _ := a.value("rota_table_bytes", ""); v < 737280 || v > 983040 {
 			l.t.Errorf("the table has %v bytes", v)
 		}
-		a.state.See(kept, "")
+		a.state.See(kept)
 		l.wait(time.Minute)
 		if v, _ := a.value("rota_table_bytes", ""); v < 100 || v > 1000 {
 			l.t.Errorf("the table of one member has %v bytes", v)
@@ -858,7 +858,7 @@ func TestDocumented(t *testing.T) {
 	}
 	doc := string(text)
 	var told []string
-	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "member/*.go"} {
+	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "internal/replica/*.go", "member/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -130,7 +130,7 @@ func (r *Rota) decide() replica.Member {
 		return member.New(r.cfg)
 	}
 	s := newSoloMember(r.cfg, time.Now())
-	r.state.See(member.Snapshot{UID: s.table.UID, Version: "1", Table: s.table}, r.cfg.Self.ID)
+	r.state.See(member.Snapshot{UID: s.table.UID, Version: "1", Table: s.table})
 	return s
 }
 

@@ -44,8 +44,8 @@ func mayWrite(r *Rota, left time.Duration) {
 
 // join has the member joined, by a table that is gone again.
 func join(r *Rota) {
-	r.state.See(member.Snapshot{Table: &table.Table{Members: []table.Member{{ID: "a"}}}}, "a")
-	r.state.See(member.Snapshot{Table: &table.Table{}}, "")
+	r.state.See(member.Snapshot{Table: &table.Table{Members: []table.Member{{ID: r.ID()}}}})
+	r.state.See(member.Snapshot{Table: &table.Table{}})
 }
 
 func send(ctx context.Context, t *testing.T, r *Rota, method string, answer roundTripper) error {

@@ -30,8 +30,8 @@ func (c *Calls) Go(do func()) { c.all.Go(do) }
 // Context ends with the incarnation.
 func (c *Calls) Context() context.Context { return c.ctx }
 
-// End ends the context and waits until all have returned.
-func (c *Calls) End() {
+// end ends the context and waits until all have returned.
+func (c *Calls) end() {
 	c.cancel()
 	c.all.Wait()
 }

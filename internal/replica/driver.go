@@ -34,8 +34,8 @@ type Clock interface {
 	Late() time.Duration
 }
 
-// Observer is told of everything, before a member is stepped with an event and after an action was begun. It must not
-// block.
+// Observer is told of a member's events before it is stepped with them, but for member.Lapsed, and of its actions after
+// they were begun. It must not block.
 type Observer interface {
 	Event(e member.Event)
 	Action(a member.Action)
@@ -44,8 +44,8 @@ type Observer interface {
 }
 
 // driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
-// by what it is handed, which calls it back, in any goroutine. step, do and leave are called by one goroutine at a
-// time.
+// by what it is handed, which calls it back, in any goroutine. step, lapse, leave, answered and do are called by one
+// goroutine at a time.
 type driver struct {
 	id     string
 	config member.Config
@@ -110,7 +110,7 @@ func (d *driver) observe(e member.Event) {
 	}
 	switch {
 	case gone:
-	case d.reads(s.Table) && d.state.See(s, d.id):
+	case d.reads(s.Table) && d.state.See(s):
 		d.watch.Seen(s)
 	default:
 		return

@@ -37,12 +37,13 @@ func (c bubbleClock) Late() time.Duration { return c.Now().Late() }
 // loads is a holder that has everything as soon as it is asked.
 type loads struct {
 	causes []table.Cause
+	later  bool // what Expect was told
 	// meanwhile is called during each load; nil: nothing is.
 	meanwhile func()
 }
 
 func (*loads) Hold(slot.Set)                                          {}
-func (*loads) Expect(member.Load, bool)                               {}
+func (l *loads) Expect(_ member.Load, later bool)                     { l.later = later }
 func (*loads) Warm(_ context.Context, set slot.Set) (slot.Set, error) { return set, nil }
 func (*loads) Open(context.Context, slot.Set, uint64) (rest func())   { return nil }
 func (*loads) CatchUp(context.Context, slot.Set) error                { return nil }
@@ -59,6 +60,13 @@ func (l *loads) Load(_ context.Context, a member.Load) (slot.Set, error) {
 	return a.Slots, nil
 }
 
+// unwatched is an observer that looks away.
+type unwatched struct{}
+
+func (unwatched) Event(member.Event)   {}
+func (unwatched) Action(member.Action) {}
+func (unwatched) Seen(member.Snapshot) {}
+
 // Another one has the Lease for a moment while a load is under way. What it wrote, the load does not wait for, so it is
 // done again, as after an expel. Slots that were not loaded since are handed over without versions.
 func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
@@ -68,7 +76,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		config := member.Config{Self: table.Member{ID: "web-0"}}
 		config.SetDefaults()
 		r := New(t.Context(), Env{
-			Config: config, Clock: clock, State: NewState(), Store: store, Log: logr.Discard(),
+			Config: config, Watch: unwatched{}, Member: func() Member { return nil }, Clock: clock, State: NewState(), Store: store, Log: logr.Discard(),
 			Election: &Election{
 				Lease: electionLease, Holder: "rota", Store: store, LedElsewhere: func(other bool) { elsewhere = other },
 				Expire: func() bool { return false },
@@ -79,7 +87,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 				return []Part{{Wait(holder, calls), config.Slots.All()}}
 			},
 		})
-		defer r.End()
+		defer r.Calls.end()
 		e := r.driver.turns.(*elector)
 		e.calls = r.Calls
 		put := func(holder string) {
@@ -128,6 +136,9 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		r.driver.do(member.Load{Slots: set, Cause: table.CauseHanded})
 		time.Sleep(time.Minute)
 		got := next()
+		if holder.later {
+			t.Error("what it fetches is said to be old later, although it has the Lease")
+		}
 		if want := []table.Cause{table.CauseHanded, table.CauseExpelled}; !slices.Equal(holder.causes, want) ||
 			got.Slots != set {
 			t.Errorf("loads %v of %+v, want %v", holder.causes, got, want)
@@ -176,10 +187,15 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		if event, _ := r.driver.answered(member.Drained{Slots: set}); !event.(member.Drained).Stale {
 			t.Error("another one has the Lease, and it still knows the slots")
 		}
+		r.driver.do(member.Load{Slots: set, Cause: table.CauseHanded})
+		if synctest.Wait(); !holder.later || len(holder.causes) != 3 {
+			t.Errorf("loads %v while another one has the Lease; to come later: %t", holder.causes, holder.later)
+		}
 		put("")
 		work(0)
-		if e.knows(set) {
-			t.Error("another one had the Lease since, and it still knows the slots")
+		next()
+		if !e.knows(set) {
+			t.Error("it does not know the slots that it loaded when it had the Lease again")
 		}
 	})
 }

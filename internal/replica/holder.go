@@ -36,7 +36,8 @@ type Owner interface {
 	Abandon(set slot.Set)
 }
 
-// Holder is an Owner that calls done when something is done. It may do so before it returns.
+// Holder is an Owner that calls done once, when something is done: in any goroutine, or before it returns. It never does
+// if the incarnation ends before.
 type Holder interface {
 	Owner
 	// Warm is done when what the slots have is here, but for the latest changes (rule R8). held are those of the slots

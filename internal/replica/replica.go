@@ -1,5 +1,5 @@
 // Package replica drives one member.Member: it steps it with events and carries out its actions. The driver (driver.go)
-// does neither wait nor ask what time it is. A Replica gives it goroutines, a mailbox, a store and timers.
+// never waits. A Replica gives it goroutines, a mailbox, a store and timers.
 package replica
 
 import (
@@ -32,7 +32,8 @@ type Writes interface {
 // Env is what a Replica is handed. Functions must not block, unless they say so.
 type Env struct {
 	Config member.Config
-	Member Member
+	// Member returns what decides. It is called once, when State has the incarnation's identity.
+	Member func() Member
 	Clock  Clock
 	State  *State
 	Store  store.Store
@@ -63,6 +64,7 @@ type Env struct {
 type Replica struct {
 	*Calls
 	env    Env
+	member Member
 	driver *driver
 	box    *mailbox
 	// settling are drained slots for which the versions of some writes are not known yet.
@@ -74,6 +76,7 @@ type Replica struct {
 func New(ctx context.Context, env Env) *Replica {
 	r := &Replica{env: env, Calls: newCalls(ctx, env.Log), box: newMailbox(), settling: newMailbox()}
 	env.State.begin(env.Config.Self.ID, env.Clock.Late())
+	r.member = env.Member()
 	r.requests = &requests{store: env.Store, calls: r.Calls, post: r.box.put, failed: env.Failed}
 	var turns turns = always{env.SetDeadline}
 	if env.Election != nil {
@@ -82,7 +85,7 @@ func New(ctx context.Context, env Env) *Replica {
 		turns = e
 	}
 	r.driver = &driver{
-		id: env.Config.Self.ID, config: env.Config, member: env.Member, clock: env.Clock, state: env.State,
+		id: env.Config.Self.ID, config: env.Config, member: r.member, clock: env.Clock, state: env.State,
 		parts: env.Parts(r.Calls), turns: turns, send: r.requests, watch: env.Watch, post: r.box.put, drained: r.drained,
 		after: r.After, tell: r.tell, leaveTimeout: env.LeaveTimeout, draining: map[slot.Slot]uint64{},
 	}
@@ -120,7 +123,7 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for r.driver.stop == nil {
-		timer.Reset(min(r.env.Member.Wake()-r.env.Clock.Mono(), LookEvery))
+		timer.Reset(min(r.member.Wake()-r.env.Clock.Mono(), LookEvery))
 		select {
 		case <-leave:
 			leave = nil
@@ -146,7 +149,7 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 				}
 			}
 		case <-timer.C:
-			if r.env.Clock.Mono() >= r.env.Member.Wake() {
+			if r.env.Clock.Mono() >= r.member.Wake() {
 				r.step(member.Tick{})
 			}
 			r.look()
@@ -161,7 +164,7 @@ func (r *Replica) end() {
 		r.driver.callOff(p.Slots)
 		p.Shut(p.Slots)
 	}
-	r.End()
+	r.Calls.end()
 	r.driver.turns.end()
 	for _, p := range r.driver.parts { // a load may have gone on until now
 		p.Release(p.Slots)

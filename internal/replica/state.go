@@ -72,16 +72,16 @@ func (s *State) setGone(gone bool) {
 	s.gone = gone
 }
 
-// See keeps a version of the table, unless a newer one is known. It says whether it did. id has joined if that version
-// names it.
-func (s *State) See(of member.Snapshot, id string) bool {
+// See keeps a version of the table, unless a newer one is known. It says whether it did. The process has joined if that
+// version names its incarnation.
+func (s *State) See(of member.Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.snapshot; old.UID == of.UID && resourceversion.Compare(old.Version, of.Version) > 0 {
 		return false
 	}
 	s.snapshot = of
-	if _, named := of.Table.Member(id); named && !s.HasJoined() {
+	if _, named := of.Table.Member(s.id); named && !s.HasJoined() {
 		close(s.joined)
 	}
 	return true

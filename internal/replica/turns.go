@@ -24,9 +24,11 @@ type turns interface {
 	swapping(a member.Swap)
 	swapped(a member.Swapped)
 
-	// afresh prepares a load. waits says that it must not end before this rota may work. turn is for load.
+	// afresh prepares a load. waits says that it must not end before this rota may work. turn is whose it is
+	// now, for bring.
 	afresh(a member.Load) (load member.Load, waits bool, turn uint64)
-	// await calls do once this member may work, with whose turn it is.
+	// await calls do once this member may work, with whose turn it is, in any goroutine, or before it returns. It never
+	// does if the incarnation ends before.
 	await(do func(turn uint64))
 	// complete notes that slots were loaded. It returns false if somebody else may have worked since turn.
 	complete(set slot.Set, turn uint64) bool
