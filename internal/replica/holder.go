@@ -36,8 +36,8 @@ type Owner interface {
 	Abandon(set slot.Set)
 }
 
-// Holder is an Owner that calls done once, when something is done: in any goroutine, or before it returns. It never does
-// if the incarnation ends before.
+// Holder is an Owner that calls done once, when something is done: in any goroutine, or before it returns. It never
+// does if the incarnation ends before.
 type Holder interface {
 	Owner
 	// Warm is done when what the slots have is here, but for the latest changes (rule R8). held are those of the slots
@@ -52,8 +52,8 @@ type Holder interface {
 	CatchUp(set slot.Set, done func())
 }
 
-// Blocking is an Owner whose methods return when something is done. Warm, Load, CatchUp and what Open returns are called
-// in goroutines of their own.
+// Blocking is an Owner whose methods return when something is done. Warm, Load, CatchUp and what Open returns are
+// called in goroutines of their own.
 type Blocking interface {
 	Owner
 	// Warm and Load are called again if they fail.

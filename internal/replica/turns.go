@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/table"
 )
 
-// turns is what a rota that shares the right to work with others knows of it (rule R20). The member itself knows nothing
-// of that. Its methods may be called concurrently, and do not block unless they say so.
+// turns is what a rota that shares the right to work with others knows of it (rule R20). The member itself knows
+// nothing of that. Its methods may be called concurrently, and do not block unless they say so.
 type turns interface {
 	// run does what it takes to get the right to work, in goroutines of the calls.
 	run(calls *Calls)
