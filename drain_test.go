@@ -343,11 +343,8 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				mine.Add(draining)
 				drained, end := drainOf(r, mine)
 				defer end()
-				var held []string
-				workers.Go(func() {
-					time.Sleep(replica.HeldBackAfter)
-					held = newObjectHolder(r).HeldBack(mine)
-				})
+				told := make(chan []string, 1)
+				time.AfterFunc(replica.HeldBackAfter, func() { told <- newObjectHolder(r).HeldBack(mine) })
 				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
 					c.Take(key)
 					_, ok := c.Admit(t.Context(), key)
@@ -376,11 +373,11 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				if took := time.Since(begun); took < test.want || took > test.want+3*time.Second {
 					t.Errorf("the slot is given up after %v, want %v", took, test.want)
 				}
-				told := (&labMember{Rota: r, lab: &lab{t: t}}).scrape()
-				if n := told[`rota_deletions_abandoned_total{rota="operators/website"}`]; n == 0 {
+				series := (&labMember{Rota: r, lab: &lab{t: t}}).scrape()
+				if n := series[`rota_deletions_abandoned_total{rota="operators/website"}`]; n == 0 {
 					t.Error("no deletion is said to be given up")
 				}
-				if len(held) != 1 || !strings.Contains(held[0], "deletions in them wait") {
+				if held := <-told; len(held) != 1 || !strings.Contains(held[0], "deletions in them wait") {
 					t.Errorf("%q, want that deletions hold the slot back", held)
 				}
 			})
