@@ -17,7 +17,7 @@ import (
 
 // fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not.
 type fakeClock struct {
-	*clock
+	replica.Clock
 	slept atomic.Int64
 	// jumpAt is how many readings from now the machine has slept for a moment; 0: it does not.
 	jumpAt atomic.Int64
@@ -25,7 +25,7 @@ type fakeClock struct {
 
 func newFakeClock() *fakeClock {
 	f := &fakeClock{}
-	f.clock = newClock(elapsed.NewFrom(func() (time.Duration, bool) {
+	f.Clock = replica.NewClock(elapsed.NewFrom(func() (time.Duration, bool) {
 		if f.jumpAt.Load() > 0 && f.jumpAt.Add(-1) == 0 {
 			f.slept.Add(int64(20 * time.Millisecond))
 		}
@@ -45,7 +45,7 @@ func TestR02SleepCounts(t *testing.T) {
 func sleeps(t *testing.T, phase time.Duration) {
 	r := testRota(t)
 	f := newFakeClock()
-	r.clock, r.store = f.clock, memory.New().Client(nil)
+	r.clock, r.store = f.Clock, memory.New().Client(nil)
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan member.Stop)
 	i := newIncarnation(ctx, r)
@@ -102,7 +102,7 @@ func TestR13DeadlinePassesBetweenStepAndAction(t *testing.T) {
 		r := testRota(t)
 		f := newFakeClock()
 		slow := &slowAnswer{Store: memory.New().Client(nil), rota: r, fake: f}
-		r.clock, r.store = f.clock, slow
+		r.clock, r.store = f.Clock, slow
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan member.Stop)
 		i := newIncarnation(ctx, r)

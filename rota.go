@@ -45,7 +45,7 @@ type Rota struct {
 	gaps      gaps
 	gate      *gate.Gate
 	share     *delivery.Share
-	clock     *clock
+	clock     replica.Clock
 
 	metrics *metrics
 	// present is the incarnation; nil: there is none.
@@ -129,7 +129,7 @@ func newRota(opts Options, config member.Config) *Rota { return newRotaOf(opts, 
 func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
-		opts: opts, cfg: config, log: log, clock: newClock(elapsed.New()), state: replica.NewState(),
+		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
 		fakes: fakes, denied: make(chan error, 1),
 		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: noKeeper{}, account: holdings{},
 	}

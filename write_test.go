@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -32,7 +33,7 @@ func testRota(t *testing.T) *Rota {
 		t.Fatal(err)
 	}
 	// In a synctest bubble the machine's own clock is another one than that of the tests.
-	r.clock = newClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
+	r.clock = replica.NewClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
 	return r
 }
 

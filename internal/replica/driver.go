@@ -26,14 +26,6 @@ type Member interface {
 	Wake() time.Duration
 }
 
-// Clock gives a member the time. Its methods may be called concurrently.
-type Clock interface {
-	Now() member.Time
-	// Mono is the monotonic time, and Late the latest time that it can be (rule R2): deadlines are measured by it.
-	Mono() time.Duration
-	Late() time.Duration
-}
-
 // Observer is told of a member's events before it is stepped with them, but for member.Lapsed, and of its actions after
 // they were begun. It must not block.
 type Observer interface {

@@ -20,20 +20,6 @@ import (
 
 var electionLease = types.NamespacedName{Namespace: "operators", Name: "website-operator"}
 
-// bubbleClock is a clock in a synctest bubble.
-type bubbleClock struct{ *elapsed.Clock }
-
-func newBubbleClock() bubbleClock {
-	return bubbleClock{elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil)}
-}
-
-func (c bubbleClock) Now() member.Time {
-	t, mono, ahead := c.Read()
-	return member.Time{Mono: mono, Ahead: ahead, Wall: t.Unix()}
-}
-
-func (c bubbleClock) Late() time.Duration { return c.Now().Late() }
-
 // loads is a holder that has everything as soon as it is asked.
 type loads struct {
 	causes []table.Cause
@@ -71,7 +57,8 @@ func (unwatched) Seen(member.Snapshot) {}
 // done again, as after an expel. Slots that were not loaded since are handed over without versions.
 func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, clock, holder := memory.New().Client(nil), newBubbleClock(), &loads{}
+		store, holder := memory.New().Client(nil), &loads{}
+		clock := NewClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
 		elsewhere := false
 		config := member.Config{Self: table.Member{ID: "web-0"}}
 		config.SetDefaults()
