@@ -26,8 +26,8 @@ type Member interface {
 	Wake() time.Duration
 }
 
-// Observer is told of a member's events before it is stepped with them, but for member.Lapsed, and of its actions after
-// they were begun. It must not block.
+// Observer is told of a member's events before it is stepped with them, and of its actions after they were begun. It
+// must not block.
 type Observer interface {
 	Event(e member.Event)
 	Action(a member.Action)
@@ -35,30 +35,42 @@ type Observer interface {
 	Seen(s member.Snapshot)
 }
 
-// driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
-// by what it is handed, which calls it back, in any goroutine. step, lapse, leave, answered and do are called by one
-// goroutine at a time.
-type driver struct {
-	id     string
-	config member.Config
-	member Member
-	clock  Clock
-	state  *State
-	parts  []Part
-	turns  turns
-	send   Requests
-	watch  Observer
-	// post is given events for the member, drained the slots in which nothing is in flight any more, of which an event
-	// is made.
-	post    func(member.Event)
-	drained func(round uint64, s slot.Slot, gone []table.Gone)
-	// after calls do after a while, unless the incarnation ends before.
-	after func(wait time.Duration, do func())
-	// tell tells people.
-	tell func(member.Notify)
-	// leaveTimeout is how long a member may take to leave.
-	leaveTimeout time.Duration
+// DriverEnv is what a Driver is handed. Its functions must not block.
+type DriverEnv struct {
+	Config member.Config
+	Member Member
+	Clock  Clock
+	State  *State
+	// Parts are who has which slots. Each slot is in one of them.
+	Parts []Part
+	Turns Turns
+	Send  Requests
+	Watch Observer
+	// Expire has the gate look at its deadline, and says that it has just lapsed.
+	Expire func() bool
+	// Versions are those that the next owner of slots has to reach (rule R8), once Settle has called then: in any
+	// goroutine, or before it returns.
+	Versions func(set slot.Set) table.Versions
+	Settle   func(s slot.Slot, then func())
+	// After calls do after a while, unless the incarnation ends before.
+	After func(wait time.Duration, do func())
+	// Tell tells people.
+	Tell func(member.Notify)
+	// LeaveTimeout is how long a member may take to leave.
+	LeaveTimeout time.Duration
+}
 
+// Driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
+// by what it is handed, which calls it back, in any goroutine. Next, Look, Pending and Stopped are called by one
+// goroutine at a time.
+type Driver struct {
+	env DriverEnv
+	box *mailbox
+	// events are those that were taken from the mailbox, todo is what the member wants done after the last one, and told
+	// says that this was Lapsed.
+	events []member.Event
+	todo   []member.Action
+	told   bool
 	// stop is how the incarnation ends; nil: it goes on.
 	stop *member.Stop
 	// leaving is when it began to leave, on the monotonic clock; 0: it does not.
@@ -71,59 +83,92 @@ type driver struct {
 	draining map[slot.Slot]uint64
 }
 
-// step returns what the member wants done after an event. Each action is carried out with do, in order, before the
-// next step.
-func (d *driver) step(e member.Event) []member.Action {
-	if d.stop != nil {
+// NewDriver returns the driver of an incarnation, which begins with the first Tick.
+func NewDriver(env DriverEnv) *Driver {
+	return &Driver{env: env, box: newMailbox(), draining: map[slot.Slot]uint64{}}
+}
+
+// Post hands an event to the member.
+func (d *Driver) Post(e member.Event) { d.box.put(e) }
+
+// Filled is sent to when there is something for Next in an empty mailbox.
+func (d *Driver) Filled() <-chan struct{} { return d.box.filled }
+
+// Next does the next thing of what has come: it carries out an action, or steps the member with an event, of which the
+// actions are carried out before the next one. It returns whether more is left of what had come when Next was last
+// called with nothing left.
+func (d *Driver) Next() (more bool) {
+	switch {
+	case len(d.todo) > 0:
+		a := d.todo[0]
+		d.todo = d.todo[1:]
+		d.do(a)
+		if len(d.todo) == 0 && !d.told {
+			d.Look()
+		}
+	case !d.Ready():
+		return false
+	default:
+		if len(d.events) == 0 {
+			d.events = d.box.take(d.env.Versions)
+		}
+		e := d.events[0]
+		d.events = d.events[1:]
+		d.step(e)
+	}
+	return len(d.todo) > 0 || len(d.events) > 0 && d.stop == nil
+}
+
+// Ready reports whether there is something to do for Next.
+func (d *Driver) Ready() bool {
+	return len(d.todo) > 0 || d.stop == nil && (len(d.events) > 0 || !d.box.empty())
+}
+
+// Pending returns the action that Next carries out; nil: none.
+func (d *Driver) Pending() member.Action {
+	if len(d.todo) == 0 {
 		return nil
 	}
-	d.observe(e)
-	return d.member.Step(d.clock.Now(), e)
+	return d.todo[0]
 }
 
-// lapse is step for a gate that has lapsed.
-func (d *driver) lapse() []member.Action { return d.member.Step(d.clock.Now(), member.Lapsed{}) }
+// Stopped says how the incarnation ends; nil: it goes on.
+func (d *Driver) Stopped() *member.Stop { return d.stop }
 
-// observe takes from an event what others than the member have to know.
-func (d *driver) observe(e member.Event) {
-	var s member.Snapshot
-	watched := false
-	switch e := e.(type) {
-	case member.TableSeen:
-		s, watched = e.Snapshot, !e.Consistent
-	case member.Swapped:
-		d.turns.swapped(e)
-		s = e.Snapshot
+// Tick posts a member.Tick if one is due, and reports whether it was.
+func (d *Driver) Tick() (due bool) {
+	if due = d.env.Clock.Mono() >= d.env.Member.Wake(); due {
+		d.Post(member.Tick{})
 	}
-	d.watch.Event(e)
-	gone := watched && s.UID == "" && s.Err == nil
-	if watched {
-		d.state.setGone(gone)
-	}
-	switch {
-	case gone:
-	case d.reads(s.Table) && d.state.See(s):
-		d.watch.Seen(s)
-	default:
-		return
-	}
-	d.turns.seen(s.Table, s.UID)
+	return due
 }
 
-// reads says that a table is one for members with the options of this one. The member goes by no other (rule R4).
-func (d *driver) reads(t *table.Table) bool {
-	return t != nil && t.Slots == d.config.Slots && t.Key == d.config.Key
+// Look has the gate look at its deadline, unless actions wait to be carried out: it is done after these. The deadline
+// may have passed between an event and its actions, or while the machine slept. Then the gate has lapsed and the member
+// does not know it yet (rule R13). Call it now and then, also while nothing comes.
+func (d *Driver) Look() {
+	if len(d.todo) == 0 && d.stop == nil && d.env.Expire() {
+		d.tell(member.Lapsed{})
+	}
+}
+
+// step steps the member with an event that has come.
+func (d *Driver) step(e member.Event) {
+	if e, ok := d.answered(e); ok {
+		d.observe(e)
+		d.tell(e)
+	}
 }
 
 // answered returns the event to step for one that has come; false: none. If somebody else may have worked since slots
 // were loaded, they are loaded again, and no owner can be told how new its informers must be.
-func (d *driver) answered(e member.Event) (member.Event, bool) {
+func (d *Driver) answered(e member.Event) (member.Event, bool) {
 	switch e := e.(type) {
 	case member.Drained:
-		e.Stale = e.Stale || !d.turns.knows(e.Slots)
+		e.Stale = e.Stale || !d.env.Turns.Knows(e.Slots)
 		return e, true
 	case loaded:
-		if !d.turns.knows(e.Slots) {
+		if !d.env.Turns.Knows(e.Slots) {
 			e.again()
 			return nil, false
 		}
@@ -132,28 +177,67 @@ func (d *driver) answered(e member.Event) (member.Event, bool) {
 	return e, true
 }
 
+// tell steps the member.
+func (d *Driver) tell(e member.Event) {
+	d.env.Watch.Event(e)
+	_, d.told = e.(member.Lapsed)
+	if d.todo = d.env.Member.Step(d.env.Clock.Now(), e); len(d.todo) == 0 && !d.told {
+		d.Look()
+	}
+}
+
+// observe takes from an event what others than the member have to know.
+func (d *Driver) observe(e member.Event) {
+	var s member.Snapshot
+	watched := false
+	switch e := e.(type) {
+	case member.TableSeen:
+		s, watched = e.Snapshot, !e.Consistent
+	case member.Swapped:
+		d.env.Turns.Swapped(e)
+		s = e.Snapshot
+	}
+	gone := watched && s.UID == "" && s.Err == nil
+	if watched {
+		d.env.State.setGone(gone)
+	}
+	switch {
+	case gone:
+	case d.reads(s.Table) && d.env.State.See(s):
+		d.env.Watch.Seen(s)
+	default:
+		return
+	}
+	d.env.Turns.Seen(s.Table, s.UID)
+}
+
+// reads says that a table is one for members with the options of this one. The member goes by no other (rule R4).
+func (d *Driver) reads(t *table.Table) bool {
+	return t != nil && t.Slots == d.env.Config.Slots && t.Key == d.env.Config.Key
+}
+
 // do carries out an action. It takes effect at once, except for what takes time.
-func (d *driver) do(a member.Action) {
+func (d *Driver) do(a member.Action) {
 	switch a := a.(type) {
 	case member.CreateLease:
-		d.send.CreateLease(a.Lease, a.Timeout, d.renewed())
+		d.env.Send.CreateLease(a.Lease, a.Timeout, d.renewed())
 	case member.RenewLease:
-		d.send.RenewLease(a.Lease, a.Timeout, d.renewed())
+		d.env.Send.RenewLease(a.Lease, a.Timeout, d.renewed())
 	case member.ReadTable:
 		d.read()
 	case member.CreateTable:
-		d.send.CreateTable(a.Table, a.Timeout, d.swapped(a.Serial))
+		d.env.Send.CreateTable(a, d.swapped(a.Serial))
 	case member.Swap:
-		d.turns.swapping(a)
-		d.send.SwapTable(a, d.swapped(a.Serial))
+		d.env.Turns.Swapping(a)
+		d.env.Send.SwapTable(a, d.swapped(a.Serial))
 	case member.WatchLeases:
-		d.send.WatchLeases(a)
+		d.env.Send.WatchLeases(a)
 	case member.DeleteLease:
-		d.send.DeleteLease(a, func(o member.Outcome) { d.post(member.LeaseDeleted{ID: a.ID, Outcome: o}) })
+		d.env.Send.DeleteLease(a, func(o member.Outcome) { d.Post(member.LeaseDeleted{ID: a.ID, Outcome: o}) })
 	case member.Deadline:
-		d.turns.deadline(a.At)
+		d.env.Turns.Deadline(a.At)
 	case member.Notify:
-		d.notify(a)
+		d.Notify(a)
 	case member.Stop:
 		d.stop = &a
 	case member.Hold:
@@ -175,12 +259,27 @@ func (d *driver) do(a member.Action) {
 	default:
 		panic(fmt.Sprintf("rota: unknown action %T", a))
 	}
-	d.watch.Action(a)
+	d.env.Watch.Action(a)
+}
+
+// Shut shuts all slots, for an incarnation that has ended.
+func (d *Driver) Shut() {
+	for _, p := range d.env.Parts {
+		d.callOff(p.Slots)
+		p.Shut(p.Slots)
+	}
+}
+
+// Release drops what all slots have. Call it after Shut, when nothing calls back any more.
+func (d *Driver) Release() {
+	for _, p := range d.env.Parts {
+		p.Release(p.Slots)
+	}
 }
 
 // each calls do for every part that has some of the slots, with these.
-func (d *driver) each(set slot.Set, do func(p Part, its slot.Set)) {
-	for _, p := range d.parts {
+func (d *Driver) each(set slot.Set, do func(p Part, its slot.Set)) {
+	for _, p := range d.env.Parts {
 		if its := set.Intersect(p.Slots); !its.Empty() {
 			do(p, its)
 		}
@@ -188,53 +287,54 @@ func (d *driver) each(set slot.Set, do func(p Part, its slot.Set)) {
 }
 
 // renewed returns what takes the answer to a renewal that is sent now.
-func (d *driver) renewed() func(member.Lease, member.Outcome) {
-	start := d.clock.Late()
+func (d *Driver) renewed() func(member.Lease, member.Outcome) {
+	start := d.env.Clock.Late()
 	return func(l member.Lease, o member.Outcome) {
 		if o == member.OutcomeDone {
 			d.leaseUID.Store(&l.UID)
 		}
-		d.post(member.Renewed{Start: start, Outcome: o, Lease: l})
+		d.Post(member.Renewed{Start: start, Outcome: o, Lease: l})
 	}
 }
 
-func (d *driver) read() {
-	begun := d.clock.Mono()
-	d.send.ReadTable(func(s member.Snapshot, ok bool) {
+func (d *Driver) read() {
+	begun := d.env.Clock.Mono()
+	d.env.Send.ReadTable(func(s member.Snapshot, ok bool) {
 		if ok {
-			d.post(member.TableSeen{Snapshot: s, Consistent: true, Begun: begun})
+			d.Post(member.TableSeen{Snapshot: s, Consistent: true, Begun: begun})
 		} else {
-			d.post(member.ReadFailed{})
+			d.Post(member.ReadFailed{})
 		}
 	})
 }
 
-func (d *driver) swapped(serial uint64) func(member.Snapshot, member.Outcome) {
+func (d *Driver) swapped(serial uint64) func(member.Snapshot, member.Outcome) {
 	return func(s member.Snapshot, o member.Outcome) {
-		d.post(member.Swapped{Serial: serial, Outcome: o, Snapshot: s})
+		d.Post(member.Swapped{Serial: serial, Outcome: o, Snapshot: s})
 	}
 }
 
-func (d *driver) notify(n member.Notify) {
-	if why := d.turns.waiting(); why != "" && n.Reason == "Lapsed" {
+// Notify tells people. It may be called concurrently.
+func (d *Driver) Notify(n member.Notify) {
+	if why := d.env.Turns.Waiting(); why != "" && n.Reason == "Lapsed" {
 		n.Message = why
 	}
 	switch n.Reason {
 	case "TableInvalid":
-		d.state.setInvalid(n.Message)
+		d.env.State.setInvalid(n.Message)
 	case "TableValid":
-		d.state.setInvalid("")
+		d.env.State.setInvalid("")
 	}
-	d.tell(n)
+	d.env.Tell(n)
 }
 
-func (d *driver) warm(p Part, set slot.Set, round uint64) {
+func (d *Driver) warm(p Part, set slot.Set, round uint64) {
 	p.Hold(set)
-	p.Warm(set, func(held slot.Set) { d.post(member.Warmed{Slots: held, Round: round}) })
+	p.Warm(set, func(held slot.Set) { d.Post(member.Warmed{Slots: held, Round: round}) })
 }
 
-func (d *driver) load(a member.Load) {
-	a, later, turn := d.turns.afresh(a)
+func (d *Driver) load(a member.Load) {
+	a, later, turn := d.env.Turns.Afresh(a)
 	d.each(a.Slots, func(p Part, set slot.Set) {
 		a := a
 		a.Slots = set
@@ -252,24 +352,24 @@ type loaded struct {
 
 // bring loads slots once this member may work. If somebody else may have worked since that turn, it is done as after an
 // expel, and again if that happens meanwhile.
-func (d *driver) bring(p Part, a member.Load, turn uint64) {
-	d.turns.await(func(now uint64) {
+func (d *Driver) bring(p Part, a member.Load, turn uint64) {
+	d.env.Turns.Await(func(now uint64) {
 		if now != turn {
 			a.Held, a.Cause = false, table.CauseExpelled
 		}
 		p.Load(a, func(held slot.Set) {
 			a := a
 			a.Slots = held
-			if !d.turns.complete(held, now) {
+			if !d.env.Turns.Complete(held, now) {
 				d.bring(p, a, now)
 				return
 			}
-			d.post(loaded{member.Loaded{Slots: held, Round: a.Round}, func() { d.bring(p, a, now) }})
+			d.Post(loaded{member.Loaded{Slots: held, Round: a.Round}, func() { d.bring(p, a, now) }})
 		})
 	})
 }
 
-func (d *driver) drain(a member.Drain) {
+func (d *Driver) drain(a member.Drain) {
 	d.mu.Lock()
 	for _, s := range a.Slots.Slots() {
 		d.draining[s] = a.Round
@@ -281,44 +381,54 @@ func (d *driver) drain(a member.Drain) {
 }
 
 // beginDrain drains those slots of a drain that was not called off meanwhile.
-func (d *driver) beginDrain(p Part, a member.Drain) {
+func (d *Driver) beginDrain(p Part, a member.Drain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	set := d.stillDraining(a)
 	look := p.Drain(Drain{
 		Slots: set, Room: a.Room, LeaveBy: d.leaveBy,
-		Idle: func(s slot.Slot, gone []table.Gone) { d.drained(a.Round, s, gone) },
+		Idle: func(s slot.Slot, gone []table.Gone) {
+			d.env.Settle(s, func() { d.box.idle(a.Round, s, gone) }) // the member ignores a drain that was called off meanwhile
+		},
 	})
 	d.review(look)
-	d.after(HeldBackAfter, func() { d.heldBack(p, a) })
+	d.env.After(HeldBackAfter, func() { d.heldBack(p, a) })
 }
 
 // review looks at a drain until it has ended.
-func (d *driver) review(look func() (more bool)) {
-	d.after(reviewPeriod, func() {
+func (d *Driver) review(look func() (more bool)) {
+	d.env.After(reviewPeriod, func() {
 		if look() {
 			d.review(look)
 		}
 	})
 }
 
-// leave has the member leave.
-func (d *driver) leave() []member.Action {
-	d.leaving.Store(int64(d.clock.Mono()))
-	return d.step(member.Leave{})
+// Leave has the member leave.
+func (d *Driver) Leave() {
+	d.leaving.Store(int64(d.env.Clock.Mono()))
+	d.Post(member.Leave{})
+}
+
+// LeaseUID is the UID of the incarnation's Lease; empty: there is none yet. It may be called concurrently.
+func (d *Driver) LeaseUID() string {
+	if uid := d.leaseUID.Load(); uid != nil {
+		return *uid
+	}
+	return ""
 }
 
 // leaveBy is when a leaving member has used a part of its time, on the monotonic clock; never if it does not leave.
-func (d *driver) leaveBy(part float64) time.Duration {
+func (d *Driver) leaveBy(part float64) time.Duration {
 	since := d.leaving.Load()
 	if since == 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(since + int64(part*float64(d.leaveTimeout)))
+	return time.Duration(since + int64(part*float64(d.env.LeaveTimeout)))
 }
 
 // stillDraining needs the lock.
-func (d *driver) stillDraining(a member.Drain) slot.Set {
+func (d *Driver) stillDraining(a member.Drain) slot.Set {
 	var set slot.Set
 	for _, s := range a.Slots.Slots() {
 		if d.draining[s] == a.Round {
@@ -329,7 +439,7 @@ func (d *driver) stillDraining(a member.Drain) slot.Set {
 }
 
 // callOff ends drains that have not begun yet.
-func (d *driver) callOff(set slot.Set) {
+func (d *Driver) callOff(set slot.Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range set.Slots() {
@@ -338,15 +448,15 @@ func (d *driver) callOff(set slot.Set) {
 }
 
 // heldBack reports what keeps slots of a drain from moving on.
-func (d *driver) heldBack(p Part, a member.Drain) {
+func (d *Driver) heldBack(p Part, a member.Drain) {
 	d.mu.Lock()
 	set := d.stillDraining(a)
 	d.mu.Unlock()
 	held := p.HeldBack(set)
 	for _, text := range held {
-		d.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
+		d.Notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
 	}
 	if len(held) > 0 {
-		d.after(10*HeldBackAfter, func() { d.heldBack(p, a) })
+		d.env.After(10*HeldBackAfter, func() { d.heldBack(p, a) })
 	}
 }

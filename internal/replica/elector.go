@@ -237,14 +237,14 @@ func (e *elector) waitsFor(seen election.Record) string {
 // elected reports whether this member may work now. e.mu is held.
 func (e *elector) elected() bool { return e.until > e.clock.Late() }
 
-func (e *elector) deadline(at time.Duration) {
+func (e *elector) Deadline(at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.own = at
 	e.setDeadline()
 }
 
-func (e *elector) seen(t *table.Table, uid string) {
+func (e *elector) Seen(t *table.Table, uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.table != uid {
@@ -265,7 +265,7 @@ func (e *elector) seen(t *table.Table, uid string) {
 	}
 }
 
-func (e *elector) swapping(a member.Swap) {
+func (e *elector) Swapping(a member.Swap) {
 	if len(a.Table.Members) > 0 {
 		return
 	}
@@ -275,7 +275,7 @@ func (e *elector) swapping(a member.Swap) {
 	e.core.Freeze()
 }
 
-func (e *elector) swapped(a member.Swapped) {
+func (e *elector) Swapped(a member.Swapped) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.frozen != a.Serial || a.Serial == 0 {
@@ -308,7 +308,7 @@ func (e *elector) end() {
 
 // afresh makes a load wait for everything that there is, as after an expel, if another one may have held the Lease:
 // that one's writes were not those of the slots' former owner in the table. turn is what turns is now.
-func (e *elector) afresh(a member.Load) (load member.Load, waits bool, turn uint64) {
+func (e *elector) Afresh(a member.Load) (load member.Load, waits bool, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	waits = !e.elected()
@@ -320,7 +320,7 @@ func (e *elector) afresh(a member.Load) (load member.Load, waits bool, turn uint
 	return a, waits, e.turns
 }
 
-func (e *elector) await(do func(turn uint64)) {
+func (e *elector) Await(do func(turn uint64)) {
 	e.calls.Go(func() {
 		if turn, ok := e.turn(e.calls.ctx); ok {
 			do(turn)
@@ -345,7 +345,7 @@ func (e *elector) turn(ctx context.Context) (turns uint64, ok bool) {
 	}
 }
 
-func (e *elector) complete(set slot.Set, turns uint64) bool {
+func (e *elector) Complete(set slot.Set, turns uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.settle(); e.turns != turns {
@@ -357,7 +357,7 @@ func (e *elector) complete(set slot.Set, turns uint64) bool {
 	return true
 }
 
-func (e *elector) knows(set slot.Set) bool {
+func (e *elector) Knows(set slot.Set) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.settle()
@@ -369,7 +369,7 @@ func (e *elector) knows(set slot.Set) bool {
 	return true
 }
 
-func (e *elector) waiting() string {
+func (e *elector) Waiting() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.elected() {

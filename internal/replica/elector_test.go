@@ -53,6 +53,13 @@ func (unwatched) Event(member.Event)   {}
 func (unwatched) Action(member.Action) {}
 func (unwatched) Seen(member.Snapshot) {}
 
+// unwritten is for a member that has written nothing.
+type unwritten struct{}
+
+func (unwritten) Versions(slot.Set) table.Versions { return nil }
+func (unwritten) Unsettled(slot.Slot) bool         { return false }
+func (unwritten) Settle(context.Context, slot.Set) {}
+
 // Another one has the Lease for a moment while a load is under way. What it wrote, the load does not wait for, so it is
 // done again, as after an expel. Slots that were not loaded since are handed over without versions.
 func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
@@ -68,14 +75,14 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 				Lease: electionLease, Holder: "rota", Store: store, LedElsewhere: func(other bool) { elsewhere = other },
 				Expire: func() bool { return false },
 			},
-			Gate: gate.New(config.Slots, clock.Late), SetDeadline: func(_, _ time.Duration) {},
+			Writes: unwritten{}, Gate: gate.New(config.Slots, clock.Late), SetDeadline: func(_, _ time.Duration) {},
 			Tell: func(context.Context, member.Notify) {},
 			Parts: func(calls *Calls) []Part {
 				return []Part{{Wait(holder, calls), config.Slots.All()}}
 			},
 		})
 		defer r.Calls.end()
-		e := r.driver.turns.(*elector)
+		e := r.term.(*elector)
 		e.calls = r.Calls
 		put := func(holder string) {
 			record, err := store.ReadElection(t.Context(), electionLease)
@@ -105,7 +112,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		}
 		next := func() loaded {
 			synctest.Wait()
-			events := r.box.take(func(slot.Set) table.Versions { return nil })
+			events := r.driver.box.take(func(slot.Set) table.Versions { return nil })
 			if len(events) != 1 {
 				t.Fatalf("events: %v", events)
 			}
@@ -116,7 +123,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		put("")
 		e.core.Join(clock.Now())
 		work(2 * config.LeaseDuration) // its turn came long ago
-		if e.knows(set) {
+		if e.Knows(set) {
 			t.Error("it knows slots that it never loaded")
 		}
 		holder.meanwhile = func() { holder.meanwhile = nil; disturb() }
@@ -138,11 +145,11 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		if !ok || event.(member.Loaded).Slots != set || len(holder.causes) != 3 {
 			t.Errorf("stepped %v (%t) after %v", event, ok, holder.causes)
 		}
-		if !e.knows(set) {
+		if !e.Knows(set) {
 			t.Error("it does not know the slots that it loaded")
 		}
 		work(time.Minute)
-		if !e.knows(set) {
+		if !e.Knows(set) {
 			t.Error("renewals make it forget the slots")
 		}
 		if elsewhere {
@@ -181,7 +188,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		put("")
 		work(0)
 		next()
-		if !e.knows(set) {
+		if !e.Knows(set) {
 			t.Error("it does not know the slots that it loaded when it had the Lease again")
 		}
 	})

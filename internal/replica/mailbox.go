@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/rota-dev/rota/member"
@@ -59,13 +61,20 @@ func (b *mailbox) signal() {
 	}
 }
 
+func (b *mailbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events) == 0 && len(b.drained) == 0
+}
+
 // take empties the mailbox. versions returns the versions that the drained slots' next owner has to reach.
 func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
 	b.mu.Lock()
 	events, drained := b.events, b.drained
 	b.events, b.drained = nil, map[uint64]*idle{}
 	b.mu.Unlock()
-	for round, d := range drained {
+	for _, round := range slices.Sorted(maps.Keys(drained)) {
+		d := drained[round]
 		events = append(events, member.Drained{Slots: d.slots, Round: round, Versions: versions(d.slots), Gone: d.gone})
 	}
 	return events

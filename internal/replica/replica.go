@@ -1,5 +1,5 @@
-// Package replica drives one member.Member: it steps it with events and carries out its actions. The driver (driver.go)
-// never waits. A Replica gives it goroutines, a mailbox, a store and timers.
+// Package replica drives one member.Member: it steps it with events and carries out its actions. The Driver never waits,
+// and knows only what it is handed. A Replica hands it goroutines, a store and timers; the simulator its world.
 package replica
 
 import (
@@ -63,51 +63,47 @@ type Env struct {
 // Replica is an incarnation. Its methods but Run may be called concurrently.
 type Replica struct {
 	*Calls
-	env    Env
-	member Member
-	driver *driver
-	box    *mailbox
-	// settling are drained slots for which the versions of some writes are not known yet.
-	settling *mailbox
+	env      Env
+	member   Member
+	driver   *Driver
 	requests *requests
+	settler  *settler
+	term     term
 }
 
 // New begins an incarnation.
 func New(ctx context.Context, env Env) *Replica {
-	r := &Replica{env: env, Calls: newCalls(ctx, env.Log), box: newMailbox(), settling: newMailbox()}
-	env.State.begin(env.Config.Self.ID, env.Clock.Late())
+	r := &Replica{env: env, Calls: newCalls(ctx, env.Log)}
+	env.State.Begin(env.Config.Self.ID, env.Clock.Late())
 	r.member = env.Member()
-	r.requests = &requests{store: env.Store, calls: r.Calls, post: r.box.put, failed: env.Failed}
-	var turns turns = always{env.SetDeadline}
+	r.requests = &requests{store: env.Store, calls: r.Calls, failed: env.Failed}
+	r.settler = newSettler(env.Writes)
+	r.term = unlimited{Always{env.SetDeadline}}
 	if env.Election != nil {
 		e := newElector(*env.Election, &env)
 		e.tell, e.complain = r.tell, r.requests.complain
-		turns = e
+		r.term = e
 	}
-	r.driver = &driver{
-		id: env.Config.Self.ID, config: env.Config, member: r.member, clock: env.Clock, state: env.State,
-		parts: env.Parts(r.Calls), turns: turns, send: r.requests, watch: env.Watch, post: r.box.put, drained: r.drained,
-		after: r.After, tell: r.tell, leaveTimeout: env.LeaveTimeout, draining: map[slot.Slot]uint64{},
-	}
+	r.driver = NewDriver(DriverEnv{
+		Config: env.Config, Member: r.member, Clock: env.Clock, State: env.State, Parts: env.Parts(r.Calls), Turns: r.term,
+		Send: r.requests, Watch: env.Watch, Expire: env.Gate.Expire, Versions: env.Writes.Versions,
+		Settle: r.settler.settle, After: r.After, Tell: r.tell, LeaveTimeout: env.LeaveTimeout,
+	})
+	r.requests.post = r.driver.Post
 	return r
 }
 
 // ID is the incarnation's identity.
-func (r *Replica) ID() string { return r.driver.id }
+func (r *Replica) ID() string { return r.env.Config.Self.ID }
 
 // LeaseUID is the UID of its Lease; empty: there is none yet.
-func (r *Replica) LeaseUID() string {
-	if uid := r.driver.leaseUID.Load(); uid != nil {
-		return *uid
-	}
-	return ""
-}
+func (r *Replica) LeaseUID() string { return r.driver.LeaseUID() }
 
 // Waiting says what all work waits for; "": for nothing.
-func (r *Replica) Waiting() string { return r.driver.turns.waiting() }
+func (r *Replica) Waiting() string { return r.term.Waiting() }
 
 // Notify tells people.
-func (r *Replica) Notify(n member.Notify) { r.driver.notify(n) }
+func (r *Replica) Notify(n member.Notify) { r.driver.Notify(n) }
 
 func (r *Replica) tell(n member.Notify) { r.env.Tell(r.ctx, n) }
 
@@ -115,20 +111,25 @@ func (r *Replica) tell(n member.Notify) { r.env.Tell(r.ctx, n) }
 func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 	defer r.end()
 	r.requests.watchTable()
-	r.Go(r.settleDrained)
-	r.driver.turns.run(r.Calls)
+	r.Go(func() { r.settler.run(r.ctx) })
+	r.term.run(r.Calls)
 	r.env.Beside()
-	r.step(member.Tick{})
+	r.driver.Post(member.Tick{})
 	var giveUp <-chan time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for r.driver.stop == nil {
+	for {
+		for r.driver.Next() {
+		}
+		if stop := r.driver.Stopped(); stop != nil {
+			return *stop
+		}
 		timer.Reset(min(r.member.Wake()-r.env.Clock.Mono(), LookEvery))
 		select {
 		case <-leave:
 			leave = nil
 			giveUp = time.After(r.env.LeaveTimeout)
-			r.carryOut(r.driver.leave())
+			r.driver.Leave()
 		case err := <-r.env.Denied:
 			if r.env.State.HasJoined() {
 				continue // it worked before, so the permission may come back
@@ -142,89 +143,19 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 			}
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
 				r.env.LeaveTimeout, r.env.InFlight())}
-		case <-r.box.filled:
-			for _, e := range r.box.take(r.env.Writes.Versions) {
-				if e, ok := r.driver.answered(e); ok {
-					r.step(e)
-				}
-			}
+		case <-r.driver.Filled():
 		case <-timer.C:
-			if r.env.Clock.Mono() >= r.member.Wake() {
-				r.step(member.Tick{})
+			if !r.driver.Tick() {
+				r.driver.Look()
 			}
-			r.look()
 		}
 	}
-	return *r.driver.stop
 }
 
 // end stops everything that the incarnation started, and gives up all slots.
 func (r *Replica) end() {
-	for _, p := range r.driver.parts {
-		r.driver.callOff(p.Slots)
-		p.Shut(p.Slots)
-	}
+	r.driver.Shut()
 	r.Calls.end()
-	r.driver.turns.end()
-	for _, p := range r.driver.parts { // a load may have gone on until now
-		p.Release(p.Slots)
-	}
-}
-
-func (r *Replica) step(e member.Event) { r.carryOut(r.driver.step(e)) }
-
-func (r *Replica) carryOut(all []member.Action) {
-	for _, a := range all {
-		r.driver.do(a)
-	}
-	if r.driver.stop == nil {
-		r.look()
-	}
-}
-
-// look has the gate check its deadline. It may have passed between a Step and its actions, or while the machine slept.
-// Then the gate has lapsed and the member does not know it yet (rule R13).
-func (r *Replica) look() {
-	if r.env.Gate.Expire() {
-		for _, a := range r.driver.lapse() {
-			r.driver.do(a)
-		}
-	}
-}
-
-// drained reports a slot in which nothing is in flight any more. If the versions of some writes there are not known,
-// deletions among them, settleDrained reports the slot later: its next owner has to know how new its informers must be
-// (rule R8). gone are the deletions left to that owner. drained does not block.
-func (r *Replica) drained(round uint64, s slot.Slot, gone []table.Gone) {
-	if r.env.Writes.Unsettled(s) {
-		r.settling.idle(round, s, gone)
-	} else {
-		r.box.idle(round, s, gone)
-	}
-}
-
-// settleDrained reports drained slots once those versions are known, until the incarnation ends.
-func (r *Replica) settleDrained() {
-	for {
-		select {
-		case <-r.settling.filled:
-		case <-r.ctx.Done():
-			return
-		}
-		for _, e := range r.settling.take(func(set slot.Set) table.Versions {
-			r.env.Writes.Settle(r.ctx, set)
-			return nil
-		}) {
-			d, _ := e.(member.Drained)
-			for _, s := range d.Slots.Slots() {
-				var gone []table.Gone
-				for _, g := range d.Gone {
-					if g.Slot == s {
-						gone = append(gone, g)
-					}
-				}
-				r.box.idle(d.Round, s, gone) // the member ignores a drain that was called off meanwhile
-			}
-		}
-	}
+	r.term.end()
+	r.driver.Release() // a load may have gone on until now
 }

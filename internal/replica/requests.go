@@ -6,7 +6,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 // Requests sends what a driver asks for. Its methods do not block, and call answer once, or never if the incarnation
@@ -17,7 +16,7 @@ type Requests interface {
 	DeleteLease(a member.DeleteLease, answer func(member.Outcome))
 	// ReadTable answers with ok false if it could not be read.
 	ReadTable(answer func(s member.Snapshot, ok bool))
-	CreateTable(t *table.Table, timeout time.Duration, answer func(member.Snapshot, member.Outcome))
+	CreateTable(a member.CreateTable, answer func(member.Snapshot, member.Outcome))
 	SwapTable(a member.Swap, answer func(member.Snapshot, member.Outcome))
 	// WatchLeases has the events come to the member, in place of those that an earlier call asked for.
 	WatchLeases(a member.WatchLeases)
@@ -73,9 +72,9 @@ func (r *requests) ReadTable(answer func(s member.Snapshot, ok bool)) {
 	})
 }
 
-func (r *requests) CreateTable(t *table.Table, timeout time.Duration, answer func(member.Snapshot, member.Outcome)) {
+func (r *requests) CreateTable(a member.CreateTable, answer func(member.Snapshot, member.Outcome)) {
 	r.table(func() (member.Snapshot, member.Outcome, error) {
-		return r.store.CreateTable(r.calls.ctx, t, timeout)
+		return r.store.CreateTable(r.calls.ctx, a.Table, a.Timeout)
 	}, answer)
 }
 

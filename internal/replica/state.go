@@ -27,8 +27,8 @@ type State struct {
 // NewState returns the state of a process that has not joined.
 func NewState() *State { return &State{joined: make(chan struct{})} }
 
-// begin begins an incarnation. now is the time by which deadlines are measured: that of the former one is over.
-func (s *State) begin(id string, now time.Duration) {
+// Begin begins an incarnation. now is the time by which deadlines are measured: that of the former one is over.
+func (s *State) Begin(id string, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id, s.invalid = id, ""

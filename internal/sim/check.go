@@ -348,6 +348,24 @@ func (n *Node) checkLoad(a member.Load) {
 	}
 }
 
+// checkDrain counts drains that have to wait.
+func (n *Node) checkDrain(a member.Drain) {
+	held := false
+	for _, s := range a.Slots.Slots() {
+		pending := n.pending(s)
+		if pending || n.gate.InFlightIn(s) > 0 {
+			n.w.Counts.HeldBack++
+			held = true
+		}
+		if pending {
+			n.w.Coverage.Rules[15]++
+		}
+	}
+	if held {
+		n.w.logf("%s's drain is held back", n.ID)
+	}
+}
+
 // beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have
 // them until Release, whether the gate is open or not.
 func (n *Node) beginLoad(a member.Load) {

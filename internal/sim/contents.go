@@ -4,7 +4,6 @@ import (
 	"github.com/rota-dev/rota/internal/stream"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // contents are what a node's stream let through, and what is known of that for the checks.
@@ -160,6 +159,6 @@ func (n *Node) checkComplete(a member.Open) {
 }
 
 // known is the word that an owner leaves of a slot: the highest version it saw or wrote.
-func (in *informer) known(s slot.Slot) table.Versions {
-	return table.Versions{"Website": text(max(in.told[s], number(in.core.Highest([]slot.Slot{s}))))}
+func (in *informer) known(s slot.Slot) uint64 {
+	return max(in.told[s], number(in.core.Highest([]slot.Slot{s})))
 }

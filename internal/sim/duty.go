@@ -23,6 +23,11 @@ func (o *Options) everything() slot.Count { return o.Slots + slot.Count(o.Duties
 
 func (w *World) isDuty(s slot.Slot) bool { return int(s) >= int(w.opts.Slots) }
 
+// all are the slots of a world.
+func (w *World) all() slot.Set {
+	return slot.SetOf(slot.Range{Last: slot.Slot(w.opts.everything() - 1)})
+}
+
 // split returns the hash slots and the duties of a set.
 func (w *World) split(set slot.Set) (hash, duties slot.Set) {
 	hash = set.Intersect(w.opts.Slots.All())
@@ -208,12 +213,4 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 		}
 	}
 	return ""
-}
-
-// loadDuties answers a Load or a Warm of duties. There is nothing to list, but caches of other kinds have to catch up.
-func (n *Node) loadDuties(set slot.Set, answer func(slot.Set)) {
-	if set.Empty() {
-		return
-	}
-	n.w.after(n.w.between(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { answer(set) }) })
 }

@@ -164,9 +164,9 @@ func (n *Node) followTable() {
 		wanted: func(c memory.Change) bool { return c.Table != nil },
 		list: func() member.Event {
 			n.w.Messages.Listed++
-			return member.TableSeen{Snapshot: n.w.Objects.Table(), Listed: true}
+			return member.TableSeen{Snapshot: n.reads(n.w.Objects.Table()), Listed: true}
 		},
-		change: func(c memory.Change) member.Event { return member.TableSeen{Snapshot: *c.Table} },
+		change: func(c memory.Change) member.Event { return member.TableSeen{Snapshot: n.reads(*c.Table)} },
 	})
 }
 

@@ -254,33 +254,21 @@ func (n *Node) hurryPending(set slot.Set) {
 }
 
 // reads turns a table that the node's program is too old for into the error that it gets.
-func (n *Node) reads(e member.Event) member.Event {
-	old := func(s member.Snapshot) member.Snapshot {
-		format := table.OldestFormat
-		switch {
-		case s.Table == nil:
-		case s.Table.Ordered():
-			format = table.OrderFormat
-		case len(s.Table.Duties) > 0:
-			format = table.DutyFormat
-		case len(s.Table.Gone) > 0:
-			format = table.GoneFormat
-		}
-		if n.cfg.Self.MaxFormat < format {
-			s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w",
-				format, n.cfg.Self.MaxFormat, table.ErrFormat)
-			s.Table = nil
-		}
-		return s
+func (n *Node) reads(s member.Snapshot) member.Snapshot {
+	format := table.OldestFormat
+	switch {
+	case s.Table == nil:
+	case s.Table.Ordered():
+		format = table.OrderFormat
+	case len(s.Table.Duties) > 0:
+		format = table.DutyFormat
+	case len(s.Table.Gone) > 0:
+		format = table.GoneFormat
 	}
-	switch e := e.(type) {
-	case member.TableSeen:
-		e.Snapshot = old(e.Snapshot)
-		return e
-	case member.Swapped:
-		e.Snapshot = old(e.Snapshot)
-		return e
-	default:
-		return e
+	if n.cfg.Self.MaxFormat < format {
+		s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w",
+			format, n.cfg.Self.MaxFormat, table.ErrFormat)
+		s.Table = nil
 	}
+	return s
 }

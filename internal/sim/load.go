@@ -68,17 +68,26 @@ func (in *informer) settled(set slot.Set, then func(slot.Set)) {
 	}, func() { then(set.Intersect(in.wanted)) })
 }
 
-// load makes the store complete for what a Load is about, as Share.Hold, HoldAnew and Load do.
-func (in *informer) load(a member.Load, then func(slot.Set)) {
-	w := in.n.w
-	handed, err := strconv.ParseUint(a.Versions["Website"], 10, 64)
-	follows := a.Cause == table.CauseHanded && err == nil
-	if !follows && !a.Held {
+// follows says up to which version a load follows the former owner's writes; false: it does not.
+func follows(a member.Load) (version uint64, does bool) {
+	version, err := strconv.ParseUint(a.Versions["Website"], 10, 64)
+	return version, a.Cause == table.CauseHanded && err == nil
+}
+
+// expect prepares for what a Load is about, as Share.Hold and HoldAnew do.
+func (in *informer) expect(a member.Load) {
+	if _, does := follows(a); !does && !a.Held {
 		anew := a.Slots.Minus(in.wanted)
 		in.anew = in.anew.Union(anew)
 		in.renew(anew)
 	}
 	in.hold(a.Slots)
+}
+
+// load makes the store complete for it, as Share.Load does.
+func (in *informer) load(a member.Load, then func(slot.Set)) {
+	w := in.n.w
+	handed, follows := follows(a)
 	before := a.Slots.Minus(in.anew)
 	in.anew = in.anew.Minus(a.Slots)
 	in.settled(a.Slots, func(set slot.Set) {
@@ -133,4 +142,30 @@ func (in *informer) follow(set slot.Set, version uint64, then func(slot.Set)) {
 		}
 	}
 	w.after(w.between(100*time.Millisecond, time.Second), func() { in.n.local(nudge) })
+}
+
+// patience is how long a drain waits for the watch.
+const patience = 10 * time.Second
+
+// catchUp waits until the store shows what has happened in the slots, or for its patience, as Share.CatchUp does.
+func (in *informer) catchUp(set slot.Set, then func()) {
+	w, over, now := in.n.w, false, text(in.n.w.version)
+	slots := set.Slots()
+	in.wait(func() bool { return over || in.core.Reached(slots, now) }, func() {
+		if !over {
+			over = true
+			in.n.answered(then)
+		}
+	})
+	for _, wait := range []time.Duration{w.between(10*time.Millisecond, time.Second), w.between(time.Second, patience)} {
+		w.after(wait, func() { in.n.local(in.bookmark) })
+	}
+	w.after(patience, func() {
+		in.n.local(func() {
+			if !over {
+				over = true
+				in.n.answered(then)
+			}
+		})
+	})
 }

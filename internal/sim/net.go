@@ -33,10 +33,10 @@ type request struct {
 	name string
 	// timeout is the server-side one, by the client's clock. 0: a read.
 	timeout time.Duration
-	// effect is what happens in the server; it returns the answer. late says that nobody waits for it.
-	effect func(late bool) member.Event
-	// fail is the answer when there is none of the server's.
-	fail func(member.Outcome) member.Event
+	// effect is what happens in the server; it returns what gives the answer. late says that nobody waits for it.
+	effect func(late bool) (answer func())
+	// fail gives the answer when there is none of the server's.
+	fail func(member.Outcome)
 }
 
 // send sends the request, unless it is held.
@@ -63,10 +63,10 @@ func (n *Node) send(r request) {
 func (n *Node) deliver(r request) {
 	w := n.w
 	answered := false
-	answer := func(e member.Event) {
+	answer := func(do func()) {
 		if !answered {
 			answered = true
-			n.post(e)
+			n.answered(do)
 		}
 	}
 	limit := r.timeout
@@ -78,7 +78,7 @@ func (n *Node) deliver(r request) {
 		w.after(after, func() {
 			if !answered {
 				w.Counts.Unknown++
-				answer(r.fail(member.OutcomeUnknown))
+				answer(func() { r.fail(member.OutcomeUnknown) })
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func (n *Node) deliver(r request) {
 	case net.Down || w.chance(net.LoseRequest):
 		unknown(w.between(there, patience))
 	case w.chance(net.Refuse):
-		w.after(there, func() { answer(r.fail(member.OutcomeFailed)) })
+		w.after(there, func() { answer(func() { r.fail(member.OutcomeFailed) }) })
 	case r.timeout > 0 && w.chance(net.Late):
 		gaveUp := w.between(there, patience)
 		unknown(gaveUp)
@@ -117,12 +117,12 @@ func (n *Node) deliver(r request) {
 			if answered {
 				return
 			}
-			e := r.effect(false)
+			do := r.effect(false)
 			w.Sync()
 			if w.chance(net.LoseResponse) {
 				return
 			}
-			w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() { answer(e) })
+			w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() { answer(do) })
 		})
 	}
 }

@@ -3,10 +3,10 @@ package sim
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -38,7 +38,6 @@ type Node struct {
 	Stopped *member.Stop
 	// Paused: nothing runs in the process; Leaving: it got SIGTERM.
 	Paused, Leaving bool
-	leavingSince    time.Duration // by its own clock
 
 	cfg    member.Config
 	member *member.Member
@@ -48,8 +47,8 @@ type Node struct {
 	since  time.Duration
 	skew   int64 // of its wall clock, in seconds
 
-	inbox   []member.Event
-	todo    []member.Action
+	driver  *replica.Driver
+	state   *replica.State
 	later   []func() // of the process, while it is paused
 	running bool
 	told    bool                     // the last event was Lapsed
@@ -76,8 +75,6 @@ type Node struct {
 	informer       informer
 	server         int           // that answers it, in lives
 	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
-	// opened counts how often each slot was opened.
-	opened map[slot.Slot]int
 	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
 	loading map[slot.Slot]uint64
 	loaded  slot.Set
@@ -93,10 +90,10 @@ type Node struct {
 const quick = 20 * time.Millisecond
 
 // Start starts a replica's next incarnation.
-func (w *World) Start(r *Replica) *Node { return w.start(r, nil) }
+func (w *World) Start(r *Replica) *Node { return w.start(r, nil, replica.NewState()) }
 
 // start starts an incarnation in a process that was other incarnations before.
-func (w *World) start(r *Replica, former []string) *Node {
+func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	for _, n := range w.Nodes {
 		if n.Replica.Pod == r.Pod {
 			r.incarnations = max(r.incarnations, n.Replica.incarnations) // a namesake
@@ -105,8 +102,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	r.incarnations++
 	n := &Node{
 		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){},
-		astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{},
-		slow: quick, opened: map[slot.Slot]int{},
+		astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{}, slow: quick, state: state,
 	}
 	if w.wild {
 		n.rate = w.clocks.rate(w.rng)
@@ -131,6 +127,7 @@ func (w *World) start(r *Replica, former []string) *Node {
 	}
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.everything(), n.late)
+	n.drive()
 	n.duties.names = map[slot.Slot]string{}
 	n.work.flights, n.work.busy = map[key]*flight{}, map[key]time.Duration{}
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
@@ -144,6 +141,63 @@ func (w *World) start(r *Replica, former []string) *Node {
 	n.post(member.Tick{})
 	return n
 }
+
+// drive makes the node's driver.
+func (n *Node) drive() {
+	n.state.Begin(n.ID, n.late())
+	n.driver = replica.NewDriver(replica.DriverEnv{
+		Config: n.cfg, Member: n.member, Clock: ownClock{n}, State: n.state, Parts: n.parts(),
+		Turns: turns{replica.Always{Set: n.setDeadline}, n}, Send: requests{n}, Watch: observer{n}, Expire: n.expires,
+		Versions: n.leaves, Settle: func(_ slot.Slot, then func()) { then() }, // flights last until it is known
+		After: func(wait time.Duration, do func()) {
+			n.w.after(wait, func() {
+				n.local(func() {
+					if n.Stopped == nil {
+						n.answered(do)
+					}
+				})
+			})
+		},
+		Tell: n.notify, LeaveTimeout: leaveTimeout,
+	})
+}
+
+// leaveTimeout is how long a member may take to leave.
+const leaveTimeout = 20 * time.Second
+
+// turns are those of members that may always work, unless Stale says something else.
+type turns struct {
+	replica.Always
+	n *Node
+}
+
+func (t turns) Knows(slot.Set) bool { return !t.n.Stale }
+
+// observer looks at what a node's member is told.
+type observer struct{ n *Node }
+
+func (o observer) Event(e member.Event) {
+	n := o.n
+	n.w.Counts.Steps++
+	n.heard(e)
+	if _, tick := e.(member.Tick); !tick {
+		n.w.logf("%s ← %v", n.ID, e)
+	}
+	_, n.told = e.(member.Lapsed)
+}
+
+func (observer) Action(member.Action) {}
+
+func (observer) Seen(member.Snapshot) {}
+
+// ownClock is the node's clock, for its driver.
+type ownClock struct{ n *Node }
+
+func (c ownClock) Now() member.Time { return c.n.time() }
+
+func (c ownClock) Mono() time.Duration { return c.n.mono() }
+
+func (c ownClock) Late() time.Duration { return c.n.late() }
 
 // clock is the node's own clock, which counts while its machine sleeps; mono is its monotonic one, which does not.
 func (n *Node) clock() time.Duration {
@@ -176,59 +230,50 @@ func (n *Node) local(do func()) {
 }
 
 // post hands an event to the member.
-func (n *Node) post(e member.Event) {
+func (n *Node) post(e member.Event) { n.answered(func() { n.driver.Post(e) }) }
+
+// answered calls what calls the driver back, and handles what comes of it.
+func (n *Node) answered(do func()) {
 	if n.Dead {
 		return
 	}
-	n.inbox = append(n.inbox, e)
+	do()
 	n.run()
 }
 
-// run handles what has come, and carries out the actions of each Step before the next one.
+// run has the driver handle what has come.
 func (n *Node) run() {
 	if n.running {
 		return
 	}
 	n.running = true
-	for !n.Paused && !n.Dead && !n.busy {
-		if len(n.todo)+len(n.inbox) > 0 && n.paced() {
+	for !n.Paused && !n.Dead && !n.busy && n.driver.Ready() {
+		if n.paced() {
 			continue
 		}
-		if len(n.todo) > 0 {
-			a := n.todo[0]
+		a := n.driver.Pending()
+		if a != nil {
 			if n.halt != nil && n.halt(a) {
 				n.halt = nil
 				n.Pause(0)
 				continue
 			}
-			n.todo = n.todo[1:]
-			n.carryOut(a)
-			if len(n.todo) == 0 {
-				n.tellLapse()
-			}
-			if !n.w.paced && n.w.chance(n.w.Net.Stall) {
-				n.Pause(n.w.between(0, 20*time.Second))
-			}
-			if n.w.chance(n.w.Net.Fall) && !n.Dead {
-				n.Crash()
-				n.w.crashed(n)
-			}
+			n.decided(a)
+		}
+		n.driver.Next()
+		if stop := n.driver.Stopped(); stop != nil && n.Stopped == nil {
+			n.stop(*stop)
+		}
+		n.checkTold()
+		if a == nil {
 			continue
 		}
-		if len(n.inbox) == 0 {
-			break
+		if !n.w.paced && n.w.chance(n.w.Net.Stall) {
+			n.Pause(n.w.between(0, 20*time.Second))
 		}
-		e := n.reads(n.inbox[0])
-		n.inbox = n.inbox[1:]
-		n.w.Counts.Steps++
-		n.heard(e)
-		if _, tick := e.(member.Tick); !tick {
-			n.w.logf("%s ← %v", n.ID, e)
-		}
-		_, n.told = e.(member.Lapsed)
-		n.todo = n.member.Step(n.time(), e)
-		if len(n.todo) == 0 {
-			n.tellLapse()
+		if n.w.chance(n.w.Net.Fall) && !n.Dead {
+			n.Crash()
+			n.w.crashed(n)
 		}
 	}
 	n.running = false
@@ -237,20 +282,32 @@ func (n *Node) run() {
 	}
 }
 
-// tellLapse has the gate look at its deadline after each Step's actions, and tells the member where it does not know.
-func (n *Node) tellLapse() {
-	told := n.told
-	n.told = false
+// expires has the gate look at its deadline.
+func (n *Node) expires() bool {
 	if n.Dead || !n.gate.Expire() {
-		return
-	}
-	if told {
-		n.w.violate("lapse unknown", "%s was told that its gate has lapsed, and takes slots for open", n.ID)
-		return
+		return false
 	}
 	n.w.Counts.Untold++
-	n.inbox = slices.Insert(n.inbox, 0, member.Event(member.Lapsed{}))
 	n.cancelled()
+	return true
+}
+
+// checkTold looks at a member that was told that its gate has lapsed.
+func (n *Node) checkTold() {
+	if !n.told || n.driver.Pending() != nil {
+		return
+	}
+	n.told = false
+	if !n.Dead && n.gate.Expire() {
+		n.w.violate("lapse unknown", "%s was told that its gate has lapsed, and takes slots for open", n.ID)
+	}
+}
+
+func (n *Node) setDeadline(at, _ time.Duration) {
+	n.gate.SetDeadline(at)
+	n.deadline = at
+	n.cancelled()
+	n.w.at(n.real(at), func() { n.local(n.expire) })
 }
 
 func (n *Node) planTick() {
@@ -261,7 +318,7 @@ func (n *Node) planTick() {
 	if wake, mine := n.member.Wake(), n.wake; wake < math.MaxInt64 {
 		n.w.at(n.real(wake+n.sleeps()), func() {
 			if n.wake == mine && !n.Paused {
-				n.post(member.Tick{})
+				n.answered(func() { n.driver.Tick() })
 			}
 		})
 	}
@@ -313,17 +370,17 @@ func (n *Node) Crash() {
 }
 
 func (n *Node) end() {
-	n.outlive(slot.SetOf(slot.Range{Last: slot.Slot(n.w.opts.everything() - 1)}))
+	n.outlive(n.w.all())
 	n.Dead = true
-	n.tables, n.leases, n.inbox, n.todo, n.later = nil, nil, nil, nil, nil
+	n.tables, n.leases, n.later = nil, nil, nil
 }
 
 // Leave sends SIGTERM.
 func (n *Node) Leave() {
 	if !n.Dead && !n.Leaving {
 		n.w.logf("%s gets SIGTERM", n.ID)
-		n.Leaving, n.leavingSince = true, n.mono()
-		n.post(member.Leave{})
+		n.Leaving = true
+		n.answered(n.driver.Leave)
 	}
 }
 

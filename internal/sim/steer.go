@@ -30,7 +30,7 @@ func (n *Node) lost(r request) bool {
 		r.effect(true)
 		n.w.Sync()
 	})
-	n.w.after(100*time.Millisecond, func() { n.post(r.fail(member.OutcomeUnknown)) })
+	n.w.after(100*time.Millisecond, func() { n.answered(func() { r.fail(member.OutcomeUnknown) }) })
 	return true
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -87,32 +86,6 @@ func (n *Node) startWork() {
 		})
 		n.startWork()
 	})
-}
-
-// open opens the gate, and reconciles some of what is enqueued by that.
-func (n *Node) open(a member.Open) {
-	n.checkOpen(a)
-	parked := n.gate.Open(a.Slots, a.Epoch)
-	n.cancelled()
-	hash, duties := n.w.split(a.Slots)
-	n.duties.draining = n.duties.draining.Minus(duties)
-	for _, s := range duties.Slots() {
-		n.runDuty(s)
-	}
-	n.work.opened = hash.Slots()
-	if !n.w.wild {
-		return
-	}
-	for i, s := range n.work.opened {
-		if i < 3 {
-			n.Try(s, 0)
-		}
-		n.enqueue(s)
-	}
-	n.tryAll(parked)
-	if n.w.handsOver() {
-		n.hurryPending(a.Slots)
-	}
 }
 
 // tryAll tries keys that the gate gave back.

@@ -1,0 +1,249 @@
+package sim
+
+import (
+	"maps"
+	"time"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/table"
+)
+
+// objectHolder has the objects of a node, dutyHolder its duties. In scripts both answer after a moment, unless that is
+// held, and nobody works.
+type (
+	objectHolder struct{ n *Node }
+	dutyHolder   struct{ n *Node }
+)
+
+// parts are as in production: duties come first.
+func (n *Node) parts() []replica.Part {
+	hash, duties := n.w.split(n.w.all())
+	return []replica.Part{{Holder: dutyHolder{n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
+}
+
+func (o objectHolder) Hold(set slot.Set) {
+	o.n.work.held = o.n.work.held.Union(set)
+	if o.n.w.wild {
+		o.n.informer.hold(set)
+	}
+}
+
+func (o objectHolder) Warm(set slot.Set, done func(held slot.Set)) {
+	if o.n.w.wild {
+		o.n.informer.settled(set, o.n.hands(done))
+		return
+	}
+	o.n.answers(Warm, func() { done(set) })
+}
+
+func (o objectHolder) Expect(a member.Load, _ bool) {
+	o.n.inherit(a)
+	if o.n.w.wild {
+		o.n.informer.expect(a)
+	}
+}
+
+func (o objectHolder) Load(a member.Load, done func(held slot.Set)) {
+	done = o.n.loads(a, done)
+	if o.n.w.wild {
+		o.n.informer.load(a, o.n.hands(done))
+		return
+	}
+	o.n.answers(Load, func() { done(a.Slots) })
+}
+
+// Open opens the gate, and reconciles some of what is enqueued by that.
+func (o objectHolder) Open(set slot.Set, epoch uint64) {
+	n := o.n
+	parked := n.gate.Open(set, epoch)
+	n.cancelled()
+	n.work.opened = set.Slots()
+	if !n.w.wild {
+		return
+	}
+	for i, s := range n.work.opened {
+		if i < 3 {
+			n.Try(s, 0)
+		}
+		n.enqueue(s)
+	}
+	n.tryAll(parked)
+	if n.w.handsOver() {
+		n.hurryPending(set)
+	}
+}
+
+func (o objectHolder) CatchUp(set slot.Set, done func()) {
+	if o.n.w.wild {
+		o.n.informer.catchUp(set, done)
+		return
+	}
+	o.n.whenReleased(Drain, done)
+}
+
+func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
+	n, begun := o.n, o.n.w.now
+	n.work.left = n.work.left.Minus(d.Slots)
+	n.removeSome(d.Slots)
+	open := n.gate.OpenSet()
+	n.gate.Drain(d.Slots, n.pending, func(s slot.Slot) {
+		var gone []table.Gone
+		if d.Room > 0 && n.w.handsOver() {
+			gone = n.known(s)
+			if n.w.opts.LeavesGone != nil {
+				gone = n.w.opts.LeavesGone(s)
+			}
+		} else {
+			defer n.abandon(s)
+		}
+		if open.Has(s) && n.pending(s) && !n.work.left.Has(s) {
+			n.w.violate("deletion missed",
+				"%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
+		}
+		d.Idle(s, gone)
+	})
+	n.hurryPending(d.Slots)
+	return func() bool {
+		if !n.w.wild {
+			return false // a script says what happens
+		}
+		if d.Room > 0 && n.w.handsOver() && n.w.now >= begun+leaveAfter {
+			n.leaveGone(d.Slots)
+		}
+		parked, more := n.reviews(d)
+		n.tryAll(parked)
+		return more
+	}
+}
+
+func (o objectHolder) Shut(set slot.Set) {
+	o.n.gate.Shut(set)
+	if !o.n.w.handsOver() {
+		o.n.forget(set)
+	}
+	o.n.cancelled()
+}
+
+func (o objectHolder) Release(set slot.Set) {
+	if o.n.w.wild {
+		o.n.informer.release(set)
+	}
+	if o.n.w.handsOver() {
+		o.n.forget(set)
+	}
+}
+
+func (objectHolder) HeldBack(slot.Set) []string { return nil }
+
+func (objectHolder) Abandon(slot.Set) {}
+
+func (dutyHolder) Hold(slot.Set) {}
+
+func (h dutyHolder) Warm(set slot.Set, done func(held slot.Set)) {
+	h.n.answers(Warm, func() { done(set) })
+}
+
+func (h dutyHolder) Expect(a member.Load, _ bool) { maps.Copy(h.n.duties.names, a.Duties) }
+
+// Load answers after a while. There is nothing to list, but caches of other kinds have to catch up.
+func (h dutyHolder) Load(a member.Load, done func(held slot.Set)) {
+	done = h.n.loads(a, done)
+	h.n.answers(Load, func() { done(a.Slots) })
+}
+
+func (h dutyHolder) Open(set slot.Set, epoch uint64) {
+	n := h.n
+	n.gate.Open(set, epoch)
+	n.cancelled()
+	n.duties.draining = n.duties.draining.Minus(set)
+	for _, s := range set.Slots() {
+		n.runDuty(s)
+	}
+}
+
+func (h dutyHolder) CatchUp(_ slot.Set, done func()) { h.n.whenReleased(Drain, done) }
+
+func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
+	n := h.n
+	n.endDuties(d.Slots)
+	n.gate.Drain(d.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { d.Idle(s, nil) })
+	return func() bool {
+		parked, more := n.reviews(d)
+		n.tryAll(parked)
+		return more
+	}
+}
+
+func (h dutyHolder) Shut(set slot.Set) {
+	h.n.gate.Shut(set)
+	h.n.duties.draining = h.n.duties.draining.Minus(set)
+	h.n.cancelled()
+}
+
+func (dutyHolder) Release(slot.Set) {}
+
+func (dutyHolder) HeldBack(slot.Set) []string { return nil }
+
+func (dutyHolder) Abandon(slot.Set) {}
+
+// reviews looks at a drain.
+func (n *Node) reviews(d replica.Drain) (parked []gate.Key, more bool) {
+	parked, more = d.Review(n.gate, n.mono())
+	if n.Leaving {
+		n.cancelled() // some were cut short
+	}
+	return parked, more
+}
+
+// hands returns done as it is called by what calls back while the node does not run.
+func (n *Node) hands(done func(slot.Set)) func(slot.Set) {
+	return func(held slot.Set) { n.answered(func() { done(held) }) }
+}
+
+// answers does something after a moment, once the node's requests of that name are not held back.
+func (n *Node) answers(name string, do func()) {
+	n.whenReleased(name, func() {
+		wait := quick
+		if n.w.wild {
+			wait = n.w.between(time.Millisecond, 100*time.Millisecond)
+		}
+		n.w.after(wait, func() { n.local(func() { n.answered(do) }) })
+	})
+}
+
+// whenReleased does something once the node's requests of a name are not held back.
+func (n *Node) whenReleased(name string, do func()) {
+	if waiting, ok := n.held[name]; ok {
+		n.held[name] = append(waiting, func() { n.answered(do) })
+		return
+	}
+	do()
+}
+
+// loads notes when a load is done.
+func (n *Node) loads(a member.Load, done func(slot.Set)) func(slot.Set) {
+	return func(held slot.Set) {
+		n.endLoad(held, a.Round)
+		done(held)
+	}
+}
+
+// leaves are the versions that the next owner of drained slots has to reach.
+func (n *Node) leaves(set slot.Set) table.Versions {
+	w := n.w
+	if w.opts.Leaves != nil {
+		return w.opts.Leaves()
+	}
+	latest := uint64(0)
+	for _, s := range set.Slots() {
+		version := w.slots[s].version + 1
+		if w.wild && !w.isDuty(s) {
+			version = n.informer.known(s)
+		}
+		latest = max(latest, version)
+	}
+	return table.Versions{"Website": text(latest)}
+}
