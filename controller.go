@@ -3,7 +3,6 @@ package rota
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,19 +19,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Priority is the priority of keys that the rota enqueues. The numbers are those of controller-runtime's priority
-// queue: higher is sooner, and an event gets 0. Queues without priorities take keys in order.
-type Priority int
+// Priority is the priority of keys that the rota enqueues.
+type Priority = work.Priority
 
 // Priorities.
 const (
-	// PriorityEvent is for objects that changed or were deleted while a slot was on its way here.
-	PriorityEvent Priority = 0
-	// PriorityRecent is for objects that changed shortly before. The former owner has reconciled most of them. Those that
-	// it has not must not wait for all others.
-	PriorityRecent Priority = -1
-	// PriorityOpened is for all other objects of a slot that was opened.
-	PriorityOpened Priority = -100
+	PriorityEvent  = work.PriorityEvent
+	PriorityRecent = work.PriorityRecent
+	PriorityOpened = work.PriorityOpened
 )
 
 // Enqueue puts keys into a controller's work queue, in order. It is called from goroutines of the rota and must not
@@ -57,26 +51,18 @@ type Controller struct {
 
 	wiring wiring
 	sent   sent
+	// work has the keys.
+	work *work.Controller
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
 	// choose says which of the existing objects of slots that open are enqueued; nil: all.
 	choose adapter.Choose
-	// keys are those that wait, are in flight or are owed, and what is remembered of others.
-	keys *work.Keys[types.NamespacedName, flight]
 	// bounced are items that were put back because another one claims their object, until their Done.
 	bounced map[any]struct{}
 	resets  resets
 	// toldFailing says that it was told that all reconciles fail.
 	toldFailing bool
-}
-
-// flight is what belongs to a key that was admitted.
-type flight struct {
-	leave func()
-	// since is when it was admitted.
-	since time.Time
-	ctx   context.Context //nolint:containedctx // tells whether the reconcile was cut short
 }
 
 // NewController registers a work queue for a kind and shards the kind. The name must be unique in the process. Call it
@@ -98,8 +84,13 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	}
 	c := &Controller{
 		rota: r, name: name, kind: kind, enqueue: enqueue, begun: make(chan struct{}),
-		keys: work.NewKeys[types.NamespacedName, flight](), bounced: map[any]struct{}{},
+		bounced: map[any]struct{}{},
 	}
+	c.work = work.New(work.Env{
+		Name: name, Kind: kind.String(), ByUID: r.cfg.Key == slot.KeyUID, Gate: r.gate, Objects: objectsOf{r.share, kind},
+		Enqueue: enqueue, Now: r.now, Wall: r.wall, After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
+		Asked: r.metrics.verdict, About: startedBy, IsFree: c.isFree,
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.controllers {
@@ -111,84 +102,68 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	return c, nil
 }
 
+// objectsOf are the objects of a kind in a share.
+type objectsOf struct {
+	share *delivery.Share
+	kind  schema.GroupKind
+}
+
+func (o objectsOf) Locate(key types.NamespacedName) (slot.Slot, bool) {
+	return o.share.Locate(o.kind, key)
+}
+func (o objectsOf) Stored(key types.NamespacedName) (slot.Slot, bool) {
+	return o.share.Stored(o.kind, key)
+}
+func (o objectsOf) UID(key types.NamespacedName) (types.UID, bool) { return o.share.UID(o.kind, key) }
+func (o objectsOf) Holds(s slot.Slot) bool                         { return o.share.Holds(s) }
+func (o objectsOf) Lacks(s slot.Slot) bool                         { return o.share.Lacks(o.kind, s) }
+func (o objectsOf) LedElsewhere() bool                             { return o.share.IsLedElsewhere() }
+
+// isFree reports whether the API server has no object of that name.
+func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool, error) {
+	exists, err := c.rota.share.Live(ctx, c.kind, key)
+	if err != nil {
+		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller",
+			c.name, "object", key.String(), "error", err.Error())
+	}
+	return !exists, err
+}
+
+// startedBy says which object's reconcile started a task.
+func startedBy(task context.Context) (slot.Slot, types.UID) {
+	by, _ := task.Value(admittedKey{}).(admitted)
+	return by.slot, by.uid
+}
+
 // Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
 // queue; its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
-	return c.add(key, c.rota.now())
+	return c.work.Add(key)
 }
 
 // AddLater is Add for a key that waits for a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
-	return c.add(key, 0)
-}
-
-func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
-	s, known := c.slotOf(key)
-	if !known {
-		return false
-	}
-	// A stock leader that works hears of what led to the key, and all objects are enqueued when the rota's turn comes.
-	if !c.rota.gate.Owns(s) && (c.rota.share.IsLedElsewhere() || !c.want(s, key)) {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Queue(s, key, since)
-	return true
+	return c.work.AddLater(key)
 }
 
 // oldest returns since when the oldest key of each slot has been waiting for a worker.
 func (c *Controller) oldest(since map[slot.Slot]time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Oldest(since)
+	c.work.With(func(k *keys) { k.Oldest(since) })
 }
+
+// keys are those of a controller.
+type keys = work.Keys[types.NamespacedName, work.Flying]
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
-	s, known := c.slotOf(key)
-	if !known {
-		return
-	}
-	c.mu.Lock()
-	stranger := !c.keys.Take(s, key)
-	c.mu.Unlock()
+	stranger := c.work.Take(key)
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
 			"that NewQueue returned, and not to the work queue that it wraps", "object", key.String())
 	}
-}
-
-// slotOf returns the slot of a key. With slot.KeyUID it is the slot of the object of that name, or of the one that was
-// there before (rule R15), as long as the key is on its way: a key stays in its object's slot, even when nothing else
-// tells the slot any more.
-func (c *Controller) slotOf(key types.NamespacedName) (s slot.Slot, known bool) {
-	if !c.byUID() {
-		return c.rota.share.Locate(c.kind, key)
-	}
-	if s, known = c.rota.share.Stored(c.kind, key); known {
-		return s, true
-	}
-	c.mu.Lock()
-	s, known = c.keys.Slot(key)
-	c.mu.Unlock()
-	if known {
-		return s, true
-	}
-	return c.rota.share.Locate(c.kind, key)
-}
-
-// byUID reports whether the names of objects do not tell their slots.
-func (c *Controller) byUID() bool { return c.rota.cfg.Key == slot.KeyUID }
-
-// drop notes that the worker does not have a key any more, and reports whether it had.
-func (c *Controller) drop(s slot.Slot, key types.NamespacedName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys.Drop(s, key)
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
@@ -200,52 +175,16 @@ func (c *Controller) drop(s slot.Slot, key types.NamespacedName) bool {
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
 	c.rota.share.ShowOwn(ctx, c.kind, key, c.name)
-	s, known := c.slotOf(key)
-	if !known {
-		return ctx, false // its object is another member's now
-	}
-	if c.rota.share.Lacks(c.kind, s) {
-		c.await(s, key)
+	a, ok := c.work.Admit(ctx, key)
+	if !ok {
 		return ctx, false
 	}
-	uid, exists := c.rota.share.UID(c.kind, key)
-	gone := !exists
-	about := gate.Key{Queue: c.name, Namespace: key.Namespace, Name: key.Name}
-	inner, leave, verdict := c.rota.gate.Enter(ctx, s, about, gone)
-	c.rota.metrics.verdict(verdict)
-	switch { // what was started for an object that is not there any more ends
-	case verdict != gate.Admitted:
-	case gone:
-		c.rota.gate.EndTasks(about, nil)
-	default: // a namesake may have been made since; with key UID it may be in another slot
-		c.rota.gate.EndTasks(about, func(task context.Context) bool {
-			by, _ := task.Value(admittedKey{}).(admitted)
-			return by.slot == s && by.uid == uid
-		})
+	by := admitted{rota: c.rota, slot: a.Slot, ctx: a.Context, controller: c, key: key, uid: a.UID}
+	ctx = c.seen(by.in(a.Context))
+	if c.rota.cfg.Key == slot.KeyUID {
+		ctx = adapter.WithSubject(ctx, c.rota.share, adapter.Subject{Kind: c.kind, Name: key, Slot: a.Slot, Gone: a.Gone})
 	}
-	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
-	owing := verdict != gate.Admitted
-	if verdict == gate.Admitted && gone && c.byUID() && !c.nameIsFree(inner, s, key) {
-		leave()
-		verdict = gate.Parked
-	}
-	if owing {
-		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
-	}
-	// From here on the key counts as in flight, or belongs to somebody else.
-	c.drop(s, key)
-	if verdict != gate.Admitted {
-		c.rota.gate.Recheck(s)
-		return ctx, false
-	}
-	c.mu.Lock()
-	c.keys.Begin(key, work.Flight[flight]{Slot: s, Gone: gone, With: flight{leave, c.rota.wall(), inner}})
-	c.mu.Unlock()
-	ctx = c.seen(admitted{rota: c.rota, slot: s, ctx: inner, controller: c, key: key, uid: uid}.in(inner))
-	if c.byUID() {
-		ctx = adapter.WithSubject(ctx, c.rota.share, adapter.Subject{Kind: c.kind, Name: key, Slot: s, Gone: gone})
-	}
-	c.reset(ctx, s, key)
+	c.reset(ctx, a.Slot, key)
 	return ctx, true
 }
 
@@ -254,26 +193,11 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 // another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
-	f, flew := c.keys.End(key)
 	resets := c.resets.call != nil
 	c.mu.Unlock()
-	if !flew {
-		if s, known := c.slotOf(key); known && c.drop(s, key) {
-			c.rota.gate.Recheck(s)
-			c.bypassed(key)
-		}
-		return
+	if c.work.Done(key, resets, func(f work.Flight[work.Flying]) { c.judge(key, f) }) {
+		c.bypassed(key)
 	}
-	if gate.CutShort(f.With.ctx) {
-		c.owe(f.Slot, key)
-	} else {
-		c.judge(key, f)
-	}
-	gone := resets && !c.rota.share.Exists(c.kind, key)
-	c.mu.Lock()
-	c.keys.Ended(key, f, c.rota.now(), f.With.ctx.Err() == nil, gone)
-	c.mu.Unlock()
-	f.With.leave()
 }
 
 // bypassed notes that a worker finished a key of this member without asking the gate. If other keys came to the gate,
@@ -287,52 +211,13 @@ func (c *Controller) bypassed(key types.NamespacedName) {
 		"sync with the function that Admit of its queue returns", "object", key.String())
 }
 
-// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. If the slot has
-// opened meanwhile, owe enqueues the key.
-func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
-	if !c.rota.share.Exists(c.kind, key) && c.want(s, key) {
-		c.enqueue([]types.NamespacedName{key}, PriorityEvent)
-	}
-}
-
-// want remembers a key until its slot opens here. If the slot has been opened meanwhile, it returns true and does not
-// remember the key: opened may have run before.
-func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
-	if !c.rota.share.Holds(s) {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Owe(s, key)
-	if !c.rota.gate.AdmitsGone(s) {
-		return false // opened comes later than this
-	}
-	c.keys.Paid(key)
-	return true
-}
-
 // opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
 // once. It returns the other objects, which the caller has to enqueue once.
 func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	objects = c.chosen(set, objects)
-	keys := slices.Concat(objects.Deleted, objects.Changed)
-	waited := map[types.NamespacedName]struct{}{}
-	for _, key := range parked {
-		if key.Queue == c.name {
-			waited[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}] = struct{}{}
-		}
-	}
-	c.mu.Lock()
-	for _, key := range c.keys.Opened(set) {
-		waited[key] = struct{}{}
-	}
-	c.mu.Unlock()
-	keys = slices.AppendSeq(keys, maps.Keys(waited))
-	if len(keys)+len(objects.Recent)+len(objects.Others) > 0 {
+	urgent := c.work.Opened(set, slices.Concat(objects.Deleted, objects.Changed), parked)
+	if urgent+len(objects.Recent)+len(objects.Others) > 0 {
 		c.wiring.given.Store(true)
-	}
-	if len(keys) > 0 {
-		c.enqueue(keys, PriorityEvent)
 	}
 	c.enqueue(objects.Recent, PriorityRecent)
 	return objects.Others
@@ -394,37 +279,15 @@ func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 }
 
 // queued reports whether a key is ready in the queue.
-func (c *Controller) queued(key types.NamespacedName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys.Ready(key)
-}
-
-// resume enqueues keys that the gate had parked and would admit now.
-func (c *Controller) resume(parked []gate.Key) {
-	var keys []types.NamespacedName
-	for _, key := range parked {
-		if key.Queue == c.name {
-			keys = append(keys, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
-		}
-	}
-	if len(keys) > 0 {
-		c.enqueue(keys, PriorityEvent)
-	}
-}
-
-func (c *Controller) waitingIn(s slot.Slot) []types.NamespacedName {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys.Waiting(s)
+func (c *Controller) queued(key types.NamespacedName) (ready bool) {
+	c.work.With(func(k *keys) { ready = k.Ready(key) })
+	return ready
 }
 
 // forget drops all keys of slots that were lost.
 func (c *Controller) forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Forget(set)
+	c.work.Forget(set)
 }
 
 // registered returns all controllers.
@@ -432,4 +295,13 @@ func (r *Rota) registered() []*Controller {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.controllers
+}
+
+// works returns what all controllers do.
+func (r *Rota) works() []*work.Controller {
+	var all []*work.Controller
+	for _, c := range r.registered() {
+		all = append(all, c.work)
+	}
+	return all
 }

@@ -175,7 +175,7 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 	}
 	// the namesake's slot opens, it is reconciled, and deleted
 	_ = inf.GetIndexer().Delete(obj("namesake"))
-	if c.deletions(a) {
+	if c.work.Waits(a) {
 		t.Error("a drain of slot a waits for a deletion that nobody will ever deal with")
 	}
 }

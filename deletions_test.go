@@ -123,7 +123,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 		var wg sync.WaitGroup
 		idle := make(chan struct{})
 		wg.Go(func() {
-			r.gate.Drain(mine, c.deletions, func(s slot.Slot) {
+			r.gate.Drain(mine, c.work.Waits, func(s slot.Slot) {
 				gone = objects.undone(s, 1000)
 				close(idle)
 			})

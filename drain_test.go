@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
@@ -217,7 +218,7 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 		name  string
 		fails bool
 		want  time.Duration
-	}{{"one worker", false, 30 * time.Second}, {"failing", true, deletionPatience}} {
+	}{{"one worker", false, 30 * time.Second}, {"failing", true, work.DeletionPatience}} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
@@ -306,9 +307,9 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 		controller int // whose they are; 0: the failing one's
 		want       time.Duration
 	}{
-		{"others succeed in another slot", 900, false, 0, deletionPatience},
-		{"another controller's succeed", 30, true, 1, 30*time.Second + deletionPatience},
-		{"others never end", 900, true, 1, deletionLimit},
+		{"others succeed in another slot", 900, false, 0, work.DeletionPatience},
+		{"another controller's succeed", 30, true, 1, 30*time.Second + work.DeletionPatience},
+		{"others never end", 900, true, 1, work.DeletionLimit},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

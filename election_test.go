@@ -541,15 +541,7 @@ func TestDeletionsAreLeftToTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.share.Hold(r.cfg.Slots.All())
-	owed := func() (n int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		all := r.cfg.Slots.All()
-		for _, s := range all.Slots() {
-			n += len(c.keys.Undone(s))
-		}
-		return n
-	}
+	owed := func() int { return c.undoneIn(r.cfg.Slots.All()) }
 	r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
 	r.store = memory.New().Client(nil)
 	led := r.candidacy().LedElsewhere

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // informedWork works on Secret a/b as operators do that keep their informers running until a signal, not until the
@@ -109,7 +110,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 			t.Errorf("%d syncs, want none by a cache that has stopped", synced-1)
 		}
 		at, q := slotOf(w.rota, types.NamespacedName(testItem)), w.queue.controller
-		if gone := q.undone(at); len(gone) > 0 || q.deletions(at) {
+		if gone := q.work.Undone(at); len(gone) > 0 || q.work.Waits(at) {
 			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
 		}
 		w.leave()
@@ -129,7 +130,7 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !w.queue.controller.deletions(slotOf(w.rota, types.NamespacedName(testItem))) {
+		if !w.queue.controller.work.Waits(slotOf(w.rota, types.NamespacedName(testItem))) {
 			t.Fatal("no deletion waits")
 		}
 		w.signal()
@@ -138,7 +139,7 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 		if err := <-w.done; err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(begun); took > deletionPatience/2 {
+		if took := time.Since(begun); took > work.DeletionPatience/2 {
 			t.Errorf("the leave waited for %v", took)
 		}
 	})
@@ -207,7 +208,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 		q.Add(testItem)
 		time.Sleep(time.Second)
 		s := slotOf(r, types.NamespacedName(testItem))
-		if gone := q.controller.undone(s); len(gone) > 0 || synced.Load() != 1 {
+		if gone := q.controller.work.Undone(s); len(gone) > 0 || synced.Load() != 1 {
 			t.Errorf("before the new informer has listed: deletions %v, %d syncs; want none", gone, synced.Load()-1)
 		}
 		close(lists[1])

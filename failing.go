@@ -79,7 +79,7 @@ func allFail(sum work.Sum, now time.Duration, there func() int) (Failing, bool) 
 func (c *Controller) turn(failing bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	turned := failing != c.toldFailing && (failing || c.keys.Sum().Failures == 0)
+	turned := failing != c.toldFailing && (failing || c.sum().Failures == 0)
 	if turned {
 		c.toldFailing = failing
 	}
@@ -92,20 +92,16 @@ var errAgain = errors.New("the key was added again with a backoff")
 // Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
 // that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
 func (c *Controller) Ended(key types.NamespacedName, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Result(key, err, false)
+	c.work.With(func(k *keys) { k.Result(key, err, false) })
 }
 
 // again notes that a key will be tried again after a backoff: it failed, unless Ended said otherwise.
 func (c *Controller) again(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Result(key, errAgain, true)
+	c.work.With(func(k *keys) { k.Result(key, errAgain, true) })
 }
 
 // judge counts the result of a flight.
-func (c *Controller) judge(key types.NamespacedName, f work.Flight[flight]) {
+func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying]) {
 	err := f.Err
 	if errors.Is(err, errAgain) {
 		err = nil
@@ -118,23 +114,26 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[flight]) {
 	if f.Err != nil {
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case f.Err != nil:
-		c.keys.Fail(key, failure)
-	case f.Gone:
-		c.keys.Cleared(key)
-	default:
-		c.keys.Succeed(key)
-	}
+	c.work.With(func(k *keys) {
+		switch {
+		case f.Err != nil:
+			k.Fail(key, failure)
+		case f.Gone:
+			k.Cleared(key)
+		default:
+			k.Succeed(key)
+		}
+	})
+}
+
+// sum is what came of all reconciles.
+func (c *Controller) sum() (sum work.Sum) {
+	c.work.With(func(k *keys) { sum = k.Sum() })
+	return sum
 }
 
 func (c *Controller) failing() (Failing, bool) {
-	c.mu.Lock()
-	sum := c.keys.Sum()
-	c.mu.Unlock()
-	f, failing := allFail(sum, c.rota.now(), func() int { return c.rota.share.Size(c.kind) })
+	f, failing := allFail(c.sum(), c.rota.now(), func() int { return c.rota.share.Size(c.kind) })
 	f.Controller = c.name
 	return f, failing
 }

@@ -192,7 +192,7 @@ func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
 			}
 			test.end(q)
 			q.Done(item)
-			if got := q.controller.keys.Sum().Failures; got != test.want {
+			if got := q.controller.sum().Failures; got != test.want {
 				t.Errorf("%d failures, want %d", got, test.want)
 			}
 		})

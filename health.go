@@ -50,24 +50,22 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 			Panics: of.Panics, Since: of.Since, Last: of.Last, Error: of.Text}
 	}
 	var out []coverage.KeyHealth
-	c.mu.Lock()
-	c.keys.Ailments(func(key types.NamespacedName, of work.Ailment) { failed[key] = of })
-	c.keys.Flights(func(key types.NamespacedName, f work.Flight[flight]) {
-		if now.Sub(f.With.since) >= coverage.HangingAfter {
-			k := health(key, f.Slot)
-			k.Running = f.With.since
-			out = append(out, k)
-			delete(failed, key)
-		}
+	c.work.With(func(k *keys) {
+		k.Ailments(func(key types.NamespacedName, of work.Ailment) { failed[key] = of })
+		k.Flights(func(key types.NamespacedName, f work.Flight[work.Flying]) {
+			if now.Sub(f.With.Since) >= coverage.HangingAfter {
+				k := health(key, f.Slot)
+				k.Running = f.With.Since
+				out = append(out, k)
+				delete(failed, key)
+			}
+		})
 	})
-	c.mu.Unlock()
 	for key, of := range failed {
 		switch {
 		case of.Failures < coverage.FailingInRow:
 		case c.isOver(key):
-			c.mu.Lock()
-			c.keys.Heal(key)
-			c.mu.Unlock()
+			c.work.With(func(k *keys) { k.Heal(key) })
 		default:
 			out = append(out, health(key, of.Slot))
 		}
@@ -77,13 +75,12 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 
 // isOver reports whether nothing will come of a failed key any more: its object is gone, and it does not wait. Some
 // controllers leave deletions out.
-func (c *Controller) isOver(key types.NamespacedName) bool {
+func (c *Controller) isOver(key types.NamespacedName) (over bool) {
 	if c.rota.share.Exists(c.kind, key) {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.keys.Busy(key)
+	c.work.With(func(k *keys) { over = !k.Busy(key) })
+	return over
 }
 
 // health returns what the reconciles of this member come to, object by object.

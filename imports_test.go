@@ -21,12 +21,11 @@ var layers = []struct {
 	forbidden map[string]string
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
-	{"internal/work", pure},
 	{"internal/inspect", pure}, {"member", pure}, {"internal/election", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
 	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
-	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes},
+	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes}, {"internal/work", simulated},
 	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/moves", noControllerRuntime},
 	{"internal/replica", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
@@ -40,7 +39,11 @@ var (
 		"sync": "decisions have no goroutines",
 	}
 	noKubernetes = map[string]string{"k8s.io/": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it"}
-	workers      = map[string]string{
+	simulated    = map[string]string{
+		"k8s.io/client-go": "the simulator runs it", "sigs.k8s.io/": "the simulator runs it", "net/": "the simulator runs it",
+		"os": "the simulator runs it",
+	}
+	workers = map[string]string{
 		"k8s.io/": "workers choose their client", "sigs.k8s.io/": "workers choose their client",
 	}
 	noControllerRuntime = map[string]string{

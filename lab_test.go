@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/internal/order"
 	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
@@ -372,4 +373,20 @@ func (l *lab) text() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// waitingIn returns the keys in a slot that are in the queue or with a worker.
+func (c *Controller) waitingIn(s slot.Slot) (waiting []types.NamespacedName) {
+	c.work.With(func(k *keys) { waiting = k.Waiting(s) })
+	return waiting
+}
+
+// undoneIn counts the keys in slots that are on their way to a reconcile.
+func (c *Controller) undoneIn(set slot.Set) (n int) {
+	c.work.With(func(k *keys) {
+		for _, s := range set.Slots() {
+			n += len(k.Undone(s))
+		}
+	})
+	return n
 }

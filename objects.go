@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -132,20 +133,19 @@ func (o *objectHolder) gathered() {
 }
 
 func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
-	controllers := o.rota.registered()
-	pending := func(s slot.Slot) bool {
-		return slices.ContainsFunc(controllers, func(c *Controller) bool { return c.deletions(s) })
-	}
-	left := &leftover{of: o, begun: o.rota.now(), waits: d.Slots, room: d.Room, leaveBy: d.LeaveBy}
-	o.rota.gate.Drain(d.Slots, pending, func(s slot.Slot) { d.Idle(s, o.undone(s, d.Room)) })
+	controllers := o.rota.works()
+	left := &work.Leftover{Of: controllers, Begun: o.rota.now(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+		Hopeless: o.hopeless}
+	o.rota.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(controllers, s) },
+		func(s slot.Slot) { d.Idle(s, o.undone(s, d.Room)) })
 	for _, c := range controllers {
-		c.hurry(d.Slots)
+		c.Hurry(d.Slots)
 	}
 	return func() bool {
-		left.look()
+		o.rota.gate.LeaveGone(left.Look(o.rota.now()))
 		parked, more := d.Review(o.rota.gate, o.rota.now())
-		for _, c := range o.rota.registered() {
-			c.resume(parked)
+		for _, c := range o.rota.works() {
+			c.Resume(parked)
 		}
 		return more
 	}
@@ -154,8 +154,8 @@ func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 // silence keeps handlers from hearing of the slots.
 func (o *objectHolder) silence(set slot.Set) {
 	o.rota.share.Shut(set)
-	for _, c := range o.rota.registered() {
-		c.silence(set)
+	for _, c := range o.rota.works() {
+		c.Silence(set)
 	}
 }
 

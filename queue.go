@@ -75,7 +75,7 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 	}
 	c, err := r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
 		for _, key := range keys {
-			if q.controller.add(key, r.now()) {
+			if q.controller.work.Add(key) {
 				inner.Add(items.Item(key))
 			}
 		}
@@ -209,9 +209,7 @@ func (q *Queue[T]) bounce(key types.NamespacedName, item T) {
 	q.controller.bounced[item] = struct{}{}
 	q.controller.mu.Unlock()
 	q.AddAfter(item, claimedDelay)
-	if s, known := q.controller.slotOf(key); known {
-		q.controller.drop(s, key)
-	}
+	q.controller.work.Drop(key)
 }
 
 // hasBounced reports whether an item was put back since it was taken.
@@ -232,27 +230,21 @@ func (c *Controller) unbounce(item any) bool {
 }
 
 // claim says whether an item may be synced, as far as other items about the same object go. It is so until unclaim.
-func (c *Controller) claim(key types.NamespacedName, item any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys.Claim(key, item)
+func (c *Controller) claim(key types.NamespacedName, item any) (claimed bool) {
+	c.work.With(func(k *keys) { claimed = k.Claim(key, item) })
+	return claimed
 }
 
 // isClaimed reports whether an item's object is synced by another item.
 func (c *Controller) isClaimed(key types.NamespacedName, item any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	other := c.keys.Claimed(key)
+	var other any
+	c.work.With(func(k *keys) { other = k.Claimed(key) })
 	return other != nil && other != item
 }
 
 // unclaim ends what claim began. The object's flight must have ended before, or it would be taken for that of the next
 // item.
-func (c *Controller) unclaim(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Unclaim(key)
-}
+func (c *Controller) unclaim(key types.NamespacedName) { c.work.With(func(k *keys) { k.Unclaim(key) }) }
 
 // Add implements workqueue.TypedInterface.
 func (q *Queue[T]) Add(item T) {

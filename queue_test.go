@@ -253,7 +253,7 @@ func TestItemsAboutOneObject(t *testing.T) {
 	}
 	q.Done(second)
 	drained := false
-	r.gate.Drain(set, func(s slot.Slot) bool { return q.controller.deletions(s) }, func(slot.Slot) { drained = true })
+	r.gate.Drain(set, func(s slot.Slot) bool { return q.controller.work.Waits(s) }, func(slot.Slot) { drained = true })
 	if n := r.gate.InFlight(); n != 0 || !drained {
 		t.Errorf("%d in flight at the end, drained: %t", n, drained)
 	}

@@ -88,8 +88,9 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 		return
 	}
 	call := c.resets.call
-	fresh, shown := c.keys.Fresh(s, key)
 	c.mu.Unlock()
+	var fresh, shown bool
+	c.work.With(func(k *keys) { fresh, shown = k.Fresh(s, key) })
 	if !fresh {
 		return
 	}
@@ -103,16 +104,9 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 		}
 	}
 	call(ctx, key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
-		c.keys.Reset(s, key)
-	}
-}
-
-// silence notes that handlers hear nothing of the slots from now on.
-func (c *Controller) silence(set slot.Set) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Silence(set)
+	c.work.With(func(k *keys) {
+		if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
+			k.Reset(s, key)
+		}
+	})
 }

@@ -158,9 +158,11 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 	item, _ := q.Get()
 	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
 	q.Done(item)
-	if n := q.controller.keys.Size(); n != 0 {
-		t.Errorf("%d keys of deleted objects are remembered, want none", n)
-	}
+	q.controller.work.With(func(k *keys) {
+		if n := k.Size(); n != 0 {
+			t.Errorf("%d keys of deleted objects are remembered, want none", n)
+		}
+	})
 }
 
 // keep puts the test's item into a store.

@@ -1,5 +1,6 @@
-// Package work knows what becomes of the keys of a controller whose objects are sharded. It is pure: it has no lock, no
-// clock and no channel, and whoever drives it says what happens, and when.
+// Package work has the keys of controllers whose objects are sharded. Keys knows what becomes of each, and is pure: it
+// has no lock, no clock and no channel, and whoever drives it says what happens, and when. A Controller drives it, on
+// the way of a key from the queue through the gate and back.
 package work
 
 import (

@@ -1,0 +1,363 @@
+package work
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Priority is the priority of keys that are enqueued. The numbers are those of controller-runtime's priority queue:
+// higher is sooner, and an event gets 0. Queues without priorities take keys in order.
+type Priority int
+
+// Priorities.
+const (
+	// PriorityEvent is for objects that changed or were deleted while a slot was on its way here.
+	PriorityEvent Priority = 0
+	// PriorityRecent is for objects that changed shortly before. The former owner has reconciled most of them. Those that
+	// it has not must not wait for all others.
+	PriorityRecent Priority = -1
+	// PriorityOpened is for all other objects of a slot that was opened.
+	PriorityOpened Priority = -100
+)
+
+// Objects is what is known of a kind's objects. Its methods may be called concurrently, and do not block.
+type Objects interface {
+	// Locate returns the slot of a key. Where names do not tell it, Stored returns that of the object of that name which is
+	// held, and Locate looks further. known is false if nothing tells it.
+	Locate(key types.NamespacedName) (s slot.Slot, known bool)
+	Stored(key types.NamespacedName) (s slot.Slot, known bool)
+	// UID is that of the object which is held under a name.
+	UID(key types.NamespacedName) (uid types.UID, exists bool)
+	// Holds reports whether the slot's objects are held, or about to be, and Lacks whether some of them cannot be yet.
+	Holds(s slot.Slot) bool
+	Lacks(s slot.Slot) bool
+	// LedElsewhere reports whether a stock leader works.
+	LedElsewhere() bool
+}
+
+// Env is what a Controller is handed. Its functions may be called concurrently.
+type Env struct {
+	// Name is the controller's, Kind that of its objects, in the form of schema.GroupKind.
+	Name, Kind string
+	// ByUID says that the names of objects do not tell their slots (slot.KeyUID).
+	ByUID   bool
+	Gate    *gate.Gate
+	Objects Objects
+	// Enqueue puts keys into the controller's queue, in order. It must not block.
+	Enqueue func(keys []types.NamespacedName, priority Priority)
+	// Now is the monotonic time, Wall that of the wall, and After calls do after a while.
+	Now   func() time.Duration
+	Wall  func() time.Time
+	After func(wait time.Duration, do func())
+	// Asked is told what the gate said.
+	Asked func(gate.Verdict)
+	// About says which object's reconcile started a task (rota.Go).
+	About func(task context.Context) (s slot.Slot, uid types.UID)
+	// IsFree reports whether the API server has no object of a name. It blocks, until ctx ends at most.
+	IsFree func(ctx context.Context, key types.NamespacedName) (free bool, err error)
+}
+
+// Controller has the keys of one controller, each with what becomes of it. Its methods follow a key's way: Add when it
+// enters the queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is
+// done. All of them may be called concurrently.
+type Controller struct {
+	env Env
+
+	mu   sync.Mutex
+	keys *Keys[types.NamespacedName, Flying]
+}
+
+// Flying belongs to a key that was admitted.
+type Flying struct {
+	// Since is when it was admitted.
+	Since time.Time
+	// Context tells whether the reconcile was cut short.
+	Context context.Context //nolint:containedctx // that of the flight
+	leave   func()
+}
+
+// Admission is a key that was admitted.
+type Admission struct {
+	Slot slot.Slot
+	// Gone says that there is no object; else UID is its.
+	Gone bool
+	UID  types.UID
+	// Context carries the slot's epoch (gate.EpochFrom) and ends when the slot is lost.
+	Context context.Context //nolint:containedctx // that of the flight
+}
+
+// New returns a controller without keys.
+func New(env Env) *Controller {
+	return &Controller{env: env, keys: NewKeys[types.NamespacedName, Flying]()}
+}
+
+// Name is that of the controller.
+func (c *Controller) Name() string { return c.env.Name }
+
+// Kind is that of its objects.
+func (c *Controller) Kind() string { return c.env.Kind }
+
+// With calls do with all keys. do must not call other methods of the controller.
+func (c *Controller) With(do func(*Keys[types.NamespacedName, Flying])) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do(c.keys)
+}
+
+// Slot returns the slot of a key. With slot.KeyUID it is the slot of the object of that name, or of the one that was
+// there before (rule R15), as long as the key is on its way: a key stays in its object's slot, even when nothing else
+// tells the slot any more.
+func (c *Controller) Slot(key types.NamespacedName) (s slot.Slot, known bool) {
+	if !c.env.ByUID {
+		return c.env.Objects.Locate(key)
+	}
+	if s, known = c.env.Objects.Stored(key); known {
+		return s, true
+	}
+	c.mu.Lock()
+	s, known = c.keys.Slot(key)
+	c.mu.Unlock()
+	if known {
+		return s, true
+	}
+	return c.env.Objects.Locate(key)
+}
+
+// exists reports whether there is an object of that name here.
+func (c *Controller) exists(key types.NamespacedName) bool {
+	_, exists := c.env.Objects.UID(key)
+	return exists
+}
+
+// Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
+// queue; its owner gets the same event.
+func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.env.Now()) }
+
+// AddLater is Add for a key that waits for a delay, such as a backoff.
+func (c *Controller) AddLater(key types.NamespacedName) bool { return c.add(key, 0) }
+
+func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
+	s, known := c.Slot(key)
+	if !known {
+		return false
+	}
+	// A stock leader that works hears of what led to the key, and all objects are enqueued when the rota's turn comes.
+	if !c.env.Gate.Owns(s) && (c.env.Objects.LedElsewhere() || !c.want(s, key)) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Queue(s, key, since)
+	return true
+}
+
+// Take notes that a worker got the key from the queue. stranger says that the key had not come to the queue by Add,
+// Enqueue or AddLater, unless its slot was lost since.
+func (c *Controller) Take(key types.NamespacedName) (stranger bool) {
+	s, known := c.Slot(key)
+	if !known {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.keys.Take(s, key)
+}
+
+// Drop notes that the worker does not have a key any more, and reports whether it had.
+func (c *Controller) Drop(key types.NamespacedName) (had bool) {
+	s, known := c.Slot(key)
+	return known && c.drop(s, key)
+}
+
+func (c *Controller) drop(s slot.Slot, key types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys.Drop(s, key)
+}
+
+// Admit asks whether the key may be reconciled. If not, the worker has nothing to do for the key but call Done.
+func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admission, bool) {
+	s, known := c.Slot(key)
+	if !known {
+		return Admission{}, false // its object is another member's now
+	}
+	if c.env.Objects.Lacks(s) {
+		c.await(s, key)
+		return Admission{}, false
+	}
+	uid, exists := c.env.Objects.UID(key)
+	about := gate.Key{Queue: c.env.Name, Namespace: key.Namespace, Name: key.Name}
+	inner, leave, verdict := c.env.Gate.Enter(ctx, s, about, !exists)
+	c.env.Asked(verdict)
+	switch { // what was started for an object that is not there any more ends
+	case verdict != gate.Admitted:
+	case !exists:
+		c.env.Gate.EndTasks(about, nil)
+	default: // a namesake may have been made since; with key UID it may be in another slot
+		c.env.Gate.EndTasks(about, func(task context.Context) bool {
+			in, of := c.env.About(task)
+			return in == s && of == uid
+		})
+	}
+	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
+	owing := verdict != gate.Admitted
+	if verdict == gate.Admitted && !exists && c.env.ByUID && !c.isFree(inner, s, key) {
+		leave()
+		verdict = gate.Parked
+	}
+	if owing {
+		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
+	}
+	// From here on the key counts as in flight, or belongs to somebody else.
+	c.drop(s, key)
+	if verdict != gate.Admitted {
+		c.env.Gate.Recheck(s)
+		return Admission{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Begin(key, Flight[Flying]{Slot: s, Gone: !exists, With: Flying{c.env.Wall(), inner, leave}})
+	return Admission{Slot: s, Gone: !exists, UID: uid, Context: inner}, true
+}
+
+// Done notes that a worker is done with the key. Call it after the key was added again, if the reconcile wants that:
+// otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
+// another worker have the key. judge is called with a flight that was not cut short. forgets says that what is
+// remembered of a reset is of no use once the object is gone.
+//
+// unasked says that the key was not admitted, and that the gate was not asked.
+func (c *Controller) Done(key types.NamespacedName, forgets bool, judge func(Flight[Flying])) (unasked bool) {
+	c.mu.Lock()
+	f, flew := c.keys.End(key)
+	c.mu.Unlock()
+	if !flew {
+		s, known := c.Slot(key)
+		if unasked = known && c.drop(s, key); unasked {
+			c.env.Gate.Recheck(s)
+		}
+		return unasked
+	}
+	if gate.CutShort(f.With.Context) {
+		c.owe(f.Slot, key)
+	} else {
+		judge(f)
+	}
+	gone := forgets && !c.exists(key)
+	c.mu.Lock()
+	c.keys.Ended(key, f, c.env.Now(), f.With.Context.Err() == nil, gone)
+	c.mu.Unlock()
+	f.With.leave()
+	return false
+}
+
+// owe remembers a key that was not reconciled, if its object is gone and the slot may open here again. If the slot has
+// opened meanwhile, owe enqueues the key.
+func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
+	if !c.exists(key) && c.want(s, key) {
+		c.env.Enqueue([]types.NamespacedName{key}, PriorityEvent)
+	}
+}
+
+// want remembers a key until its slot opens here. If the slot has been opened meanwhile, it returns true and does not
+// remember the key: Opened may have run before.
+func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
+	if !c.env.Objects.Holds(s) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Owe(s, key)
+	if !c.env.Gate.AdmitsGone(s) {
+		return false // Opened comes later than this
+	}
+	c.keys.Paid(key)
+	return true
+}
+
+// Opened enqueues, for slots that were opened, each once: urgent keys, those that the gate had parked, and owed ones.
+// It returns how many these were.
+func (c *Controller) Opened(set slot.Set, urgent []types.NamespacedName, parked []gate.Key) int {
+	all := slices.Clone(urgent)
+	waited := map[types.NamespacedName]struct{}{}
+	wait := func(key types.NamespacedName) {
+		if _, twice := waited[key]; !twice {
+			waited[key] = struct{}{}
+			all = append(all, key)
+		}
+	}
+	for _, key := range parked {
+		if key.Queue == c.env.Name {
+			wait(nameOfKey(key))
+		}
+	}
+	c.mu.Lock()
+	owed := c.keys.Opened(set)
+	c.mu.Unlock()
+	for _, key := range owed {
+		wait(key)
+	}
+	if len(all) > 0 {
+		c.env.Enqueue(all, PriorityEvent)
+	}
+	return len(all)
+}
+
+// Resume enqueues keys that the gate had parked and would admit now.
+func (c *Controller) Resume(parked []gate.Key) {
+	var keys []types.NamespacedName
+	for _, key := range parked {
+		if key.Queue == c.env.Name {
+			keys = append(keys, nameOfKey(key))
+		}
+	}
+	if len(keys) > 0 {
+		c.env.Enqueue(keys, PriorityEvent)
+	}
+}
+
+// Silence notes that handlers hear nothing of the slots from now on.
+func (c *Controller) Silence(set slot.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Silence(set)
+}
+
+// Forget drops all keys of slots that were lost.
+func (c *Controller) Forget(set slot.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys.Forget(set)
+}
+
+// await remembers a key that a worker took. It is admitted once the kinds that its controller needs are complete.
+func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
+	c.mu.Lock()
+	if c.env.Objects.Holds(s) {
+		c.keys.Await(s, key)
+	}
+	c.keys.Drop(s, key) // the key always waits for the one or the other
+	c.mu.Unlock()
+	if !c.env.Objects.Lacks(s) { // Complete may have run before
+		c.Complete(nil)
+	}
+	c.env.Gate.Recheck(s)
+}
+
+// Complete enqueues the keys that waited for kinds to be listed, in slots that lack none now, and others after them.
+func (c *Controller) Complete(others []types.NamespacedName) {
+	c.mu.Lock()
+	waited := c.keys.Complete(c.env.Objects.Lacks)
+	c.mu.Unlock()
+	c.env.Enqueue(append(waited, others...), PriorityEvent)
+}
+
+func nameOfKey(key gate.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+}
