@@ -55,7 +55,8 @@ func (n *Node) runDuty(s slot.Slot) {
 	if n.Dead || n.work.flights[k] != nil || n.duties.draining.Has(s) || n.Stopped != nil {
 		return
 	}
-	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), false)
+	ctx, leave, verdict := n.gate.Enter(context.Background(), s,
+		gate.Key{Queue: "duty", Namespace: s.String()}, false)
 	if verdict != gate.Admitted {
 		return
 	}

@@ -2,25 +2,24 @@ package sim
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
 )
 
 // Deletions (rule R15). A node knows of one from the moment that its object is gone until it has reconciled it, or the
-// slot was released. Some wait for a worker for seconds, so that drains leave them to the slot's next owner.
+// slot was released. Some wait in the queue for seconds, so that drains leave them to the slot's next owner. What the
+// nodes' controllers make of them is looked at from outside: each has a tombstone.
 
-// handsOver says whether deletions go with slots. In half of the lives they do not: drains wait for them, and a slot
-// that is shut forgets them.
+// handsOver says whether deletions go with slots. In half of the lives the table has no room for them: drains wait for
+// them, and give up those that are not reconciled after a while.
 func (w *World) handsOver() bool { return w.passesOn || !w.wild }
-
-// leaveAfter is how long a drain waits for deletions that it may leave.
-const leaveAfter = time.Second
 
 // tombstone is a deletion that somebody has to reconcile: the node that knows of it, and whoever the table names it
 // for.
@@ -29,74 +28,60 @@ type tombstone struct {
 	named  bool
 }
 
-// gone is how a key stands in a table.
-func (k key) gone() table.Gone {
-	return table.Gone{Slot: k.slot, Kind: "Website", Namespace: k.slot.String(), Name: strconv.Itoa(k.n)}
-}
+// goneKind is the kind of the objects in tables.
+const goneKind = "Website"
 
-func keyOf(g table.Gone) key {
-	n, _ := strconv.Atoi(g.Name)
-	return key{g.Slot, n}
+func keyOfGone(g table.Gone) key {
+	return keyOf(types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
 }
 
 // remove makes a key one whose object is gone, known to the node.
-func (n *Node) remove(k key) {
-	n.work.deletions = append(n.work.deletions, k)
-	if !n.w.handsOver() || !n.gate.AdmitsGone(k.slot) {
-		return // it comes too late for a drain that has ended: the next owner sees it by itself
+func (n *Node) remove(k key) { n.removeFor(k, 0) }
+
+// removeFor has the key wait for a while before a worker gets it.
+func (n *Node) removeFor(k key, wait time.Duration) {
+	n.work.gone[k] = true
+	n.w.logf("%s learns that %v is gone, a worker gets it after %v", n.ID, k, wait)
+	if n.gate.AdmitsGone(k.slot) { // else it comes too late for a drain that has ended: the next owner sees it by itself
+		n.w.tombstones[k] = &tombstone{holder: n}
 	}
-	n.w.tombstones[k] = &tombstone{holder: n}
-	if !n.w.wild {
-		return
+	if mix := n.w.now/time.Millisecond + time.Duration(7*int(k.slot)+k.n); wait == 0 && n.w.wild && mix%4 == 0 {
+		wait = mix % 8 * time.Second
 	}
-	if mix := n.w.now/time.Millisecond + time.Duration(7*int(k.slot)+k.n); mix%4 == 0 {
-		n.work.busy[k] = n.w.now + mix%8*time.Second
+	if wait > 0 {
+		n.addAfter(k, wait)
+	} else {
+		n.add(k)
 	}
-	n.retry(k)
 }
 
 // removeSome removes objects of slots that are about to drain, of which workers come to none for long.
 func (n *Node) removeSome(set slot.Set) {
-	if !n.w.handsOver() || !n.w.wild || n.w.over {
+	if !n.w.wild || n.w.over {
 		return
 	}
 	for _, s := range set.Slots() {
 		mix := int(n.w.now/time.Millisecond) + 5*int(s)
 		k := key{s, mix % keysPerSlot}
-		if mix%3 == 0 && n.gate.AdmitsGone(s) && n.work.flights[k] == nil && !slices.Contains(n.work.deletions, k) {
-			n.remove(k)
-			n.work.busy[k] = n.w.now + 10*time.Second
+		if mix%3 == 0 && n.gate.AdmitsGone(s) && n.work.flights[k] == nil && !n.work.gone[k] {
+			n.removeFor(k, 10*time.Second)
 		}
 	}
 }
 
-// retry tries a deletion every second until it was admitted.
-func (n *Node) retry(k key) {
-	n.w.after(time.Second, func() {
-		n.local(func() {
-			if slices.Contains(n.work.deletions, k) {
-				n.Try(k.slot, k.n)
-				n.retry(k)
-			}
-		})
-	})
-}
-
-// known returns the deletions in a slot that are not reconciled.
-func (n *Node) known(s slot.Slot) (gone []table.Gone) {
-	for _, k := range n.work.deletions {
-		if k.slot == s {
-			gone = append(gone, k.gone())
+// mourned returns the keys in a slot whose deletions the node has to reconcile.
+func (n *Node) mourned(s slot.Slot) (keys []key) {
+	for i := range keysPerSlot {
+		k := key{s, i}
+		if t := n.w.tombstones[k]; t != nil && t.holder == n {
+			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(gone, table.CompareGone)
-	return gone
+	return keys
 }
 
 // pending says that a key of the slot waits whose object is gone (rule R15).
-func (n *Node) pending(s slot.Slot) bool {
-	return slices.ContainsFunc(n.work.deletions, func(k key) bool { return k.slot == s })
-}
+func (n *Node) pending(s slot.Slot) bool { return n.work.controller.Waits(s) }
 
 // leaveGone has drains leave their deletions to the next owners.
 func (n *Node) leaveGone(set slot.Set) {
@@ -104,13 +89,28 @@ func (n *Node) leaveGone(set slot.Set) {
 	n.gate.LeaveGone(set)
 }
 
-// abandon notes that a slot is given up to somebody who is not told of its deletions.
-func (n *Node) abandon(s slot.Slot) {
-	for _, g := range n.known(s) {
-		if t := n.w.tombstones[keyOf(g)]; t != nil && t.holder == n {
-			delete(n.w.tombstones, keyOf(g))
+// leavesGone returns the deletions in a drained slot that its next owner will reconcile, and looks at what is given up.
+// anew says that the slot was open when the drain began: else a leaver finds that nobody can be told of what it left.
+func (n *Node) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
+	fits, _ := work.Fit(n.work.controller.Undone(s), room)
+	left := map[key]bool{}
+	for _, g := range fits {
+		left[keyOfGone(g)] = true
+	}
+	for _, k := range n.mourned(s) {
+		switch {
+		case left[k] || n.work.flights[k] != nil:
+		case room == 0 && (n.work.left.Has(s) || !anew):
+			delete(n.w.tombstones, k) // it is given up, and told
+		default:
+			n.w.violate("deletion missed",
+				"%s has drained slot %v, and knows of the deletion of %v that is not reconciled", n.ID, s, k)
 		}
 	}
+	if n.w.opts.LeavesGone != nil {
+		return n.w.opts.LeavesGone(s)
+	}
+	return fits
 }
 
 // inherit takes over what the former owners of slots left.
@@ -121,16 +121,12 @@ func (n *Node) inherit(a member.Load) {
 		if n.w.opts.LeavesGone != nil {
 			continue
 		}
-		k := keyOf(g)
+		k := keyOfGone(g)
 		if t := n.w.tombstones[k]; t != nil && !n.w.ownerHolds(k, t) {
 			t.holder = n
 		}
-		if !slices.Contains(n.work.deletions, k) {
-			n.work.deletions = append(n.work.deletions, k)
-			if n.w.wild {
-				n.retry(k)
-			}
-		}
+		n.work.gone[k] = true
+		n.work.controller.Inherit(g)
 	}
 }
 
@@ -141,32 +137,38 @@ func (w *World) ownerHolds(k key, t *tombstone) bool {
 	return now != nil && w.live(now.At(k.slot).Owner) == t.holder
 }
 
-// unfinished takes a deletion back whose reconcile was cut short.
-func (n *Node) unfinished(f *flight) {
-	if !f.gone || !n.w.handsOver() {
+// finished notes that the deletion of a key was reconciled: from now on there is an object again. A reconcile that was
+// cut short is repeated, here or by the slot's next owner.
+func (n *Node) finished(f *flight) {
+	if !f.gone || gate.CutShort(f.ctx) {
 		return
 	}
-	t := n.w.tombstones[f.key]
-	switch {
-	case !gate.CutShort(f.ctx):
-		if t != nil && t.holder == n {
-			delete(n.w.tombstones, f.key)
-		}
-	case n.work.held.Has(f.key.slot) && !slices.Contains(n.work.deletions, f.key):
-		n.work.deletions = append(n.work.deletions, f.key)
-		if n.w.wild {
-			n.retry(f.key)
-		}
-	case t != nil && t.holder == n && !t.named:
+	delete(n.work.gone, f.key)
+	if t := n.w.tombstones[f.key]; t != nil && t.holder == n {
 		delete(n.w.tombstones, f.key)
 	}
 }
 
-// forget drops the deletions of slots that were released, or shut where those do not outlive that. A table that hands
-// them over has been looked at before.
+// bereft notes that the node does not know of a deletion any more, after the controller was told that its reconcile has
+// ended.
+func (n *Node) bereft(f *flight) {
+	if !f.gone || n.work.held.Has(f.key.slot) {
+		return
+	}
+	if t := n.w.tombstones[f.key]; t != nil && t.holder == n && !t.named {
+		delete(n.w.tombstones, f.key)
+	}
+}
+
+// forget drops the keys of slots that were released. A table that hands deletions over has been looked at before.
 func (n *Node) forget(set slot.Set) {
 	n.work.held = n.work.held.Minus(set)
-	n.work.deletions = slices.DeleteFunc(n.work.deletions, func(k key) bool { return set.Has(k.slot) })
+	n.work.controller.Forget(set)
+	for k := range n.work.gone {
+		if set.Has(k.slot) && n.work.flights[k] == nil {
+			delete(n.work.gone, k)
+		}
+	}
 	for k, t := range n.w.tombstones {
 		if t.holder == n && !t.named && set.Has(k.slot) {
 			delete(n.w.tombstones, k)
@@ -179,7 +181,7 @@ func (n *Node) forget(set slot.Set) {
 func (w *World) checkGone(old, t *table.Table) {
 	named := map[key]bool{}
 	for _, g := range t.Gone {
-		named[keyOf(g)] = true
+		named[keyOfGone(g)] = true
 	}
 	for k, tomb := range w.tombstones {
 		was, is := old.At(k.slot), t.At(k.slot)
@@ -210,7 +212,7 @@ func (w *World) nameGone(t *table.Table) {
 	named := map[key]bool{}
 	if t != nil {
 		for _, g := range t.Gone {
-			named[keyOf(g)] = true
+			named[keyOfGone(g)] = true
 		}
 	}
 	for k, tomb := range w.tombstones {
@@ -240,17 +242,6 @@ func (w *World) unreconciled() string {
 		}
 	}
 	return ""
-}
-
-func (n *Node) hurryPending(set slot.Set) {
-	if !n.w.wild {
-		return // a script says when
-	}
-	for _, k := range slices.Clone(n.work.deletions) {
-		if set.Has(k.slot) {
-			n.Try(k.slot, k.n)
-		}
-	}
 }
 
 // reads turns a table that the node's program is too old for into the error that it gets.

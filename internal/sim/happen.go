@@ -2,7 +2,10 @@ package sim
 
 import (
 	"maps"
+	"strconv"
 	"time"
+
+	"github.com/rota-dev/rota/table"
 )
 
 // pauses are lengths of pauses: below the retry period, around the deadline, beyond the lease.
@@ -165,7 +168,7 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		if text == nil || c.alarm {
 			return none
 		}
-		field, value := "format", "2"
+		field, value := "format", strconv.Itoa(table.Format+1) // that no program reads: else it may be written meanwhile
 		if c.rng.IntN(2) == 0 {
 			field, value = "runs", "0-3 -\n"
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/table"
@@ -61,69 +62,45 @@ func (o objectHolder) Open(set slot.Set, epoch uint64) {
 	parked := n.gate.Open(set, epoch)
 	n.cancelled()
 	n.work.opened = set.Slots()
-	if !n.w.wild {
-		return
-	}
-	for i, s := range n.work.opened {
-		if i < 3 {
-			n.Try(s, 0)
-		}
-		n.enqueue(s)
-	}
-	n.tryAll(parked)
-	if n.w.handsOver() {
-		n.hurryPending(set)
-	}
+	n.gather(set, parked)
 }
 
 func (o objectHolder) CatchUp(set slot.Set, done func()) {
 	if o.n.w.wild {
-		o.n.informer.catchUp(set, done)
+		o.n.informer.catchUp(set, func() { o.n.whenGathered(done) })
 		return
 	}
 	o.n.whenReleased(Drain, done)
 }
 
 func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
-	n, begun := o.n, o.n.w.now
+	n := o.n
 	n.work.left = n.work.left.Minus(d.Slots)
 	n.removeSome(d.Slots)
+	if !n.w.handsOver() {
+		d.Room = 0
+	}
+	all := []*work.Controller{n.work.controller}
+	left := &work.Leftover{Of: all, Begun: n.w.now, Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+		Hopeless: func(slot.Slot) bool { return false }}
 	open := n.gate.OpenSet()
-	n.gate.Drain(d.Slots, n.pending, func(s slot.Slot) {
-		var gone []table.Gone
-		if d.Room > 0 && n.w.handsOver() {
-			gone = n.known(s)
-			if n.w.opts.LeavesGone != nil {
-				gone = n.w.opts.LeavesGone(s)
-			}
-		} else {
-			defer n.abandon(s)
-		}
-		if open.Has(s) && n.pending(s) && !n.work.left.Has(s) {
-			n.w.violate("deletion missed",
-				"%s has drained slot %v, and knows of a deletion in it that is not reconciled", n.ID, s)
-		}
-		d.Idle(s, gone)
-	})
-	n.hurryPending(d.Slots)
+	n.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(all, s) },
+		func(s slot.Slot) { d.Idle(s, n.leavesGone(s, d.Room, open.Has(s))) })
+	n.work.controller.Hurry(d.Slots)
 	return func() bool {
 		if !n.w.wild {
 			return false // a script says what happens
 		}
-		if d.Room > 0 && n.w.handsOver() && n.w.now >= begun+leaveAfter {
-			n.leaveGone(d.Slots)
-		}
+		n.leaveGone(left.Look(n.w.now))
 		parked, more := n.reviews(d)
-		n.tryAll(parked)
+		n.work.controller.Resume(parked)
 		return more
 	}
 }
 
 func (o objectHolder) Shut(set slot.Set) {
 	o.n.gate.Shut(set)
-	if !o.n.w.handsOver() {
-		o.n.forget(set)
-	}
+	o.n.work.controller.Silence(set)
 	o.n.cancelled()
 }
 
@@ -131,9 +108,7 @@ func (o objectHolder) Release(set slot.Set) {
 	if o.n.w.wild {
 		o.n.informer.release(set)
 	}
-	if o.n.w.handsOver() {
-		o.n.forget(set)
-	}
+	o.n.forget(set)
 }
 
 func (objectHolder) HeldBack(slot.Set) []string { return nil }
@@ -172,7 +147,7 @@ func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	n.gate.Drain(d.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { d.Idle(s, nil) })
 	return func() bool {
 		parked, more := n.reviews(d)
-		n.tryAll(parked)
+		n.runDuties(parked)
 		return more
 	}
 }

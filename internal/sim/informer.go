@@ -214,13 +214,11 @@ func (in *informer) heed(v stream.Verdict) {
 	}
 }
 
-// notify is the event handler: the key is reconciled if the gate admits it.
+// notify is the event handler.
 func (in *informer) notify(k key) {
-	if !in.wanted.Has(k.slot) {
-		return
+	if in.wanted.Has(k.slot) {
+		in.n.add(k)
 	}
-	again := func() { in.n.Try(k.slot, k.n) }
-	in.n.w.after(in.n.w.delay(time.Millisecond, 50*time.Millisecond), func() { in.n.local(again) })
 }
 
 // cut breaks the watch.

@@ -70,7 +70,7 @@ type Node struct {
 	lose           map[string]int
 	bad            map[string]spell
 	slow           time.Duration // how long a page of a list takes
-	work           work
+	work           workers
 	duties         duties
 	informer       informer
 	server         int           // that answers it, in lives
@@ -127,9 +127,9 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	}
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.everything(), n.late)
+	n.employ()
 	n.drive()
 	n.duties.names = map[slot.Slot]string{}
-	n.work.flights, n.work.busy = map[key]*flight{}, map[key]time.Duration{}
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)

@@ -1,11 +1,9 @@
 package sim
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
@@ -54,14 +52,13 @@ func (n *Node) Fly(s slot.Slot) bool {
 	if n.Dead || n.work.flights[k] != nil {
 		return false
 	}
-	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), false)
-	if verdict != gate.Admitted {
+	n.work.controller.Take(k.name())
+	f := n.admit(k)
+	if f == nil {
+		n.work.controller.Done(k.name(), false, nil)
 		return false
 	}
-	epoch, _ := gate.EpochFrom(ctx)
-	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, stuck: true, table: n.w.Objects.Table().UID}
-	n.checkAdmitted(f)
-	n.work.flights[k] = f
+	f.stuck, f.table = true, n.w.Objects.Table().UID
 	return true
 }
 
@@ -117,7 +114,7 @@ func (n *Node) LeaveGone(s slot.Slot) {
 }
 
 // Knows says that the node knows of the deletion of a slot's second key, and has not reconciled it.
-func (n *Node) Knows(s slot.Slot) bool { return n.pending(s) }
+func (n *Node) Knows(s slot.Slot) bool { return len(n.work.controller.Undone(s)) > 0 }
 
 // Reconcile tries the second key of a slot.
 func (n *Node) Reconcile(s slot.Slot) bool { return n.Try(s, 1) }

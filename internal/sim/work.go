@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -19,22 +21,80 @@ type key struct {
 
 const keysPerSlot = 2
 
-func (k key) gate() gate.Key {
-	return gate.Key{Queue: "sim", Namespace: k.slot.String(), Name: strconv.Itoa(k.n)}
+// name is how the key stands in queues and tables.
+func (k key) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: k.slot.String(), Name: strconv.Itoa(k.n)}
 }
 
-// work is the modelled workers of a node.
-type work struct {
-	flights map[key]*flight
-	// deletions are keys whose object is gone, known and not reconciled.
-	deletions []key
-	// busy is until when no worker takes a deletion; left are slots whose drain leaves them to the next owner; held are
-	// slots that this node holds.
-	busy       map[key]time.Duration
-	left, held slot.Set
-	opened     []slot.Slot
-	serial     int // of duties begun
+func keyOf(name types.NamespacedName) key {
+	s, _ := strconv.Atoi(name.Namespace)
+	n, _ := strconv.Atoi(name.Name)
+	return key{slot.Slot(s), n}
 }
+
+// workers are the workers of a node, whose keys a production controller has.
+type workers struct {
+	controller *work.Controller
+	items      items
+	flights    map[key]*flight
+	// gone are keys whose objects do not exist, as the node sees it. left are slots whose drain leaves them to the next
+	// owner. held are slots that this node holds.
+	gone         map[key]bool
+	left, held   slot.Set
+	opened       []slot.Slot
+	serial, busy int // of duties begun; workers that have a key
+	// gathering counts slots that were opened whose objects are not enqueued, gathered wait for these.
+	gathering int
+	gathered  []func()
+}
+
+// crew is how many workers a node has.
+const crew = 4
+
+// controllerName is that of the nodes' controller.
+const controllerName = "sim"
+
+// employ gives a node its workers.
+func (n *Node) employ() {
+	n.work = workers{flights: map[key]*flight{}, gone: map[key]bool{}}
+	n.work.items.init()
+	n.work.controller = work.New(work.Env{
+		Name: controllerName, Kind: goneKind, Gate: n.gate, Objects: ownObjects{n}, Enqueue: n.enqueue,
+		Now:  func() time.Duration { return n.w.now },
+		Wall: func() time.Time { return time.Unix(n.time().Wall, 0) },
+		After: func(wait time.Duration, do func()) {
+			n.w.after(wait, func() { n.local(do) })
+		},
+		Asked: func(v gate.Verdict) {
+			switch v {
+			case gate.Refused:
+				n.w.Coverage.Rules[11]++
+			case gate.Parked, gate.Expired:
+				n.w.Coverage.Rules[5]++
+			}
+		},
+	})
+}
+
+// ownObjects are the objects that a node has of the modelled kind. Names tell slots.
+type ownObjects struct{ n *Node }
+
+func (o ownObjects) Locate(name types.NamespacedName) (slot.Slot, bool) {
+	return keyOf(name).slot, true
+}
+
+func (o ownObjects) Stored(name types.NamespacedName) (slot.Slot, bool) { return o.Locate(name) }
+
+func (o ownObjects) UID(name types.NamespacedName) (types.UID, bool) {
+	k := keyOf(name)
+	return "", !o.n.work.gone[k] && (!o.n.w.wild || o.n.informer.has[k.index()].exists)
+}
+
+func (o ownObjects) Holds(s slot.Slot) bool { return o.n.work.held.Has(s) }
+
+func (o ownObjects) Lacks(slot.Slot) bool { return false }
+
+func (o ownObjects) LedElsewhere() bool { return false }
 
 // unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
 const unknownMargin = time.Second
@@ -44,7 +104,7 @@ type flight struct {
 	key   key
 	epoch uint64
 	ctx   context.Context //nolint:containedctx // the gate cancels it
-	leave func()
+	leave func()          // of a duty
 	// unknown is the real time until which a write of it may be admitted.
 	unknown time.Duration
 	// sending: a write was checked and not sent yet.
@@ -76,95 +136,119 @@ func (n *Node) startWork() {
 			if len(n.work.opened) > 0 && n.w.rng.IntN(5) > 0 {
 				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
 			}
-			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil &&
-				!slices.Contains(n.work.deletions, k) {
+			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !n.work.gone[k] {
 				n.remove(k)
-				n.w.after(n.w.between(0, 2*time.Second), func() { n.local(func() { n.Try(k.slot, k.n) }) })
 			} else {
-				n.Try(k.slot, k.n)
+				n.add(k)
 			}
 		})
 		n.startWork()
 	})
 }
 
-// tryAll tries keys that the gate gave back.
-func (n *Node) tryAll(keys []gate.Key) {
-	keys = slices.DeleteFunc(keys, func(k gate.Key) bool {
-		s, _ := strconv.Atoi(k.Namespace)
-		if n.w.isDuty(slot.Slot(s)) {
-			n.runDuty(slot.Slot(s))
-			return true
+// gather enqueues, after a while, what slots that were opened have.
+func (n *Node) gather(set slot.Set, parked []gate.Key) {
+	if !n.w.wild {
+		return // nobody works
+	}
+	n.work.gathering++
+	n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() {
+		n.local(func() {
+			n.work.controller.Opened(set, n.unreconciledIn(set), parked)
+			if n.work.gathering--; n.work.gathering == 0 {
+				waiting := n.work.gathered
+				n.work.gathered = nil
+				for _, do := range waiting {
+					n.answered(do)
+				}
+			}
+		})
+	})
+}
+
+// whenGathered calls do once the objects of all slots that were opened are enqueued: a drain has to know of the
+// deletions that the next owner's list does not show (rule R15).
+func (n *Node) whenGathered(do func()) {
+	if n.work.gathering > 0 {
+		n.work.gathered = append(n.work.gathered, do)
+		return
+	}
+	do()
+}
+
+// unreconciledIn returns the objects of slots of which something is to be done. The others are left out, to save time.
+func (n *Node) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
+	if n.w.spoiled.forgotten {
+		return nil
+	}
+	for _, s := range set.Slots() {
+		for i := range keysPerSlot {
+			k := key{s, i}
+			if of := &n.w.objects.of[k.index()]; of.asked > of.reconciled {
+				keys = append(keys, k.name())
+			}
 		}
-		return false
-	})
-	slices.SortFunc(keys, func(a, b gate.Key) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
+	}
+	return keys
+}
+
+// runDuties runs the duties among keys that the gate gave back.
+func (n *Node) runDuties(keys []gate.Key) {
 	for _, k := range keys {
-		s, _ := strconv.Atoi(k.Namespace)
-		i, _ := strconv.Atoi(k.Name)
-		n.Try(slot.Slot(s), i)
-	}
-}
-
-// enqueue offers every object of a slot that was opened. Those on which nothing waits are left out, to save time.
-func (n *Node) enqueue(s slot.Slot) {
-	for i := range keysPerSlot {
-		k := key{s, i}
-		if n.w.spoiled.forgotten {
-			continue
-		}
-		if of := &n.w.objects.of[k.index()]; of.asked > of.reconciled {
-			n.informer.notify(k)
+		if s, _ := strconv.Atoi(k.Namespace); n.w.isDuty(slot.Slot(s)) {
+			n.runDuty(slot.Slot(s))
 		}
 	}
 }
 
-// Try asks the gate for a key; it says whether it was admitted.
+// Try has a worker take a key, and ask the gate for it, at once; it says whether it was admitted.
 func (n *Node) Try(s slot.Slot, i int) bool {
 	k := key{s, i}
 	if n.Dead || n.work.flights[k] != nil {
 		return false
 	}
-	gone := slices.Contains(n.work.deletions, k)
-	if gone && n.work.busy[k] > n.w.now {
+	n.work.controller.Take(k.name())
+	f := n.admit(k)
+	if f == nil {
+		n.work.controller.Done(k.name(), false, nil)
 		return false
 	}
-	ctx, leave, verdict := n.gate.Enter(context.Background(), s, k.gate(), gone)
-	switch {
-	case verdict == gate.Refused:
-		n.w.Coverage.Rules[11]++
-	case verdict == gate.Parked || verdict == gate.Expired:
-		n.w.Coverage.Rules[5]++
-	}
-	if verdict != gate.Admitted {
-		return false
-	}
-	if gone {
-		n.work.deletions = slices.DeleteFunc(n.work.deletions, func(d key) bool { return d == k })
-		delete(n.work.busy, k)
+	n.write(f)
+	n.w.after(20*time.Millisecond, func() { n.local(func() { n.finish(f) }) })
+	return true
+}
+
+// admit asks the gate for a key; nil: it was not admitted.
+func (n *Node) admit(k key) *flight {
+	a, ok := n.work.controller.Admit(context.Background(), k.name())
+	if !ok {
+		return nil
 	}
 	n.w.Counts.Admissions++
-	epoch, _ := gate.EpochFrom(ctx)
-	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, gone: gone}
+	epoch, _ := gate.EpochFrom(a.Context)
+	f := &flight{key: k, epoch: epoch, ctx: a.Context, gone: a.Gone}
+	if f.gone {
+		n.w.logf("%s begins the deletion of %v", n.ID, k)
+	}
 	n.checkAdmitted(f)
 	n.work.flights[k] = f
-	if n.w.wild {
-		n.begin(f)
+	return f
+}
+
+// reconcile has a worker reconcile a key that it took.
+func (n *Node) reconcile(k key) {
+	f := n.admit(k)
+	if f == nil {
+		n.done(k)
+		return
 	}
-	lasts := 20 * time.Millisecond
-	if n.w.wild {
-		lasts = n.w.between(time.Millisecond, 500*time.Millisecond)
-		if n.w.rng.IntN(50) == 0 {
-			lasts = n.w.between(time.Second, 20*time.Second) // stuck
-		}
-		n.w.after(n.w.between(0, lasts), func() { n.local(func() { n.write(f) }) })
-	} else {
-		n.write(f)
+	n.begin(f)
+	lasts := n.w.between(time.Millisecond, 500*time.Millisecond)
+	if n.w.rng.IntN(50) == 0 {
+		lasts = n.w.between(time.Second, 20*time.Second) // stuck
 	}
+	n.w.after(n.w.between(0, lasts), func() { n.local(func() { n.write(f) }) })
 	n.w.after(lasts, func() { n.local(func() { n.finish(f) }) })
-	return true
 }
 
 // finish ends a flight, once none of its writes can be admitted any more.
@@ -177,15 +261,21 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
-	if n.w.wild && !f.duty {
-		n.complete(f)
-	}
-	delete(n.work.flights, f.key)
-	n.unfinished(f)
 	if f.duty {
+		delete(n.work.flights, f.key)
 		n.dutyEnded(f)
+		f.leave()
+		n.run()
+		return
 	}
-	f.leave()
+	if n.w.wild {
+		n.complete(f)
+		if f.ctx.Err() == nil && n.w.rng.IntN(20) == 0 { // it failed, or asks to be called again
+			n.addAfter(f.key, n.w.between(10*time.Millisecond, 20*time.Second))
+		}
+	}
+	n.finished(f)
+	n.done(f.key)
 	n.run()
 }
 
@@ -197,9 +287,7 @@ func (n *Node) begin(f *flight) {
 	}
 }
 
-// complete notes what was reconciled, unless it was cut short. It begins anew where the object has changed, and where
-// it was cut short: a queue keeps a key that comes meanwhile until the reconcile has ended, as when the slot opens
-// again.
+// complete notes what was reconciled, unless it was cut short.
 func (n *Node) complete(f *flight) {
 	of := &n.w.objects.of[f.key.index()]
 	if f.ctx.Err() == nil && f.seen > of.reconciled {
@@ -207,9 +295,6 @@ func (n *Node) complete(f *flight) {
 			n.w.Counts.Reconciled++
 		}
 		of.reconciled = f.seen
-	}
-	if (n.informer.sees(f.key) > f.seen || f.ctx.Err() != nil) && of.asked > of.reconciled {
-		n.informer.notify(f.key)
 	}
 }
 
