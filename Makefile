@@ -49,17 +49,17 @@ test-pure:
 # The packages whose tests start control planes. What takes longest begins first; conformance starts programs.
 ON_KUBE := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
 	sed -n 's|\.test .*/internal/controlplane .*||p'
-WAIT := ./delivery ./ctrlrt ./cmd/rota ./internal/dispatcher ./internal/tier ./internal/conformance
+WAIT := ./internal/delivery ./ctrlrt ./cmd/rota ./internal/dispatcher ./internal/tier ./internal/conformance
 ALONE := ./internal/demo ./internal/dispatchdemo ./internal/proxy/agent
 
 # What has goroutines, and runs with -race although users do not bring along what it is built with.
-RACE := ./dispatch/client ./gate ./internal/access ./internal/server
+RACE := ./dispatch/client ./internal/gate ./internal/access ./internal/server
 # What has tests that -short leaves out.
 LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | xargs -n1 dirname | sort -u)
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
-PURE := /(slot|table|plan|member|gate|dispatch|dispatch/wire|dispatch/client)$$|/internal/(sim|explore|mutant|stream|work|conformance|cmdline)(/|$$)
+PURE := /(slot|dispatch/wire|dispatch/client)$$|/internal/(protocol|gate|dispatch|sim|explore|mutant|stream|work|conformance|cmdline)(/|$$)
 TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier|verdict)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
@@ -122,7 +122,7 @@ check-what:
 check-explore:
 	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
 	$(GO) run ./internal/stream/streamtest/cmd -states $(or $(STATES),4000000) $(ARGS)
-	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./member
+	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./internal/protocol/member
 
 # Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.
 check-sim:
@@ -134,14 +134,14 @@ check-sim:
 check-mutants:
 	@$(GO) run ./internal/mutant/cmd $(ARGS)
 
-# Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate table").
+# Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate protocol/table").
 # Only short tests, and no mutants of scripts, because each mutation runs all of them. The coefficient is for busy
 # machines.
 check-mutate: export GOFLAGS := -short
 check-mutate: export MUTANTS := 0
 check-mutate: $(GREMLINS)
-	@for p in $(or $(PACKAGES),gate table plan member); do \
-		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./$$p || exit 1; \
+	@for p in $(or $(PACKAGES),gate protocol/table protocol/plan protocol/member); do \
+		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./internal/$$p || exit 1; \
 	done
 
 $(GREMLINS): tools/gremlins/go.mod
@@ -171,7 +171,7 @@ $(MODULES):
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
-	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./delivery ./examples/notify/sharded ./internal/chaos \
+	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./internal/chaos \
 		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench ./test/zoo
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
@@ -204,9 +204,9 @@ check-scale: kube
 
 # Run the Go benchmarks.
 check-bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./plan ./gate ./member ./table ./slot
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/protocol/... ./internal/gate ./slot
 # Walk long histories of joins and crashes, and show how many runs members have (STEPS=100000).
-	STEPS=$(or $(STEPS),10000) $(GO) test -count 1 -timeout 60m -v -run TestRunsStayFew ./plan
+	STEPS=$(or $(STEPS),10000) $(GO) test -count 1 -timeout 60m -v -run TestRunsStayFew ./internal/protocol/plan
 
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod

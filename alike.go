@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/permission"
 )
 

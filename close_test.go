@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 type connKey struct{}

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -166,7 +166,7 @@ func (c *Controller) Take(key types.NamespacedName) {
 	}
 }
 
-// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (gate.EpochFrom) and ends
+// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends
 // when the slot is lost; a due OnReset function has been called. If not, the worker has nothing to do for the key but
 // call Done.
 //

@@ -31,16 +31,14 @@
 // # What a member tells
 //
 // [Rota.Status] is a snapshot, [Rota.Ready] a readiness check, and [Rota.Collector] has the metrics. [Rota.Owns] says
-// whether an object is this member's. Inside a reconcile, [github.com/rota-dev/rota/gate.EpochFrom] returns a fencing
-// token for systems outside Kubernetes.
+// whether an object is this member's. Inside a reconcile, [EpochFrom] returns a fencing token for systems outside
+// Kubernetes.
 //
 // # Beside this package
 //
-//   - [github.com/rota-dev/rota/delivery]: how objects reach their member.
 //   - [github.com/rota-dev/rota/fence]: the policy by which the API server refuses late writes.
 //   - [github.com/rota-dev/rota/group]: divides the controllers of a program among sets of processes.
 //   - [github.com/rota-dev/rota/dispatch/client] and [github.com/rota-dev/rota/dispatch/reconciler]: workers that take
 //     keys from dispatchers instead of sharing a cache.
-//   - [github.com/rota-dev/rota/slot], [github.com/rota-dev/rota/table], [github.com/rota-dev/rota/plan] and
-//     [github.com/rota-dev/rota/member]: the decisions, as pure functions.
+//   - [github.com/rota-dev/rota/slot]: which slot an object is in.
 package rota

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 const (
@@ -32,15 +32,15 @@ const (
 // returned. Informers that NewInformer made of kinds that are not sharded then show what the duty's former owner wrote
 // with clients of WrapConfig.
 //
-// The context of run carries the epoch of the duty (gate.EpochFrom). Write with it, or with one derived from it,
+// The context of run carries the epoch of the duty (EpochFrom). Write with it, or with one derived from it,
 // through clients of WrapConfig: such writes are refused once the duty is lost. The context ends, and run has to
 // return, when
 //
-//   - the duty is handed over, because a member joined, or this one leaves (gate.ErrHandover). The duty's next owner
+//   - the duty is handed over, because a member joined, or this one leaves (ErrHandover). The duty's next owner
 //     waits until run has returned. Until then run may write with context.WithoutCancel, such as to store its state.
 //     If run does not return within 5 s, that is logged and an event says so; nothing but this duty waits for it. When
 //     this member leaves, it waits for LeaveTimeout at most.
-//   - the Lease was not renewed in time, or the duty was lost (gate.ErrExpired or gate.ErrLost). Others may be about to
+//   - the Lease was not renewed in time, or the duty was lost (ErrExpired or ErrLost). Others may be about to
 //     begin, and writes are refused. If this member was expelled, Run returns an error unless run returns within
 //     RenewDeadline: a process must not join again while something of its former life goes on.
 //

@@ -20,17 +20,17 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/election"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 var electionLease = types.NamespacedName{Namespace: "operators", Name: "website-operator"}

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/group"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // nothing stands for an empty list of controllers in a report.

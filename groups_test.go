@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // R14: members of a program's groups say which controllers are in no group, or in two.

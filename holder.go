@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/slot"
 )

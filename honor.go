@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // honorPeriod is the time between two checks whether API servers honor the selectors.

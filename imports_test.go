@@ -20,13 +20,15 @@ var layers = []struct {
 	// forbidden are import path prefixes, with the reason.
 	forbidden map[string]string
 }{
-	{"internal/resourceversion", pure}, {"slot", pure}, {"table", pure}, {"internal/stream", pure}, {"plan", pure},
-	{"internal/inspect", pure}, {"member", pure}, {"internal/election", pure}, {"dispatch", pure}, {"dispatch/wire", pure},
+	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure}, {"internal/stream", pure},
+	{"internal/protocol/plan", pure}, {"internal/inspect", pure}, {"internal/protocol/member", pure},
+	{"internal/protocol/election", pure}, {"internal/dispatch", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
 	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
-	{"internal/store", noControllerRuntime}, {"labeller", noControllerRuntime}, {"fence", noControllerRuntime},
-	{"internal/nearest", pure}, {"group", pure}, {"gate", noKubernetes}, {"internal/work", simulated},
-	{"delivery", noControllerRuntime}, {"coverage", noControllerRuntime}, {"internal/moves", noControllerRuntime},
+	{"internal/store", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"fence", noControllerRuntime},
+	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
+	{"internal/delivery", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
+	{"internal/moves", noControllerRuntime},
 	{"internal/replica", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }

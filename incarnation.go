@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/moves"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
-	"github.com/rota-dev/rota/member"
 )
 
 // incarnation is a replica with what observes it and what runs beside it.

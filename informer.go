@@ -35,7 +35,7 @@ type Children struct {
 	// ClusterScoped says that the owners are not namespaced.
 	ClusterScoped bool
 	// WithoutOrphans leaves out objects without a controlling owner. By default every member gets these objects, since its
-	// reconciles may adopt them. No label selects them. So with delivery.SlotLabel and delivery.ShardSelector the API
+	// reconciles may adopt them. No label selects them. So with DeliverySlotLabel and DeliveryShardSelector the API
 	// server sends all objects of the kind, and the member keeps its share and the orphans. If any Children of a kind want
 	// orphans, all get them.
 	WithoutOrphans bool

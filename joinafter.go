@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // JoinAfter has this member join only when done is closed. Until then controllers, queues and duties may be set up

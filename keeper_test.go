@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // testKeeper checks the order of calls, and says of each slot whether it may be worked on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,13 +21,20 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
+
+// TestMain is for tests that have simulated time.
+func TestMain(m *testing.M) {
+	elapsed.Simulated()
+	os.Exit(m.Run())
+}
 
 // lab is a rota in memory, in the simulated time of a synctest bubble, whose metrics are scraped every scrapePeriod.
 type lab struct {

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/labeller"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/labeller"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 const (

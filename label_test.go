@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 var websiteKind = schema.GroupKind{Group: "web.example.com", Kind: "Website"}

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // handoverBuckets are in seconds: from moves of an idle rota to those that a stuck reconcile holds back.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Members report the handovers by which they got their slots and duties: when one joins, leaves and crashes.

@@ -9,13 +9,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // objectHolder does for objects what kept does: with the informers' shares, and the controllers' keys.

@@ -17,12 +17,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
+)
+
+// Delivery is how the objects of a member's slots reach it.
+type Delivery = delivery.Mode
+
+// Ways of delivery. The zero value is taken for DeliveryFilter.
+const (
+	// DeliveryFilter receives all objects of a kind and keeps its own. It works with any API server and any key.
+	DeliveryFilter = delivery.Filter
+	// DeliverySlotLabel asks for the objects whose label says that they are in the slots. The members write that label
+	// once in an object's life. It works with any API server and with the keys Name and Namespace.
+	DeliverySlotLabel = delivery.SlotLabel
+	// DeliveryShardSelector has the API server select by the hash of metadata.uid. It needs Kubernetes 1.36 or later with
+	// the feature gate ShardedListAndWatch, and key UID. If the server ignores the selector, it works as DeliveryFilter;
+	// see Status.Traffic.
+	DeliveryShardSelector = delivery.ShardSelector
 )
 
 // Options say which rota this process belongs to, and how it takes part. Only Name is required.
@@ -41,17 +57,17 @@ type Options struct {
 	// Slots is the number of slots, a power of two up to 4096. Default 256. At most that many members can work. It cannot
 	// be changed while the table exists.
 	Slots slot.Count
-	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with delivery.ShardSelector. It cannot
+	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with DeliveryShardSelector. It cannot
 	// be changed while the table exists.
 	Key slot.Key
-	// Delivery is how the objects of this member's slots reach it. Default delivery.Filter. Members may differ in it, so a
-	// rollout can change it. But delivery.ShardSelector needs slot.KeyUID, and delivery.SlotLabel one of the other keys.
+	// Delivery is how the objects of this member's slots reach it. Default DeliveryFilter. Members may differ in it, so a
+	// rollout can change it. But DeliveryShardSelector needs slot.KeyUID, and DeliverySlotLabel one of the other keys.
 	//
-	// With delivery.SlotLabel the members label the objects that have no label yet, which takes the permissions that
-	// labeller.Rules lists. Objects come to members once they are labelled.
-	Delivery delivery.Mode
-	// Label makes the members label objects and children although Delivery is delivery.Filter. Roll it out before a change
-	// to delivery.SlotLabel, or with slot.KeyUID to delivery.ShardSelector: then objects have their labels when the first
+	// With DeliverySlotLabel the members label the objects that have no label yet, which takes the permissions that
+	// docs/delivery.md lists. Objects come to members once they are labelled.
+	Delivery Delivery
+	// Label makes the members label objects and children although Delivery is DeliveryFilter. Roll it out before a change
+	// to DeliverySlotLabel, or with slot.KeyUID to DeliveryShardSelector: then objects have their labels when the first
 	// member selects by them. The labeller writes at most 200 objects a second.
 	Label bool
 	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them.
@@ -102,7 +118,7 @@ type Options struct {
 	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns
 	// all slots and duties as soon as its workers run. There is no table, no Lease and nothing to wait for. Wiring is
 	// checked as ever, but for wrapped clients where New gets no config. Name and Namespace may be empty, and objects are
-	// delivered as with delivery.Filter. Two processes with Solo do not know of each other. New refuses it in a Pod whose
+	// delivered as with DeliveryFilter. Two processes with Solo do not know of each other. New refuses it in a Pod whose
 	// program is no test.
 	Solo bool
 

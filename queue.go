@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 // Queue is a work queue for sharded items. It keeps out items of other members, and tells the rota which items wait. It
@@ -160,7 +160,7 @@ func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 func (q *Queue[T]) isQueue() {}
 
 // Admit returns a function that calls sync for the items that the gate admits, with a context that carries the slot's
-// epoch (gate.EpochFrom) and ends when the slot is lost. For other items it returns nil: call only Forget and Done for
+// epoch (EpochFrom) and ends when the slot is lost. For other items it returns nil: call only Forget and Done for
 // them. It also returns nil if sync failed because its context ended: the slot's next owner repeats it.
 //
 // Clients must write with that context (WrapConfig). Nothing may be written for an item after its Done.

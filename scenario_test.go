@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts).
@@ -858,7 +858,7 @@ func TestDocumented(t *testing.T) {
 	}
 	doc := string(text)
 	var told []string
-	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "internal/replica/*.go", "member/*.go"} {
+	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "internal/replica/*.go", "internal/protocol/member/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -889,7 +889,9 @@ func TestDocumented(t *testing.T) {
 // Every reason of events stands in some test or script that fails without such an event.
 func TestReasonsAreAsserted(t *testing.T) {
 	var tests strings.Builder
-	for _, pattern := range []string{"*_test.go", "ctrlrt/*_test.go", "member/*_test.go", "member/testdata/*.txt"} {
+	for _, pattern := range []string{
+		"*_test.go", "ctrlrt/*_test.go", "internal/protocol/member/*_test.go", "internal/protocol/member/testdata/*.txt",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

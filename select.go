@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced

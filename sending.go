@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 // sending is a write under way. The API server decides it within a timeout, but the answer may take longer, such as

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
 )

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -8,12 +8,27 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
+)
+
+// What a Status is made of.
+type (
+	// Finding is something that is wrong with what members hold (rule R14).
+	Finding = coverage.Finding
+	// Health is what the reconciles of a member come to, and KeyHealth those of one object.
+	Health    = coverage.Health
+	KeyHealth = coverage.KeyHealth
+	// Refused is a kind that the API server does not let this member list or watch.
+	Refused = delivery.Failure
+	// Traffic is what the API server sent of a kind.
+	Traffic = delivery.Traffic
+	// Flight is a reconcile, a duty, or a function of Go that goes on.
+	Flight = gate.Flight
 )
 
 // Status is what a member knows of its rota.
@@ -43,7 +58,7 @@ type Status struct {
 	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
 	Traffic map[schema.GroupKind]delivery.Traffic
 	// Ignored says, by kind, whether the API server ignored the shard selector in its last answer with objects. It is
-	// filled only with delivery.ShardSelector, and only for kinds with traffic.
+	// filled only with DeliveryShardSelector, and only for kinds with traffic.
 	Ignored map[schema.GroupKind]bool
 	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
 	Refused []delivery.Failure

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 // Go runs f in a goroutine of its own, which may go on after the reconcile of ctx has returned: one that watches
@@ -17,15 +17,15 @@ import (
 // nothing tells it, since no event comes for an object that moves.
 //
 // ctx is what the reconciler was called with, or derived from it. The context of f has the values of ctx, such as the
-// epoch (gate.EpochFrom), and does not end with it. Write with it. It ends, and f has to return, when
+// epoch (EpochFrom), and does not end with it. Write with it. It ends, and f has to return, when
 //
-//   - the slot of the object is handed over (gate.ErrHandover), because a member joined, or this one leaves. The next
+//   - the slot of the object is handed over (ErrHandover), because a member joined, or this one leaves. The next
 //     owner waits until f has returned; what takes long is in Status.Stuck, and an event says so. Until then f may
 //     write with context.WithoutCancel.
-//   - the Lease was not renewed in time, or the slot was lost (gate.ErrExpired or gate.ErrLost). Others may be about to
+//   - the Lease was not renewed in time, or the slot was lost (ErrExpired or ErrLost). Others may be about to
 //     begin, and writes are refused. If this member was expelled, Run returns an error unless f returns within
 //     RenewDeadline, as with a reconcile.
-//   - the object was deleted, and its key comes up (gate.ErrDeleted).
+//   - the object was deleted, and its key comes up (ErrDeleted).
 //
 // If it is so already, f is called with a context that has ended.
 //
@@ -37,7 +37,7 @@ import (
 // In a duty, the context of f ends with that of the duty, and when the duty's run returns. The run lasts until f has
 // returned.
 //
-// The error is gate.ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
+// The error is ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
 // panic in f ends the process. Go may be called concurrently.
 func Go(ctx context.Context, f func(ctx context.Context)) error {
 	by, ok := ctx.Value(admittedKey{}).(admitted)

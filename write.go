@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -31,8 +31,8 @@ const unknownMargin = time.Second
 // clients.
 //
 // A write with the context of a reconcile, or one derived from it, is refused once the reconcile has returned, its slot
-// is lost, or the deadline of the member's Lease has passed. The error then wraps context.Canceled, gate.ErrLost,
-// gate.ErrExpired or ErrDeadline. Until then a reconcile whose context has ended, by a timeout or because a member that
+// is lost, or the deadline of the member's Lease has passed. The error then wraps context.Canceled, ErrLost,
+// ErrExpired or ErrDeadline. Until then a reconcile whose context has ended, by a timeout or because a member that
 // leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that
 // deadline, of at most Options.WriteTimeout. The client gives up with it as long as the write has not been sent, and
 // then waits for the answer until that deadline. If the outcome is unknown, the write keeps its slot from moving on

@@ -13,12 +13,12 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)

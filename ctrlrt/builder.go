@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 // Builder builds a sharded controller. It has the methods of controller-runtime's builder.Builder, and they mean

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 

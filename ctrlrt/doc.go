@@ -10,7 +10,7 @@
 //   - The cache holds this member's share, and List by that controller returns the share. The API server answers List
 //     by anybody else with all objects; a List by an index that it does not know is refused.
 //   - The API server answers Get of an object that this member does not own.
-//   - The reconciler's context carries the slot's epoch (gate.EpochFrom) and ends when the slot is lost.
+//   - The reconciler's context carries the slot's epoch (rota.EpochFrom) and ends when the slot is lost.
 //   - When a slot comes, each of its objects is reconciled once. Those that changed lately come first.
 //
 // A kind that it Owns is split by the controlling owners of its objects: children are cached where their owner is. A

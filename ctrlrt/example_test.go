@@ -10,7 +10,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 )
 
 func Example() {

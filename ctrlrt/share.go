@@ -2,8 +2,8 @@ package ctrlrt
 
 import (
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // shareOf returns the informers over a member's share.

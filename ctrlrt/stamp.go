@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/labeller"
 )
 
 // stamp adds the labels by which an object is delivered, so that they need no second write. undo removes them; nil:

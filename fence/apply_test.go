@@ -19,7 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // The API server finds nothing to warn of in the expressions, whatever kinds are fenced.

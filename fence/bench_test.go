@@ -14,7 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // report adds percentiles of the durations to a benchmark's result, in milliseconds.

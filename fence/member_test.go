@@ -31,7 +31,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // memberEnv tells this binary to be a member, and what it needs for it.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // ErrUnverified is wrapped by an error of Verify that says nothing about whether the fence works.

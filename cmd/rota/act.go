@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/view"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 const (

@@ -28,7 +28,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/order"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // startMember starts a member of rota web in w's namespace, which shards ConfigMaps. end has it leave.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/checkup"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // checkTimeout bounds the requests that find the rota. Package checkup bounds its own.

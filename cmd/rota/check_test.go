@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/checkup"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // account is the ServiceAccount of the operator in these tests.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/dashboard"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/demo"
 	"github.com/rota-dev/rota/internal/dispatchdemo"
 	"github.com/rota-dev/rota/slot"

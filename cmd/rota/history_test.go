@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/view"
-	"github.com/rota-dev/rota/table"
 )
 
 func TestPrintHistory(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/view"
-	"github.com/rota-dev/rota/table"
 )
 
 const (

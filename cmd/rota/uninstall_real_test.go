@@ -22,14 +22,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/remains"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // everything lists all objects of a cluster, each with its labels and annotations.

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/examples/internal/lines"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
-	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Keeper has something of the hash slots besides a Share: the keys of a dispatcher. A rota with a Keeper tells it of

@@ -28,9 +28,9 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/table"
 )
 
 const (

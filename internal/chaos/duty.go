@@ -22,9 +22,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/oracle"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/journal"
 )
 

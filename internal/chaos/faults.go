@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/chaos/proxy"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // fault is something that happens to a rota at work.

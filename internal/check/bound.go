@@ -3,7 +3,7 @@ package check
 import (
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // TestExcuses: a slot on its way to a process that dies before it arrives is nobody's until the next one has it, as the

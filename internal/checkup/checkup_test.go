@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/table"
 )
 
 // The header Date of an answer tells how far this machine's clock is from the server's, whichever way.

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/slot"
 )
 

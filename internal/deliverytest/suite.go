@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // Options say what to run the suite on.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/delivery"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/stage"
 	"github.com/rota-dev/rota/permission"
 )

@@ -16,8 +16,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/check"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/verdict"
 )

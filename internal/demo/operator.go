@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/delivery"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/journal"
 	"github.com/rota-dev/rota/internal/process"
 	"github.com/rota-dev/rota/internal/stage"

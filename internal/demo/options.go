@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -3,7 +3,7 @@ package demo
 import (
 	"fmt"
 
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/verdict"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/internal/dispatch"
 )
 
 // Ask is dispatch.Ask, for what a worker sends.

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch"
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/feed"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Kind says whose keys are handed out.

@@ -20,14 +20,19 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/dispatcher"
+	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/slot"
 )
 
-func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
+// TestMain is for tests of which some have simulated time.
+func TestMain(m *testing.M) {
+	elapsed.Simulated()
+	controlplane.Main(m, controlplane.Options{})
+}
 
 var configMap = schema.GroupKind{Kind: "ConfigMap"}
 

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/internal/dispatch"
 )
 
 // The slots are shut, as in a lapse of the Lease, while nobody has finished work on a deletion. It comes again, even if

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -25,8 +25,16 @@ type Clock struct {
 // jump is the smallest change of a lead that counts: the clocks are not read at the same moment.
 const jump = 10 * time.Millisecond
 
+// machine is the clock of New.
+var machine = counting
+
+// Simulated has New return clocks that count by the process's clocks alone. It is for tests in whose bubbles
+// (testing/synctest) time stands still while that of the machine goes on: on a busy machine each step of such a test
+// would pass for a sleep. Call it before all else, as from an init function.
+func Simulated() { machine = func() (time.Duration, bool) { return 0, false } }
+
 // New returns a clock that starts now.
-func New() *Clock { return NewFrom(counting, nil) }
+func New() *Clock { return NewFrom(machine, nil) }
 
 // NewFrom is New with other clocks, for tests. With wall nil it is the machine's.
 func NewFrom(counting func() (now time.Duration, ok bool), wall func(time.Time) time.Duration) *Clock {

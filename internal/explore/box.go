@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // life is the state of a pod's container.

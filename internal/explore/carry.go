@@ -3,7 +3,7 @@ package explore
 import (
 	"fmt"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/slot"
 )
 

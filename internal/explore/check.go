@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/inspect"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Each act is checked for these rules. settle.go checks that the fair continuation of every state ends well.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/slot"
 )
 

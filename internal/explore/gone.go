@@ -3,8 +3,8 @@ package explore
 import (
 	"slices"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // goneIn are deletions, one in each of the slots.

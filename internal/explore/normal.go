@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/inspect"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Worlds that differ only in absolute numbers are one state. So each transition ends with bringing every number into a

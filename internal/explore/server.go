@@ -3,8 +3,8 @@ package explore
 import (
 	"slices"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // server is the state of the API server: its objects, requests that went astray, what happened so far, and how many

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // tables holds every table once, so that a pointer tells it.

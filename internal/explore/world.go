@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/rota-dev/rota/internal/inspect"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // world is a state that is looked at, and changed: parts are copied when that begins.

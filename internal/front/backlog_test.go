@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/dispatcher"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // unstarted returns a dispatcher that does not run.

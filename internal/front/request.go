@@ -13,9 +13,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/dispatch"
 )
 
 // headerFor is in requests from one dispatcher to another: the user that asks.

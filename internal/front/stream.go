@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/dispatcher"
 )
 

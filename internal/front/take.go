@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/dispatcher"
 )
 

@@ -5,7 +5,7 @@ package inspect
 import (
 	"time"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Functions of a *member.Member.

@@ -3,8 +3,8 @@ package moves
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // giving is a slot that this member drains.

@@ -63,7 +63,7 @@ var once = sync.OnceValue(func() error {
 	}
 	for _, args := range [][]string{
 		append([]string{"build", "-overlay", overlay}, packages...),
-		{"test", "-c", "-overlay", overlay, "-o", filepath.Join(dir, "member.test"), mutant.Module + "/member"},
+		{"test", "-c", "-overlay", overlay, "-o", filepath.Join(dir, "member.test"), mutant.Module + "/internal/protocol/member"},
 		{"build", "-overlay", overlay, "-o", filepath.Join(dir, "sim"), mutant.Module + "/internal/sim/cmd"},
 		{"build", "-overlay", overlay, "-o", filepath.Join(dir, "explore"), mutant.Module + "/internal/explore/cmd"},
 	} {
@@ -79,7 +79,7 @@ func run(t *testing.T, mutant, program string, args ...string) (out string, fail
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, program), args...)
 	if program == "member.test" {
-		cmd.Dir = "../../member"
+		cmd.Dir = "../protocol/member"
 	}
 	cmd.Env = append(os.Environ(), active.Variable+"="+mutant)
 	text, err := cmd.CombinedOutput()

@@ -23,7 +23,7 @@ func TestClausesHaveScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := map[string]bool{}
-	for _, s := range scripts(t, "../../member/testdata", clauseLine) {
+	for _, s := range scripts(t, "../protocol/member/testdata", clauseLine) {
 		shown[s.match[1]] = true
 	}
 	for _, m := range all {
@@ -40,7 +40,7 @@ func TestClausesHaveScripts(t *testing.T) {
 // A script of package member that is about a clause fails without that clause, in the way it says.
 func TestScriptsFailWithoutTheirClause(t *testing.T) {
 	build(t)
-	for _, s := range scripts(t, "../../member/testdata", clauseLine) {
+	for _, s := range scripts(t, "../protocol/member/testdata", clauseLine) {
 		clause, prevents := s.match[1], s.match[2]
 		rule, name, _ := strings.Cut(strings.TrimSuffix(filepath.Base(s.file), ".txt"), "_")
 		t.Run(filepath.Base(s.file), func(t *testing.T) {

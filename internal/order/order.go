@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Store is what an order needs of store.Store.

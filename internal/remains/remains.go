@@ -21,9 +21,9 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Options say what to look for.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/elapsed"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // Clock gives a member the time. Its methods may be called concurrently.

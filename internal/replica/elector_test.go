@@ -10,12 +10,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/gate"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 var electionLease = types.NamespacedName{Namespace: "operators", Name: "website-operator"}

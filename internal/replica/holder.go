@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Owner has something of slots: objects, the keys of a dispatcher, or duties. The driver tells it what becomes of the

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // mailbox collects events for the one goroutine that steps the member. put never blocks. Events that fit into one are

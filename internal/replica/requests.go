@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
 )
 
 // Requests sends what a driver asks for. Its methods do not block, and call answer once, or never if the incarnation

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 // State is what a process knows of its rota, in whichever incarnation it is. Its methods may be called concurrently.

@@ -3,9 +3,9 @@ package replica
 import (
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Turns is what a rota that shares the right to work with others knows of it (rule R20). The member itself knows

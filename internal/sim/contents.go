@@ -1,8 +1,8 @@
 package sim
 
 import (
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/stream"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
 )
 

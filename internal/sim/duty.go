@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Duties (rule R18). A duty has no objects. It is a single flight that lasts until the slot drains or is lost, and

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 )
 
 // Feed is one watch of a node: the state at first, then every change, in order, each after a delay.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // pauses are lengths of pauses: below the retry period, around the deadline, beyond the lease.

@@ -4,12 +4,12 @@ import (
 	"maps"
 	"time"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // objectHolder has the objects of a node, dutyHolder its duties. In scripts both answer after a moment, unless that is

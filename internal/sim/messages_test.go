@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // traffic is what members and API server say to each other in a while.

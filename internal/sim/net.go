@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // Net is what goes wrong between members and API server.

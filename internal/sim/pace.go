@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // In paced lives, which every second one is, time passes between an event and its Step, between a Step and its actions,

@@ -3,9 +3,9 @@ package sim
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 // requests sends what a node's driver asks for through the network, to the world's API servers.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Unsettled says what is not as it should be when nothing has gone wrong for a while; empty: all is well.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // A check of the objects that finds nothing, whatever is wrong with them, would be none.

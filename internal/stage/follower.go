@@ -11,10 +11,10 @@ import (
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 // Follower keeps the versions of a rota's table that a watch shows.

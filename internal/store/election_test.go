@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/protocol/election"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/storetest"
-	"github.com/rota-dev/rota/member"
 )
 
 // fake is a server that misbehaves; it counts the writes that reach it.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/protocol/election"
 	"github.com/rota-dev/rota/permission"
 )
 

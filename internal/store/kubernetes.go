@@ -19,8 +19,8 @@ import (
 	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 )
 

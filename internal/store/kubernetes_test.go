@@ -20,9 +20,9 @@ import (
 
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/store/storetest"
-	"github.com/rota-dev/rota/member"
 	"github.com/rota-dev/rota/permission"
 )
 

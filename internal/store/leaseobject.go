@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // putLease writes what the member says into the object, and keeps the rest.

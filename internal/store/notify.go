@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/permission"
 )
 

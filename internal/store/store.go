@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Store is the table and the Leases of one rota. All methods may be called concurrently.

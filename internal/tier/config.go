@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/delivery"
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/dispatcher"
 	"github.com/rota-dev/rota/slot"
 )

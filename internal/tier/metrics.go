@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/rota-dev/rota/dispatch"
 	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/access"
+	"github.com/rota-dev/rota/internal/dispatch"
 	"github.com/rota-dev/rota/internal/server"
 )
 

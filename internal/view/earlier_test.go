@@ -8,9 +8,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // A warning is over once what it says is healed, and not before.

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // KeyHealth is an object whose reconcile hangs or fails, by the report of its member. Times are by the member's clock.

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // hangs and fails are what b reports of Website default/NAME: a reconcile that runs, and failures, the first so long ago.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // What happened.

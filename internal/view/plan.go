@@ -11,10 +11,10 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/plan"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // maxReplicas is the largest number of replicas that is planned for.

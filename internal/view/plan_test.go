@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/delivery"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // loaded is healthy, with 2 Websites in each slot of a, and 1 in each of b. b joined last.

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/table"
 )
 
 // warningAge is how far back warnings are read: an API server keeps events for as long by default.

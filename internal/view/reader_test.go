@@ -19,7 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }

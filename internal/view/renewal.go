@@ -9,9 +9,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/managed"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Whether a member renews its Lease follows from when the Lease was written, not from the time in it: that one is by

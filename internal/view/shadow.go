@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // Shadow is what the members of a shadow would have if they worked.

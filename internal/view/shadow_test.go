@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/coverage"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
 )
 

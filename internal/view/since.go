@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/coverage"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // joinTime is how long after it joined a member gets its share, at most: it waits for its turn, in a rollout for 10 s

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coverage"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // Rota is what is known of a rota at one time. It is never changed once it was read. Its JSON is what `-o json` prints:

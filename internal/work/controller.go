@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/gate"
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // How long a drain waits for deletions (rule R15).

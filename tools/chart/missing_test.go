@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/examples/website/config"
-	"github.com/rota-dev/rota/labeller"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/table"
 )
 
 // dutyResource is what duties write to.

@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // withDuty adds a duty to the run of clean. a has it, and b after 10 s; it writes at least once a second by then, and

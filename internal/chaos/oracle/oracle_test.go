@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/internal/chaos/oracle"
 	"github.com/rota-dev/rota/internal/check"
 	"github.com/rota-dev/rota/internal/journal"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/table"
 )
 
 // The run of these tests begins at 100 s by the monotonic clock and is over at 160 s. Times of the tests are seconds

@@ -26,11 +26,13 @@ type test struct {
 
 // checks returns the checks, the quickest first.
 func checks() []tool {
-	scripts := []test{{"member", "^TestR[0-9]", true}}
+	scripts := []test{{"internal/protocol/member", "^TestR[0-9]", true}}
 	return []tool{
 		{
-			name: "scripts", reaches: []string{"member", "gate", "internal/store"},
-			tests: map[string][]test{"": scripts, "member": scripts, "gate": scripts, "internal/store": scripts},
+			name: "scripts", reaches: []string{"internal/protocol/member", "internal/gate", "internal/store"},
+			tests: map[string][]test{
+				"": scripts, "internal/protocol/member": scripts, "internal/gate": scripts, "internal/store": scripts,
+			},
 		},
 		{
 			name: "lives", reaches: []string{"internal/stream"},
@@ -41,12 +43,13 @@ func checks() []tool {
 			tests: map[string][]test{"": scopeTests, "internal/stream": scopeTests},
 		},
 		{
-			name: "conformance", reaches: []string{"gate", "internal/store", "internal/stream", "delivery", "rota"},
+			name:    "conformance",
+			reaches: []string{"internal/gate", "internal/store", "internal/stream", "internal/delivery", "rota"},
 			tests: map[string][]test{
-				"":               slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
-				"gate":           gateTests,
-				"internal/store": storeTests,
-				"delivery":       deliveryTests, "internal/stream": deliveryTests,
+				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
+				"internal/gate":     gateTests,
+				"internal/store":    storeTests,
+				"internal/delivery": deliveryTests, "internal/stream": deliveryTests,
 				"rota": rotaTests,
 			},
 		},
@@ -55,16 +58,20 @@ func checks() []tool {
 			tests: map[string][]test{"": slices.Concat(readTests, stockTests), "ctrlrt": readTests, "rota": stockTests},
 		},
 		{
-			name: "exhaustive", reaches: []string{"member"},
+			name: "exhaustive", reaches: []string{"internal/protocol/member"},
 			probe: func(o options) []string { return []string{"-states", itoa(o.states)} },
 		},
 		{
-			name: "simulation", reaches: []string{"member", "gate", "internal/store", "internal/stream"},
+			name: "simulation", reaches: []string{
+				"internal/protocol/member", "internal/gate", "internal/store", "internal/stream", "internal/work", "internal/replica",
+			},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
 		{
-			name: chaos, reaches: []string{"member", "gate", "internal/store", "delivery", "rota"},
-			faults: chaosFaults,
+			name: chaos, faults: chaosFaults,
+			reaches: []string{
+				"internal/protocol/member", "internal/gate", "internal/store", "internal/delivery", "rota",
+			},
 		},
 	}
 }
@@ -80,13 +87,13 @@ var chaosFaults = []string{
 
 // The suites in memory. The same run against a real API server, in the tests of their packages.
 var (
-	gateTests     = []test{{"gate", ".", true}}
+	gateTests     = []test{{"internal/gate", ".", true}}
 	storeTests    = []test{{"internal/store", "^Test(Memory|Objects)", true}}
 	lifeTests     = []test{{"internal/stream/streamtest", "^Test(Lives|Graveyard)$", true}}
 	scopeTests    = []test{{"internal/stream/streamtest", "^TestScopes$", true}}
 	deliveryTests = []test{
-		{"delivery", "^TestOwnedKinds$", false},
-		{"delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},
+		{"internal/delivery", "^TestOwnedKinds$", false},
+		{"internal/delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},
 	}
 	rotaTests = []test{{".", "^TestR[0-9]", true}}
 	// These hold the product against what it stands in for, the first on a real API server.

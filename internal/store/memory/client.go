@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
 )
 
 // Client is what one member sees of a Store.

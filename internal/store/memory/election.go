@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/election"
+	"github.com/rota-dev/rota/internal/protocol/election"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
 )
 
 var _ store.Elections = (*Client)(nil)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store/memory"
-	"github.com/rota-dev/rota/member"
 )
 
 func Example() {

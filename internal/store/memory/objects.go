@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // Objects is what an API server holds of one rota, as a plain data structure: the table, the Leases, and the history

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/election"
-	"github.com/rota-dev/rota/member"
+	"github.com/rota-dev/rota/internal/protocol/election"
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // Store is Kubernetes in memory. One Store holds the objects of one rota. It serves any number of members, each by a

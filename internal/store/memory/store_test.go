@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/internal/store/storetest"
-	"github.com/rota-dev/rota/member"
 )
 
 func TestMemory(t *testing.T) {

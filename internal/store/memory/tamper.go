@@ -3,8 +3,8 @@ package memory
 import (
 	"maps"
 
-	"github.com/rota-dev/rota/member"
-	"github.com/rota-dev/rota/table"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // The methods below do what people do with kubectl: they have no preconditions and ignore the protocol.

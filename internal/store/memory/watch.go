@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
 )
 
 // WatchTable implements store.Store.

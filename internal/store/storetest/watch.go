@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/member"
 )
 
 // patience is how long a test waits for what must come.

@@ -1,0 +1,72 @@
+package coverage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/delivery"
+)
+
+const (
+	fieldSelections = "selections"
+	// maxSelections is the size in bytes above which selections are left out.
+	maxSelections = 16 << 10
+	// allNamespaces stands for all namespaces.
+	allNamespaces = "*"
+)
+
+// encodeSelections has a line for each set of namespaces and selectors, with the kinds that have it: caches limited to
+// hundreds of namespaces name them once.
+func (r *Report) encodeSelections() string {
+	kindsOf := map[string][]string{} // by the line's first part
+	for _, kind := range slices.SortedFunc(maps.Keys(r.Selections), byName) {
+		namespaces := map[delivery.Selectors][]string{}
+		for _, s := range r.Selections[kind] {
+			name := s.Namespace
+			if name == "" {
+				name = allNamespaces
+			}
+			namespaces[s.Selectors] = append(namespaces[s.Selectors], name)
+		}
+		for by, names := range namespaces {
+			slices.Sort(names)
+			head := fmt.Sprintf("%q %q %s", by.Label, by.Field, strings.Join(names, ","))
+			kindsOf[head] = append(kindsOf[head], kind.String())
+		}
+	}
+	var out strings.Builder
+	for _, head := range slices.Sorted(maps.Keys(kindsOf)) {
+		fmt.Fprintf(&out, "%s %s\n", head, strings.Join(kindsOf[head], " "))
+	}
+	return out.String()
+}
+
+func (r *Report) decodeSelections(text string) error {
+	for i, line := range lines(text) {
+		words, err := quotedFields(line)
+		if err != nil || len(words) < 4 {
+			return r.lineError(fieldSelections, i, line)
+		}
+		if r.Selections == nil {
+			r.Selections = map[schema.GroupKind][]delivery.Selection{}
+		}
+		for _, name := range words[3:] {
+			kind := schema.ParseGroupKind(name)
+			for namespace := range strings.SplitSeq(words[2], ",") {
+				s := delivery.Selection{Namespace: namespace, Selectors: delivery.Selectors{Label: words[0], Field: words[1]}}
+				if namespace == allNamespaces {
+					s.Namespace = ""
+				}
+				r.Selections[kind] = append(r.Selections[kind], s)
+			}
+		}
+	}
+	for _, selections := range r.Selections {
+		slices.SortFunc(selections, delivery.Selection.Compare)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package coverage
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// Bounds are how long something may be wrong before it counts as a finding.
+type Bounds struct {
+	// Recovery is how long a slot may be without a member that works on it: from a crash to the next owner, a lease and
+	// FenceDelay. A member may lack a report for as long.
+	Recovery time.Duration
+	// Stale is how long a member may leave its report unchanged. After that the report is ignored. Members renew their
+	// reports every half lease.
+	Stale time.Duration
+}
+
+// BoundsOf returns the bounds of a rota with these durations.
+func BoundsOf(lease, fenceDelay time.Duration) Bounds {
+	return Bounds{Recovery: lease + fenceDelay, Stale: 2 * lease}
+}
+
+// BoundsBy returns the bounds by the longest durations that the members report; the defaults' if none reports any.
+func BoundsBy(reports []*Report) Bounds {
+	var lease, fence time.Duration
+	for _, r := range reports {
+		l, err := time.ParseDuration(r.Setup[SettingLease])
+		f, fenceErr := time.ParseDuration(r.Setup[SettingFence])
+		if err == nil && fenceErr == nil {
+			lease, fence = max(lease, l), max(fence, f)
+		}
+	}
+	if lease <= 0 {
+		lease, fence = 15*time.Second, 2500*time.Millisecond
+	}
+	return BoundsOf(lease, fence)
+}
+
+// Differences during a rollout end with it. A difference counts once no member has come or gone for RolloutQuiet, or at
+// the latest after RolloutLongest.
+const (
+	RolloutQuiet   = 10 * time.Minute
+	RolloutLongest = time.Hour
+)
+
+// Tracker tells lasting findings from those that come from looking at different moments. A finding counts when all of
+// these hold:
+//
+//   - it was there in every look since the first that had it;
+//   - each member that it names has reported anew since that look: what the report said may have been over by then;
+//   - for slots that nobody works on, and members without a report, Bounds.Recovery has passed since;
+//   - for a difference between members that a rollout may have brought, no member has come or gone for RolloutQuiet, or
+//     it has been there for RolloutLongest. Until then objects of a kind that some members lack are no finding.
+//
+// It is for one goroutine.
+type Tracker struct {
+	bounds  Bounds
+	reports map[string]renewal
+	// owners are findings of the last look, objects those of the last look with a census.
+	owners, objects map[Finding]sight
+	differing       []Finding
+	again           bool // a census may decide about what the last one showed
+	mixed           mixed
+	// first and last are the times of the looks.
+	first, last time.Duration
+}
+
+// renewal is when a report was first seen.
+type renewal struct {
+	serial uint64
+	at     time.Duration
+}
+
+// sight is the first look at a finding.
+type sight struct {
+	at      time.Duration
+	serials map[string]uint64
+	counts  bool
+}
+
+// NewTracker returns a tracker that has not looked yet.
+func NewTracker(b Bounds) *Tracker { return &Tracker{bounds: b} }
+
+// Look compares what members hold at a moment, a monotonic time, and returns the findings that count. census may be
+// nil; then the findings of the last census stand.
+func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, census Digests) []Finding {
+	if k.reports == nil {
+		k.first = at
+	}
+	k.last = at
+	reports = k.fresh(at, reports)
+	mixed := k.mixed.look(at, t, DifferencesIn(t, reports), k.reports)
+	var owners, objects []Finding
+	for _, f := range Compare(t, reports, census) {
+		switch {
+		case f.What == Unread && k.mixed.rollout(f.Kind):
+		case f.What == Differs || f.What == Unread:
+			objects = append(objects, f)
+		default:
+			owners = append(owners, f)
+		}
+	}
+	var counts []Finding
+	k.owners, counts = k.confirm(at, k.owners, owners)
+	counts = append(counts, mixed...)
+	if census != nil {
+		k.objects, k.differing = k.confirm(at, k.objects, objects)
+		k.again = !k.again && len(k.objects) > len(k.differing)
+	}
+	return append(counts, k.differing...)
+}
+
+// Rollout returns the differences of the last look that do not count yet, since a rollout may have brought them.
+func (k *Tracker) Rollout() []Difference { return k.mixed.pending }
+
+// Undecided reports whether another census would decide now about findings of the last one: the members concerned have
+// renewed their reports since. It is true once; findings that the second census shows first wait for the next regular
+// one.
+func (k *Tracker) Undecided(reports []*Report) bool {
+	serials := map[string]uint64{}
+	for _, r := range reports {
+		if last := k.reports[r.Member]; last.serial != r.Serial || k.last-last.at <= k.bounds.Stale {
+			serials[r.Member] = r.Serial
+		}
+	}
+	newer := false
+	for f, first := range k.objects {
+		serial, reports := serials[f.Members]
+		if reports && serial <= first.serials[f.Members] {
+			return false
+		}
+		newer = newer || reports
+	}
+	return k.again && newer
+}
+
+// Settled reports whether a further look would tell no more about the time of the first one: every member has renewed
+// its report since or counts as silent, and each finding is over or counts.
+func (k *Tracker) Settled() bool {
+	for _, r := range k.reports {
+		if r.at <= k.first && k.last-r.at <= k.bounds.Stale {
+			return false
+		}
+	}
+	if k.mixed.undecided(k.first) {
+		return false
+	}
+	for _, found := range []map[Finding]sight{k.owners, k.objects} {
+		for f, first := range found {
+			if (first.at <= k.first || f.What == Silent) && !first.counts {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fresh drops reports that their members have not renewed for too long.
+func (k *Tracker) fresh(at time.Duration, reports []*Report) []*Report {
+	now := map[string]renewal{}
+	var out []*Report
+	for _, r := range reports {
+		last, known := k.reports[r.Member]
+		if !known || last.serial != r.Serial {
+			last = renewal{r.Serial, at}
+		}
+		now[r.Member] = last
+		if at-last.at <= k.bounds.Stale {
+			out = append(out, r)
+		}
+	}
+	k.reports = now
+	return out
+}
+
+// confirm returns the findings with their first sight, and those that count.
+func (k *Tracker) confirm(at time.Duration, before map[Finding]sight,
+	found []Finding,
+) (now map[Finding]sight, counts []Finding) {
+	now = map[Finding]sight{}
+	for _, f := range found {
+		key := f.Same()
+		first, seen := before[key]
+		if !seen {
+			first = sight{at: at, serials: map[string]uint64{}}
+			for _, id := range strings.Fields(f.Members) {
+				first.serials[id] = k.reports[id].serial
+			}
+		}
+		if first.counts = seen && k.lasts(f, first, at); first.counts {
+			counts = append(counts, f)
+		}
+		now[key] = first
+	}
+	return now, counts
+}
+
+func (k *Tracker) lasts(f Finding, first sight, at time.Duration) bool {
+	if f.What == Silent {
+		return at-first.at >= k.bounds.Recovery
+	}
+	for id, serial := range first.serials {
+		if k.reports[id].serial <= serial {
+			return false
+		}
+	}
+	return f.What != Unowned || at-first.at >= k.bounds.Recovery
+}

@@ -1,0 +1,191 @@
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("injected"))
+
+// hookless has lists fail after a time, as where a conversion webhook does not answer. Watches go on.
+type hookless struct {
+	*deliverytest.Faulty
+	down atomic.Bool
+}
+
+func (h *hookless) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if !h.down.Load() {
+		return h.Faulty.ListWithContext(ctx, o)
+	}
+	select {
+	case <-time.After(30 * time.Second):
+		return nil, apierrors.NewInternalError(errors.New("conversion webhook: timeout"))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// R8: slots that a warm list went without a kind are shut while they are loaded, and do not wait for that kind again
+// then, however long it takes until its next list fails. Once it can be listed, they have what was written before.
+func TestR8LoadGoesWithoutWhatWarmDid(t *testing.T) {
+	for name, fault := range map[string]func(h *hookless, on bool){
+		"refused": func(h *hookless, on bool) {
+			if on {
+				h.Refuse(errForbidden)
+			} else {
+				h.Refuse(nil)
+			}
+		},
+		"expired": func(h *hookless, on bool) { // its reflector waits between lists
+			if on {
+				h.Refuse(errForbidden)
+				h.Expire()
+			} else {
+				h.Refuse(nil)
+			}
+		},
+		"slow": func(h *hookless, on bool) { h.down.Store(on) },
+	} {
+		for what, load := range map[string]struct {
+			cause   table.Cause
+			version string
+		}{
+			"unnamed": {table.CauseHanded, ""}, "named": {table.CauseHanded, "7000"}, "list": {table.CauseHanded, table.List},
+			"expelled": {table.CauseExpelled, ""},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					versions := table.Versions{}
+					if load.version != "" {
+						versions["ConfigMap"] = load.version
+					}
+					loadWithout(t, fault, load.cause, versions)
+				})
+			})
+		}
+	}
+}
+
+// lackingRig is a member that has listed a kind before, and a slot that it does not have, with a key in it.
+type lackingRig struct {
+	share  *delivery.Share
+	server *deliverytest.Memory
+	source *hookless
+	kind   schema.GroupKind
+	name   types.NamespacedName
+	n      slot.Slot
+	mine   slot.Set
+}
+
+func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
+	t.Helper()
+	r := &lackingRig{
+		share: delivery.New(delivery.Options{Slots: 8}), server: deliverytest.NewMemory(),
+		kind: schema.GroupKind{Kind: "ConfigMap"}, name: types.NamespacedName{Namespace: "a", Name: "o"},
+	}
+	if err := r.share.Shard(r.kind); err != nil {
+		t.Fatal(err)
+	}
+	r.source = &hookless{Faulty: deliverytest.NewFaulty(r.server.ListWatch("", ""), false)}
+	inf := r.share.NewInformer(r.kind, r.source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	// client-go's own handler waits by a time that is not this test's.
+	if err := inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { inf.RunWithContext(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
+		t.Fatal("not synced")
+	}
+	r.n = r.share.Slot(r.name.Namespace, r.name.Name, "")
+	r.mine = slot.SetOf(slot.Range{First: r.n, Last: r.n})
+	other := (r.n + 1) % 8
+	r.warm(ctx, t, slot.SetOf(slot.Range{First: other, Last: other}))
+	return r
+}
+
+func (r *lackingRig) warm(ctx context.Context, t *testing.T, set slot.Set) {
+	t.Helper()
+	r.share.Hold(set)
+	if err := r.share.Warm(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *lackingRig) load(ctx context.Context, t *testing.T, cause table.Cause, versions table.Versions) {
+	t.Helper()
+	begun := time.Now()
+	if err := r.share.Load(ctx, r.mine, cause, versions, false); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 50*time.Millisecond || !r.share.Lacks(r.kind, r.n) {
+		t.Errorf("loaded in %v, lacks the kind: %v", took, r.share.Lacks(r.kind, r.n))
+	}
+}
+
+func (r *lackingRig) complete(t *testing.T) {
+	t.Helper()
+	if lacks, exists := r.share.Lacks(r.kind, r.n), r.share.Exists(r.kind, r.name); lacks || !exists {
+		t.Errorf("lacks the kind: %v, has the object: %v, although it can be listed again", lacks, exists)
+	}
+}
+
+func loadWithout(t *testing.T, fault func(*hookless, bool), cause table.Cause, versions table.Versions) {
+	r := newLackingRig(t.Context(), t)
+	fault(r.source, true)
+	r.warm(t.Context(), t, r.mine)
+	<-time.After(5 * time.Minute) // backoffs have grown
+	for range 5 {                 // at some time between two lists
+		<-time.After(700 * time.Millisecond)
+		r.load(t.Context(), t, cause, versions)
+	}
+	if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.load(t.Context(), t, cause, versions)
+	fault(r.source, false)
+	<-time.After(5 * time.Minute)
+	r.complete(t)
+}
+
+// R8: a list that began before the slot was handed over does not complete the kind, although it succeeds after that.
+func TestR8ListsOlderThanALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		r.source.Refuse(errForbidden)
+		r.warm(t.Context(), t, r.mine)
+		defer r.source.Pause()() // nothing comes but by lists
+		inList, release := r.source.HoldLists()
+		r.source.Refuse(nil)
+		<-inList
+		<-time.After(time.Minute) // the watch works again
+		obj, err := r.server.Create(t.Context(), r.name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.load(t.Context(), t, table.CauseHanded, table.Versions{"ConfigMap": obj.Version})
+		release()
+		<-time.After(time.Minute)
+		r.complete(t)
+	})
+}

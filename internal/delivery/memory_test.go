@@ -1,0 +1,50 @@
+package delivery_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/deliverytest"
+)
+
+func TestMemory(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the shared control plane may be running
+	t.Run("Kinds", memoryKinds)                        // which returns when its parallel tests have ended
+}
+
+func memoryKinds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   delivery.Mode
+		ignore func() func() bool // of each server
+		lists  []bool             // settings of WatchList; nil: all
+	}{
+		{"Filter", delivery.Filter, nil, nil},
+		{"SlotLabel", delivery.SlotLabel, nil, nil},
+		{"ShardSelector", delivery.ShardSelector, nil, nil},
+		{"ShardSelectorIgnored", delivery.ShardSelector, func() func() bool { return func() bool { return true } }, []bool{true}},
+		// Of two API servers one has the feature gate.
+		{"ShardSelectorFlips", delivery.ShardSelector, func() func() bool {
+			var calls atomic.Int64
+			return func() bool { return calls.Add(1)%2 == 0 }
+		}, []bool{false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they wait for backoffs most of the time
+			deliverytest.Run(t, deliverytest.Options{
+				Delivery: c.kind, Ignores: c.ignore != nil, WatchList: c.lists,
+				Kind: func(*testing.T) deliverytest.Kind {
+					m := deliverytest.NewMemory()
+					m.WatchList = true
+					if c.ignore != nil {
+						m.Sharding.Ignore(c.ignore())
+					}
+					return deliverytest.OfMemory(m)
+				},
+			})
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+func TestOrder(t *testing.T) {
+	for _, c := range []struct {
+		versions []string
+		wrong    string
+	}{
+		{[]string{"", "7", "16354", "12345678901234567890123", ""}, ""},
+		{[]string{"16354/", "1655/", "99/"}, ""},
+		{[]string{"16354/1", "16354/2"}, `"16354/1" and "16354/2"`},
+		{[]string{"16354", "16354/"}, `"16354" and "16354/"`},
+		{[]string{"", "c2f1"}, `"c2f1"`},
+		{[]string{"1c2f", "2a6b"}, `"1c2f" and "2a6b"`},
+	} {
+		var o order
+		var err error
+		for _, v := range c.versions {
+			err = errors.Join(err, o.check(configMapKind, v))
+		}
+		if (err == nil) != (c.wrong == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "ConfigMap")) {
+			t.Errorf("%q: %v, want %q", c.versions, err, c.wrong)
+		}
+	}
+}
+
+// R8: which of two states is the newer one cannot be told where versions have no order: such a kind is refused, be it
+// listed or streamed, and the error is told to whoever asked for errors.
+func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
+	objects := func() []corev1.ConfigMap {
+		a, b := configMap("ns", "a", "1"), configMap("ns", "b", "2")
+		a.ResourceVersion, b.ResourceVersion = "5f0c", "91ab"
+		return []corev1.ConfigMap{*a, *b}
+	}
+	lists := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77e0"}, Items: objects()}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w := watch.NewFakeWithChanSize(2, false)
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				for _, obj := range objects() {
+					w.Add(obj.DeepCopy())
+				}
+			}
+			return w, nil
+		},
+	}
+	for name, upstream := range map[string]cache.ListerWatcher{"lists": listsOnly{lists}, "streams": lists} {
+		t.Run(name, func(t *testing.T) {
+			s := New(Options{Slots: 8})
+			if err := s.Shard(configMapKind); err != nil {
+				t.Fatal(err)
+			}
+			inf := s.NewInformer(configMapKind, upstream, &corev1.ConfigMap{}, 0, nil)
+			told := make(chan error, 100)
+			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector,
+				err error) {
+				told <- err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s.Hold(slot.SetOf(slot.Range{First: 0, Last: 7})) // before its first list: the handler hears of that one
+			go inf.RunWithContext(t.Context())
+			load, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			go func() { _ = s.Load(load, slot.SetOf(slot.Range{First: 0, Last: 7}), table.CauseAssigned, nil, false) }()
+			select {
+			case err := <-told:
+				if !errors.Is(err, errNoOrder) {
+					t.Errorf("told: %v", err)
+				}
+			case <-load.Done():
+				t.Fatal("nothing was told")
+			}
+			if failing := s.Failing(); len(failing) != 1 || failing[0].Request != RequestList ||
+				!errors.Is(failing[0].Err, errNoOrder) {
+				t.Errorf("failing: %v", failing)
+			}
+			if inf.HasSynced() || len(inf.GetStore().List()) > 0 {
+				t.Errorf("synced: %v, with %v", inf.HasSynced(), inf.GetStore().List())
+			}
+		})
+	}
+}
+
+// listsOnly is an upstream that does not stream lists.
+type listsOnly struct{ cache.ListerWatcher }
+
+func (listsOnly) IsWatchListSemanticsUnSupported() bool { return true }

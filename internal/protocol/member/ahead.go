@@ -1,0 +1,114 @@
+package member
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// ahead are slots that this member lists before the table gives them to it, since lists take long (rule R8):
+//
+//   - A planner guesses that members that have been silent for RenewDeadline are dead. Their gates are shut by then. It
+//     lists the slots that it would get.
+//   - A member that has just joined guesses the plan. It lists the slots that it would get.
+//
+// The table says nothing of a guess. It only decides when lists begin.
+type ahead struct {
+	slots slot.Set
+	// heard, version and phase are those of the last look. key is the input of the guess.
+	heard   time.Duration
+	version string
+	phase   phase
+	key     string
+}
+
+// lookAhead brings what is listed ahead in line with the guess.
+func (m *Member) lookAhead() {
+	t := m.table()
+	a := &m.ahead
+	if t == nil || m.lapsed || a.heard == m.watch.heard && a.version == m.snap.Version && a.phase == m.phase {
+		return
+	}
+	a.heard, a.version, a.phase = m.watch.heard, m.snap.Version, m.phase
+	key, lost := "", func(table.Run) bool { return true }
+	var silent []string
+	if m.phase == joined {
+		silent = m.silent(t)
+	}
+	switch {
+	case len(silent) > 0:
+		key = m.snap.Version + " " + strings.Join(silent, " ")
+		lost = func(r table.Run) bool { return slices.Contains(silent, r.Owner) }
+	case m.phase == joined && m.awaitsPlan(t):
+		key = "join" // the plan changes when others join, but lists that have begun go on
+	}
+	if key == a.key {
+		return
+	}
+	a.key = key
+	var want, release slot.Set
+	if key != "" {
+		want = m.guess(t, silent, lost)
+	}
+	for _, s := range a.slots.Slots() {
+		if !want.Has(s) && m.slots[s].state == away {
+			release.Add(s)
+		}
+	}
+	hold := want.Minus(a.slots)
+	a.slots = want
+	if !release.Empty() {
+		m.do(Release{Slots: release})
+	}
+	if !hold.Empty() {
+		m.do(Hold{Slots: hold})
+	}
+}
+
+// silent returns, to a planner, the members that have been silent for RenewDeadline.
+func (m *Member) silent(t *table.Table) (ids []string) {
+	if !m.watch.complete || !m.watch.all || !m.isPlanner() {
+		return nil
+	}
+	for _, other := range t.Members {
+		if other.ID != m.cfg.Self.ID && (m.toExpel[other.ID] || m.silence(other.ID) >= m.cfg.RenewDeadline) {
+			ids = append(ids, other.ID)
+		}
+	}
+	return ids
+}
+
+// awaitsPlan says that this member has joined and waits for its share. It does not guess in a rollout, since the plan
+// will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
+// at that time.
+func (m *Member) awaitsPlan(t *table.Table) bool {
+	owned := false
+	for _, r := range t.Runs {
+		if r.Owner == m.cfg.Self.ID || r.Next == m.cfg.Self.ID {
+			return false
+		}
+		owned = owned || r.Owner != ""
+	}
+	return owned && !mixed(t) && !t.Paused()
+}
+
+// guess returns the slots in question that a planner would give to this member if the silent members were dead.
+func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
+	receives := func(other table.Member) bool {
+		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) && !t.Drained(other.ID)
+	}
+	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t), t.Paused()))
+	var set slot.Set
+	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
+		if t.IsDuty(s) {
+			return // there is nothing to list
+		}
+		if l := &m.slots[s]; target[s] == m.cfg.Self.ID && l.state == away && l.heldSince == 0 {
+			set.Add(s)
+		}
+	})
+	return set
+}

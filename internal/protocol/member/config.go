@@ -1,0 +1,123 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Config configures a member. SetDefaults fills in what is left out.
+type Config struct {
+	// Self is the member's entry in the table. ID must be new with every process start. Duties are those that it can do.
+	// It announces them when every member can read of them (rule R18).
+	Self table.Member
+	// Former are the IDs of this process's earlier incarnations. They must have nothing in flight any more.
+	Former []string
+	// Slots and Key are those of the rota; every member must be started with the same.
+	Slots slot.Count
+	Key   slot.Key
+
+	// LeaseDuration is how long others wait, after the last change of a member's Lease that they saw, before they expel
+	// it. Default 15 s.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long after the start of its last successful renewal a member goes on working. It must be
+	// shorter than LeaseDuration. Default 10 s.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals. Default 2 s.
+	RetryPeriod time.Duration
+	// WriteTimeout is the longest server-side timeout of a write. Default 2 s.
+	WriteTimeout time.Duration
+	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag of the
+	// fence. Default WriteTimeout + 0.5 s.
+	FenceDelay time.Duration
+	// Coalesce is how long a change of the table waits for others, to be written with them. Default 50 ms.
+	Coalesce time.Duration
+	// SettleDelay is how long the news that slots are active waits for another write to go with. Default 2 s.
+	SettleDelay time.Duration
+	// JoinDelay is how long a joiner waits for its share, so that members that start together are planned together.
+	// Default 1 s.
+	JoinDelay time.Duration
+	// RolloutDelay replaces JoinDelay while the members have several builds. A member of another build is then likely to
+	// leave soon, and the joiner can take its slots in one move. Default 10 s.
+	RolloutDelay time.Duration
+	// MaxTable is how many bytes of text a table may have. A change that would make it larger is cut. Default 15/16 of
+	// table.MaxSize.
+	MaxTable int
+	// Outlives says that work in this rota's slots may go on until its member's deadline although the member has ended or
+	// has lost the slots: it is done by workers elsewhere (docs/dispatch.md). All members must agree on it.
+	Outlives bool
+	// Seed is for jitter.
+	Seed uint64
+}
+
+// SetDefaults fills in the fields that are zero.
+func (c *Config) SetDefaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.LeaseDuration, 15*time.Second)
+	set(&c.RenewDeadline, c.LeaseDuration*2/3)
+	set(&c.RetryPeriod, c.RenewDeadline/5)
+	set(&c.WriteTimeout, min(2*time.Second, c.RenewDeadline*3/10))
+	set(&c.FenceDelay, c.WriteTimeout+500*time.Millisecond)
+	set(&c.Coalesce, 50*time.Millisecond)
+	set(&c.SettleDelay, 2*time.Second)
+	set(&c.JoinDelay, time.Second)
+	set(&c.RolloutDelay, 10*time.Second)
+	if c.MaxTable == 0 {
+		c.MaxTable = table.MaxSize / 16 * 15
+	}
+	if c.Slots == 0 {
+		c.Slots = slot.DefaultCount
+	}
+	if c.Key == slot.KeyUnknown {
+		c.Key = slot.KeyName
+	}
+	if c.Self.Weight == 0 {
+		c.Self.Weight = 1
+	}
+	c.Self.MinFormat, c.Self.MaxFormat = table.OldestFormat, table.Format
+}
+
+// Validate returns an error that says what to change if the fields do not fit together.
+func (c *Config) Validate() error {
+	if err := c.Slots.Validate(); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"LeaseDuration", c.LeaseDuration}, {"RenewDeadline", c.RenewDeadline}, {"RetryPeriod", c.RetryPeriod},
+		{"WriteTimeout", c.WriteTimeout}, {"FenceDelay", c.FenceDelay},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("%s %v: must be above 0", d.name, d.value)
+		}
+	}
+	switch {
+	case c.LeaseDuration <= c.RenewDeadline:
+		return fmt.Errorf("LeaseDuration %v, RenewDeadline %v: the lease must be longer, "+
+			"so that a member stops before others take its slots; the defaults are 15s and 10s",
+			c.LeaseDuration, c.RenewDeadline)
+	case c.RenewDeadline < 2*c.RetryPeriod:
+		return fmt.Errorf("RenewDeadline %v, RetryPeriod %v: the deadline must leave room for at least two renewals; "+
+			"the defaults are 10s and 2s", c.RenewDeadline, c.RetryPeriod)
+	case c.RetryPeriod > c.LeaseDuration/4:
+		return fmt.Errorf("RetryPeriod %v, LeaseDuration %v: renew at least four times in a lease; "+
+			"the defaults are 2s and 15s", c.RetryPeriod, c.LeaseDuration)
+	case c.WriteTimeout >= c.RenewDeadline:
+		return fmt.Errorf("WriteTimeout %v, RenewDeadline %v: a write must be able to end before the deadline; "+
+			"the defaults are 2s and 10s", c.WriteTimeout, c.RenewDeadline)
+	case c.FenceDelay <= c.WriteTimeout:
+		return fmt.Errorf("FenceDelay %v, WriteTimeout %v: new owners must wait longer than an expelled member's "+
+			"last write can take; leave FenceDelay out for WriteTimeout + 0.5s", c.FenceDelay, c.WriteTimeout)
+	case c.Self.Weight < 1:
+		return fmt.Errorf("Weight %d: must be at least 1", c.Self.Weight)
+	}
+	return table.ValidMember(c.Self)
+}

@@ -1,0 +1,252 @@
+package member
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Member is the state machine of one incarnation of a replica.
+//
+//	           Lease created             table names me            Leave
+//	starting ───────────────▶ joining ──────────────────▶ joined ───────▶ leaving
+//	   │                         │   ◀──────────────────     │               │ owns nothing, removed from the table
+//	   │ Leave                   │    another table, which   │               ▼
+//	   ├─────────────────────────┴──▶ does not name me       │            parting
+//	   ▼                          Leave                      │               │ Lease deleted
+//	 ended ◀─────────────────────────────────────────────────┴───────────────┘
+//	         from any phase: expelled, Lease lost, table refused
+//
+// In three conditions the whole gate is shut, whatever the phase: a lapse (rule R2's deadline has passed; R13 ends it),
+// recovery (the table is missing, or is another one; R16 ends it), and a table that nobody can go by (the next version
+// that is valid ends it; R4). Each slot has a state of its own, drawn in slots.go.
+//
+// Invariants:
+//  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
+//     activated, the member is joined or leaving, neither lapsed nor in recovery, the latest version seen is
+//     valid, and a renewal said "open" (rule R5).
+//  2. At most one request each of renewal, read and swap is under way.
+//  3. Once ended, Step returns nothing.
+//
+// A Member is not safe for concurrent use.
+type Member struct {
+	cfg    Config
+	rng    *rand.Rand
+	now    Time
+	out    []Action
+	wake   time.Duration
+	serial uint64
+	phase  phase
+
+	lease lease
+	read  read
+	watch watch
+
+	// snap is the version of the table that the member goes by. Table is nil while none was seen or it is missing.
+	snap Snapshot
+	// unfit is the latest version seen if the member does not go by it. Then snap is the last one that it went by.
+	unfit unfit
+	// outlives is until when work that was begun before a version that was not gone by may go on (Config.Outlives).
+	outlives time.Duration
+	// known is the UID of the last table that was adopted. gone are the UIDs of tables that were deleted; they are never
+	// believed again.
+	known string
+	gone  map[string]bool
+	// floor is the highest version seen of the object that holds the table. seenAt is when it was first seen.
+	floor  string
+	seenAt time.Duration
+	trail  trail
+	// epochs are the highest epochs that Leases tell of, by the table's UID. toldAt is when one of them last rose.
+	epochs map[string]uint64
+	toldAt time.Duration
+	// top is the highest epoch ever seen.
+	top uint64
+	// lapsed: the deadline has passed. readAfter is when a renewal succeeded since; 0: none has. A read that begins after
+	// it ends the lapse.
+	lapsed    bool
+	readAfter time.Duration
+	recovery  recovery
+
+	// slots has an entry for each slot of the tables seen so far, those of duties included.
+	slots []slotState
+	ahead ahead
+	// gather is since when slots of this member have been ready to be handed over; 0: there are none.
+	gather time.Duration
+	// followed is the version of the table that the slots follow.
+	followed string
+	// candidates is a cache.
+	candidates candidates
+	swap       swap
+	plan       planning
+	// refused is why this member ends although nobody asked it to leave. met: a namesake has been reported.
+	refused error
+	met     bool
+	// toExpel are members whose Lease this member has deleted or found deleted (rule R7). They are dead.
+	toExpel map[string]bool
+	// deleting are DeleteLease requests under way.
+	deleting map[string]bool
+}
+
+type phase uint8
+
+const (
+	starting phase = iota
+	joining
+	joined
+	leaving
+	parting
+	ended
+)
+
+func (p phase) String() string {
+	return [...]string{"starting", "joining", "joined", "leaving", "parting", "ended"}[p]
+}
+
+// read is the state of consistent reads of the table.
+type read struct {
+	wanted, underWay bool
+	retryAt          time.Duration
+}
+
+// never is a time that never comes.
+const never = time.Duration(math.MaxInt64)
+
+// New returns a member. Its first event is a Tick. The config must be valid.
+func New(cfg Config) *Member {
+	return &Member{
+		cfg:      cfg,
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it
+		slots:    make([]slotState, cfg.Slots),
+		toExpel:  map[string]bool{},
+		deleting: map[string]bool{},
+		gone:     map[string]bool{},
+		epochs:   map[string]uint64{},
+		watch:    newWatch(),
+		plan:     planning{seen: map[string]time.Duration{}},
+	}
+}
+
+// Step takes an event and returns what to do, in order. The time must not be before that of the last Step.
+func (m *Member) Step(now Time, event Event) []Action {
+	if m.phase == ended {
+		return nil
+	}
+	m.now, m.wake, m.out = now, never, nil
+	m.checkDeadline()
+	switch e := event.(type) {
+	case Tick:
+	case Renewed:
+		m.renewed(e)
+	case TableSeen:
+		m.tableSeen(e)
+	case ReadFailed:
+		m.read.underWay, m.read.wanted = false, true
+		m.read.retryAt = now.Mono + m.jitter(m.cfg.RetryPeriod/4)
+	case Swapped:
+		m.swapped(e)
+	case LeasesSeen:
+		m.leasesSeen(e)
+	case LeaseDeleted:
+		m.leaseDeleted(e)
+	case Warmed:
+		m.answer(e.Slots, e.Round, warming, warm)
+	case Drained:
+		m.drained(e)
+	case Loaded:
+		m.answer(e.Slots, e.Round, loading, loaded)
+	case Lapsed:
+		m.lapse()
+	case Leave:
+		m.leave()
+	}
+	// The order matters. What shuts comes before what tells others. Slots follow the table before the next table is made
+	// from them.
+	if m.phase != ended {
+		m.followTable()
+	}
+	if m.phase != ended {
+		m.lookAhead()
+	}
+	if m.phase != ended {
+		m.keepLease()
+	}
+	if m.phase != ended {
+		m.chooseWatch()
+		m.work()
+	}
+	if m.phase != ended {
+		m.keepReading()
+	}
+	return m.out
+}
+
+// Wake is the time at which the next Tick is due, as Time.Mono.
+func (m *Member) Wake() time.Duration { return m.wake }
+
+// Ended says that the incarnation is over.
+func (m *Member) Ended() bool { return m.phase == ended }
+
+// ID is the member's ID.
+func (m *Member) ID() string { return m.cfg.Self.ID }
+
+func (m *Member) do(a Action) { m.out = append(m.out, a) }
+
+// at asks for a Tick at the given time.
+func (m *Member) at(t time.Duration) { m.wake = min(m.wake, t) }
+
+// due says whether t has come. If not, it asks for a Tick then.
+func (m *Member) due(t time.Duration) bool {
+	if m.now.Mono >= t {
+		return true
+	}
+	m.at(t)
+	return false
+}
+
+// jitter returns a random duration between 0 and d.
+func (m *Member) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(m.rng.Int64N(int64(d)))
+}
+
+func (m *Member) nextSerial() uint64 {
+	m.serial++
+	return m.serial
+}
+
+// table is the table that the member goes by, or nil if there is none.
+func (m *Member) table() *table.Table {
+	if m.recovery.on || m.unfit.err != nil {
+		return nil
+	}
+	return m.snap.Table
+}
+
+// usable says that this member may work: see invariant 1.
+func (m *Member) usable() bool {
+	return (m.phase == joined || m.phase == leaving) && !m.lapsed && m.table() != nil
+}
+
+// stop ends the incarnation. It shuts everything first.
+func (m *Member) stop(err error, rejoin bool) {
+	m.shutAll()
+	m.phase, m.wake = ended, never
+	m.do(Stop{Err: err, Rejoin: rejoin})
+}
+
+// shutAll shuts the gate of all slots.
+func (m *Member) shutAll() {
+	var all slot.Set
+	all.AddRange(slot.Range{First: 0, Last: slot.Slot(len(m.slots) - 1)})
+	m.do(Shut{Slots: all})
+}
+
+// timeout is the server-side timeout of a write that is sent now (rule R2).
+func (m *Member) timeout() time.Duration {
+	return max(time.Millisecond, min(m.cfg.WriteTimeout, m.deadline()-m.now.Late()))
+}

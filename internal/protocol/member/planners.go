@@ -1,0 +1,144 @@
+package member
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// This file decides who plans (rule R3).
+//
+// Any member could: a plan is a compare-and-swap of the table. But a planner has to watch every Lease, and planners
+// that write at the same moment lose swaps. So a few members plan. Each member works out by itself whether it is one of
+// them, from the table and from the Leases that it watches:
+//
+//  1. Candidates are the members that are not leaving and that read the newest table format. The newest format is that
+//     of the members not held dead. Candidates are sorted by the hash of their IDs.
+//  2. The first three candidates that are not held dead are the planners. Their ranks are 0, 1 and 2.
+//  3. A planner writes its plan rank × RetryPeriod/8 after it found something to plan. By default that is at once,
+//     after 250 ms and after 500 ms. By then it has usually seen the plan of the planner before it.
+//  4. Any other member plans too, with rank 3, while the table names a member whose Lease has been silent for
+//     LeaseDuration × (24 + h)/16. h is 0 to 15, from the hash of its own ID, so this takes 1.5 to 2.44 leases. A
+//     member is held dead after one lease: the planners had half a lease or more. h makes sure that not all members
+//     begin to watch every Lease at once.
+//
+// Two members may disagree about who plans, since each judges by its own watch. That may cost a lost swap, and nothing
+// else.
+
+// planners is how many members plan.
+const planners = 3
+
+// candidate is a member that may plan.
+type candidate struct {
+	id   string
+	hash uint64
+	// format is the newest table format that it reads.
+	format int
+}
+
+// candidates are the members of one version of the table that may plan, in order.
+type candidates struct {
+	version string
+	sorted  []candidate
+	// mixed: they do not all read the same newest format.
+	mixed bool
+}
+
+func candidatesOf(version string, members []table.Member) candidates {
+	c := candidates{version: version}
+	for i := range members {
+		if m := &members[i]; !m.Leaving {
+			c.sorted = append(c.sorted, candidate{m.ID, xxhash.Sum64String(m.ID), m.MaxFormat})
+			c.mixed = c.mixed || m.MaxFormat != c.sorted[0].format
+		}
+	}
+	slices.SortFunc(c.sorted, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.id, b.id))
+	})
+	return c
+}
+
+// shortlist returns the IDs of the candidates up to the last planner. The planners are those of them that are not dead.
+func (c *candidates) shortlist(dead func(id string) bool) (ids []string) {
+	newest := 0
+	if c.mixed {
+		for _, other := range c.sorted {
+			if !dead(other.id) {
+				newest = max(newest, other.format)
+			}
+		}
+	}
+	live := 0
+	for _, other := range c.sorted {
+		if other.format < newest {
+			continue
+		}
+		ids = append(ids, other.id)
+		if !dead(other.id) {
+			live++
+		}
+		if live == planners {
+			break
+		}
+	}
+	return ids
+}
+
+// rankOf returns the rank of a planner, or -1 if the member is none. It must not be held dead.
+func rankOf(id string, shortlist []string, dead func(id string) bool) int {
+	rank := 0
+	for _, other := range shortlist {
+		if other == id {
+			return rank
+		}
+		if !dead(other) {
+			rank++
+		}
+	}
+	return -1
+}
+
+// headStart is how long the planner of this rank leaves a plan to those before it.
+func headStart(rank int, retryPeriod time.Duration) time.Duration {
+	return time.Duration(rank) * retryPeriod / 8
+}
+
+// patience is how long a Lease must have been silent before a member that is no planner plans too.
+func patience(id string, leaseDuration time.Duration) time.Duration {
+	return leaseDuration * time.Duration(24+xxhash.Sum64String(id)%16) / 16
+}
+
+// shortlist returns the planners of the table, and those held dead among them.
+func (m *Member) shortlist(t *table.Table) []string {
+	if m.candidates.version != m.snap.Version {
+		m.candidates = candidatesOf(m.snap.Version, t.Members)
+	}
+	return m.candidates.shortlist(m.dead)
+}
+
+// rank returns this member's rank among the planners, or -1 if it does not plan.
+func (m *Member) rank() int {
+	t := m.table()
+	if t == nil {
+		return -1
+	}
+	if _, ok := t.Member(m.cfg.Self.ID); !ok {
+		return -1
+	}
+	if rank := rankOf(m.cfg.Self.ID, m.shortlist(t), m.dead); rank >= 0 {
+		return rank
+	}
+	patience := patience(m.cfg.Self.ID, m.cfg.LeaseDuration)
+	for id := range m.watch.others {
+		if _, member := t.Member(id); member && m.silence(id) >= patience {
+			return planners
+		}
+	}
+	return -1
+}
+
+func (m *Member) isPlanner() bool { return m.rank() >= 0 }

@@ -1,0 +1,266 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
+)
+
+// keepReading sends the consistent read of the table that was asked for.
+func (m *Member) keepReading() {
+	if !m.read.wanted || m.read.underWay || !m.due(m.read.retryAt) {
+		return
+	}
+	m.read.wanted, m.read.underWay = false, true
+	m.do(ReadTable{})
+}
+
+// readSoon asks for a consistent read, with jitter in case others read at the same moment.
+func (m *Member) readSoon() {
+	if !m.read.wanted {
+		m.read.wanted, m.read.retryAt = true, m.now.Mono+m.jitter(m.cfg.Coalesce/2)
+	}
+}
+
+func (m *Member) tableSeen(e TableSeen) {
+	if e.Consistent {
+		m.read.underWay = false
+	}
+	if e.Consistent && e.Snapshot.Missing() && m.snap.UID != "" && e.Begun <= m.seenAt {
+		m.read.wanted = true // the version seen meanwhile may be newer
+		return
+	}
+	m.believe(e.Snapshot, e.Consistent)
+	if e.Consistent {
+		m.confirm(e)
+	} else {
+		m.trail.shown(e)
+	}
+	if m.phase == ended || !e.Consistent || !m.lapsed || m.readAfter == 0 {
+		return
+	}
+	if e.Begun < m.readAfter {
+		m.read.wanted = true
+		return
+	}
+	m.lapsed, m.readAfter = false, 0
+	m.do(Deadline{At: m.deadline()})
+	if m.unfit.err != nil {
+		return // validAgain says when work goes on
+	}
+	m.note("Resumed", false, "the Lease is renewed and the table read again, at epoch %d", m.top)
+}
+
+// believe makes a version the one that the member goes by, if it is newer (rules R4, R5, R16).
+func (m *Member) believe(s Snapshot, consistent bool) {
+	if s.Missing() {
+		m.believeMissing(s, consistent)
+		return
+	}
+	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
+		// The watch lags, or the answer was overtaken. The version still tells of an epoch that there was.
+		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
+			m.believeCopy(m.snap, s.Table.Epoch)
+		}
+		return
+	}
+	m.floor, m.seenAt = s.Version, m.now.Mono
+	if err := m.refuse(s); err != nil {
+		m.believeUnfit(s, err)
+		return
+	}
+	if s.adopted() && s.Table.Epoch < m.top {
+		if s.UID != m.known { // somebody who knew nothing of the former one made it
+			m.stop(stale(s, m.top), false)
+			return
+		}
+		m.believeCopy(s, m.top)
+		return
+	}
+	if m.known != "" && m.known != s.UID {
+		m.gone[m.known] = true
+	}
+	m.validAgain(s)
+	if !s.adopted() {
+		m.found(s) // created, or restored
+		return
+	}
+	if m.known != s.UID {
+		if m.known != "" {
+			m.shutAll() // another object has replaced the table (rule R5)
+			m.shutSlots()
+		}
+		m.known = s.UID
+		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
+			m.phase = joining
+		}
+	}
+	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
+	m.slots = append(m.slots, make([]slotState, max(0, s.Table.Total()-len(m.slots)))...)
+	seen := make(map[string]time.Duration, len(s.Table.Members))
+	for _, other := range s.Table.Members {
+		first, known := m.plan.seen[other.ID]
+		if !known {
+			first = m.now.Mono
+			if len(m.plan.seen) > 0 {
+				m.checkClock(other)
+			}
+		}
+		seen[other.ID] = first
+	}
+	m.plan.seen = seen
+}
+
+// unfit is a version of the table that the member does not go by. An empty UID: there is none.
+type unfit struct {
+	uid string
+	err error
+}
+
+// believeUnfit stops all work under a version that nobody can go by. No member writes over it, and no swap on an
+// earlier version can succeed, so the owners stay as they were. The member waits for a version that is valid, or for
+// the table to be deleted (rule R4). If the version is valid for members with other options or of a newer release, it
+// may be theirs. So a member that the table did not name before ends (rules R4, R18).
+func (m *Member) believeUnfit(s Snapshot, err error) {
+	err = fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten", s.Version, err)
+	if others := s.Err == nil || errors.Is(s.Err, table.ErrFormat); others && !m.namedIn(s.UID) {
+		m.stop(err, false)
+		return
+	}
+	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is valid again, or deleted", err)})
+}
+
+// namedIn says that this object is the table which names this member.
+func (m *Member) namedIn(uid string) bool {
+	return (m.phase == joined || m.phase == leaving) && !m.recovery.on && m.snap.UID == uid
+}
+
+// believeCopy stops all work under a version that is older than one that was seen before: an old copy was put over the
+// table. Nobody knows what the epochs between decided, so the object is not believed again, whatever comes next. The
+// member goes on telling the highest epoch in its Lease, and waits until the table is deleted (rule R16).
+func (m *Member) believeCopy(s Snapshot, epoch uint64) {
+	m.gone[s.UID] = true
+	m.top = max(m.top, epoch)
+	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is deleted", stale(s, epoch))})
+}
+
+// stale is the error for a table that is older than one that was seen before.
+func stale(s Snapshot, epoch uint64) error {
+	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: "+
+		"an old copy was put over it; delete the ConfigMap, and the members will make a new table",
+		s.Version, s.Table.Epoch, epoch)
+}
+
+// rest shuts everything until a version comes that the member can go by.
+func (m *Member) rest(u unfit) {
+	anew := m.unfit.err == nil
+	m.unfit = u
+	if !anew {
+		return
+	}
+	m.shutAll()
+	m.shutSlots()
+	if m.cfg.Outlives {
+		m.outlives = m.now.Mono + m.cfg.RenewDeadline
+	}
+	m.note("TableInvalid", true, "%v", u.err)
+}
+
+// validAgain ends the wait for a valid version: s is one, or the table is missing.
+func (m *Member) validAgain(s Snapshot) {
+	if m.unfit.err == nil {
+		return
+	}
+	m.unfit = unfit{}
+	if s.Missing() {
+		m.note("TableValid", false, "the invalid table was deleted")
+		return
+	}
+	m.note("TableValid", false, "the table is valid again, at epoch %d", s.Table.Epoch)
+}
+
+func (m *Member) believeMissing(s Snapshot, consistent bool) {
+	if s.Version != "" && resourceversion.Compare(s.Version, m.floor) <= 0 {
+		return
+	}
+	if !consistent {
+		// Only a watch says so. Shut first (rule R5), then read.
+		m.read.wanted, m.read.retryAt = true, 0
+	}
+	for _, uid := range []string{m.snap.UID, m.known, m.unfit.uid} {
+		if uid != "" {
+			m.gone[uid] = true
+		}
+	}
+	if s.Version != "" {
+		m.floor = s.Version
+	}
+	m.snap = Snapshot{}
+	m.validAgain(s)
+	m.beginRecovery()
+	m.recovery.confirmed = m.recovery.confirmed || consistent
+}
+
+// confirm draws conclusions from a consistent read. If the table is older than what Leases tell of it, nobody must go
+// by it (rule R16). If the Lease has said "open" since before the read, the gate may open (rule R5).
+func (m *Member) confirm(e TableSeen) {
+	s := e.Snapshot
+	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
+		return
+	}
+	if told := m.epochs[s.UID]; s.Table.Epoch < told && e.Begun >= m.toldAt {
+		if e.Begun == m.toldAt {
+			m.read.wanted = true // it may have been read before
+			return
+		}
+		m.believeCopy(s, told)
+		return
+	}
+	if m.lease.said && e.Begun >= m.lease.saidAt && m.usable() {
+		m.lease.open = true
+	}
+}
+
+// precedes says that a version is an earlier version of the table that this member goes by.
+func (m *Member) precedes(s Snapshot) bool {
+	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID &&
+		resourceversion.Compare(s.Version, m.snap.Version) < 0
+}
+
+// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over the table.
+// Until it is known which, all Leases must stay, even those of the dead: only they may tell of that epoch (rule R16).
+func (m *Member) hides(t *table.Table) bool {
+	return t.Epoch < m.epochs[m.snap.UID]
+}
+
+// refuse says why this member must not go by a version: it is not valid, or not for members with its options.
+func (m *Member) refuse(s Snapshot) error {
+	t := s.Table
+	if s.Err != nil || t.Slots == m.cfg.Slots && t.Key == m.cfg.Key {
+		return s.Err
+	}
+	cure := "it has no members: delete the ConfigMap if this member's options are right"
+	if len(t.Members) > 0 {
+		cure = fmt.Sprintf("its members are %s: set this one's Options.Slots and Options.Key to theirs, "+
+			"and leave the ConfigMap as it is", membersText(t))
+	}
+	return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s; %s",
+		t.Slots, t.Key, m.cfg.Slots, m.cfg.Key, cure)
+}
+
+// membersText names the first members of a table.
+func membersText(t *table.Table) string {
+	const most = 3
+	var ids []string
+	for _, other := range t.Members[:min(most, len(t.Members))] {
+		ids = append(ids, other.ID)
+	}
+	if more := len(t.Members) - most; more > 0 {
+		ids = append(ids, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(ids, ", ")
+}

@@ -1,0 +1,403 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// state is the state of a slot in this member.
+//
+//	       next is me           Warmed         owner is me, handed
+//	away ─────────────▶ warming ───────▶ warm ─────────────────────▶ loading ──Loaded──▶ loaded
+//	 ▲ │ owner is me, expelled                                       ▲  ▲                  │ the Lease
+//	 │ └─────────────Hold──────────▶ fenced ──────FenceDelay─────────┘  │ another epoch,   │ says open
+//	 │                                                                  │ or after a lapse ▼
+//	 │                          next cleared: reopened                  ├──────────────── open ◀┐
+//	 │                          ┌───────────────────────────────────────┼─────────────▶   │     │
+//	 └── neither owner nor next │                                       │            next is ready
+//	     (from any state)     sent ◀────Swap──── drained ◀───Drained─── draining ◀────────┘
+//
+// The gate of a slot is open in the state open, and in the state draining as far as package gate lets keys in.
+type state uint8
+
+const (
+	away state = iota
+	warming
+	warm
+	fenced
+	loading
+	loaded
+	open
+	draining
+	drained
+	sent
+)
+
+func (s state) String() string {
+	return [...]string{"away", "warming", "warm", "fenced", "loading", "loaded", "open", "draining", "drained", "sent"}[s]
+}
+
+type slotState struct {
+	state state
+	// epoch is the epoch for which the slot was activated, or is being activated.
+	epoch uint64
+	// heldSince is the epoch since which the stores have held the slot's objects because this member owns it; 0: they do
+	// not.
+	heldSince uint64
+	// sentAt is the epoch of the table on which the transfer under way is conditional.
+	sentAt uint64
+	// round tells answers to the latest request from answers to earlier ones.
+	round uint64
+	// until is when the fence wait ends.
+	until time.Duration
+	// versions are what the next owner has to reach, from the drain. cause is how the slot goes to it.
+	versions table.Versions
+	cause    table.Cause
+	// gone are the deletions that the drain left to the next owner.
+	gone []table.Gone
+}
+
+// answer moves the slots that wait for this round's answer to the next state.
+func (m *Member) answer(set slot.Set, round uint64, from, to state) {
+	for _, s := range set.Slots() {
+		if int(s) < len(m.slots) && m.slots[s].state == from && m.slots[s].round == round {
+			m.slots[s].state = to
+			if to == loaded {
+				m.slots[s].heldSince = m.slots[s].epoch
+			}
+		}
+	}
+}
+
+func (m *Member) drained(e Drained) {
+	versions, readable := e.Versions.Readable()
+	for _, s := range e.Slots.Slots() {
+		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
+			l := &m.slots[s]
+			l.state, l.versions, l.cause = drained, versions, table.CauseHanded
+			l.gone = nil
+			for _, g := range e.Gone {
+				if g.Slot == s && g.Fits() {
+					l.gone = append(l.gone, g)
+				}
+			}
+			if l.heldSince != l.epoch || !readable || e.Stale {
+				l.versions, l.cause = nil, table.CauseAssigned // there are no versions to reach: the next owner lists
+			}
+		}
+	}
+}
+
+// shutSlots sends every slot that was open, or about to open, back to where rule R8 starts. The gate is already shut. A
+// transfer that was sent stays sent.
+func (m *Member) shutSlots() {
+	for i := range m.slots {
+		switch s := &m.slots[i]; s.state {
+		case loading, loaded, open, draining, drained:
+			s.state, s.epoch = away, 0
+		case away, warming, warm, fenced, sent:
+		}
+	}
+}
+
+// requests collects what one Step asks for, by slot.
+type requests struct {
+	hold, warm, drain, open, shut, release slot.Set
+	// last are slots to drain whose deletions nobody can take over.
+	last slot.Set
+	load []loadGroup
+	// mayDrain: see gathered.
+	mayDrain bool
+}
+
+// loadGroup is a set of slots that one request loads.
+type loadGroup struct {
+	epoch uint64
+	cause table.Cause
+	held  bool
+	slots slot.Set
+}
+
+// followTable moves every slot towards the state that the table asks for (rules R5 to R8, R10).
+func (m *Member) followTable() {
+	t := m.table()
+	if t == nil || m.lapsed {
+		return
+	}
+	self := m.cfg.Self.ID
+	if _, member := t.Member(self); !member {
+		switch m.phase {
+		case joined:
+			m.stop(fmt.Errorf("%w: table epoch %d does not name member %s any more", ErrExpelled, t.Epoch, self), true)
+			return
+		case leaving:
+			if !m.swap.underWay && !m.inDoubt() {
+				m.part()
+			}
+			return
+		case starting, joining, parting, ended:
+		}
+	} else if m.phase == joining {
+		m.phase = joined
+	}
+	req := requests{mayDrain: m.gathered(t)}
+	changed := m.followed != m.snap.Version
+	m.followed = m.snap.Version
+	for _, r := range t.Runs {
+		if !changed && r.Owner != self && r.Next != self {
+			continue // nothing has changed for slots of others
+		}
+		for s := r.Slots.First; ; s++ {
+			m.followSlot(t, s, r, &req)
+			if s == r.Slots.Last {
+				break
+			}
+		}
+	}
+	m.request(t, &req)
+}
+
+func (m *Member) followSlot(t *table.Table, s slot.Slot, r table.Run, req *requests) {
+	l := &m.slots[s]
+	switch self := m.cfg.Self.ID; {
+	case r.Owner == self:
+		m.followOwned(t, s, r, l, req)
+	case r.Next == self && m.phase != leaving:
+		if l.state == warming || l.state == warm {
+			return
+		}
+		if l.state != away {
+			req.shut.Add(s)
+		}
+		*l = slotState{state: warming}
+		req.warm.Add(s)
+	case l.state != away || l.heldSince != 0:
+		*l = slotState{}
+		req.shut.Add(s)
+		req.release.Add(s)
+	}
+}
+
+func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	if l.epoch != r.Epoch {
+		m.activate(t, s, r, l, req)
+	}
+	switch l.state {
+	case fenced:
+		switch {
+		case !m.due(l.until):
+		case m.givesUp(t, r):
+			m.beginDrain(t, s, r, l, req)
+		default:
+			l.state = loading
+			req.addLoad(s, l, table.CauseExpelled)
+		}
+	case loading, loaded:
+		if m.givesUp(t, r) {
+			// It goes on without being loaded. Something may be in flight since before a lapse.
+			m.beginDrain(t, s, r, l, req)
+		} else if l.state == loaded {
+			m.openLoaded(s, l, req)
+		}
+	case open:
+		if req.mayDrain && m.drainNow(t, r) {
+			m.beginDrain(t, s, r, l, req)
+		}
+	case draining:
+		if r.Next == "" && !m.givesUp(t, r) {
+			m.reopen(s, l, req)
+		}
+	case drained:
+		if m.phase == leaving && len(l.gone) > 0 && !m.handsOver(t, r) {
+			m.beginDrain(t, s, r, l, req) // its next owner is gone: the drain reports the deletions that it gives up
+			return
+		}
+		if r.Next == "" && !m.givesUp(t, r) {
+			m.reopen(s, l, req)
+		}
+	case sent:
+		// Only a version newer than the transfer's precondition tells how the transfer ended (rule R6).
+		if t.Epoch > l.sentAt {
+			l.state = drained
+			m.followOwned(t, s, r, l, req)
+		}
+	case away, warming, warm:
+	}
+}
+
+// beginDrain asks for a drain of the slot.
+func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	l.state = draining
+	if m.handsOver(t, r) {
+		req.drain.Add(s)
+	} else {
+		req.last.Add(s)
+	}
+}
+
+// handsOver says that the next owner of a run can be told which deletions it has to reconcile (rule R15).
+func (m *Member) handsOver(t *table.Table, r table.Run) bool {
+	return r.Next != "" && t.Reads(table.GoneFormat)
+}
+
+// goneRoom is how many bytes the names of deleted objects may take in a table.
+func (m *Member) goneRoom() int { return m.cfg.MaxTable / 8 }
+
+// reopen opens a drained slot that stays. If it was never loaded, it is loaded first.
+func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
+	if l.heldSince != l.epoch {
+		l.state = loading
+		req.addLoad(s, l, table.CauseAssigned)
+		return
+	}
+	l.state = loaded
+	m.openLoaded(s, l, req)
+}
+
+// openLoaded opens a loaded slot once a renewal has said that the gate is open (rule R5).
+func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
+	if m.lease.open {
+		l.state = open
+		req.open.Add(s)
+	}
+}
+
+// activate starts rule R8 for a slot that this member owns, at a new epoch.
+func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	*l = slotState{epoch: r.Epoch, heldSince: l.heldSince}
+	req.shut.Add(s)
+	note := table.Note{Cause: table.CauseAssigned}
+	if r.Unsettled {
+		note = t.Notes[r.Epoch]
+	}
+	if expelled := note.Cause == table.CauseExpelled && l.heldSince != r.Epoch; expelled || m.now.Mono < m.outlives {
+		l.state, l.until = fenced, m.outlives
+		if expelled {
+			l.until = max(l.until, m.now.Mono+m.cfg.FenceDelay)
+		}
+		if m.phase != leaving && !m.ahead.slots.Has(s) {
+			req.hold.Add(s)
+		}
+		return
+	}
+	l.state = loading
+	req.addLoad(s, l, note.Cause)
+}
+
+// givesUp says that this member gives its slots of the run up, if need be to nobody.
+func (m *Member) givesUp(t *table.Table, r table.Run) bool {
+	return m.phase == leaving || m.suspends(t, r)
+}
+
+// drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
+// leaver that found no next owner, and by the owner of a duty that is suspended.
+func (m *Member) drainNow(t *table.Table, r table.Run) bool {
+	switch {
+	case r.Next == "" && m.suspends(t, r):
+		return true
+	case r.Next == "":
+		return m.phase == leaving && leaves(t, m.cfg.Self.ID)
+	}
+	return r.Ready && !leaves(t, r.Next) && m.renewing(r.Next)
+}
+
+func leaves(t *table.Table, id string) bool {
+	who, _ := t.Member(id)
+	return who.Leaving
+}
+
+// gathered says that it is time to drain the slots that are ready (rule R6). An owner waits a moment until all that it
+// hands over is ready. If other members hand over too, it waits for its turn. The slots are open meanwhile, whereas a
+// drained slot would wait for its swap. Swaps that take turns do not conflict.
+func (m *Member) gathered(t *table.Table) bool {
+	owners := map[string]bool{}
+	complete := true
+	for _, r := range t.Runs {
+		switch {
+		case r.Next == "":
+		case r.Ready:
+			owners[r.Owner] = true
+		case r.Owner == m.cfg.Self.ID && m.renewing(r.Next):
+			complete = false
+		}
+	}
+	if !owners[m.cfg.Self.ID] {
+		m.gather = 0
+		return true // a leaver may give up slots to nobody
+	}
+	if !complete {
+		return m.waited(&m.gather, true, m.cfg.RetryPeriod/2)
+	}
+	turn := time.Duration(slices.Index(sortedKeys(owners), m.cfg.Self.ID))
+	step := min(3*m.cfg.Coalesce, m.cfg.RetryPeriod/time.Duration(max(1, len(owners))))
+	return m.waited(&m.gather, true, turn*step)
+}
+
+func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {
+	key := loadGroup{epoch: l.epoch, cause: cause, held: l.heldSince == l.epoch}
+	for i := range req.load {
+		if g := &req.load[i]; g.epoch == key.epoch && g.cause == key.cause && g.held == key.held {
+			g.slots.Add(s)
+			return
+		}
+	}
+	key.slots.Add(s)
+	req.load = append(req.load, key)
+}
+
+// request turns what was collected into actions. Those that shut come first.
+func (m *Member) request(t *table.Table, req *requests) {
+	if !req.shut.Empty() {
+		m.do(Shut{Slots: req.shut})
+	}
+	if !req.release.Empty() {
+		m.do(Release{Slots: req.release})
+	}
+	if !req.hold.Empty() {
+		m.do(Hold{Slots: req.hold})
+	}
+	if !req.warm.Empty() {
+		m.do(Warm{Slots: req.warm, Round: m.round(req.warm)})
+	}
+	for _, g := range req.load {
+		m.do(Load{
+			Slots: g.slots, Round: m.round(g.slots), Cause: g.cause, Versions: t.Notes[g.epoch].Versions,
+			Gone: t.GoneIn(g.slots), Held: g.held, Duties: dutiesIn(t, g.slots),
+		})
+	}
+	for _, r := range m.byEpoch(req.open) {
+		m.do(r)
+	}
+	if !req.drain.Empty() {
+		m.do(Drain{Slots: req.drain, Round: m.round(req.drain), Room: m.goneRoom()})
+	}
+	if !req.last.Empty() {
+		m.do(Drain{Slots: req.last, Round: m.round(req.last)})
+	}
+}
+
+func (m *Member) round(set slot.Set) uint64 {
+	round := m.nextSerial()
+	for _, s := range set.Slots() {
+		m.slots[s].round = round
+	}
+	return round
+}
+
+func (m *Member) byEpoch(set slot.Set) []Open {
+	var opens []Open
+	for _, s := range set.Slots() {
+		epoch := m.slots[s].epoch
+		i := slices.IndexFunc(opens, func(o Open) bool { return o.Epoch == epoch })
+		if i < 0 {
+			i = len(opens)
+			opens = append(opens, Open{Epoch: epoch})
+		}
+		opens[i].Slots.Add(s)
+	}
+	return opens
+}
