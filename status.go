@@ -20,8 +20,9 @@ import (
 type (
 	// Finding is something that is wrong with what members hold (rule R14).
 	Finding = coverage.Finding
-	// Health is what the reconciles of a member come to, and KeyHealth those of one object.
-	Health    = coverage.Health
+	// Health is what the reconciles of a member come to.
+	Health = coverage.Health
+	// KeyHealth is what those of one object come to.
 	KeyHealth = coverage.KeyHealth
 	// Refused is a kind that the API server does not let this member list or watch.
 	Refused = delivery.Failure

@@ -1,5 +1,5 @@
-// Package replica drives one member.Member: it steps it with events and carries out its actions. The Driver never waits,
-// and knows only what it is handed. A Replica hands it goroutines, a store and timers; the simulator its world.
+// Package replica drives one member.Member: it steps it with events and carries out its actions. The Driver never
+// waits, and knows only what it is handed. A Replica hands it goroutines, a store and timers; the simulator its world.
 package replica
 
 import (

@@ -61,18 +61,6 @@ func (n *Node) decided(action member.Action) {
 	}
 }
 
-// store is for scripts: an answer of stores that always have everything.
-func (n *Node) store(name string, answer func()) {
-	do := func() {
-		n.w.after(quick, func() { n.local(answer) })
-	}
-	if waiting, ok := n.held[name]; ok {
-		n.held[name] = append(waiting, do)
-		return
-	}
-	do()
-}
-
 // expire is for the goroutine that steps the member: it looks at the deadline when nothing else is to be done.
 func (n *Node) expire() {
 	if n.busy {

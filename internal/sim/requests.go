@@ -24,8 +24,8 @@ func (r requests) CreateLease(l member.Lease, timeout time.Duration, answer func
 	})
 }
 
-// RenewLease renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal that is
-// late never goes over a later one.
+// RenewLease renews the Lease as store.Kubernetes does: an edit of the Lease since is no conflict, but a renewal that
+// is late never goes over a later one.
 func (r requests) RenewLease(l member.Lease, timeout time.Duration, answer func(member.Lease, member.Outcome)) {
 	r.lease(RenewLease, l, timeout, answer, func(late bool) (member.Lease, member.Outcome) {
 		if late {

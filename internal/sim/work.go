@@ -71,6 +71,7 @@ func (n *Node) employ() {
 				n.w.Coverage.Rules[11]++
 			case gate.Parked, gate.Expired:
 				n.w.Coverage.Rules[5]++
+			case gate.Unknown, gate.Admitted:
 			}
 		},
 	})

@@ -29,8 +29,8 @@ const (
 
 // Objects is what is known of a kind's objects. Its methods may be called concurrently, and do not block.
 type Objects interface {
-	// Locate returns the slot of a key. Where names do not tell it, Stored returns that of the object of that name which is
-	// held, and Locate looks further. known is false if nothing tells it.
+	// Locate returns the slot of a key. Where names do not tell it, Stored returns that of the object of that name which
+	// is held, and Locate looks further. known is false if nothing tells it.
 	Locate(key types.NamespacedName) (s slot.Slot, known bool)
 	Stored(key types.NamespacedName) (s slot.Slot, known bool)
 	// UID is that of the object which is held under a name.

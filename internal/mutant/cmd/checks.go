@@ -63,7 +63,8 @@ func checks() []tool {
 		},
 		{
 			name: "simulation", reaches: []string{
-				"internal/protocol/member", "internal/gate", "internal/store", "internal/stream", "internal/work", "internal/replica",
+				"internal/protocol/member", "internal/gate", "internal/store", "internal/stream", "internal/work",
+				"internal/replica",
 			},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
