@@ -98,6 +98,9 @@ func (g *Gate) Recheck(s slot.Slot) {
 	// lock. If something changes meanwhile, its answer is void.
 	st.changes++
 	for st.drain != nil {
+		if st.state == draining && g.now() >= g.deadline {
+			break // the slot has lapsed, which ends the drain as soon as somebody looks
+		}
 		d, busy := st.drain, st.inFlight > 0
 		if busy && (d.hard || st.state != draining || g.horizon(st) > moment) {
 			break

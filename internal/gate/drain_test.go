@@ -39,6 +39,22 @@ func TestR6LongReconcileLetsOthersGoOn(t *testing.T) {
 	enter(t, g, 1, "late", true, gate.Parked)
 }
 
+// R15: a drain does not end once the deadline has passed, whether somebody has looked at that or not: a deletion that
+// was held back by it counts as reconciled by nobody.
+func TestR15DrainsEndWithTheDeadline(t *testing.T) {
+	g, c := started(t)
+	waits := true
+	g.Drain(set(1), func(slot.Slot) bool { return waits }, func(slot.Slot) { t.Error("idle after the deadline") })
+	c.add(time.Hour)
+	enter(t, g, 1, "deleted", true, gate.Expired)
+	waits = false // it is owed to the slot
+	g.Recheck(1)
+	if !g.Expire() {
+		t.Error("the slot has not lapsed")
+	}
+	g.Recheck(1)
+}
+
 // R6: where what is in flight takes longer than expected, what was parked meanwhile goes on.
 func TestR6HardDrainGivesWay(t *testing.T) {
 	g, c := started(t)
