@@ -29,9 +29,11 @@ func checks() []tool {
 	scripts := []test{{"internal/protocol/member", "^TestR[0-9]", true}}
 	return []tool{
 		{
-			name: "scripts", reaches: []string{"internal/protocol/member", "internal/gate", "internal/store"},
+			name:    "scripts",
+			reaches: []string{"internal/protocol/member", "internal/gate", "internal/store", "internal/replica"},
 			tests: map[string][]test{
 				"": scripts, "internal/protocol/member": scripts, "internal/gate": scripts, "internal/store": scripts,
+				"internal/replica": scripts,
 			},
 		},
 		{
@@ -43,14 +45,16 @@ func checks() []tool {
 			tests: map[string][]test{"": scopeTests, "internal/stream": scopeTests},
 		},
 		{
-			name:    "conformance",
-			reaches: []string{"internal/gate", "internal/store", "internal/stream", "internal/delivery", "rota"},
+			name: "conformance",
+			reaches: []string{
+				"internal/gate", "internal/store", "internal/stream", "internal/delivery", "internal/work", "rota",
+			},
 			tests: map[string][]test{
 				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
 				"internal/gate":     gateTests,
 				"internal/store":    storeTests,
 				"internal/delivery": deliveryTests, "internal/stream": deliveryTests,
-				"rota": rotaTests,
+				"rota": rotaTests, "internal/work": rotaTests,
 			},
 		},
 		{
