@@ -134,7 +134,7 @@ func (o *objectHolder) gathered() {
 
 func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	controllers := o.rota.works()
-	left := &work.Leftover{Of: controllers, Begun: o.rota.now(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+	left := &work.Leftover{Of: o.rota.works, Begun: o.rota.now(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
 		Hopeless: o.hopeless}
 	o.rota.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(controllers, s) },
 		func(s slot.Slot) { d.Idle(s, o.undone(s, d.Room)) })
@@ -142,7 +142,9 @@ func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 		c.Hurry(d.Slots)
 	}
 	return func() bool {
-		o.rota.gate.LeaveGone(left.Look(o.rota.now()))
+		if leave := left.Look(o.rota.now()); !leave.Empty() {
+			o.rota.gate.LeaveGone(leave)
+		}
 		parked, more := d.Review(o.rota.gate, o.rota.now())
 		for _, c := range o.rota.works() {
 			c.Resume(parked)

@@ -31,7 +31,7 @@ type Member interface {
 type Observer interface {
 	Event(e member.Event)
 	Action(a member.Action)
-	// Seen tells of a version of the table that is newer than the one before.
+	// Seen tells of a version of the table that is newer than the one before, and comes before the Event that told it.
 	Seen(s member.Snapshot)
 }
 
@@ -61,8 +61,8 @@ type DriverEnv struct {
 }
 
 // Driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
-// by what it is handed, which calls it back, in any goroutine. Next, Look, Pending and Stopped are called by one
-// goroutine at a time.
+// by what it is handed, which calls it back, in any goroutine. Post and Leave may be called concurrently. Next, Ready,
+// Pending, Stopped, Tick and Look are called by one goroutine at a time.
 type Driver struct {
 	env DriverEnv
 	box *mailbox
@@ -90,9 +90,6 @@ func NewDriver(env DriverEnv) *Driver {
 
 // Post hands an event to the member.
 func (d *Driver) Post(e member.Event) { d.box.put(e) }
-
-// Filled is sent to when there is something for Next in an empty mailbox.
-func (d *Driver) Filled() <-chan struct{} { return d.box.filled }
 
 // Next does the next thing of what has come: it carries out an action, or steps the member with an event, of which the
 // actions are carried out before the next one. It returns whether more is left of what had come when Next was last
@@ -237,7 +234,7 @@ func (d *Driver) do(a member.Action) {
 	case member.Deadline:
 		d.env.Turns.Deadline(a.At)
 	case member.Notify:
-		d.Notify(a)
+		d.notify(a)
 	case member.Stop:
 		d.stop = &a
 	case member.Hold:
@@ -262,16 +259,16 @@ func (d *Driver) do(a member.Action) {
 	d.env.Watch.Action(a)
 }
 
-// Shut shuts all slots, for an incarnation that has ended.
-func (d *Driver) Shut() {
+// shut shuts all slots, for an incarnation that has ended.
+func (d *Driver) shut() {
 	for _, p := range d.env.Parts {
 		d.callOff(p.Slots)
 		p.Shut(p.Slots)
 	}
 }
 
-// Release drops what all slots have. Call it after Shut, when nothing calls back any more.
-func (d *Driver) Release() {
+// release drops what all slots have. Call it after shut, when nothing calls back any more.
+func (d *Driver) release() {
 	for _, p := range d.env.Parts {
 		p.Release(p.Slots)
 	}
@@ -314,8 +311,8 @@ func (d *Driver) swapped(serial uint64) func(member.Snapshot, member.Outcome) {
 	}
 }
 
-// Notify tells people. It may be called concurrently.
-func (d *Driver) Notify(n member.Notify) {
+// notify tells people. It may be called concurrently.
+func (d *Driver) notify(n member.Notify) {
 	if why := d.env.Turns.Waiting(); why != "" && n.Reason == "Lapsed" {
 		n.Message = why
 	}
@@ -410,8 +407,8 @@ func (d *Driver) Leave() {
 	d.Post(member.Leave{})
 }
 
-// LeaseUID is the UID of the incarnation's Lease; empty: there is none yet. It may be called concurrently.
-func (d *Driver) LeaseUID() string {
+// lease is the UID of the incarnation's Lease; empty: there is none yet. It may be called concurrently.
+func (d *Driver) lease() string {
 	if uid := d.leaseUID.Load(); uid != nil {
 		return *uid
 	}
@@ -454,7 +451,7 @@ func (d *Driver) heldBack(p Part, a member.Drain) {
 	d.mu.Unlock()
 	held := p.HeldBack(set)
 	for _, text := range held {
-		d.Notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
+		d.notify(member.Notify{Reason: "SlotHeldBack", Warning: true, Message: text})
 	}
 	if len(held) > 0 {
 		d.env.After(10*HeldBackAfter, func() { d.heldBack(p, a) })

@@ -306,7 +306,7 @@ func (e *elector) end() {
 	e.log.Info("The last member of the rota has released leader election's Lease", "lease", e.Lease.String())
 }
 
-// afresh makes a load wait for everything that there is, as after an expel, if another one may have held the Lease:
+// Afresh makes a load wait for everything that there is, as after an expel, if another one may have held the Lease:
 // that one's writes were not those of the slots' former owner in the table. turn is what turns is now.
 func (e *elector) Afresh(a member.Load) (load member.Load, waits bool, turn uint64) {
 	e.mu.Lock()

@@ -17,7 +17,8 @@ type mailbox struct {
 	events []member.Event
 	// drained are the slots reported idle, by round.
 	drained map[uint64]*idle
-	filled  chan struct{}
+	// filled is sent to by what comes. By then it may have been taken.
+	filled chan struct{}
 }
 
 // idle are slots that were drained, with the deletions left in them.

@@ -97,24 +97,24 @@ func New(ctx context.Context, env Env) *Replica {
 func (r *Replica) ID() string { return r.env.Config.Self.ID }
 
 // LeaseUID is the UID of its Lease; empty: there is none yet.
-func (r *Replica) LeaseUID() string { return r.driver.LeaseUID() }
+func (r *Replica) LeaseUID() string { return r.driver.lease() }
 
 // Waiting says what all work waits for; "": for nothing.
 func (r *Replica) Waiting() string { return r.term.Waiting() }
 
 // Notify tells people.
-func (r *Replica) Notify(n member.Notify) { r.driver.Notify(n) }
+func (r *Replica) Notify(n member.Notify) { r.driver.notify(n) }
 
 func (r *Replica) tell(n member.Notify) { r.env.Tell(r.ctx, n) }
 
 // Run returns how the incarnation ended. leave's end makes it leave.
 func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 	defer r.end()
+	r.driver.Post(member.Tick{}) // is the first event
 	r.requests.watchTable()
 	r.Go(func() { r.settler.run(r.ctx) })
 	r.term.run(r.Calls)
 	r.env.Beside()
-	r.driver.Post(member.Tick{})
 	var giveUp <-chan time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -143,7 +143,7 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 			}
 			return member.Stop{Err: fmt.Errorf("left after %v with work in flight, without having handed over all slots: %v",
 				r.env.LeaveTimeout, r.env.InFlight())}
-		case <-r.driver.Filled():
+		case <-r.driver.box.filled:
 		case <-timer.C:
 			if !r.driver.Tick() {
 				r.driver.Look()
@@ -154,8 +154,8 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 
 // end stops everything that the incarnation started, and gives up all slots.
 func (r *Replica) end() {
-	r.driver.Shut()
+	r.driver.shut()
 	r.Calls.end()
 	r.term.end()
-	r.driver.Release() // a load may have gone on until now
+	r.driver.release() // a load may have gone on until now
 }

@@ -25,8 +25,8 @@ import (
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
 //     (R8)
-//   - what is drained has no deletion left that is known, but for those that are left to the slot's next owner; the
-//     table names these until that knows of them (R15)
+//   - what is drained has no deletion left that is known, but for those that are left to the slot's next owner, and
+//     those given up where the table has no room; it names the former until that owner knows of them (R15)
 //   - a deadline is no later than the start of the last successful renewal allows (R2)
 //   - a member knows that its gate has lapsed, as soon as it was told (R13)
 //   - after a lapse, a gate opens when the table was read after a renewal (R13)
@@ -41,7 +41,7 @@ import (
 //
 // and once faults have ended:
 //
-//   - deletions are reconciled, unless a member that knew of them crashed or lost the slot (R15)
+//   - deletions are reconciled, unless a member that knew of them crashed, lost the slot or gave them up (R15)
 //   - what users changed last is reconciled by a member that saw it (R8, R10, R15)
 //   - package coverage finds nothing wrong with what members hold (R14)
 
@@ -418,6 +418,8 @@ type lapse struct {
 // heard notes what the member is about to be told.
 func (n *Node) heard(e member.Event) {
 	switch e := e.(type) {
+	case member.Loaded:
+		n.endLoad(e.Slots, e.Round)
 	case member.Renewed:
 		if e.Outcome != member.OutcomeDone {
 			return

@@ -1,7 +1,7 @@
 // Package sim runs rotas of production members in simulated time, to look for what breaks the protocol.
 //
-// A World holds the API server's objects of one rota and any number of Nodes: replicas that run the production
-// member and the production gate, each with clocks of its own. Requests, watches and reconciles are modelled as delays
+// A World holds the API server's objects of one rota and any number of Nodes: replicas that run the production member,
+// driver, gate and controller, each with clocks of its own. Requests, watches and reconciles are modelled as delays
 // and faults. A world is one goroutine and one seeded source of randomness, so that a seed repeats exactly. After every
 // step it is checked that no two members can work on one slot; see check.go for the list.
 //

@@ -11,7 +11,7 @@ import (
 )
 
 // A life in which everything is deleted, and lists of any version are wrong.
-const deleted = 214
+const deleted = 130
 
 func TestDraw(t *testing.T) {
 	life := &Timeline{}

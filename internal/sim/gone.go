@@ -99,7 +99,7 @@ func (n *Node) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
 	}
 	for _, k := range n.mourned(s) {
 		switch {
-		case left[k] || n.work.flights[k] != nil:
+		case left[k]:
 		case room == 0 && (n.work.left.Has(s) || !anew):
 			delete(n.w.tombstones, k) // it is given up, and told
 		default:
@@ -165,7 +165,7 @@ func (n *Node) forget(set slot.Set) {
 	n.work.held = n.work.held.Minus(set)
 	n.work.controller.Forget(set)
 	for k := range n.work.gone {
-		if set.Has(k.slot) && n.work.flights[k] == nil {
+		if set.Has(k.slot) {
 			delete(n.work.gone, k)
 		}
 	}

@@ -184,7 +184,7 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		c.after(d, func() {
 			c.logf("the table is mended")
 			c.alarm = false
-			if c.Objects.Text() != nil {
+			if now := c.Objects.Text(); now != nil && now[field] == value { // else it is another table by now
 				c.Objects.EditTable(func(now map[string]string) { now[field] = text[field] })
 			}
 			c.Sync()

@@ -48,7 +48,6 @@ func (o objectHolder) Expect(a member.Load, _ bool) {
 }
 
 func (o objectHolder) Load(a member.Load, done func(held slot.Set)) {
-	done = o.n.loads(a, done)
 	if o.n.w.wild {
 		o.n.informer.load(a, o.n.hands(done))
 		return
@@ -56,7 +55,7 @@ func (o objectHolder) Load(a member.Load, done func(held slot.Set)) {
 	o.n.answers(Load, func() { done(a.Slots) })
 }
 
-// Open opens the gate, and reconciles some of what is enqueued by that.
+// Open opens the gate. What the slots have is enqueued later.
 func (o objectHolder) Open(set slot.Set, epoch uint64) {
 	n := o.n
 	parked := n.gate.Open(set, epoch)
@@ -81,9 +80,14 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 		d.Room = 0
 	}
 	all := []*work.Controller{n.work.controller}
-	left := &work.Leftover{Of: all, Begun: n.w.now, Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+	left := &work.Leftover{Of: func() []*work.Controller { return all }, Begun: n.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
 		Hopeless: func(slot.Slot) bool { return false }}
-	open := n.gate.OpenSet()
+	var open slot.Set
+	for _, s := range d.Slots.Slots() {
+		if n.gate.AdmitsGone(s) {
+			open.Add(s)
+		}
+	}
 	n.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(all, s) },
 		func(s slot.Slot) { d.Idle(s, n.leavesGone(s, d.Room, open.Has(s))) })
 	n.work.controller.Hurry(d.Slots)
@@ -91,7 +95,9 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 		if !n.w.wild {
 			return false // a script says what happens
 		}
-		n.leaveGone(left.Look(n.w.now))
+		if leave := left.Look(n.mono()); !leave.Empty() {
+			n.leaveGone(leave)
+		}
 		parked, more := n.reviews(d)
 		n.work.controller.Resume(parked)
 		return more
@@ -125,7 +131,6 @@ func (h dutyHolder) Expect(a member.Load, _ bool) { maps.Copy(h.n.duties.names, 
 
 // Load answers after a while. There is nothing to list, but caches of other kinds have to catch up.
 func (h dutyHolder) Load(a member.Load, done func(held slot.Set)) {
-	done = h.n.loads(a, done)
 	h.n.answers(Load, func() { done(a.Slots) })
 }
 
@@ -146,6 +151,9 @@ func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	n.endDuties(d.Slots)
 	n.gate.Drain(d.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { d.Idle(s, nil) })
 	return func() bool {
+		if !n.w.wild {
+			return false // a script says what happens
+		}
 		parked, more := n.reviews(d)
 		n.runDuties(parked)
 		return more
@@ -198,14 +206,6 @@ func (n *Node) whenReleased(name string, do func()) {
 	do()
 }
 
-// loads notes when a load is done.
-func (n *Node) loads(a member.Load, done func(slot.Set)) func(slot.Set) {
-	return func(held slot.Set) {
-		n.endLoad(held, a.Round)
-		done(held)
-	}
-}
-
 // leaves are the versions that the next owner of drained slots has to reach.
 func (n *Node) leaves(set slot.Set) table.Versions {
 	w := n.w
@@ -213,12 +213,18 @@ func (n *Node) leaves(set slot.Set) table.Versions {
 		return w.opts.Leaves()
 	}
 	latest := uint64(0)
-	for _, s := range set.Slots() {
-		version := w.slots[s].version + 1
-		if w.wild && !w.isDuty(s) {
-			version = n.informer.known(s)
+	hash, duties := w.split(set)
+	for _, s := range hash.Slots() {
+		if w.wild {
+			latest = max(latest, n.informer.known(s))
+		} else {
+			latest = max(latest, w.slots[s].version+1)
 		}
-		latest = max(latest, version)
+	}
+	if hash.Empty() {
+		for _, s := range duties.Slots() {
+			latest = max(latest, w.slots[s].version)
+		}
 	}
 	return table.Versions{"Website": text(latest)}
 }

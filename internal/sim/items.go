@@ -103,6 +103,7 @@ func (n *Node) done(k key) {
 	if f != nil {
 		n.bereft(f)
 	}
+	n.run()
 	if !n.w.wild {
 		return
 	}

@@ -27,7 +27,7 @@ type Replica struct {
 
 // Node is one incarnation: a process start.
 type Node struct {
-	// Stale has the node answer drains so: others may have written in the slots.
+	// Stale: others may have written in the slots. Drains are answered so, and loads do not count.
 	Stale bool
 
 	w       *World

@@ -55,7 +55,7 @@ func (n *Node) Fly(s slot.Slot) bool {
 	n.work.controller.Take(k.name())
 	f := n.admit(k)
 	if f == nil {
-		n.work.controller.Done(k.name(), false, nil)
+		n.done(k)
 		return false
 	}
 	f.stuck, f.table = true, n.w.Objects.Table().UID

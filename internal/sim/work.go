@@ -43,9 +43,8 @@ type workers struct {
 	left, held   slot.Set
 	opened       []slot.Slot
 	serial, busy int // of duties begun; workers that have a key
-	// gathering counts slots that were opened whose objects are not enqueued, gathered wait for these.
-	gathering int
-	gathered  []func()
+	// gathering are slots that were opened whose objects are not enqueued.
+	gathering []*gathering
 }
 
 // crew is how many workers a node has.
@@ -60,7 +59,7 @@ func (n *Node) employ() {
 	n.work.items.init()
 	n.work.controller = work.New(work.Env{
 		Name: controllerName, Kind: goneKind, Gate: n.gate, Objects: ownObjects{n}, Enqueue: n.enqueue,
-		Now:  func() time.Duration { return n.w.now },
+		Now:  n.mono,
 		Wall: func() time.Time { return time.Unix(n.time().Wall, 0) },
 		After: func(wait time.Duration, do func()) {
 			n.w.after(wait, func() { n.local(do) })
@@ -122,7 +121,8 @@ type flight struct {
 	duty, slow bool
 }
 
-// startWork tries a key now and then, whatever the gate says.
+// startWork adds a key now and then, as handlers of other kinds do, and now and then one that the queue kept from before
+// its slot was lost.
 func (n *Node) startWork() {
 	pace := 300 * time.Millisecond // there are users, too
 	if n.w.over {
@@ -139,8 +139,10 @@ func (n *Node) startWork() {
 			}
 			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !n.work.gone[k] {
 				n.remove(k)
-			} else {
+			} else if n.w.rng.IntN(10) > 0 {
 				n.add(k)
+			} else if n.work.items.add(k) {
+				n.hire()
 			}
 		})
 		n.startWork()
@@ -152,29 +154,37 @@ func (n *Node) gather(set slot.Set, parked []gate.Key) {
 	if !n.w.wild {
 		return // nobody works
 	}
-	n.work.gathering++
+	g := &gathering{}
+	n.work.gathering = append(n.work.gathering, g)
 	n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() {
 		n.local(func() {
 			n.work.controller.Opened(set, n.unreconciledIn(set), parked)
-			if n.work.gathering--; n.work.gathering == 0 {
-				waiting := n.work.gathered
-				n.work.gathered = nil
-				for _, do := range waiting {
-					n.answered(do)
-				}
+			n.work.gathering = slices.DeleteFunc(n.work.gathering, func(one *gathering) bool { return one == g })
+			for _, do := range g.then {
+				n.answered(do)
 			}
 		})
 	})
 }
 
-// whenGathered calls do once the objects of all slots that were opened are enqueued: a drain has to know of the
+// gathering is of slots that were opened. then is done once their objects are enqueued.
+type gathering struct{ then []func() }
+
+// whenGathered calls do once the objects of all slots that were opened before are enqueued: a drain has to know of the
 // deletions that the next owner's list does not show (rule R15).
 func (n *Node) whenGathered(do func()) {
-	if n.work.gathering > 0 {
-		n.work.gathered = append(n.work.gathered, do)
+	left := len(n.work.gathering)
+	if left == 0 {
+		do()
 		return
 	}
-	do()
+	for _, g := range n.work.gathering {
+		g.then = append(g.then, func() {
+			if left--; left == 0 {
+				do()
+			}
+		})
+	}
 }
 
 // unreconciledIn returns the objects of slots of which something is to be done. The others are left out, to save time.
@@ -211,7 +221,7 @@ func (n *Node) Try(s slot.Slot, i int) bool {
 	n.work.controller.Take(k.name())
 	f := n.admit(k)
 	if f == nil {
-		n.work.controller.Done(k.name(), false, nil)
+		n.done(k)
 		return false
 	}
 	n.write(f)
@@ -269,15 +279,19 @@ func (n *Node) finish(f *flight) {
 		n.run()
 		return
 	}
-	if n.w.wild {
+	switch {
+	case !n.w.wild:
+		n.finished(f)
+	case f.ctx.Err() == nil && n.w.rng.IntN(20) == 0: // it failed
+		n.addAfter(f.key, n.w.between(10*time.Millisecond, 5*time.Second))
+	default:
 		n.complete(f)
-		if f.ctx.Err() == nil && n.w.rng.IntN(20) == 0 { // it failed, or asks to be called again
+		n.finished(f)
+		if f.ctx.Err() == nil && n.w.rng.IntN(20) == 0 { // it asks to be called again
 			n.addAfter(f.key, n.w.between(10*time.Millisecond, 20*time.Second))
 		}
 	}
-	n.finished(f)
 	n.done(f.key)
-	n.run()
 }
 
 // begin notes what a reconcile sees.

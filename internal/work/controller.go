@@ -58,9 +58,9 @@ type Env struct {
 	After func(wait time.Duration, do func())
 	// Asked is told what the gate said.
 	Asked func(gate.Verdict)
-	// About says which object's reconcile started a task (rota.Go).
+	// About says which object's reconcile started a task (rota.Go); nil where there are no tasks.
 	About func(task context.Context) (s slot.Slot, uid types.UID)
-	// IsFree reports whether the API server has no object of a name. It blocks, until ctx ends at most.
+	// IsFree reports whether the API server has no object of a name; nil without ByUID. It blocks, until ctx ends at most.
 	IsFree func(ctx context.Context, key types.NamespacedName) (free bool, err error)
 }
 
@@ -97,12 +97,6 @@ type Admission struct {
 func New(env Env) *Controller {
 	return &Controller{env: env, keys: NewKeys[types.NamespacedName, Flying]()}
 }
-
-// Name is that of the controller.
-func (c *Controller) Name() string { return c.env.Name }
-
-// Kind is that of its objects.
-func (c *Controller) Kind() string { return c.env.Kind }
 
 // With calls do with all keys. do must not call other methods of the controller.
 func (c *Controller) With(do func(*Keys[types.NamespacedName, Flying])) {

@@ -10,9 +10,9 @@ import (
 
 // How long a drain waits for deletions (rule R15).
 const (
-	// LeaveAfter is for those that it may leave to the slot's next owner. Most are reconciled in that time, which costs
+	// leaveAfter is for those that it may leave to the slot's next owner. Most are reconciled in that time, which costs
 	// nobody else anything. The next owner is in no better position for the others.
-	LeaveAfter = time.Second
+	leaveAfter = time.Second
 	// DeletionPatience is for the others, while none is reconciled: a deleted object must not hold a slot back for ever.
 	// DeletionLimit bounds that wait even if deletions are reconciled: one that keeps failing may be among them.
 	DeletionPatience = 10 * time.Second
@@ -22,8 +22,8 @@ const (
 // Leftover decides which deletions a drain leaves to the next owners of its slots (rule R15). Its methods must not be
 // called concurrently.
 type Leftover struct {
-	// Of are all controllers.
-	Of []*Controller
+	// Of returns all controllers.
+	Of func() []*Controller
 	// Begun is when the drain began, on the monotonic clock.
 	Begun time.Duration
 	// Waits are the slots in which deletions are waited for.
@@ -40,7 +40,7 @@ type Leftover struct {
 // are left to the next owners. Slots without room wait until patience ends; then the deletions that do not fit are
 // given up.
 func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
-	if l.Waits.Empty() || now < l.Begun+LeaveAfter {
+	if l.Waits.Empty() || now < l.Begun+leaveAfter {
 		return leave
 	}
 	for _, s := range l.Waits.Slots() {
@@ -49,7 +49,7 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 			continue
 		}
 		size := 0
-		for _, c := range l.Of {
+		for _, c := range l.Of() {
 			size += table.GoneSize(c.Undone(s))
 		}
 		if over || size <= l.Room {
@@ -66,10 +66,10 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 // do not come back, and nothing is reconciled without them.
 func (l *Leftover) patience(now time.Duration, s slot.Slot) time.Duration {
 	if now >= l.LeaveBy(0) && l.Hopeless(s) {
-		return l.Begun + LeaveAfter
+		return l.Begun + leaveAfter
 	}
 	last := l.Begun
-	for _, c := range l.Of {
+	for _, c := range l.Of() {
 		last = max(last, c.deleted(s))
 	}
 	return min(last+DeletionPatience, l.Begun+DeletionLimit, l.LeaveBy(0.75))

@@ -14,7 +14,7 @@
 //
 // With arguments it runs a command instead, with one mutant in what that builds:
 //
-//	mutant -mutants NewcomersWait go run ./internal/sim/cmd -seed 429
+//	mutant -mutants NewcomersWait go run ./internal/sim/cmd -seed 10
 package main
 
 import (
