@@ -80,8 +80,10 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 		d.Room = 0
 	}
 	all := []*work.Controller{n.work.controller}
-	left := &work.Leftover{Of: func() []*work.Controller { return all }, Begun: n.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
-		Hopeless: func(slot.Slot) bool { return false }}
+	left := &work.Leftover{
+		Of: func() []*work.Controller { return all }, Begun: n.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+		Hopeless: func(slot.Slot) bool { return false },
+	}
 	var open slot.Set
 	for _, s := range d.Slots.Slots() {
 		if n.gate.AdmitsGone(s) {

@@ -121,8 +121,8 @@ type flight struct {
 	duty, slow bool
 }
 
-// startWork adds a key now and then, as handlers of other kinds do, and now and then one that the queue kept from before
-// its slot was lost.
+// startWork adds a key now and then, as handlers of other kinds do, and now and then one that the queue kept from
+// before its slot was lost.
 func (n *Node) startWork() {
 	pace := 300 * time.Millisecond // there are users, too
 	if n.w.over {
@@ -137,11 +137,12 @@ func (n *Node) startWork() {
 			if len(n.work.opened) > 0 && n.w.rng.IntN(5) > 0 {
 				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
 			}
-			if n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !n.work.gone[k] {
+			switch {
+			case n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !n.work.gone[k]:
 				n.remove(k)
-			} else if n.w.rng.IntN(10) > 0 {
+			case n.w.rng.IntN(10) > 0:
 				n.add(k)
-			} else if n.work.items.add(k) {
+			case n.work.items.add(k):
 				n.hire()
 			}
 		})
