@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -59,7 +57,7 @@ func (r *Rota) fitting(s slot.Slot, controller string, gone []table.Gone, room i
 	if n := len(abandoned); n > 0 {
 		r.metrics.abandoned.Inc()
 		r.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
-			"controller", controller, "deletions", n, "first", nameOf(abandoned[0]).String())
+			"controller", controller, "deletions", n, "first", work.NameOf(abandoned[0]).String())
 	}
 	return fits
 }
@@ -81,10 +79,6 @@ func (o *objectHolder) inherit(gone []table.Gone) {
 		o.rota.metrics.abandoned.Inc()
 		o.rota.log.Error(nil,
 			"A deletion that a former owner left is not reconciled: this member has no controller of that kind",
-			"slot", g.Slot.String(), "kind", g.Kind, "object", nameOf(g).String())
+			"slot", g.Slot.String(), "kind", g.Kind, "object", work.NameOf(g).String())
 	}
-}
-
-func nameOf(g table.Gone) types.NamespacedName {
-	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }

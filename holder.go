@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -66,13 +67,13 @@ func (r *Rota) heldBack(set slot.Set) (out []string) {
 				"duties and slots are not held back", f.Key.Name, f.For.Round(time.Second)))
 		default: // in a duty's slot it is a labeller's batch
 			out = append(out, fmt.Sprintf("slot %d cannot move on: controller %s has been reconciling %s for %v; other "+
-				"objects and slots are not held back", f.Slot, f.Key.Queue, nameOfKey(f.Key), f.For.Round(time.Second)))
+				"objects and slots are not held back", f.Slot, f.Key.Queue, work.NameOfKey(f.Key), f.For.Round(time.Second)))
 		}
 	}
 	for controller, all := range tasks {
 		f := all[0]
 		out = append(out, fmt.Sprintf("slots cannot move on: %d functions that controller %s has started by rota.Go have "+
-			"not returned; that of %s (slot %d) was told to %v ago", len(all), controller, nameOfKey(f.Key), f.Slot,
+			"not returned; that of %s (slot %d) was told to %v ago", len(all), controller, work.NameOfKey(f.Key), f.Slot,
 			f.For.Round(time.Second)))
 	}
 	return out

@@ -182,7 +182,3 @@ func (o *objectHolder) HeldBack(set slot.Set) (out []string) {
 	}
 	return append(out, o.rota.heldBack(set)...)
 }
-
-func nameOfKey(key gate.Key) types.NamespacedName {
-	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-}

@@ -13,11 +13,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,8 +30,6 @@ func testRota(t *testing.T) *Rota {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In a synctest bubble the machine's own clock is another one than that of the tests.
-	r.clock = replica.NewClock(elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil))
 	return r
 }
 

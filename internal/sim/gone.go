@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -30,10 +28,6 @@ type tombstone struct {
 
 // goneKind is the kind of the objects in tables.
 const goneKind = "Website"
-
-func keyOfGone(g table.Gone) key {
-	return keyOf(types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
-}
 
 // remove makes a key one whose object is gone, known to the node.
 func (n *Node) remove(k key) { n.removeFor(k, 0) }
@@ -95,7 +89,7 @@ func (n *Node) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
 	fits, _ := work.Fit(n.work.controller.Undone(s), room)
 	left := map[key]bool{}
 	for _, g := range fits {
-		left[keyOfGone(g)] = true
+		left[keyOf(work.NameOf(g))] = true
 	}
 	for _, k := range n.mourned(s) {
 		switch {
@@ -121,7 +115,7 @@ func (n *Node) inherit(a member.Load) {
 		if n.w.opts.LeavesGone != nil {
 			continue
 		}
-		k := keyOfGone(g)
+		k := keyOf(work.NameOf(g))
 		if t := n.w.tombstones[k]; t != nil && !n.w.ownerHolds(k, t) {
 			t.holder = n
 		}
@@ -181,7 +175,7 @@ func (n *Node) forget(set slot.Set) {
 func (w *World) checkGone(old, t *table.Table) {
 	named := map[key]bool{}
 	for _, g := range t.Gone {
-		named[keyOfGone(g)] = true
+		named[keyOf(work.NameOf(g))] = true
 	}
 	for k, tomb := range w.tombstones {
 		was, is := old.At(k.slot), t.At(k.slot)
@@ -212,7 +206,7 @@ func (w *World) nameGone(t *table.Table) {
 	named := map[key]bool{}
 	if t != nil {
 		for _, g := range t.Gone {
-			named[keyOfGone(g)] = true
+			named[keyOf(work.NameOf(g))] = true
 		}
 	}
 	for k, tomb := range w.tombstones {

@@ -288,7 +288,7 @@ func (c *Controller) Opened(set slot.Set, urgent []types.NamespacedName, parked 
 	}
 	for _, key := range parked {
 		if key.Queue == c.env.Name {
-			wait(nameOfKey(key))
+			wait(NameOfKey(key))
 		}
 	}
 	c.mu.Lock()
@@ -308,7 +308,7 @@ func (c *Controller) Resume(parked []gate.Key) {
 	var keys []types.NamespacedName
 	for _, key := range parked {
 		if key.Queue == c.env.Name {
-			keys = append(keys, nameOfKey(key))
+			keys = append(keys, NameOfKey(key))
 		}
 	}
 	if len(keys) > 0 {
@@ -352,6 +352,7 @@ func (c *Controller) Complete(others []types.NamespacedName) {
 	c.env.Enqueue(append(waited, others...), PriorityEvent)
 }
 
-func nameOfKey(key gate.Key) types.NamespacedName {
+// NameOfKey is the name of the object that a key of the gate is about.
+func NameOfKey(key gate.Key) types.NamespacedName {
 	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 }

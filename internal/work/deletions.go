@@ -40,7 +40,7 @@ func (c *Controller) isFree(ctx context.Context, s slot.Slot, key types.Namespac
 
 // Inherit remembers the key of a deleted object until its slot opens here.
 func (c *Controller) Inherit(g table.Gone) {
-	key := nameOf(g)
+	key := NameOf(g)
 	if c.want(g.Slot, key) {
 		c.env.Enqueue([]types.NamespacedName{key}, PriorityEvent)
 	}
@@ -64,7 +64,7 @@ func (c *Controller) Undone(s slot.Slot) []table.Gone {
 // Deletion returns a deletion in the slot that has not been reconciled. It may be in flight.
 func (c *Controller) Deletion(s slot.Slot) (key types.NamespacedName, found bool) {
 	if gone := c.Undone(s); len(gone) > 0 {
-		return nameOf(gone[0]), true
+		return NameOf(gone[0]), true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,6 +110,7 @@ func (c *Controller) deleted(s slot.Slot) time.Duration {
 	return c.keys.Deleted(s)
 }
 
-func nameOf(g table.Gone) types.NamespacedName {
+// NameOf is the name of a deleted object.
+func NameOf(g table.Gone) types.NamespacedName {
 	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }
