@@ -14,8 +14,8 @@ help: ## List the verbs
 
 .PHONY: demo
 demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
-	@$(GO) build -o bin/rota ./cmd/rota
-	@bin/rota demo $(ARGS)
+	@$(GO) build -o bin/rota-demo ./cmd/rota-demo
+	@bin/rota-demo $(ARGS)
 
 # What has dependencies that the main module must not have is a module of its own. The longest tests come first.
 MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
@@ -26,7 +26,7 @@ test: kube ## Run what needs no real time, and a short part on the real API serv
 	$(GO) test -short -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vE '$(MEASURING)')
 
 # What measures, and the tools around it.
-MEASURING := /internal/(balance|conformance|dispatchbench|etcdbench|footprint|neighbor|splitbench|stage|takeover)(/|$$)|/test/
+MEASURING := /bench/|/test/(conformance|incidents|stage|zoo)(/|$$)
 
 .PHONY: test-all
 test-all: test ## Run all tests, most of them on the real API server (slow ones: make check WHAT=slow)
@@ -48,19 +48,19 @@ test-pure:
 
 # The packages whose tests start control planes. What takes longest begins first; conformance starts programs.
 ON_KUBE := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
-	sed -n 's|\.test .*/internal/controlplane .*||p'
-WAIT := ./internal/delivery ./ctrlrt ./cmd/rota ./internal/dispatcher ./internal/tier ./internal/conformance
-ALONE := ./internal/demo ./internal/dispatchdemo ./internal/proxy/agent
+	sed -n 's|\.test .*/test/controlplane .*||p'
+WAIT := ./internal/delivery ./ctrlrt ./cmd/rota ./internal/dispatch/keeper ./internal/dispatch/app ./test/conformance
+ALONE := ./demo ./demo/dispatch ./apiservers/front/agent
 
 # What has goroutines, and runs with -race although users do not bring along what it is built with.
-RACE := ./dispatch/client ./internal/gate ./internal/access ./internal/server
+RACE := ./dispatch/client ./internal/gate ./internal/dispatch/access ./internal/server
 # What has tests that -short leaves out.
 LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | xargs -n1 dirname | sort -u)
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
-PURE := /(slot|dispatch/wire|dispatch/client)$$|/internal/(protocol|gate|dispatch|sim|explore|mutant|stream|work|conformance|cmdline)(/|$$)
-TOOLS := /cmd/rota$$|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(access|apiserver|balance|chaos|check|controlplane|demo|dispatchbench|dispatchdemo|etcdbench|footprint|front|journal|process|proxy|server|splitbench|splitkcm|stage|tier|verdict)(/|$$)
+PURE := /(slot|dispatch/wire|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/queue)(/|$$)
+TOOLS := /cmd/|/(apiservers|bench|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -84,28 +84,28 @@ tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the n
 
 .PHONY: kube
 kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
-	@$(GO) run ./internal/controlplane/cmd >/dev/null
+	@$(GO) run ./test/controlplane/cmd >/dev/null
 
 # To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
 .PHONY: footprint
 footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
-	@$(GO) build -o bin/footprint ./internal/footprint/cmd
+	@$(GO) build -o bin/footprint ./bench/footprint/cmd
 	@bin/footprint $(ARGS)
 
 .PHONY: bench-split
 bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
-	@$(GO) build -o bin/bench-split ./internal/splitbench/cmd
+	@$(GO) build -o bin/bench-split ./bench/split/cmd
 	@bin/bench-split $(ARGS)
 
 .PHONY: bench-dispatch
 bench-dispatch: kube ## Measure dispatchers: memory, latency, cost (ARGS="--objects 1000,10000")
-	@$(GO) build -o bin/bench-dispatch ./internal/dispatchbench/cmd
+	@$(GO) build -o bin/bench-dispatch ./bench/dispatch/cmd
 	@bin/bench-dispatch $(ARGS)
 
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
-	@$(GO) build -o bin/chaos ./internal/chaos/cmd
+	@$(GO) build -o bin/chaos ./test/chaos/cmd
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
@@ -120,19 +120,19 @@ check-what:
 # Search small worlds exhaustively, then run mutants of the scripts
 # (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
 check-explore:
-	$(GO) run ./internal/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
-	$(GO) run ./internal/stream/streamtest/cmd -states $(or $(STATES),4000000) $(ARGS)
+	$(GO) run ./test/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
+	$(GO) run ./test/streamtest/cmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./internal/protocol/member
 
 # Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.
 check-sim:
-	SIM_MEMBERS=1000 $(GO) test -count=1 -run TestMessages ./internal/sim
-	$(GO) run ./internal/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
+	SIM_MEMBERS=1000 $(GO) test -count=1 -run TestMessages ./test/sim
+	$(GO) run ./test/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
 
 # Build bugs in, one at a time, and show which checks find them
 # (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown").
 check-mutants:
-	@$(GO) run ./internal/mutant/cmd $(ARGS)
+	@$(GO) run ./test/mutant/cmd $(ARGS)
 
 # Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate protocol/table").
 # Only short tests, and no mutants of scripts, because each mutation runs all of them. The coefficient is for busy
@@ -171,8 +171,8 @@ $(MODULES):
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
-	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./internal/chaos \
-		./internal/controlplane ./internal/demo ./internal/footprint ./internal/proxy/agent ./internal/splitbench ./test/zoo
+	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
+		./test/controlplane ./demo ./bench/footprint ./apiservers/front/agent ./bench/split ./test/zoo
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
@@ -182,18 +182,18 @@ check-incidents: kube
 # Measure how fast clients get to another API server through the front, and hold it to 2 s. It needs HAProxy, and a
 # machine that does nothing else.
 check-front: kube
-	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./internal/proxy/agent
+	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./apiservers/front/agent
 
 # Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"), or
 # what health checks cost an API server (ARGS="-checks 400"). It needs HAProxy.
 check-balance: kube
-	@$(GO) build -o bin/balance ./internal/balance/cmd
+	@$(GO) build -o bin/balance ./bench/balance/cmd
 	@bin/balance $(ARGS)
 
 # Measure the API server while Leases are renewed, with one etcd, and with etcds of their own for Leases and Events
 # (ARGS="-rounds 3 -periods 0s,2s").
 check-etcd: kube
-	@$(GO) build -o bin/bench-etcd ./internal/etcdbench/cmd
+	@$(GO) build -o bin/bench-etcd ./bench/etcd/cmd
 	@bin/bench-etcd $(ARGS)
 
 # Scale the example operator by the autoscaler of its manifests, in real time: about 25 minutes

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // A permission that goes missing while a member works is told once, not at each try, and again when it goes missing

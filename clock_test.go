@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // fakeClock is a clock in a synctest bubble. slept is what its counting clock has that the monotonic one has not.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/rota-dev/rota/internal/queuetest"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/queuetest"
 )
 
 // queueItem returns an item by its number.

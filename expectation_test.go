@@ -21,8 +21,8 @@ import (
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // logged keeps what is logged.

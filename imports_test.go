@@ -20,9 +20,9 @@ var layers = []struct {
 	// forbidden are import path prefixes, with the reason.
 	forbidden map[string]string
 }{
-	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure}, {"internal/stream", pure},
-	{"internal/protocol/plan", pure}, {"internal/inspect", pure}, {"internal/protocol/member", pure},
-	{"internal/protocol/election", pure}, {"internal/dispatch", pure}, {"dispatch/wire", pure},
+	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure}, {"internal/delivery/stream", pure},
+	{"internal/protocol/plan", pure}, {"internal/protocol/inspect", pure}, {"internal/protocol/member", pure},
+	{"internal/protocol/election", pure}, {"internal/dispatch/queue", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
 	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"fence", noControllerRuntime},

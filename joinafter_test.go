@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // Controllers and duties that are set up while Run waits take part. The member does not join before, and says why.

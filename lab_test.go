@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/internal/elapsed"
-	"github.com/rota-dev/rota/internal/order"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // TestMain is for tests that have simulated time.
@@ -104,7 +104,7 @@ func inLab(t *testing.T, test func(l *lab)) {
 // order changes the table as people do.
 func (l *lab) order(change func(*table.Table) error) {
 	l.t.Helper()
-	_, changed, err := order.Give(l.t.Context(), l.memory.Client(nil),
+	_, changed, err := orders.Give(l.t.Context(), l.memory.Client(nil),
 		func(context.Context) (map[string]uint64, error) { return nil, nil }, change)
 	if err != nil || !changed {
 		l.t.Fatalf("the table was changed: %t, %v", changed, err)

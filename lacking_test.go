@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // R8: of two controllers, the one whose children cannot be listed when slots come does not work on them until they can,

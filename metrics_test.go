@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // metricOf returns the value of the metric's series with all of these labels, given as name, value, …; false where

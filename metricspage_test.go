@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/tier"
+	"github.com/rota-dev/rota/internal/dispatch/app"
 )
 
 const metricsPage = "docs/metrics.md"
@@ -77,7 +77,7 @@ func memberMetrics(t *testing.T) map[string]metric {
 
 func dispatcherMetrics(t *testing.T) map[string]metric {
 	t.Helper()
-	return metricsOf(t, tier.Metrics()...)
+	return metricsOf(t, app.Metrics()...)
 }
 
 func metricTable(metrics map[string]metric) string {

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/deliverytest"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // office is a member with a primary kind, Secret, of which a/s is open, and ConfigMaps that are owned by Secrets or

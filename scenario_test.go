@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/internal/order"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts).
@@ -533,11 +533,11 @@ var scenarios = map[string]func(l *lab){
 		a := l.start("web-0")
 		l.start("web-1")
 		l.wait(2 * time.Minute)
-		l.order(func(t *table.Table) error { return order.Pause(t, order.By{At: time.Now(), User: "jane"}) })
+		l.order(func(t *table.Table) error { return orders.Pause(t, orders.By{At: time.Now(), User: "jane"}) })
 		l.wait(30 * time.Minute)
 		a.want("while moves are paused", "rota_moves_paused", "", 1)
 		l.wait(45 * time.Minute)
-		l.order(order.Resume)
+		l.order(orders.Resume)
 		l.wait(time.Minute)
 		a.want("afterwards", "rota_moves_paused", "", 0)
 	},
@@ -547,7 +547,7 @@ var scenarios = map[string]func(l *lab){
 		b, c := l.start("web-1"), l.start("web-2")
 		l.wait(2 * time.Minute)
 		for _, m := range []*labMember{b, c} {
-			l.order(func(t *table.Table) error { return order.Drain(t, m.ID(), order.By{At: time.Now()}) })
+			l.order(func(t *table.Table) error { return orders.Drain(t, m.ID(), orders.By{At: time.Now()}) })
 		}
 		l.wait(30 * time.Minute)
 		a.want("while two are drained", "rota_members_drained", "", 2)

@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 var website = schema.GroupKind{Group: "web.example.com", Kind: "Website"}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // TestInvalidTable: members stay while somebody's edit makes the table invalid or another rota's, work on nothing, say

@@ -9,14 +9,14 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/checkup"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/check"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 // troubles returns what has a section in docs/troubleshooting.md, by the heading under which it is.
 func troubles(t *testing.T) (checks, events, alerts []string) {
 	t.Helper()
-	checks = slices.Concat(checkup.Codes(), view.Whats())
+	checks = slices.Concat(check.Codes(), view.Whats())
 	for _, reason := range reasons() {
 		if !slices.Contains(checks, reason) {
 			events = append(events, reason)

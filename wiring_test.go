@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // lines are what a rota logged.

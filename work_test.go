@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/store/memory"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // R9: the rota is left while informers and workers still work, and they end then.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // TestBuilderCalls: metadata only, an event filter, mapped events of another kind, and a raw source in one controller.

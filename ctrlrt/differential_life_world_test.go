@@ -28,9 +28,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/process"
 )
 
 // phase is how far the life of a manager has come.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/queuetest"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/queuetest"
 )
 
 func queueLimiter() workqueue.TypedRateLimiter[request] {

@@ -24,9 +24,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // secret returns a Secret of the tests.

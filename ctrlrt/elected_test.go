@@ -12,7 +12,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // Without leader election every replica is elected, so that work behind Elected would run on all of them.

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // probes are goroutines that a reconciler starts, one for each object, as operators do that watch a remote cluster or

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // keepChild returns a reconciler that has for each parent a child of the same name with one more letter.

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // An operator builds its controllers once a runnable of the same manager has made certificates, as with a rotator of

@@ -34,8 +34,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // sizeOf is the annotation of a parent, a ConfigMap, that says how many children, Secrets, it has to have.

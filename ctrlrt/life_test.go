@@ -18,9 +18,9 @@ import (
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func adminClient(t *testing.T) client.Client {

@@ -3,8 +3,8 @@ package ctrlrt_test
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMain(m *testing.M) {

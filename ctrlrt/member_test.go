@@ -29,10 +29,10 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 var (

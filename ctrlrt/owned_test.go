@@ -20,9 +20,9 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // TestPredicatesChooseWhatComes: of the objects of a slot that comes, a controller reconciles those that one of its

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // stripper is a proxy before the API server that drops shard selectors while told to: to a client the same as a server

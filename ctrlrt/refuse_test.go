@@ -29,9 +29,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // Sizes of the two tests below, which variables of the environment of these names raise to what one meets in clusters.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // ears are the ConfigMaps that the watches of one member told it of, and whether it could read them then.

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // stock is a replica of an operator with leader election, and a shadow beside it.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMembersShareObjects(t *testing.T) {

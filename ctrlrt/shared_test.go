@@ -16,8 +16,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // Objects that refer to a Secret are reconciled by their owners when the Secret changes, whichever member saw the event

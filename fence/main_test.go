@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // The controller manager collects garbage, and writes what the API server's type check says into policies.

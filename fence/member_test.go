@@ -30,8 +30,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // memberEnv tells this binary to be a member, and what it needs for it.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 const (

@@ -29,7 +29,7 @@ type options struct {
 	verbose           bool
 }
 
-// info is what --json prints when everything is ready. The fields are read by internal/controlplane of the main module.
+// info is what --json prints when everything is ready. The fields are read by test/controlplane of the main module.
 type info struct {
 	Kubeconfig   string         `json:"kubeconfig"`
 	APIServers   []string       `json:"apiservers"`

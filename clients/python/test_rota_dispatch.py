@@ -1,4 +1,4 @@
-"""Tests of what needs no server. internal/conformance has the others."""
+"""Tests of what needs no server. test/conformance has the others."""
 
 import json
 import random

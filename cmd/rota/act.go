@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/view"
 )
 
 const (
@@ -88,8 +88,8 @@ func (a *actor) close() {
 }
 
 // by says who gives the order. Who that is, the API server knows best; an old one does not tell.
-func (a *actor) by(ctx context.Context) order.By {
-	by := order.By{At: time.Now(), Reason: a.reason}
+func (a *actor) by(ctx context.Context) orders.By {
+	by := orders.By{At: time.Now(), Reason: a.reason}
 	client, err := kubernetes.NewForConfig(a.cfg)
 	if err != nil {
 		return by
@@ -103,12 +103,12 @@ func (a *actor) by(ctx context.Context) order.By {
 }
 
 // give gives an order, and leaves an event if it changed something.
-func (a *actor) give(change func(*table.Table, order.By) error, reason string, what func() string,
+func (a *actor) give(change func(*table.Table, orders.By) error, reason string, what func() string,
 ) (t *table.Table, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(a.cmd.Context(), actTimeout)
 	defer cancel()
 	by := a.by(ctx)
-	t, changed, err = order.Give(ctx, a.store, a.reader.Told, func(t *table.Table) error { return change(t, by) })
+	t, changed, err = orders.Give(ctx, a.store, a.reader.Told, func(t *table.Table) error { return change(t, by) })
 	if err != nil {
 		return nil, false, a.failed(err)
 	}
@@ -125,11 +125,11 @@ func (a *actor) give(change func(*table.Table, order.By) error, reason string, w
 // failed gives an error of an order its exit code, and names the rota.
 func (a *actor) failed(err error) error {
 	code := codeOf(err)
-	var unknown *order.MemberError
+	var unknown *orders.MemberError
 	switch {
-	case errors.Is(err, order.ErrMissing):
+	case errors.Is(err, orders.ErrMissing):
 		code = exitMissing
-	case errors.Is(err, order.ErrConflict):
+	case errors.Is(err, orders.ErrConflict):
 		code = exitConflict
 	case errors.As(err, &unknown) && unknown.Several:
 		code = exitUsage

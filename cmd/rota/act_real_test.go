@@ -26,9 +26,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // startMember starts a member of rota web in w's namespace, which shards ConfigMaps. end has it leave.
@@ -106,7 +106,7 @@ func (w *written) until(t *testing.T, what string, ok func(*table.Table) bool) {
 		}
 		select {
 		case <-limit:
-			t.Fatalf("%s: not so after a minute; %d move:\n%v\n%v", what, order.Moving(tab), tab.Counts(), tab)
+			t.Fatalf("%s: not so after a minute; %d move:\n%v\n%v", what, orders.Moving(tab), tab.Counts(), tab)
 		case <-tick.C:
 		}
 	}
@@ -133,7 +133,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	b, _ := w.startMember(t, "web-1")
 	settled := func(want map[string]int) func(*table.Table) bool {
 		return func(tab *table.Table) bool {
-			return order.Moving(tab) == 0 && len(tab.Members) == len(want) && fmt.Sprint(tab.Counts()) == fmt.Sprint(want)
+			return orders.Moving(tab) == 0 && len(tab.Members) == len(want) && fmt.Sprint(tab.Counts()) == fmt.Sprint(want)
 		}
 	}
 	w.until(t, "both work", settled(map[string]int{a: 128, b: 128}))
@@ -175,12 +175,12 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	w.expect(t, "resume", exitGood, "moves go on")
 	w.expect(t, "resume", exitGood, "not paused")
 	w.until(t, "moves go on", func(tab *table.Table) bool {
-		return order.Moving(tab) == 0 && tab.Counts()[a] == 0 && tab.Counts()[b] >= 85 && tab.Counts()[c] >= 85 && tab.Counts()[d] >= 85
+		return orders.Moving(tab) == 0 && tab.Counts()[a] == 0 && tab.Counts()[b] >= 85 && tab.Counts()[c] >= 85 && tab.Counts()[d] >= 85
 	})
 	endD()
-	w.until(t, "d has left", func(tab *table.Table) bool { return order.Moving(tab) == 0 && len(tab.Members) == 3 })
+	w.until(t, "d has left", func(tab *table.Table) bool { return orders.Moving(tab) == 0 && len(tab.Members) == 3 })
 	w.expect(t, "undrain web-0", exitGood, "gets slots again")
-	w.until(t, "all three work", func(tab *table.Table) bool { return order.Moving(tab) == 0 && tab.Counts()[a] >= 85 })
+	w.until(t, "all three work", func(tab *table.Table) bool { return orders.Moving(tab) == 0 && tab.Counts()[a] >= 85 })
 
 	events, err := w.client.EventsV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {

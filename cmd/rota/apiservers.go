@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/rota-dev/rota/internal/apiserver"
+	"github.com/rota-dev/rota/apiservers/deployment"
 )
 
 // errNoDeployment is the error of a static Pod that cannot become a Deployment.
 var errNoDeployment = errors.New("no Deployment can be made of this static Pod as it is")
 
 type apiserversOptions struct {
-	apiserver.Options
+	deployment.Options
 	manifest        string
 	set             []string
 	selector, taint []string
@@ -83,8 +83,8 @@ func runAPIServers(w io.Writer, o apiserversOptions) error {
 	if err != nil {
 		return fmt.Errorf("apiservers: %w", err)
 	}
-	p, err := apiserver.New(text, o.Options)
-	var refused *apiserver.RefusedError
+	p, err := deployment.New(text, o.Options)
+	var refused *deployment.RefusedError
 	if errors.As(err, &refused) {
 		for _, f := range refused.Findings {
 			_, _ = fmt.Fprintf(w, "✗ %s\n  %s\n  do: %s\n", f.Object, f.Wrong, f.Cure)
@@ -99,7 +99,7 @@ func runAPIServers(w io.Writer, o apiserversOptions) error {
 		if err != nil {
 			return fmt.Errorf("apiservers: nothing was written: %w", err)
 		}
-		if err := writeFiles(w, o.out, files, apiserver.Written); err != nil {
+		if err := writeFiles(w, o.out, files, deployment.Written); err != nil {
 			return fmt.Errorf("apiservers: %w", err)
 		}
 		_, _ = fmt.Fprintln(w)
@@ -166,7 +166,7 @@ func setsOf(list []string) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if sets[name] = append(sets[name], value); len(sets[name]) > 1 && !apiserver.Repeatable(name) {
+		if sets[name] = append(sets[name], value); len(sets[name]) > 1 && !deployment.Repeatable(name) {
 			return nil, usagef("--set %s: %s is given twice; if it takes a list, give that once, with commas", item, name)
 		}
 	}
@@ -200,7 +200,7 @@ func pairsOf(flag string, list []string) (map[string]string, error) {
 }
 
 func notManaged(flag, name string) error {
-	if slices.Contains(apiserver.Managed(), name) {
+	if slices.Contains(deployment.Managed(), name) {
 		return usagef("--%s %s: this flag of kube-apiserver follows from the Deployment, so it cannot be changed", flag, name)
 	}
 	return nil
@@ -225,7 +225,7 @@ func tolerationOf(text string) (corev1.Toleration, error) {
 }
 
 // printAPIServers prints a plan, without any file's content.
-func printAPIServers(w io.Writer, p *apiserver.Plan) error {
+func printAPIServers(w io.Writer, p *deployment.Plan) error {
 	_, _ = fmt.Fprintf(w, "%s\n\n", p.Summary())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "KIND\tNAME\tTYPE\tKEY\tFILE")

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/apiserver/hosttest"
+	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
 )
 
-const apiserverManifest = "../../internal/apiserver/testdata/kubeadm.yaml"
+const apiserverManifest = "../../apiservers/deployment/testdata/kubeadm.yaml"
 
 func apiserversRun(args ...string) (out, errOut string, code exitCode) {
 	var o, e bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/internal/checkup"
+	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/delivery"
 )
 
@@ -29,7 +29,7 @@ type checkOptions struct {
 	owned    []string
 	delivery string
 	election string
-	checkup.Options
+	check.Options
 }
 
 func newCheck() *cobra.Command {
@@ -97,7 +97,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	result, err := checkup.Run(cmd.Context(), cfg, o.Options)
+	result, err := check.Run(cmd.Context(), cfg, o.Options)
 	if err != nil {
 		return missingRota(cmd.Context(), cfg, o.Rota, err)
 	}
@@ -156,7 +156,7 @@ func parseKinds(texts []string) (out []schema.GroupKind, err error) {
 	return out, nil
 }
 
-func countLines(r *checkup.Result) int {
+func countLines(r *check.Result) int {
 	n := 0
 	for _, g := range r.Groups {
 		n += len(g.Lines)
@@ -165,7 +165,7 @@ func countLines(r *checkup.Result) int {
 }
 
 // printCheck prints a result for people.
-func printCheck(to io.Writer, p paint, r *checkup.Result) error {
+func printCheck(to io.Writer, p paint, r *check.Result) error {
 	var b strings.Builder
 	for _, g := range r.Groups {
 		fmt.Fprintln(&b, g.Name)
@@ -179,21 +179,21 @@ func printCheck(to io.Writer, p paint, r *checkup.Result) error {
 	return err
 }
 
-func printLine(b *strings.Builder, p paint, l checkup.Line) {
+func printLine(b *strings.Builder, p paint, l check.Line) {
 	sign := p.good("√")
 	switch l.Level {
-	case checkup.Failed:
+	case check.Failed:
 		sign = p.bad("×")
-	case checkup.Warning:
+	case check.Warning:
 		sign = p.warn("‼")
-	case checkup.OK:
+	case check.OK:
 	}
 	about := strings.TrimSpace(prefixed("member ", l.Member) + prefixed(" slots ", l.Slots))
 	if about != "" {
 		about += ": "
 	}
 	fmt.Fprintf(b, "  %s %s%s\n", sign, about, l.Text)
-	if l.Level == checkup.OK {
+	if l.Level == check.OK {
 		return
 	}
 	for line := range strings.Lines(l.Cure) {

@@ -18,9 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/checkup"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
@@ -29,6 +27,8 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // account is the ServiceAccount of the operator in these tests.
@@ -165,7 +165,7 @@ func TestCheckGood(t *testing.T) {
 		}
 	}
 	code, out, _ = w.check(t, "-o json")
-	var result checkup.Result
+	var result check.Result
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != exitGood || result.Failed != 0 || result.Name != "web" ||
 		len(result.Groups) < 8 || !strings.HasSuffix(result.Groups[0].Lines[0].Link, "#clusterversion") {
 		t.Errorf("exit code %d, %v:\n%s", code, err, out)
@@ -318,8 +318,8 @@ func TestCheckFindings(t *testing.T) {
 			t.Errorf("exit code %d:\n%s", code, out)
 		}
 		// Unless it is told how long, it looks for as long as that takes.
-		result, err := checkup.Run(t.Context(), controlplane.For(t).Config(),
-			checkup.Options{Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, Longer: true})
+		result, err := check.Run(t.Context(), controlplane.For(t).Config(),
+			check.Options{Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, Longer: true})
 		if err != nil {
 			t.Fatal(err)
 		}

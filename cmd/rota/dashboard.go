@@ -2,20 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/dashboard"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/dashboard"
 )
-
-// anyPort is the default address of dashboards.
-const anyPort = "127.0.0.1:0"
 
 func newDashboard() *cobra.Command {
 	var target rotaFlags
@@ -39,7 +33,7 @@ nothing.`,
 			if _, err := readRota(ctx, cfg, rota); err != nil {
 				return err
 			}
-			server, err := openDashboard(ctx, address, cfg, rota.Namespace, rota.Name, nil)
+			server, err := dashboard.Open(ctx, address, cfg, rota.Namespace, rota.Name, nil)
 			if err != nil {
 				return err
 			}
@@ -58,44 +52,10 @@ nothing.`,
 	}
 	target.bind(cmd)
 	cmd.ValidArgsFunction = target.completeRotas
-	cmd.Flags().StringVar(&address, "address", anyPort,
+	cmd.Flags().StringVar(&address, "address", dashboard.AnyPort,
 		"where to listen, as HOST:PORT; port 0 is a free one. Other machines can reach any host but localhost")
 	cmd.Flags().BoolVar(&browse, "open", false, "open the page in the default browser")
 	return cmd
-}
-
-// openDashboard opens a dashboard of a rota. Without replicas it has no buttons.
-func openDashboard(
-	ctx context.Context, address string, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
-) (*dashboard.Server, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = 50, 300 // as kubectl
-	reader, err := view.NewReader(cfg, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, reader.Close)
-	finder, err := view.NewFinder(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return dashboard.Listen(ctx, address, dashboard.Options{
-		Namespace: namespace, Name: name, Replicas: replicas,
-		Who: func(ctx context.Context, kind, in, object string) (any, error) {
-			r, err := reader.Read(ctx)
-			if err != nil {
-				return nil, err
-			}
-			w, err := finder.Who(ctx, r, kind, in, object)
-			if errors.Is(err, view.ErrNoKind) || errors.Is(err, view.ErrBadName) {
-				return nil, dashboard.QuestionError{Err: err}
-			}
-			return w, err
-		},
-		Watch: func(ctx context.Context, tell func(*view.Rota, error)) error {
-			return view.Watch(ctx, cfg, namespace, name, reader.Read, tell)
-		},
-	})
 }
 
 // openBrowser has the system open a page in the default browser.

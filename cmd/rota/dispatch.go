@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/tier"
+	"github.com/rota-dev/rota/internal/dispatch/app"
 )
 
 func newDispatch() *cobra.Command {
@@ -31,7 +31,7 @@ func newDispatch() *cobra.Command {
 			if o.config == "" {
 				return usagef("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")
 			}
-			c, err := tier.Load(o.config)
+			c, err := app.Load(o.config)
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func newDispatch() *cobra.Command {
 			log := zap.New(zap.UseDevMode(o.verbose))
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
-			d, err := tier.New(cmd.Context(), cfg, c, rota.Identity{}, log)
+			d, err := app.New(cmd.Context(), cfg, c, rota.Identity{}, log)
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 )
@@ -55,11 +55,11 @@ func oneMember(_ *cobra.Command, args []string) error {
 
 func (a *actor) drain(name string) error {
 	var m table.Member
-	t, changed, err := a.give(func(t *table.Table, by order.By) (err error) {
-		if m, err = order.Find(t, name); err != nil {
+	t, changed, err := a.give(func(t *table.Table, by orders.By) (err error) {
+		if m, err = orders.Find(t, name); err != nil {
 			return err
 		}
-		return order.Drain(t, m.ID, by)
+		return orders.Drain(t, m.ID, by)
 	}, eventDrained, func() string { return "member " + m.ID + " gives its slots and duties to others, and gets none" })
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (a *actor) drain(name string) error {
 			a.tell("rota %s: member %s is drained already, %s", a.rota, m.ID, sinceBy(d.Since, d.By, d.Reason))
 		}
 	}
-	rest := order.RestOf(t, m.ID)
+	rest := orders.RestOf(t, m.ID)
 	if changed {
 		a.tell("rota %s: member %s is drained; it has %s and %s to give", a.rota, m.ID, counted(rest.Slots, "slot"),
 			counted(rest.Duties, "duty"))
@@ -85,7 +85,7 @@ func (a *actor) drain(name string) error {
 
 // drainHeld says why a drained member keeps what it has.
 func drainHeld(t *table.Table, id string) (why []string) {
-	rest := order.RestOf(t, id)
+	rest := orders.RestOf(t, id)
 	switch {
 	case rest.Done():
 	case rest.Alone:
@@ -101,7 +101,7 @@ func drainHeld(t *table.Table, id string) (why []string) {
 
 func (a *actor) drainProgress(t *table.Table, id string) (string, bool, error) {
 	_, there := t.Member(id)
-	rest := order.RestOf(t, id)
+	rest := orders.RestOf(t, id)
 	switch {
 	case !there:
 		a.tell("rota %s: member %s has left the rota", a.rota, id)
@@ -141,8 +141,8 @@ func newUndrain() *cobra.Command {
 
 func (a *actor) undrain(name string) error {
 	id := name
-	_, changed, err := a.give(func(t *table.Table, _ order.By) (err error) {
-		id, err = order.Undrain(t, name)
+	_, changed, err := a.give(func(t *table.Table, _ orders.By) (err error) {
+		id, err = orders.Undrain(t, name)
 		return err
 	}, eventUndrained, func() string { return "member " + id + " gets slots and duties again" })
 	switch {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/support"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/dump"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 const (
@@ -99,16 +99,16 @@ func (o *dumpOptions) run(cmd *cobra.Command, args []string) (err error) {
 // write writes the archive. It fails if there is nothing of the rota, or nothing of it could be read.
 func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, rota types.NamespacedName, dir string,
 	now time.Time,
-) ([]support.Unread, error) {
+) ([]dump.Unread, error) {
 	limited, cancel := context.WithTimeout(ctx, dumpTimeout)
 	defer cancel()
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	a := support.NewArchive(w, dir, now)
+	a := dump.NewArchive(w, dir, now)
 	r, statusErr := view.Read(limited, cfg, rota.Namespace, rota.Name)
-	found := support.Collect(limited, client, support.Options{Rota: rota, Logs: !o.noLogs, LogBytes: maxLogBytes}, a)
+	found := dump.Collect(limited, client, dump.Options{Rota: rota, Logs: !o.noLogs, LogBytes: maxLogBytes}, a)
 	if err := ctx.Err(); err != nil { // but after dumpTimeout, what was read is worth having
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, 
 }
 
 // addStatus adds what `rota status` and `rota history` print.
-func addStatus(a *support.Archive, r *view.Rota) {
+func addStatus(a *dump.Archive, r *view.Rota) {
 	h := r.History()
 	for name, v := range map[string]any{"status.json": r, "history.json": h} {
 		data, err := json.MarshalIndent(v, "", "  ")

@@ -91,12 +91,11 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 		code exitCode
 		want string
 	}{
-		"status --flag":     {exitUsage, "unknown flag: --flag; see `rota status --help`"},
-		"status a b":        {exitUsage, "got 2 names; see `rota status --help`"},
-		"stauts":            {exitUsage, "did you mean status?"},
-		"split x":           {exitUsage, `there is no command "split x"`},
-		"version x":         {exitUsage, "see `rota version --help`"},
-		"demo --output xml": {exitUsage, "must be text or json"},
+		"status --flag": {exitUsage, "unknown flag: --flag; see `rota status --help`"},
+		"status a b":    {exitUsage, "got 2 names; see `rota status --help`"},
+		"stauts":        {exitUsage, "did you mean status?"},
+		"split x":       {exitUsage, `there is no command "split x"`},
+		"version x":     {exitUsage, "see `rota version --help`"},
 		"verify a --every 1ms --kubeconfig " + closed:   {exitUsage, "at least 1s"},
 		"status A --kubeconfig " + closed:               {exitUsage, `name of the rota "A"`},
 		"labels pods":                                   {exitUsage, "is no kind"},

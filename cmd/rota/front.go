@@ -10,23 +10,23 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/rota-dev/rota/internal/proxy"
-	"github.com/rota-dev/rota/internal/proxy/agent"
+	"github.com/rota-dev/rota/apiservers/front"
+	"github.com/rota-dev/rota/apiservers/front/agent"
 )
 
 // reachLimit is how long a static API server may take to answer.
 const reachLimit = 5 * time.Second
 
 type frontOptions struct {
-	front    *proxy.Front
+	front    *front.Front
 	form     string
-	programs proxy.Programs
+	programs front.Programs
 	out      outFolder
 	offline  bool
 }
 
 func newFront() *cobra.Command {
-	o := frontOptions{front: proxy.Default(), form: proxy.FormFiles}
+	o := frontOptions{front: front.Default(), form: front.FormFiles}
 	cmd := &cobra.Command{
 		Use:   "front --static IP:PORT ...",
 		Short: "Write the configuration of a proxy on each host before the API servers",
@@ -45,7 +45,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
   rota front --static 192.168.0.11:6443 --proxy envoy --form systemd --out front`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defaults := proxy.DefaultPrograms(o.front.Proxy)
+			defaults := front.DefaultPrograms(o.front.Proxy)
 			if !cmd.Flags().Changed("image") {
 				o.programs.Image = defaults.Image
 			}
@@ -55,7 +55,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 			return writeFront(cmd, &o)
 		},
 	}
-	d := proxy.DefaultPrograms(proxy.HAProxy)
+	d := front.DefaultPrograms(front.HAProxy)
 	o.programs = d
 	f := cmd.Flags()
 	f.StringVar(&o.front.Proxy, "proxy", o.front.Proxy, "haproxy or envoy")
@@ -97,7 +97,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 }
 
 func newFrontAgent() *cobra.Command {
-	dir, kubeconfig := proxy.Default().Dir, proxy.KubeletConfig
+	dir, kubeconfig := front.Default().Dir, front.KubeletConfig
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Keep the endpoints of a front current, on its host",
@@ -143,14 +143,14 @@ func writeFront(cmd *cobra.Command, o *frontOptions) error {
 	if o.out.dir == "" {
 		return printFiles(w, files)
 	}
-	if err := writeFiles(w, o.out, files, proxy.Written); err != nil {
+	if err := writeFiles(w, o.out, files, front.Written); err != nil {
 		return fmt.Errorf("front: %w", err)
 	}
 	return nil
 }
 
 // printFiles prints files one after the other, each with a line that names it.
-func printFiles(w io.Writer, files []proxy.File) error {
+func printFiles(w io.Writer, files []front.File) error {
 	for i, f := range files {
 		gap := "\n"
 		if i == 0 {

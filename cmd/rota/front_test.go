@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/proxy"
+	"github.com/rota-dev/rota/apiservers/front"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // frontRun runs `rota front` as a process would, and returns what it prints on either output.
@@ -69,7 +69,7 @@ func TestFrontRefuses(t *testing.T) {
 // authorityFile returns the path of a file with a certificate.
 func authorityFile(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../../internal/proxy/testdata/ca.crt")
+	path, err := filepath.Abs("../../apiservers/front/testdata/ca.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +122,10 @@ func TestFrontAgentRefuses(t *testing.T) {
 	for want, text := range map[string]string{"no such file": "", "is no description of a front": "apiVersion: v1\nkind: Pod\n"} {
 		dir := t.TempDir()
 		if text != "" {
-			write(t, dir, proxy.FrontFile, text)
+			write(t, dir, front.FrontFile, text)
 		}
 		code, got := frontRun(t, "agent", "--dir", dir, "--kubeconfig", config)
-		if code != exitFindings || !strings.Contains(got, want) || !strings.Contains(got, dir+"/"+proxy.FrontFile) {
+		if code != exitFindings || !strings.Contains(got, want) || !strings.Contains(got, dir+"/"+front.FrontFile) {
 			t.Errorf("want %q, got %d, %q", want, code, got)
 		}
 	}

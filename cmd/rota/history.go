@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 type historyOptions struct {

@@ -1,5 +1,5 @@
-// Command rota shows what a rota does, on a control plane of its own, and inspects the rotas in a cluster. Called
-// kubectl-rota it is a plugin of kubectl: `kubectl rota`.
+// Command rota shows what the rotas in a cluster do, and changes it. Called kubectl-rota it is a plugin of kubectl:
+// `kubectl rota`.
 package main
 
 import (
@@ -77,20 +77,18 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// Groups of commands in help: what people on call need comes first, what is for trying out last.
+// Groups of commands in help: what people on call need comes first.
 const (
 	groupLook  = "look"
 	groupAct   = "act"
 	groupSetup = "setup"
-	groupDemo  = "demo"
 )
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rota",
 		Short: "Run a Kubernetes controller on many replicas at once",
-		Long: `Run a Kubernetes controller on many replicas at once. See what a rota in a cluster does, change it, and try one
-out on a control plane of its own.
+		Long: `Run a Kubernetes controller on many replicas at once. See what a rota in a cluster does, and change it.
 
 If NAME is left out, it is the only rota in the namespace. Only uninstall and fence always need it.
 
@@ -103,14 +101,12 @@ Exit codes:
 		&cobra.Group{ID: groupLook, Title: "See what a rota does:"},
 		&cobra.Group{ID: groupAct, Title: "Change what a rota does:"},
 		&cobra.Group{ID: groupSetup, Title: "Set up:"},
-		&cobra.Group{ID: groupDemo, Title: "Try it out, on a control plane of its own:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
 		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newUninstall()},
 		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch(), newAPIServers(), newFront()},
-		groupDemo:  {newDemo()},
-		"":         {newOperator(), newDemoDispatch(), newVersion()},
+		"":         {newVersion()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

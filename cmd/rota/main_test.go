@@ -16,15 +16,6 @@ import (
 
 func TestBadUse(t *testing.T) {
 	for args, want := range map[string]string{
-		"demo --slots 100":          "power of two",
-		"demo --rate -1":            "rate -1",
-		"demo --objects -3":         "objects -3",
-		"demo --output xml":         "must be text or json",
-		"demo --delivery pigeon":    "pigeon",
-		"demo --lease-duration -1s": "must be above 0",
-		"demo --audit-log x":        "only with a kubeconfig",
-		"demo --kubeconfig /no/x":   "/no/x",
-		"demo something":            "something",
 		"status a b":                "name of one rota",
 		"status A --kubeconfig /no": "/no",
 		"status --color pink":       "must be auto, always or never",

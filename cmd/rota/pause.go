@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -48,7 +48,7 @@ release wants to join that does not understand it.`,
 }
 
 func (a *actor) pause() error {
-	t, changed, err := a.give(order.Pause, eventPaused, says("moves between live members are paused"))
+	t, changed, err := a.give(orders.Pause, eventPaused, says("moves between live members are paused"))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (a *actor) pause() error {
 		return nil
 	}
 	return a.await(func(t *table.Table) (string, bool, error) {
-		moving := order.Moving(t)
+		moving := orders.Moving(t)
 		if !t.Paused() {
 			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: somebody resumed moves meanwhile", a.rota))
 		}
@@ -86,7 +86,7 @@ func newResume() *cobra.Command {
 				return err
 			}
 			defer a.close()
-			_, changed, err := a.give(func(t *table.Table, _ order.By) error { return order.Resume(t) },
+			_, changed, err := a.give(func(t *table.Table, _ orders.By) error { return orders.Resume(t) },
 				eventResumed, says("moves between live members go on"))
 			switch {
 			case err != nil:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 // planMoves is how many moves `rota plan` prints without -o wide.

@@ -32,13 +32,13 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// Help keeps what people on call need apart from the demo, and shows every command in a group.
+// Help begins with what people on call need, and shows every command in a group.
 func TestHelpGroups(t *testing.T) {
 	_, out, _ := runCommand(t.Context(), "rota", "--help")
-	look, demo := strings.Index(out, "\nSee what a rota does:\n"), strings.Index(out, "\nTry it out")
-	status, run := strings.Index(out, "\n  status "), strings.Index(out, "\n  demo ")
-	if look < 0 || status < look || demo < status || run < demo {
-		t.Errorf("want status under what a rota does, and demo below:\n%s", out)
+	look, act := strings.Index(out, "\nSee what a rota does:\n"), strings.Index(out, "\nChange what a rota does:\n")
+	status, drain := strings.Index(out, "\n  status "), strings.Index(out, "\n  drain ")
+	if look < 0 || status < look || act < status || drain < act {
+		t.Errorf("want status under what a rota does, and drain below:\n%s", out)
 	}
 	for _, c := range newCommand().Commands() {
 		if ungrouped := []string{"version", "completion", "help"}; !c.Hidden && c.GroupID == "" && !slices.Contains(ungrouped, c.Name()) {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // written is a rota that no process works on: a table, Leases and reports as members would have written them.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/order"
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -163,9 +163,9 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 			a.say("rota: moves are paused, so none begins before `rota resume`")
 		}
 	} else {
-		after, _, err = a.give(func(t *table.Table, by order.By) error {
+		after, _, err = a.give(func(t *table.Table, by orders.By) error {
 			before = t.Clone()
-			return order.Rebalance(t, by.At, silent)
+			return orders.Rebalance(t, by.At, silent)
 		}, eventRebalanced, says("slots and duties are evened out"))
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 		return nil
 	}
 	return a.await(func(t *table.Table) (string, bool, error) {
-		moving := order.Moving(t)
+		moving := orders.Moving(t)
 		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // startShadow starts a shadow of rota web in w's namespace, for Secrets, with the permissions of a ServiceAccount.

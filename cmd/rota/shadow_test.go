@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 func TestPrintShadow(t *testing.T) {

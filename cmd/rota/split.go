@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/splitkcm"
+	"github.com/rota-dev/rota/apiservers/split"
 )
 
 func newSplit() *cobra.Command {
@@ -82,7 +82,7 @@ The controllers of Kubernetes v1.36 are built in. For other versions, pass the o
 
 func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 	if o.printGroups {
-		text, _ := splitkcm.DefaultGroups()
+		text, _ := split.DefaultGroups()
 		_, err := cmd.OutOrStdout().Write(text)
 		return err
 	}
@@ -109,7 +109,7 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 		if err != nil {
 			return fmt.Errorf("split kcm: nothing was written: %w", err)
 		}
-		if err := writeFiles(w, o.out, files, splitkcm.Written); err != nil {
+		if err := writeFiles(w, o.out, files, split.Written); err != nil {
 			return fmt.Errorf("split kcm: %w", err)
 		}
 		_, _ = fmt.Fprintln(w)
@@ -118,7 +118,7 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 }
 
 // planSplit reads what the options name, and plans.
-func planSplit(args []string, o splitOptions) (*splitkcm.Plan, error) {
+func planSplit(args []string, o splitOptions) (*split.Plan, error) {
 	in, version, err := undivided(args, o)
 	if err != nil {
 		return nil, err
@@ -127,21 +127,21 @@ func planSplit(args []string, o splitOptions) (*splitkcm.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var groups []splitkcm.Group
+	var groups []split.Group
 	if o.groups != "" {
 		text, err := os.ReadFile(o.groups)
 		if err != nil {
 			return nil, err
 		}
-		if groups, err = splitkcm.ParseGroups(o.groups, text); err != nil {
+		if groups, err = split.ParseGroups(o.groups, text); err != nil {
 			return nil, err
 		}
 	}
-	return splitkcm.New(in, groups, catalog)
+	return split.New(in, groups, catalog)
 }
 
 // undivided reads the kube-controller-manager to divide, and finds out its version.
-func undivided(args []string, o splitOptions) (in splitkcm.Input, version string, err error) {
+func undivided(args []string, o splitOptions) (in split.Input, version string, err error) {
 	given := 0
 	for _, ok := range []bool{o.manifest != "", o.flags != "", len(args) > 0} {
 		if ok {
@@ -154,18 +154,18 @@ func undivided(args []string, o splitOptions) (in splitkcm.Input, version string
 	}
 	if o.manifest == "" {
 		if o.flags != "" {
-			if args, err = splitkcm.SplitWords(o.flags); err != nil {
+			if args, err = split.SplitWords(o.flags); err != nil {
 				return in, "", err
 			}
 		}
-		in.Command, err = splitkcm.ParseCommand(args)
+		in.Command, err = split.ParseCommand(args)
 		return in, o.version, err
 	}
 	text, err := os.ReadFile(o.manifest)
 	if err != nil {
 		return in, "", err
 	}
-	if in.Manifest, err = splitkcm.ParseManifest(o.manifest, text); err != nil {
+	if in.Manifest, err = split.ParseManifest(o.manifest, text); err != nil {
 		return in, "", err
 	}
 	version = in.Manifest.Version()
@@ -178,19 +178,19 @@ func undivided(args []string, o splitOptions) (in splitkcm.Input, version string
 	return in, version, nil
 }
 
-func splitCatalog(list, version string) (splitkcm.Catalog, error) {
+func splitCatalog(list, version string) (split.Catalog, error) {
 	if list == "" {
 		if version == "" {
-			return splitkcm.Catalog{}, usagef("nothing says the version: give --kubernetes-version, or " +
+			return split.Catalog{}, usagef("nothing says the version: give --kubernetes-version, or " +
 				"--controllers-list with the output of `kube-controller-manager --help`")
 		}
-		return splitkcm.CatalogOf(version)
+		return split.CatalogOf(version)
 	}
 	text, err := os.ReadFile(list)
 	if err != nil {
-		return splitkcm.Catalog{}, err
+		return split.Catalog{}, err
 	}
-	catalog, err := splitkcm.ParseHelp(list, string(text))
+	catalog, err := split.ParseHelp(list, string(text))
 	if version != "" {
 		catalog.Version = version
 	}
@@ -198,7 +198,7 @@ func splitCatalog(list, version string) (splitkcm.Catalog, error) {
 }
 
 // printSplit prints a plan.
-func printSplit(w io.Writer, p *splitkcm.Plan) error {
+func printSplit(w io.Writer, p *split.Plan) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "GROUP\tLEASE\tPORT\tCONTROLLERS")
 	for _, g := range p.Groups {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/splitkcm"
+	"github.com/rota-dev/rota/apiservers/split"
 )
 
 // clusterTimeout bounds the two requests of `rota split kcm --check-cluster`.
@@ -27,8 +27,8 @@ const clusterTimeout = 20 * time.Second
 var errUndivided = errors.New("what runs is not as planned")
 
 // checkSplit prints in what the processes that run differ from the plan.
-func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *splitkcm.Plan, o splitOptions) error {
-	var processes []splitkcm.Process
+func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *split.Plan, o splitOptions) error {
+	var processes []split.Process
 	for _, path := range o.check {
 		found, err := processesAt(path, stdin)
 		if err != nil {
@@ -36,7 +36,7 @@ func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *splitkcm.P
 		}
 		processes = append(processes, found...)
 	}
-	var leases map[string]splitkcm.LeaseState
+	var leases map[string]split.LeaseState
 	if o.checkCluster {
 		cfg, err := loadKubeconfig(o.kubeconfig)
 		if err != nil {
@@ -48,9 +48,9 @@ func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *splitkcm.P
 		}
 		processes, leases = append(processes, found...), read
 	}
-	findings := splitkcm.Compare(p, processes)
+	findings := split.Compare(p, processes)
 	if o.checkCluster {
-		findings = append(findings, splitkcm.CompareLeases(p, leases)...)
+		findings = append(findings, split.CompareLeases(p, leases)...)
 	}
 	for _, f := range findings {
 		_, _ = fmt.Fprintln(w, f)
@@ -63,13 +63,13 @@ func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *splitkcm.P
 }
 
 // processesAt reads a folder as a kubelet does, a file, or standard input.
-func processesAt(path string, stdin io.Reader) ([]splitkcm.Process, error) {
+func processesAt(path string, stdin io.Reader) ([]split.Process, error) {
 	if path == "-" {
 		text, err := io.ReadAll(stdin)
 		if err != nil {
 			return nil, err
 		}
-		return splitkcm.ParseProcesses("standard input", "", text)
+		return split.ParseProcesses("standard input", "", text)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,13 +88,13 @@ func processesAt(path string, stdin io.Reader) ([]splitkcm.Process, error) {
 			}
 		}
 	}
-	var out []splitkcm.Process
+	var out []split.Process
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		found, err := splitkcm.ParseProcesses(file, host, text)
+		found, err := split.ParseProcesses(file, host, text)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func processesAt(path string, stdin io.Reader) ([]splitkcm.Process, error) {
 
 // processesIn reads the Pods and Leases of a cluster. The API server has a copy of each static Pod.
 func processesIn(ctx context.Context, cfg *rest.Config, namespace string,
-) ([]splitkcm.Process, map[string]splitkcm.LeaseState, error) {
+) ([]split.Process, map[string]split.LeaseState, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	client, err := kubernetes.NewForConfig(cfg)
@@ -116,14 +116,14 @@ func processesIn(ctx context.Context, cfg *rest.Config, namespace string,
 	if err != nil {
 		return nil, nil, err
 	}
-	var out []splitkcm.Process
+	var out []split.Process
 	for _, pod := range pods.Items {
 		pod.Kind = "Pod" // a list leaves it out
 		text, err := yaml.Marshal(pod)
 		if err != nil {
 			return nil, nil, err
 		}
-		found, err := splitkcm.ParseProcesses("Pod "+pod.Name, pod.Spec.NodeName, text)
+		found, err := split.ParseProcesses("Pod "+pod.Name, pod.Spec.NodeName, text)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -133,15 +133,15 @@ func processesIn(ctx context.Context, cfg *rest.Config, namespace string,
 	if err != nil {
 		return nil, nil, err
 	}
-	leases := map[string]splitkcm.LeaseState{}
+	leases := map[string]split.LeaseState{}
 	for _, l := range list.Items {
 		leases[l.Name] = leaseState(l, time.Now())
 	}
 	return out, leases, nil
 }
 
-func leaseState(l coordinationv1.Lease, now time.Time) splitkcm.LeaseState {
-	s := splitkcm.LeaseState{
+func leaseState(l coordinationv1.Lease, now time.Time) split.LeaseState {
+	s := split.LeaseState{
 		Holder:   ptr.Deref(l.Spec.HolderIdentity, ""),
 		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}

@@ -29,11 +29,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/controlplane/build"
-	"github.com/rota-dev/rota/internal/process"
-	"github.com/rota-dev/rota/internal/splitkcm"
+	"github.com/rota-dev/rota/apiservers/split"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/process"
 )
 
 const (
@@ -225,7 +225,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 	}
 	s.undivided = wordsOf(t, s.manifest)
 	var aliases []string
-	for _, k := range splitkcm.Known() {
+	for _, k := range split.Known() {
 		aliases = append(aliases, k.Aliases...)
 	}
 	for i, word := range s.undivided {
@@ -248,7 +248,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 // wordsOf returns the flags in a manifest.
 func wordsOf(t *testing.T, path string) []string {
 	t.Helper()
-	found, err := splitkcm.ParseProcesses(path, "", []byte(read(t, path)))
+	found, err := split.ParseProcesses(path, "", []byte(read(t, path)))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %v, %v", path, found, err)
 	}
@@ -371,7 +371,7 @@ func (s *splitStage) runs(p *kcm) []string {
 	s.until("the controllers of "+p.name, func() string {
 		out = nil
 		problem := p.get(config, "/healthz", func(body []byte) error {
-			for _, k := range splitkcm.Known() {
+			for _, k := range split.Known() {
 				if strings.Contains(string(body), "[+]"+k.Name+" ok\n") {
 					out = append(out, k.Name)
 				}
@@ -429,7 +429,7 @@ func (s *splitStage) led(lease string) string {
 		return err.Error()
 	}
 	state := leaseState(*l, time.Now())
-	if state.Holder == "" || state.Holder == splitkcm.Holder || state.Age > state.Duration {
+	if state.Holder == "" || state.Holder == split.Holder || state.Age > state.Duration {
 		return fmt.Sprintf("%s is held by %q for %v", lease, state.Holder, state.Age)
 	}
 	return ""
@@ -472,7 +472,7 @@ func (s *splitStage) delete(file string) {
 func (s *splitStage) checkAliases(p *kcm) {
 	s.t.Helper()
 	want := []string{"-" + tokenController}
-	for _, k := range splitkcm.Known() {
+	for _, k := range split.Known() {
 		for range k.Aliases {
 			want = append(want, k.Name)
 		}

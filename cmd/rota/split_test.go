@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const kubeadmManifest = "../../internal/splitkcm/testdata/kubeadm.yaml"
+const kubeadmManifest = "../../apiservers/split/testdata/kubeadm.yaml"
 
 // splitRun runs `rota split kcm` with arguments.
 func splitRun(t *testing.T, stdin string, args ...string) (string, error) {
@@ -70,7 +70,7 @@ func TestSplitWritesAndChecks(t *testing.T) {
 	if text, err := splitRun(t, "", "--manifest", kubeadmManifest, "--out", out); err != nil || !strings.Contains(text, "wrote "+out+"/rbac.yaml") {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if d := cmp.Diff(tree(t, "../../internal/splitkcm/testdata/kubeadm"), tree(t, out)); d != "" {
+	if d := cmp.Diff(tree(t, "../../apiservers/split/testdata/kubeadm"), tree(t, out)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
@@ -225,7 +225,7 @@ func TestSplitBadUse(t *testing.T) {
 
 func TestSplitOverwrite(t *testing.T) {
 	dir := t.TempDir()
-	groups := write(t, dir, "groups.yaml", strings.ReplaceAll(read(t, "../../internal/splitkcm/groups.yaml"), "name: garbage", "name: sweepers"))
+	groups := write(t, dir, "groups.yaml", strings.ReplaceAll(read(t, "../../apiservers/split/groups.yaml"), "name: garbage", "name: sweepers"))
 	out := filepath.Join(dir, "out")
 	if err := os.Mkdir(out, 0o755); err != nil { // an empty folder will do
 		t.Fatal(err)

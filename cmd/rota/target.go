@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/nearest"
-	"github.com/rota-dev/rota/internal/view"
 )
 
 // completeTimeout bounds the requests behind one press of the Tab key.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/remains"
+	"github.com/rota-dev/rota/internal/cli/uninstall"
 )
 
 // uninstallTimeout bounds all of it. Labels go at 200 a second.
@@ -61,7 +61,7 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	finder, err := remains.NewFinder(cfg, remains.Options{Rota: rota, KeepLabels: o.keepLabels, Keeper: o.keeper})
+	finder, err := uninstall.NewFinder(cfg, uninstall.Options{Rota: rota, KeepLabels: o.keepLabels, Keeper: o.keeper})
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func ask(cmd *cobra.Command, name string) error {
 	return usagef("uninstall: %q is not the name of the rota, so nothing was removed", answer)
 }
 
-func printRemains(w io.Writer, r *remains.Remains, verb string) {
+func printRemains(w io.Writer, r *uninstall.Remains, verb string) {
 	_, _ = fmt.Fprintf(w, "%s:\n", verb)
 	for _, o := range r.Objects {
 		_, _ = fmt.Fprintf(w, "  %s\n", o)
@@ -173,7 +173,7 @@ func printUnread(w io.Writer, unread []string) {
 	}
 }
 
-func printKept(w io.Writer, kept []remains.Kept) {
+func printKept(w io.Writer, kept []uninstall.Kept) {
 	for _, k := range kept {
 		_, _ = fmt.Fprintf(w, "stays: %s: %s\n", k.What, k.Why)
 	}

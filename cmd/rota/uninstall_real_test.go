@@ -23,13 +23,13 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/fence"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/cli/uninstall"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/remains"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // everything lists all objects of a cluster, each with its labels and annotations.
@@ -250,7 +250,7 @@ func TestUninstallLooksAgain(t *testing.T) {
 	for i := range list.Items {
 		renew(&list.Items[i], time.Now().Add(-time.Hour))
 	}
-	finder, err := remains.NewFinder(w.plane.Config(), remains.Options{
+	finder, err := uninstall.NewFinder(w.plane.Config(), uninstall.Options{
 		Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, KeepLabels: true,
 	})
 	if err != nil {
@@ -284,7 +284,7 @@ func TestUninstallLooksAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found.Labels = []remains.Labels{{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Label: "some.label", Objects: 1}}
+		found.Labels = []uninstall.Labels{{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Label: "some.label", Objects: 1}}
 		c.change()
 		err = finder.Remove(t.Context(), found, func(string) {})
 		if err == nil || !strings.Contains(err.Error(), "nothing is removed: ") || !strings.Contains(err.Error(), c.what) {

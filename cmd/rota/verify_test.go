@@ -21,9 +21,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }

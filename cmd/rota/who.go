@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/cli/view"
 )
 
 // whoWarnings is how many warnings of the member `rota who` prints as text.

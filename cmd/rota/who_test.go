@@ -18,12 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/internal/cli/dashboard"
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestPrintWho(t *testing.T) {
@@ -209,7 +210,7 @@ func TestWhoOfAnObject(t *testing.T) {
 func (w *written) search(t *testing.T, owner string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	server, err := openDashboard(ctx, anyPort, controlplane.For(t).Config(), w.namespace, w.name, nil)
+	server, err := dashboard.Open(ctx, dashboard.AnyPort, controlplane.For(t).Config(), w.namespace, w.name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/dispatch/reconciler"
-	"github.com/rota-dev/rota/internal/conformance"
+	"github.com/rota-dev/rota/test/conformance"
 )
 
 // Results mean to the dispatcher what they mean to controller-runtime's queue.

@@ -36,9 +36,9 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/wire"
 	website "github.com/rota-dev/rota/examples/website/config"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/tier"
+	"github.com/rota-dev/rota/internal/dispatch/app"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -65,12 +65,12 @@ func manifests(t *testing.T, file string) []*unstructured.Unstructured {
 }
 
 // config returns the configuration in dispatcher.yaml.
-func config(t *testing.T) *tier.Config {
+func config(t *testing.T) *app.Config {
 	t.Helper()
 	for _, obj := range manifests(t, "dispatcher.yaml") {
 		if obj.GetKind() == "ConfigMap" {
 			text, _, _ := unstructured.NestedString(obj.Object, "data", "config.yaml")
-			c, err := tier.Parse([]byte(text))
+			c, err := app.Parse([]byte(text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,9 +118,9 @@ func TestREADME(t *testing.T) {
 		}
 	}
 	has := map[string]bool{}
-	fields(reflect.TypeFor[tier.Config](), "", has)
+	fields(reflect.TypeFor[app.Config](), "", has)
 	if diff := cmp.Diff(has, told); diff != "" {
-		t.Errorf("-tier.Config +README.md:\n%s", diff)
+		t.Errorf("-app.Config +README.md:\n%s", diff)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestManifests(t *testing.T) {
 	d := config(t)
 	dir := t.TempDir()
 	roots := certificate(t, dir, d.Server.TLS.ServerName)
-	d.LeaseDuration = tier.Duration(4 * time.Second)
+	d.LeaseDuration = app.Duration(4 * time.Second)
 	d.Namespace, d.TokenFile, d.Metrics, d.Server.Listen = "operators", dir+"/token", "localhost:0", "127.0.0.1:0"
 	for _, file := range []*string{&d.Server.TLS.CertFile, &d.Server.TLS.KeyFile, &d.Server.TLS.CAFile} {
 		*file = filepath.Join(dir, filepath.Base(*file))
@@ -203,7 +203,7 @@ func TestManifests(t *testing.T) {
 	}
 	cfg := rest.AnonymousClientConfig(plane.Config())
 	cfg.BearerToken = token("website-dispatch")
-	dispatcher, err := tier.New(t.Context(), cfg, d, rota.Identity{Pod: "website-dispatch-0"},
+	dispatcher, err := app.New(t.Context(), cfg, d, rota.Identity{Pod: "website-dispatch-0"},
 		funcr.New(func(_, text string) { t.Log(text) }, funcr.Options{}))
 	if err != nil {
 		t.Fatal(err)

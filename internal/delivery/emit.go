@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/rota-dev/rota/internal/stream"
+	"github.com/rota-dev/rota/internal/delivery/stream"
 )
 
 // emit sends what the stream decided. It returns false if the reflector has stopped reading.

@@ -3,7 +3,7 @@ package delivery_test
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMain(m *testing.M) {

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/deliverytest"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 func TestMemory(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/rota-dev/rota/internal/stream"
+	"github.com/rota-dev/rota/internal/delivery/stream"
 )
 
 // received handles an event of the upstream, or its end. It returns false if this watch has to end.

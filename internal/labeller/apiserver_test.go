@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 var domains = schema.GroupVersionResource{Group: "labeller.rota.dev", Version: "v1", Resource: "domains"}

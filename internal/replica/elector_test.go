@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 var electionLease = types.NamespacedName{Namespace: "operators", Name: "website-operator"}

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/internal/protocol/election"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/store/memory"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // Leader election's Lease is written on condition of its version, by a user who has ElectionRules and nothing else. What

@@ -19,7 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/store/storetest"
+	"github.com/rota-dev/rota/test/store/storetest"
 )
 
 // fake is a server that misbehaves; it counts the writes that reach it.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // maxLag bounds how late a process hears what its watches bring, with SLOW=1. Each watch has a lag of its own, so that a

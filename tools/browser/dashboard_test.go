@@ -125,7 +125,7 @@ const (
 	members = `document.querySelectorAll("#member-rows tr").length`
 )
 
-// TestDashboard goes through what somebody does with `rota demo --dashboard`.
+// TestDashboard goes through what somebody does with `rota-demo --dashboard`.
 func TestDashboard(t *testing.T) {
 	chromium := findChromium(t)
 	w := setUp(t)

@@ -114,12 +114,12 @@ type world struct {
 	url              string
 }
 
-// setUp builds rota, and starts `rota demo --dashboard` on a control plane.
+// setUp builds rota and its demo, and starts `rota-demo --dashboard` on a control plane.
 func setUp(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{rota: filepath.Join(dir, "rota"), kubeconfig: filepath.Join(dir, "kubeconfig")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.rota, "./cmd/rota")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./cmd/rota", "./cmd/rota-demo")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -128,7 +128,7 @@ func setUp(t *testing.T) *world {
 	if kube == "" {
 		kube = "../../bin/rota-kube"
 	}
-	policy, err := filepath.Abs("../../internal/stage/audit-policy.yaml")
+	policy, err := filepath.Abs("../../test/stage/audit-policy.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func setUp(t *testing.T) *world {
 	if err := json.Unmarshal([]byte(w.kube.until(t, "auditLogs", 2*time.Minute)), &plane); err != nil || len(plane.AuditLogs) != 1 {
 		t.Fatalf("control plane: %+v, %v", plane, err)
 	}
-	w.demo = start(t, "demo", w.rota, "demo", "--dashboard", "--kubeconfig", w.kubeconfig, "--audit-log", plane.AuditLogs[0],
+	w.demo = start(t, "demo", w.rota+"-demo", "--dashboard", "--kubeconfig", w.kubeconfig, "--audit-log", plane.AuditLogs[0],
 		"--objects", "60", "--rate", "5", "--lease-duration", "6s")
 	_, w.url, _ = strings.Cut(w.demo.until(t, "Dashboard: ", 2*time.Minute), "Dashboard: ")
 	w.demo.until(t, "yours:", 5*time.Minute)

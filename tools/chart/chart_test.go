@@ -29,7 +29,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 const (

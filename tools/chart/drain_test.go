@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rota-dev/rota/internal/controlplane/build"
-	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/process"
 )
 
 // TestDrain evicts Pods, with the controllers that make them and count disruptions. A single replica can be evicted. Of

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/internal/proxy"
+	"github.com/rota-dev/rota/apiservers/front"
 )
 
 // read reads YAML into a message as strictly as Envoy does: unknown fields and types are errors.
@@ -64,13 +64,13 @@ func validate(t *testing.T, m proto.Message) (anys int) {
 	return anys
 }
 
-func fronts() map[string]*proxy.Front {
-	plain := proxy.Default()
-	plain.Proxy, plain.Static = proxy.Envoy, []string{"192.168.0.11:6443"}
+func fronts() map[string]*front.Front {
+	plain := front.Default()
+	plain.Proxy, plain.Static = front.Envoy, []string{"192.168.0.11:6443"}
 	other := *plain
 	other.Static = []string{"192.168.0.11:6443", "[fd00::1]:6443"}
 	other.Client, other.Listen, other.SlowStart.Duration = "/etc/kubernetes/pki/front.pem", "[::]:7443", 0
-	return map[string]*proxy.Front{"plain": plain, "other": &other}
+	return map[string]*front.Front{"plain": plain, "other": &other}
 }
 
 func TestBootstrap(t *testing.T) {
@@ -89,7 +89,7 @@ func TestBootstrap(t *testing.T) {
 			}
 			servers := b.StaticResources.Clusters[0]
 			if servers.GetType() != clusterv3.Cluster_EDS || servers.EdsClusterConfig.GetEdsConfig().GetPathConfigSource().
-				GetPath() != f.Dir+"/"+proxy.EndpointsFile {
+				GetPath() != f.Dir+"/"+front.EndpointsFile {
 				t.Errorf("the servers are not those in the file: %v", servers)
 			}
 			// Both are found by name at run time only.
@@ -105,9 +105,9 @@ func TestBootstrap(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	servers := []proxy.Server{{Address: "10.0.3.4:6443"}, {Address: "10.0.3.5:6443", Draining: true}}
+	servers := []front.Server{{Address: "10.0.3.4:6443"}, {Address: "10.0.3.5:6443", Draining: true}}
 	for name, f := range fronts() {
-		for what, servers := range map[string][]proxy.Server{"cold": nil, "warm": servers} {
+		for what, servers := range map[string][]front.Server{"cold": nil, "warm": servers} {
 			t.Run(name+" "+what, func(t *testing.T) {
 				text, err := f.EnvoyEndpoints(servers)
 				if err != nil {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/process"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/process"
 )
 
 // buildAdapter builds the Prometheus Adapter, or finds it in Go's cache.

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/controlplane"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // patience is many times what anything here takes.

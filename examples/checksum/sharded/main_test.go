@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/rota-dev/rota/examples/checksum/controller"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // asReplica makes the test binary run main: it is built with the same modfile as the tests.

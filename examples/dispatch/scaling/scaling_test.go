@@ -34,11 +34,11 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/dispatch/wire"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/controlplane/build"
-	"github.com/rota-dev/rota/internal/process"
-	"github.com/rota-dev/rota/internal/tier"
+	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/process"
 )
 
 func TestMain(m *testing.M) {
@@ -154,11 +154,11 @@ func (x *world) dispatcher(ctx context.Context, running *sync.WaitGroup, config 
 	x.t.Helper()
 	bearer, file := x.account("dispatcher")
 	crt, key := x.certificate("dispatcher")
-	c := &tier.Config{
+	c := &app.Config{
 		Name: "tier", Namespace: x.namespace, TokenFile: file, Metrics: "localhost:0",
-		Kinds:         []tier.Kind{{Kind: "ConfigMap", Namespaces: []string{x.namespace}, Selector: "scaled=yes"}},
-		LeaseDuration: tier.Duration(4 * time.Second),
-		Server: tier.Server{Listen: "127.0.0.1:0", TLS: tier.TLS{
+		Kinds:         []app.Kind{{Kind: "ConfigMap", Namespaces: []string{x.namespace}, Selector: "scaled=yes"}},
+		LeaseDuration: app.Duration(4 * time.Second),
+		Server: app.Server{Listen: "127.0.0.1:0", TLS: app.TLS{
 			CertFile: crt, KeyFile: key, CAFile: crt, ServerName: "localhost",
 		}},
 	}
@@ -167,7 +167,7 @@ func (x *world) dispatcher(ctx context.Context, running *sync.WaitGroup, config 
 	}
 	cfg := rest.AnonymousClientConfig(config)
 	cfg.BearerToken, cfg.QPS = bearer, -1
-	d, err := tier.New(ctx, cfg, c, rota.Identity{Pod: "tier-0"}, logr.Discard())
+	d, err := app.New(ctx, cfg, c, rota.Identity{Pod: "tier-0"}, logr.Discard())
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/examples/notify/notice"
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // ahead is a file that says by how much the clock of replicas is ahead of the machine's.

@@ -34,8 +34,8 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/examples/website/controller"
-	"github.com/rota-dev/rota/internal/controlplane"
-	"github.com/rota-dev/rota/internal/stage"
+	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/stage"
 )
 
 //go:embed worker.py

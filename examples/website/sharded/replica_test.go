@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/controlplane"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // asReplica makes the test binary run main: it is built with the same modfile as the tests.

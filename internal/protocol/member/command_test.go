@@ -11,8 +11,8 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/sim"
 )
 
 // node is the latest incarnation of a pod.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/sim"
 )
 
 // handOver has two members share what one had, and returns the notes that the tables had meanwhile, and what was told.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/sim"
 )
 
 // TestMutants runs scripts in which something was changed: lines dropped, doubled, swapped, delayed, given to another

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/sim"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/sim"
 )
 
 // A script is a text file that drives a small rota: one command a line, # for comments. The world is calm: every way to

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/inspect"
+	"github.com/rota-dev/rota/internal/protocol/inspect"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// This file has what the exhaustive check (internal/explore) must know about a member's state. Say here what a new
+// This file has what the exhaustive check (test/explore) must know about a member's state. Say here what a new
 // field means. TestEveryFieldIsVisited fails otherwise.
 
 func init() {

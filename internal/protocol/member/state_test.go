@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/rota-dev/rota/internal/inspect"
+	"github.com/rota-dev/rota/internal/protocol/inspect"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )

@@ -1,0 +1,148 @@
+package front
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Forms in which a front runs on a host.
+const (
+	// FormFiles are the proxy's files alone.
+	FormFiles = "files"
+	// FormStaticPod adds the manifest of a static Pod with the proxy and the agent.
+	FormStaticPod = "static-pod"
+	// FormSystemd adds units for systemd.
+	FormSystemd = "systemd"
+)
+
+// Programs are those that the forms start.
+type Programs struct {
+	// Image is that of the proxy, and AgentImage that of the command rota, for the static Pod.
+	Image, AgentImage string
+	// Binary is the path of the proxy, and AgentBinary that of the command rota, for systemd.
+	Binary, AgentBinary string
+	// Kubeconfig is the path, on the host, of the one that the agent uses. Its server does not matter.
+	Kubeconfig string
+}
+
+// KubeletConfig is the kubeconfig of a host's kubelet, as kubeadm writes it.
+const KubeletConfig = "/etc/kubernetes/kubelet.conf"
+
+// DefaultPrograms are those of a proxy. There is no image of the agent.
+func DefaultPrograms(proxy string) Programs {
+	p := Programs{
+		Image: "docker.io/library/haproxy:3.0", Binary: "/usr/sbin/haproxy",
+		AgentBinary: "/usr/local/bin/rota", Kubeconfig: KubeletConfig,
+	}
+	if proxy == Envoy {
+		p.Image, p.Binary = "docker.io/envoyproxy/envoy:v1.36.0", "/usr/local/bin/envoy"
+	}
+	return p
+}
+
+// File is a file to write. Its path has no folder.
+type File struct {
+	Path string
+	Text []byte
+}
+
+// Files are those of a front. servers are as Admit returns them; there are none before the agent runs.
+func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	description, err := f.YAML()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{{FrontFile, description}}
+	if f.Proxy == Envoy {
+		text, err := f.Envoy()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{EnvoyFile, text})
+	}
+	current, err := f.Current(servers, "")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, current)
+	if p.Kubeconfig == KubeletConfig {
+		files = append(files, File{"rbac.yaml", []byte(f.rbac())})
+	}
+	switch form {
+	case FormFiles:
+		return files, nil
+	case FormStaticPod:
+		if p.AgentImage == "" {
+			return nil, errors.New("form static-pod needs the image of the agent, with the command rota: --agent-image")
+		}
+		if err := f.checkPod(p); err != nil {
+			return nil, err
+		}
+		if err := p.check(map[string]string{"image": p.Image, "agent's image": p.AgentImage}); err != nil {
+			return nil, err
+		}
+		return append(files, File{"rota-front.pod.yaml", []byte(f.pod(p))}), nil
+	case FormSystemd:
+		if err := p.check(map[string]string{"program": p.Binary, "agent's program": p.AgentBinary}); err != nil {
+			return nil, err
+		}
+		if path.Dir(f.RunDir) != "/run" {
+			return nil, fmt.Errorf("folder of sockets %q: for systemd, which makes it, it must be right below /run",
+				f.RunDir)
+		}
+		if err := f.checkUnits(p); err != nil {
+			return nil, err
+		}
+		return append(files, File{"rota-front.service", []byte(f.unit(p))},
+			File{"rota-front-agent.service", []byte(f.agentUnit(p))}), nil
+	default:
+		return nil, fmt.Errorf("form %q: must be %s, %s or %s", form, FormFiles, FormStaticPod, FormSystemd)
+	}
+}
+
+// ServersFile is the agent's own: the servers that it knew last. ServersMark is its first line.
+const (
+	ServersFile = "servers.yaml"
+	ServersMark = "# The API servers that `rota front agent` knew last.\n"
+)
+
+// Current is the file that changes with the servers. certificates are as for Description.
+func (f *Front) Current(servers []Server, certificates string) (File, error) {
+	if f.Proxy == Envoy {
+		text, err := f.EnvoyEndpoints(servers)
+		return File{EndpointsFile, text}, err
+	}
+	return File{HAProxyFile, f.HAProxy(servers, certificates)}, nil
+}
+
+// Written reports whether `rota front` or its agent wrote a text.
+func Written(text []byte) bool {
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	for _, mark := range []string{
+		frontMark, ServersMark, haproxyHead, envoyMark, endpointsMark, rbacMark, podMark, unitMark,
+	} {
+		mark, _, _ = strings.Cut(mark, "\n")
+		if string(first) == mark {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Programs) check(named map[string]string) error {
+	for what, value := range named {
+		if value == "" || strings.ContainsAny(value, " \t\n\"'\\{}#") {
+			return fmt.Errorf("%s %q: must be one word without quotes", what, value)
+		}
+	}
+	if !pathForm.MatchString(p.Kubeconfig) {
+		return fmt.Errorf("the agent's kubeconfig %q: must be an absolute path of letters, digits and -._/@+=", p.Kubeconfig)
+	}
+	return nil
+}

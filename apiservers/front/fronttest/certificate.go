@@ -1,0 +1,19 @@
+// Package fronttest has what the tests of proxies share.
+package fronttest
+
+import (
+	"testing"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// Certificate makes a certificate for a server of that name, and its key, both in PEM. The certificate comes with its
+// authority.
+func Certificate(t testing.TB, name string) (chain, key []byte) {
+	t.Helper()
+	chain, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain, key
+}

@@ -1,0 +1,85 @@
+package front
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/apiservers/front/fronttest"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+func example() *Front {
+	f := Default()
+	f.Static = []string{"192.168.0.11:6443", "192.168.0.12:6443"}
+	return f
+}
+
+var someServers = []Server{{Address: "10.0.3.4:6443"}, {Address: "10.0.3.5:6443", Draining: true}}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs; go test ./apiservers/front -update writes it:\n%s", path, diff)
+	}
+}
+
+func TestHAProxy(t *testing.T) {
+	f := example()
+	golden(t, "haproxy.cfg", f.HAProxy(someServers, ""))
+	golden(t, "haproxy-cold.cfg", f.HAProxy(nil, ""))
+}
+
+// TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.
+func TestHAProxyAccepts(t *testing.T) {
+	binary := fronttest.HAProxy(t)
+	dir := t.TempDir()
+	certificate, key := fronttest.Certificate(t, "localhost")
+	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
+	if err := errors.Join(os.WriteFile(ca, certificate, 0o600),
+		os.WriteFile(client, append(certificate, key...), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Front){
+		"plain":         func(*Front) {},
+		"IPv6":          func(f *Front) { f.Listen, f.Static = "[::]:7443", []string{"[fd00::1]:6443", "[fd00::2]:6443"} },
+		"client":        func(f *Front) { f.Client = client },
+		"no slow start": func(f *Front) { f.SlowStart.Duration = 0 },
+		"limits": func(f *Front) {
+			f.MaxConnections, f.Interval.Duration, f.IdleTimeout.Duration = 10, time.Minute, 240*time.Hour
+		},
+	} {
+		f := example()
+		change(f)
+		f.CA, f.RunDir = ca, dir
+		for _, servers := range [][]Server{nil, someServers} {
+			path := filepath.Join(dir, HAProxyFile)
+			if err := os.WriteFile(path, f.HAProxy(servers, "x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), binary, "-c", "-f", path).CombinedOutput()
+			if text := string(out); err != nil || strings.Contains(text, "WARNING") {
+				t.Errorf("%s: %v: %s", name, err, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package footprint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/rota-dev/rota/test/stage"
+)
+
+// get fetches a page of a server.
+func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return body, err
+}
+
+// metrics fetches a server's metrics.
+func (c *cluster) metrics(ctx context.Context, server string) (stage.Metrics, error) {
+	body, err := c.get(ctx, server+"/metrics")
+	return stage.Metrics(body), err
+}
+
+// serverCPU returns the processor seconds of the API server and etcd since their start.
+func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) {
+	const seconds = "process_cpu_seconds_total"
+	a, errA := c.metrics(ctx, c.Config.Host)
+	e, errE := c.metrics(ctx, c.Plane.Etcd()[0])
+	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
+}
+
+// serverHeap makes the API server collect garbage, and returns the remaining heap.
+func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
+	// Two requests, as for replicas: the server collects garbage before it makes a heap profile.
+	for range 2 {
+		if _, err := c.get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
+			return ServerHeap{}, err
+		}
+	}
+	m, err := c.metrics(ctx, c.Config.Host)
+	return ServerHeap{
+		Heap:     uint64(m.Sum("go_memstats_heap_alloc_bytes")),
+		Resident: uint64(m.Sum("process_resident_memory_bytes")),
+		Watches:  watching(m),
+	}, err
+}
+
+// watches returns how many watches the API server serves.
+func (c *cluster) watches(ctx context.Context) (int, error) {
+	m, err := c.metrics(ctx, c.Config.Host)
+	return watching(m), err
+}
+
+// watching returns how many watches an API server serves.
+func watching(m stage.Metrics) int {
+	return int(m.Sum("apiserver_longrunning_requests", `verb="WATCH"`))
+}
+
+// gitVersion reads the answer at /version.
+func gitVersion(body []byte) string {
+	var v struct{ GitVersion string }
+	if err := json.Unmarshal(body, &v); err != nil || v.GitVersion == "" {
+		return "unknown"
+	}
+	return v.GitVersion
+}

@@ -1,0 +1,79 @@
+package footprint
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/stage"
+)
+
+const (
+	// websiteBytes is the size of a Website in JSON, with its metadata and its status.
+	websiteBytes = 2048
+	// overhead is the part of it that is not content.
+	overhead = 1325
+)
+
+// site returns a Website that has websiteBytes once its status is written.
+func site(namespace, name string) *webv1.Website {
+	return &webv1.Website{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       webv1.WebsiteSpec{Title: "The website " + name, Content: letters(name, websiteBytes-overhead)},
+	}
+}
+
+// letters returns n random hexadecimal digits in words, the same for the same seed. Compression halves this text, so a
+// compressed response halves too.
+func letters(seed string, n int) string {
+	var key [32]byte
+	copy(key[:], seed)
+	random := rand.New(rand.NewChaCha8(key))
+	var b strings.Builder
+	for b.Len() < n {
+		fmt.Fprintf(&b, "%08x ", random.Uint32())
+	}
+	return b.String()[:n]
+}
+
+// siteName is the name of the i-th Website of sitesNamespace.
+func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
+
+// create creates Websites until there are n.
+func (c *cluster) create(ctx context.Context, n int) error {
+	err := stage.Parallel(ctx, c.sites, n, func(i int) error {
+		obj := site(sitesNamespace, siteName(i))
+		if err := stamp(c.Client.Scheme(), obj); err != nil {
+			return err
+		}
+		return c.Client.Create(ctx, obj)
+	})
+	c.sites = n
+	return err
+}
+
+// churn changes Websites at the rate for a period, spread over all of them.
+func (c *cluster) churn(ctx context.Context, rate float64, window time.Duration) error {
+	n := int(rate * window.Seconds())
+	step := time.Duration(float64(time.Second) / rate)
+	begun := journal.Now()
+	return stage.Parallel(ctx, 0, n, func(i int) error {
+		if err := await.Sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
+			return err
+		}
+		// The stride is coprime to round numbers of Websites, so each is changed once before any is changed again.
+		name := siteName(i * 7919 % c.sites)
+		patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, name, begun.Milliseconds())
+		obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: name}}
+		return c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
+	})
+}

@@ -1,0 +1,224 @@
+// Command rota-demo shows replicas that join, leave, crash and roll under load, on a control plane of its own.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rota-dev/rota/demo"
+	"github.com/rota-dev/rota/demo/dispatch"
+	"github.com/rota-dev/rota/internal/cli/dashboard"
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
+	os.Exit(run(ctx, newCommand(), os.Args[1:]))
+}
+
+// Exit codes, which mean what those of rota do.
+const (
+	exitGood        = 0
+	exitFindings    = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// run runs the command line and prints its error as one line.
+func run(ctx context.Context, root *cobra.Command, args []string) (code int) {
+	root.SetArgs(args)
+	begun := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	code = exitFindings
+	switch {
+	case err == nil:
+		return exitGood
+	case !begun || errors.As(err, new(usageError)):
+		code, err = exitUsage, fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		code, err = exitInterrupted, errors.New("interrupted")
+	}
+	_, _ = fmt.Fprintf(root.ErrOrStderr(), "rota-demo: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+	return code
+}
+
+// usageError is the error of a bad flag or argument.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func newCommand() *cobra.Command {
+	var o demo.Options
+	var d dispatch.Options
+	var slots int
+	var dispatching, remember bool
+	var page string
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "rota-demo",
+		Short: "Show replicas that join, leave, crash and roll under load, on a real API server",
+		Long: `Starts a Kubernetes control plane of its own, and three replicas of the example operator as processes. Then it
+changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
+rolling restart. It takes two to five minutes once the control plane has been built.
+
+With --dashboard it serves "rota dashboard" with buttons that add, stop and kill replicas, instead of telling its story.
+Ctrl-C ends and judges the run.
+
+With --migrate it starts replicas with leader election, replaces them by members of a rota in a rolling update, and
+these by replicas with leader election again.
+
+With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
+join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
+
+A checker that trusts no replica judges the run by journals and the API server's audit log. The exit status is 1 if
+anything was lost, done twice, or done by the wrong replica.`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usagef("--output %s: must be text or json", output)
+			}
+			if o.LeaseDuration < 0 {
+				return usagef("--lease-duration %v: must be above 0", o.LeaseDuration)
+			}
+			ctrl.SetLogger(logr.Discard()) // the replicas have their own
+			klog.SetLogger(logr.Discard())
+			if dispatching {
+				for _, name := range []string{
+					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release", "dashboard",
+					"migrate",
+				} {
+					if cmd.Flags().Changed(name) {
+						return usagef("--%s: not with --dispatch", name)
+					}
+				}
+				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
+				d.Seed, d.Keep, d.Verbose, d.Forget = o.Seed, o.Keep, o.Verbose, !remember
+				d.Slots, d.Progress = slot.Count(slots), os.Stderr
+				report, err := dispatch.Run(cmd.Context(), d)
+				if report == nil {
+					return err
+				}
+				return tell(cmd, output, report, err)
+			}
+			for _, name := range []string{"take-length", "remember-names", "python"} {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s: only with --dispatch", name)
+				}
+			}
+			if page != "" {
+				if o.Release != "" || o.Migrate {
+					return usagef("--release, --migrate: not with --dashboard, which has no story")
+				}
+				o.Dashboard = func(
+					ctx context.Context, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
+				) (*dashboard.Server, error) {
+					return dashboard.Open(ctx, page, cfg, namespace, name, replicas)
+				}
+			}
+			o.Slots, o.Progress = slot.Count(slots), os.Stderr
+			report, err := demo.Run(cmd.Context(), o)
+			if report == nil {
+				return err
+			}
+			return tell(cmd, output, report, err)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"use this cluster, as an administrator, instead of starting a control plane")
+	f.StringArrayVar(&o.AuditLogs, "audit-log", nil, "that cluster's audit log, if it can be read here (with "+
+		"RequestResponse for websites, configmaps, deployments and services; repeat it for each API server)")
+	f.IntVar(&o.Objects, "objects", 0,
+		"number of Websites; 0: what the machine brings up in half a minute, at most 2000")
+	f.Float64Var(&o.Rate, "rate", 0,
+		"updates, deletions and recreations per second; 0: a third of what the machine can bring up, at most 50")
+	f.TextVar(&o.Delivery, "delivery", delivery.Filter,
+		"how replicas get their objects: filter, slot-label or shard-selector")
+	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
+	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
+	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0,
+		"how long a replica works on without a renewal (default two thirds of the lease duration)")
+	f.DurationVar(&o.RetryPeriod, "retry-period", 0, "time between renewals (default a fifth of the renew deadline)")
+	f.DurationVar(&o.WriteTimeout, "write-timeout", 0,
+		"longest time that a write may take (default 2s, or less with a short lease)")
+	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
+	f.StringVar(&o.Release, "release", "",
+		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back")
+	f.BoolVar(&o.Migrate, "migrate", false,
+		"replace replicas with leader election by members of a rota, in a rolling update, and back")
+	f.StringVar(&page, "dashboard", "", "instead of the story, leave the replicas to the buttons of a dashboard, here "+
+		"or at =HOST:PORT, until Ctrl-C")
+	f.Lookup("dashboard").NoOptDefVal = dashboard.AnyPort
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
+	f.StringVarP(&output, "output", "o", output, "text or json")
+	f.BoolVar(&dispatching, "dispatch", false, "show dispatchers, and workers in Go and Python, instead of replicas")
+	f.DurationVar(&d.TakeLength, "take-length", 0, "with --dispatch: how long a take lasts (default 6s)")
+	f.BoolVar(&remember, "remember-names", true, "with --dispatch: have dispatchers remember names, for deletions")
+	f.StringVar(&d.Python, "python", "", "with --dispatch: the interpreter of workers in Python (default python3)")
+	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and print where they are")
+	f.BoolVarP(&o.Verbose, "verbose", "v", false, "log more in the replicas; see --keep")
+	cmd.AddCommand(newOperator(), newDispatcher())
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	return cmd
+}
+
+// report is what a demo has shown.
+type report interface {
+	WriteText(w io.Writer) error
+	Failures() []string
+}
+
+// tell prints a report. It returns an error if there was one, or the report tells of failures.
+func tell(cmd *cobra.Command, output string, r report, err error) error {
+	if output == "json" {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		err = errors.Join(err, encoder.Encode(r))
+	} else {
+		err = errors.Join(err, r.WriteText(cmd.OutOrStdout()))
+	}
+	if bad := r.Failures(); len(bad) > 0 {
+		err = errors.Join(err, errors.New(strings.Join(bad, "; ")))
+	}
+	return err
+}
+
+// newDispatcher returns the command that the demo starts as a dispatcher or a worker.
+func newDispatcher() *cobra.Command {
+	return &cobra.Command{
+		Use:    dispatch.Argument,
+		Short:  "Run a dispatcher or a worker of the demo; the demo starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run:    func(*cobra.Command, []string) { os.Exit(dispatch.Main()) },
+	}
+}
+
+// newOperator returns the command that the demo starts as a replica.
+func newOperator() *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-operator",
+		Short:  "Run a replica of the demo; the demo starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run:    func(*cobra.Command, []string) { os.Exit(demo.OperatorMain()) },
+	}
+}

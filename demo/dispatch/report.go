@@ -1,0 +1,159 @@
+package dispatch
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/rota-dev/rota/demo/verdict"
+)
+
+// Report is what a run showed. Its JSON form is the output of `rota-demo --dispatch --output json`.
+type Report struct {
+	Objects         int `json:"objects"`
+	Dispatchers     int `json:"dispatchers"`
+	Workers         int `json:"workers"`
+	WorkersInPython int `json:"workers_in_python"`
+	Slots           int `json:"slots"`
+	// Rate is the number of changes per second of the load.
+	Rate float64 `json:"rate"`
+	// TakeSeconds is how long a take lasts.
+	TakeSeconds   float64 `json:"take_seconds"`
+	RememberNames bool    `json:"remember_names"`
+	// Takes are those that workers began to work on. Overlaps are pairs of takes of one key that overlap in time: a take
+	// lasts until its worker was done, or until its deadline.
+	Takes    int `json:"takes"`
+	Overlaps int `json:"overlaps"`
+	// Overdue are takes that a worker went on with for more than a second after they had expired, though nobody had
+	// stopped it.
+	Overdue int `json:"overdue"`
+	// Reconciled are the Websites whose status and page show their latest generation, after the load has ended.
+	Reconciled int `json:"reconciled"`
+	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are
+	// in their desired state.
+	Children      int `json:"children"`
+	ChildrenRight int `json:"children_right"`
+	// KeysLost are Websites whose last change no take has seen.
+	KeysLost int `json:"keys_lost"`
+	// WorkersKilled and WorkersStopped are how many workers were, and TakesLost what they had in hand then. RetakenSeconds
+	// is how long it took at most until such a key was taken again; KeysNotRetaken are those that never were.
+	WorkersKilled       int     `json:"workers_killed"`
+	WorkersStopped      int     `json:"workers_stopped"`
+	TakesLost           int     `json:"takes_lost"`
+	KeysNotRetaken      int     `json:"keys_not_retaken"`
+	RetakenSeconds      float64 `json:"retaken_seconds"`
+	RetakenBoundSeconds float64 `json:"retaken_bound_seconds"`
+	// FirstTakenOverSeconds is how long after the kill the first key of the killed dispatcher's slots was taken from
+	// another one. TakenOverSeconds is that of the slot that was last; TakeOverBoundSeconds is how long it may take
+	// (docs/guarantees.md).
+	FirstTakenOverSeconds float64 `json:"first_taken_over_seconds"`
+	TakenOverSeconds      float64 `json:"taken_over_seconds"`
+	TakeOverBoundSeconds  float64 `json:"take_over_bound_seconds"`
+	// Deletions are those for good. DeletionsMissed are pages left behind by them, except in the slots of the killed
+	// dispatcher until another one had them: DeletionsInCrash is how many were deleted there, and DeletionsMissedInCrash
+	// how many of their pages were left behind.
+	Deletions              int     `json:"deletions"`
+	DeletionsMissed        int     `json:"deletions_missed"`
+	DeletionsInCrash       int     `json:"deletions_in_crash"`
+	DeletionsMissedInCrash int     `json:"deletions_missed_in_crash"`
+	Phases                 []Phase `json:"phases"`
+	// Ended says how processes ended that nobody had told to. The story was not told to its end then.
+	Ended []string `json:"ended,omitempty"`
+}
+
+// Phase is what one phase showed.
+type Phase struct {
+	Name string `json:"name"`
+	// MovedSlots are the slots that changed their owner.
+	MovedSlots int `json:"moved_slots"`
+	// Takes began in the phase. Again are those of keys that an earlier take had not brought to an end.
+	Takes int `json:"takes"`
+	Again int `json:"again"`
+	// Changes are those of Websites in the phase. Wait is how long they waited until a worker had read them.
+	Changes int            `json:"changes"`
+	Wait    verdict.Spread `json:"wait_ms"`
+	Seconds float64        `json:"seconds"`
+}
+
+// verdicts are in the order of the text.
+func (r *Report) verdicts() []verdict.Verdict {
+	all := append(verdict.Ended(r.Ended),
+		verdict.Of(r.Overlaps == 0 && r.Takes > 0, fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
+			fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes,
+				verdict.Count(r.Overlaps, "pair was", "pairs were"))),
+		verdict.Of(r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
+			verdict.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
+		verdict.Of(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
+			fmt.Sprintf("the last change of %s was seen by no worker", verdict.Count(r.KeysLost, "Website", "Websites"))),
+		verdict.Of(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
+		verdict.Of(r.ChildrenRight == r.Children,
+			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
+			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)))
+	early := len(r.Ended) > 0 // then not everything that is judged has happened
+	lost := verdict.Count(r.TakesLost, "key that workers had", "keys that workers had") +
+		" when they were killed or stopped"
+	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {
+	case early && r.TakesLost == 0:
+	case r.KeysNotRetaken > 0:
+		all = append(all, verdict.Verdict{No: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
+	default:
+		all = append(all, verdict.Of(took <= bound && r.TakesLost > 0,
+			fmt.Sprintf("%s were taken again after %.1f s, of at most %.1f s", lost, took, bound),
+			fmt.Sprintf("%s were taken again only after %.1f s; the bound is %.1f s", lost, took, bound)))
+	}
+	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; !early || took > 0 {
+		all = append(all, verdict.Of(took <= bound && took > 0,
+			fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
+				"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
+			fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound)))
+	}
+	return append(all, verdict.Of(r.DeletionsMissed == 0,
+		fmt.Sprintf("none of %d deletions was missed while slots moved as planned", r.Deletions-r.DeletionsInCrash),
+		verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
+}
+
+// Failures lists what must not have happened, in words.
+func (r *Report) Failures() []string { return verdict.Failures(r.verdicts()) }
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%d Websites with three children each, reconciled by %d workers (%d in Python) that take keys "+
+		"from %d dispatchers, in %d slots, under a load of %v changes per second that never stopped. A take lasts %v s.\n\n",
+		r.Objects, r.Workers, r.WorkersInPython, r.Dispatchers, r.Slots, r.Rate, r.TakeSeconds)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "\tslots moved\ttakes\tonce more\tchanges\twaited p50\tp99\tmax\ttook\t")
+	for _, p := range r.Phases {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%.1f s\t\n", title(p.Name), p.MovedSlots, p.Takes, p.Again,
+			p.Changes, verdict.Text(p.Wait.P50), verdict.Text(p.Wait.P99), verdict.Text(p.Wait.Max), p.Seconds)
+	}
+	_ = t.Flush()
+	b.WriteString("\nonce more: takes of keys that an earlier take had not brought to an end.\n")
+	b.WriteString("waited: how long a change waited until a worker had taken its key and begun to read.\n\n")
+	if r.DeletionsInCrash > 0 {
+		remembered := "did not remember names"
+		if r.RememberNames {
+			remembered = "remember names"
+		}
+		fmt.Fprintf(&b, "deletions: %d Websites were deleted in the killed dispatcher's slots before another one had them, "+
+			"and %d of these deletions were missed; the dispatchers %s.\n\n",
+			r.DeletionsInCrash, r.DeletionsMissedInCrash, remembered)
+	}
+	verdict.Write(&b, r.verdicts())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func title(phase string) string {
+	titles := map[string]string{
+		"join": "a dispatcher joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
+		"rollout": "rolling restart of all", "worker killed": "a worker is killed", "worker stopped": "one is stopped",
+		"worker in Python killed": "one in Python is killed", "worker in Python stopped": "one in Python is stopped",
+	}
+	if t, ok := titles[phase]; ok {
+		return t
+	}
+	return phase
+}

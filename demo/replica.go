@@ -1,0 +1,56 @@
+package demo
+
+import (
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/process"
+)
+
+// replica is a process of the operator. Its fields do not change after start.
+type replica struct {
+	*process.Process
+	pod, build string
+	stock      bool
+	// mayEnd says that it may end by itself: see engine.comes.
+	mayEnd atomic.Bool
+	// trafficPath is where recordTraffic writes.
+	trafficPath string
+
+	reading sync.Mutex
+	journal *journal.Reader
+}
+
+func startReplica(command []string, dir, pod string, c operatorConfig) (*replica, error) {
+	c.Journal, c.Traffic = filepath.Join(dir, pod+".journal"), filepath.Join(dir, pod+".traffic")
+	p, err := process.Start(process.Options{
+		Name: "replica " + pod, Command: command, Log: filepath.Join(dir, pod+".log"), Variable: EnvOperator, Config: c,
+		Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &replica{
+		Process: p, pod: pod, build: c.Build, stock: c.Stock, journal: journal.NewReader(c.Journal, pod),
+		trafficPath: c.Traffic,
+	}, nil
+}
+
+// reconciles returns those in the journal so far.
+func (p *replica) reconciles() ([]journal.Reconcile, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	list, err := p.journal.Read()
+	return slices.Clone(list), err
+}
+
+// count returns the number of reconciles so far.
+func (p *replica) count() (int, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	list, err := p.journal.Read()
+	return len(list), err
+}

@@ -1,0 +1,97 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/sharding"
+
+	"github.com/rota-dev/rota/internal/delivery"
+)
+
+// deliveries says which modes of delivery are possible here.
+func (r *run) deliveries(ctx context.Context) {
+	shards, err := r.shards(ctx)
+	why := "the API server ignores shard selectors: that takes Kubernetes 1.36 and the feature gate ShardedListAndWatch"
+	switch {
+	case err != nil:
+		why = "whether the API server honors shard selectors is not known: " + oneLine(err)
+	case shards:
+		why = ""
+	}
+	mayLabel := !r.found(groupPermissions)
+	if r.Delivery == delivery.ShardSelector && why != "" {
+		r.warn(groupDelivery, codeDelivery, "turn the feature gate on, or use delivery SlotLabel; until then each member "+
+			"receives all objects, as with Filter", "delivery ShardSelector: %s", why)
+	}
+	if r.labelsAny() && !mayLabel && r.lacksPatch() {
+		r.fail(groupDelivery, codeDelivery, "add the rules above. Until then members end at their start, and objects "+
+			"without a label reach nobody",
+			"delivery %s: the operator may not write the labels by which objects are delivered", r.Delivery)
+	}
+	if r.found(groupDelivery) {
+		return
+	}
+	possible := []string{"Filter"}
+	if len(r.Kinds) == 0 || !r.labelsAny() {
+		possible = append(possible, "SlotLabel (with the permission to patch objects)")
+	} else {
+		possible = append(possible, "SlotLabel")
+	}
+	text := "possible here: " + strings.Join(possible, ", ")
+	if why == "" {
+		text += ", ShardSelector"
+	} else {
+		text += "; not ShardSelector: " + why
+	}
+	if r.Delivery != delivery.ModeUnknown {
+		text = fmt.Sprintf("delivery is %s; %s", r.Delivery, text)
+	}
+	r.good(groupDelivery, codeDelivery, "%s", text)
+}
+
+// labelsAny reports whether members write labels on any kind.
+func (r *run) labelsAny() bool {
+	for _, kind := range append(r.Kinds[:len(r.Kinds):len(r.Kinds)], r.Owned...) {
+		if r.labels(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) lacksPatch() bool {
+	for _, l := range r.lines[groupPermissions] {
+		if l.Level == Failed && l.Code == codePermission && strings.Contains(l.Cure, `"patch"`) {
+			return true
+		}
+	}
+	return false
+}
+
+// shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds.
+func (r *run) shards(ctx context.Context) (bool, error) {
+	half := sharding.NewSelector(sharding.ShardRangeRequirement{
+		Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x8000000000000000",
+	})
+	request := r.client.CoreV1().RESTClient().Get().Resource(string(corev1.ResourceConfigMaps)).
+		Param("limit", "1").Param("shardSelector", half.String())
+	if r.Rota.Namespace != "" {
+		request = request.Namespace(r.Rota.Namespace)
+	}
+	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return false, err
+	}
+	var list struct {
+		Metadata metav1.ListMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return false, err
+	}
+	return list.Metadata.ShardInfo != nil, nil
+}

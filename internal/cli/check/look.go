@@ -1,0 +1,216 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/slot"
+)
+
+// lookEvery is the time between two looks while slots move.
+const lookEvery = 2 * time.Second
+
+// closure is a slot on which its owner does not work by its report, although nothing moves.
+type closure struct {
+	owner string
+	epoch uint64 // at which it got the slot
+	slot  slot.Slot
+}
+
+// look reads the rota, again and again while something moves that should come to rest, for at most Wait.
+func (r *run) look(ctx context.Context) (*view.Rota, error) {
+	reader, err := view.NewReader(r.cfg, r.Rota.Namespace, r.Rota.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	read := func() (*view.Rota, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return reader.Read(ctx)
+	}
+	for {
+		v, err := read()
+		if err != nil {
+			return nil, err
+		}
+		r.remember(v)
+		left := r.wait(v) - v.At.Sub(r.first)
+		if r.settled(v) || left <= 0 {
+			return v, nil
+		}
+		select {
+		case <-time.After(min(lookEvery, left)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// remember keeps since when slots are closed.
+func (r *run) remember(v *view.Rota) {
+	if r.first.IsZero() {
+		r.first = v.At
+	}
+	closed := map[closure]time.Time{}
+	for _, run := range v.Runs {
+		closedNow := closedOf(v, run)
+		for _, s := range closedNow.Slots() {
+			c := closure{run.Owner, run.Since, s}
+			closed[c] = v.At
+			if since, again := r.closed[c]; again {
+				closed[c] = since
+			}
+		}
+	}
+	r.closed = closed
+}
+
+// closedOf returns the slots of a run on which its owner should work and does not, by its report.
+func closedOf(v *view.Rota, run view.Run) slot.Set {
+	report := v.Reports[run.Owner]
+	if report == nil || report.Waits != "" || run.Next != "" || run.Activating {
+		return slot.Set{}
+	}
+	return slot.SetOf(slot.Range{First: slot.Slot(run.First), Last: slot.Slot(run.Last)}).Minus(report.Open)
+}
+
+// movesOf returns the moves that should come to an end by themselves. Members that wait for a leader election do not
+// begin with what they get, and that is a problem of its own.
+func movesOf(v *view.Rota) []view.Move {
+	return slices.DeleteFunc(slices.Clone(v.Moves), func(m view.Move) bool {
+		report := v.Reports[m.To]
+		return m.Phase == "activate" && report != nil && report.Waits != ""
+	})
+}
+
+// settled reports whether another look would tell nothing new.
+func (r *run) settled(v *view.Rota) bool {
+	known := func(what string) bool {
+		return slices.ContainsFunc(v.Problems, func(p view.Problem) bool { return p.What == what })
+	}
+	return (len(movesOf(v)) == 0 || known(view.MoveStuck)) && (len(r.closed) == 0 || known(view.SlotClosed))
+}
+
+// wait returns for how long to look.
+func (r *run) wait(v *view.Rota) time.Duration {
+	if r.Longer && len(r.closed) > 0 {
+		return max(r.Wait, recovery(v)+lookEvery)
+	}
+	return r.Wait
+}
+
+// recovery is how long slots may be closed before that is a problem.
+func recovery(v *view.Rota) time.Duration {
+	return coverage.BoundsBy(slices.Collect(maps.Values(v.Reports))).Recovery
+}
+
+// moves warns of moves that were there at each look.
+func (r *run) moves(v *view.Rota) {
+	looked := v.At.Sub(r.first)
+	type kind struct{ from, to, phase, duty string }
+	runs := map[kind][]view.Run{}
+	var kinds []kind
+	for _, m := range movesOf(v) {
+		// Longer ones are problems already.
+		if m.Seconds == nil || *m.Seconds > view.MoveLongest.Seconds() || *m.Seconds < looked.Seconds() {
+			continue
+		}
+		k := kind{m.From, m.To, m.Phase, m.Duty}
+		if runs[k] == nil {
+			kinds = append(kinds, k)
+		}
+		runs[k] = append(runs[k], view.Run{First: m.First, Last: m.Last})
+	}
+	for _, k := range kinds {
+		l := Line{Level: Warning, Code: view.MoveStuck, Slots: view.SlotsText(runs[k]...), Member: k.to}
+		what := "they have"
+		if k.duty != "" {
+			what, l.Slots = "duty "+k.duty+" has", ""
+		}
+		if k.phase == "drain" {
+			l.Member = k.from
+		}
+		l.Text = fmt.Sprintf("%s been moving to %s for %s so far, in phase %s: as long as this looked", what, k.to,
+			seconds(looked), k.phase)
+		l.Cure = "it may be about to end. Look for longer: " + r.again(v, view.MoveLongest+2*lookEvery)
+		r.add(groupSlots, l)
+	}
+}
+
+// open says whether owners work on their slots, by their reports.
+func (r *run) open(v *view.Rota) {
+	if v.Shadow != nil {
+		return
+	}
+	closed, since, sure := map[string]slot.Set{}, map[string]time.Time{}, map[string]bool{}
+	for c, at := range r.closed {
+		// A report that is older than the handover of a slot says nothing of it.
+		sure[c.owner] = sure[c.owner] || v.ReportsAfter(c.owner, c.epoch)
+		set := closed[c.owner]
+		set.Add(c.slot)
+		closed[c.owner] = set
+		if first, ok := since[c.owner]; !ok || at.Before(first) {
+			since[c.owner] = at
+		}
+	}
+	for _, owner := range slices.Sorted(maps.Keys(closed)) {
+		if slices.ContainsFunc(v.Problems, func(p view.Problem) bool {
+			return p.What == view.SlotClosed && p.Member == owner
+		}) {
+			continue
+		}
+		level := Warning
+		if sure[owner] {
+			level = Failed // nobody works on them at this time, for whatever time
+		}
+		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: textOf(closed[owner]), Member: owner,
+			Text: fmt.Sprintf("their owner reports that it does not work on them, for %s so far",
+				seconds(v.At.Sub(since[owner]))),
+			Cure: fmt.Sprintf("it may be about to begin. It is a problem after %s: %s", seconds(recovery(v)),
+				r.again(v, recovery(v)+2*lookEvery))})
+	}
+	owners, reporting := 0, 0
+	for _, m := range v.Members {
+		if m.Owned > 0 {
+			owners++
+			if v.Reports[m.ID] != nil {
+				reporting++
+			}
+		}
+	}
+	switch {
+	case reporting < owners && !unknownIn(v, "reports") && !r.found(groupCoverage, view.ReportMissing):
+		r.warn(groupSlots, view.ReportMissing, "those that have just joined will: run it again",
+			"%d of %d owners do not report whether they work on their slots", owners-reporting, owners)
+	case reporting == owners && owners > 0 && !slices.ContainsFunc(v.Runs, func(run view.Run) bool { return run.Closed }):
+		r.good(groupSlots, view.SlotClosed, "owners report that they work on their slots")
+	}
+}
+
+// again is the command that looks for longer.
+func (r *run) again(v *view.Rota, wait time.Duration) string {
+	return fmt.Sprintf("rota check -n %s %s --wait %s", v.Namespace, v.Name, seconds(wait))
+}
+
+func seconds(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
+
+func textOf(set slot.Set) string {
+	var words []string
+	for _, r := range set.Ranges() {
+		words = append(words, r.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// unknownIn reports whether something could not be read.
+func unknownIn(v *view.Rota, what string) bool {
+	_, unread := v.Unread(what)
+	return unread
+}

@@ -1,0 +1,89 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/cli/view"
+)
+
+// state is what pages are told. It is never changed once it was published.
+type state struct {
+	// rota is the last one that was read, as JSON, at the time at; nil: none was.
+	rota json.RawMessage
+	at   time.Time
+	// err says why it cannot be read now; nil: it can.
+	err error
+}
+
+// hub passes states on to all open pages. It watches while there is one.
+type hub struct {
+	watch func(context.Context, func(*view.Rota, error)) error
+
+	mu    sync.Mutex
+	pages int
+	last  state
+	// changed is closed when last has changed.
+	changed chan struct{}
+	// end ends the watch. turn counts watches, so that one that ends late does not publish.
+	end  context.CancelFunc
+	turn int
+}
+
+func newHub(watch func(context.Context, func(*view.Rota, error)) error) *hub {
+	return &hub{watch: watch, changed: make(chan struct{})}
+}
+
+// join adds a page. The caller must call leave.
+func (h *hub) join() (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pages++; h.pages == 1 {
+		h.turn++
+		ctx, cancel := context.WithCancel(context.Background())
+		h.end, h.last = cancel, state{}
+		go h.run(ctx, h.turn)
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.pages--; h.pages == 0 {
+			h.end()
+		}
+	}
+}
+
+func (h *hub) run(ctx context.Context, turn int) {
+	err := h.watch(ctx, func(r *view.Rota, err error) { h.publish(turn, r, err) })
+	if ctx.Err() == nil {
+		h.publish(turn, nil, errors.Join(errors.New("the watch has ended"), err))
+	}
+}
+
+func (h *hub) publish(turn int, r *view.Rota, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if turn != h.turn {
+		return
+	}
+	next := state{rota: h.last.rota, at: h.last.at, err: err}
+	if err == nil {
+		next.at = r.At
+		if next.rota, next.err = json.Marshal(r); next.err != nil {
+			next.rota, next.at = h.last.rota, h.last.at
+		}
+	}
+	h.last = next
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// latest returns the last state, and what is closed when there is another.
+func (h *hub) latest() (state, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last, h.changed
+}

@@ -1,0 +1,327 @@
+// Package orders is how people change what the members go by: they pause moves, drain a member, and have slots evened
+// out (rule R19). An order is one swap of the table, as members write it.
+package orders
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// Store is what an order needs of store.Store.
+type Store interface {
+	ReadTable(ctx context.Context) (member.Snapshot, error)
+	SwapTable(
+		ctx context.Context, t *table.Table, uid, version string, timeout time.Duration,
+	) (member.Snapshot, member.Outcome, error)
+}
+
+// Told returns the highest epochs that the members' Leases tell of, by the UID of the table.
+type Told func(ctx context.Context) (map[string]uint64, error)
+
+// Errors of Give. Others are those of the API server and of the change.
+var (
+	// ErrMissing: there is no table.
+	ErrMissing = errors.New("there is no table: no member has ever started, or it was deleted and the members have not " +
+		"made a new one yet")
+	// ErrOldCopy: the table is a copy that was restored, and no member has taken it over (rule R16).
+	ErrOldCopy = errors.New("the table is an old copy: `rota status` says what to do")
+	// ErrConflict: the table changed between each read and the write that followed it, until the time was over.
+	ErrConflict = errors.New("the table kept changing meanwhile: try again")
+)
+
+// ErrAsItIs is returned by a change if the table is as it should be. Give then writes nothing.
+var ErrAsItIs = errors.New("nothing to change")
+
+const (
+	writeTimeout = 5 * time.Second
+	retryFirst   = 20 * time.Millisecond
+	retryMost    = time.Second
+)
+
+// Give changes the table and returns it as it is then. change gets a copy, whose epoch Give raises. It may be called
+// several times: Give starts again from a new read if the table has changed, or if nobody knows whether the write took
+// effect, until ctx ends. changed is false if there was nothing to change.
+func Give(ctx context.Context, s Store, told Told, change func(*table.Table) error,
+) (t *table.Table, changed bool, err error) {
+	unknown := false // an earlier write may have taken effect
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		t, outcome, err := give(ctx, s, told, change)
+		switch {
+		case errors.Is(err, ErrAsItIs):
+			return t, unknown, nil
+		case err == nil:
+			return t, true, nil
+		case outcome == member.OutcomeUnknown:
+			unknown = true
+		case outcome == member.OutcomeConflict:
+			err = ErrConflict
+		default:
+			return nil, false, err
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter
+		case <-ctx.Done():
+			return nil, false, err
+		}
+	}
+}
+
+// give tries it once. The outcome is OutcomeFailed, unless it is that of the write.
+func give(ctx context.Context, s Store, told Told, change func(*table.Table) error,
+) (*table.Table, member.Outcome, error) {
+	// Leases come before the table, which is then never older than what they tell of it.
+	epochs, err := told(ctx)
+	if err != nil {
+		return nil, member.OutcomeFailed, err
+	}
+	snap, err := s.ReadTable(ctx)
+	switch {
+	case err != nil:
+		return nil, member.OutcomeFailed, err
+	case snap.Missing():
+		return nil, member.OutcomeFailed, ErrMissing
+	case snap.Err != nil:
+		return nil, member.OutcomeFailed, fmt.Errorf("the table is invalid: %w", snap.Err)
+	case snap.Table.UID != snap.UID || snap.Table.Epoch < epochs[snap.UID]:
+		return nil, member.OutcomeFailed, ErrOldCopy
+	}
+	next := snap.Table.Clone()
+	if err := change(next); err != nil {
+		return snap.Table, member.OutcomeFailed, err
+	}
+	next.Seal(snap.Table.Epoch + 1)
+	if err := next.Valid(); err != nil {
+		return nil, member.OutcomeFailed, fmt.Errorf("the table would be invalid: %w", err)
+	}
+	_, outcome, err := s.SwapTable(ctx, next, snap.UID, snap.Version, writeTimeout)
+	return next, outcome, err
+}
+
+// By says who gives an order, when and why.
+type By struct {
+	At time.Time
+	// User and Reason may be empty. Longer ones than 256 bytes are cut.
+	User, Reason string
+}
+
+// cut is what the table has room for.
+func (b By) cut() (since int64, user, reason string) {
+	user = table.OneSpaced(strings.ToValidUTF8(b.User[:min(len(b.User), table.MaxOrderText)], ""))
+	if user == table.None {
+		user = ""
+	}
+	reason = table.OneSpaced(strings.ToValidUTF8(b.Reason[:min(len(b.Reason), table.MaxOrderText)], ""))
+	return b.At.Unix(), user, reason
+}
+
+// OldMembersError says that members do not understand orders, since they run an older release.
+type OldMembersError struct{ Members []table.Member }
+
+func (e *OldMembersError) Error() string {
+	var who []string
+	for _, m := range e.Members {
+		who = append(who, m.ID+" (build "+cmp.Or(m.Build, "unknown")+")")
+	}
+	return fmt.Sprintf("members of an older release of Rota are in the rota, and do not understand a pause or drained "+
+		"members: %s; update them first", strings.Join(who, ", "))
+}
+
+func readable(t *table.Table) error {
+	if old := t.NotReading(table.OrderFormat); len(old) > 0 {
+		return &OldMembersError{old}
+	}
+	return nil
+}
+
+// Pause pauses moves between live members. If they are paused, the former pause stays.
+func Pause(t *table.Table, by By) error {
+	if t.Paused() {
+		return ErrAsItIs
+	}
+	if len(t.Members) == 0 {
+		return errors.New("the rota has no members, so that nothing moves; and a pause ends with the last member")
+	}
+	since, user, reason := by.cut()
+	t.Pause = table.Pause{Since: since, By: user, Reason: reason}
+	return readable(t)
+}
+
+// Resume ends a pause.
+func Resume(t *table.Table) error {
+	if !t.Paused() {
+		return ErrAsItIs
+	}
+	t.Pause = table.Pause{}
+	return nil
+}
+
+// MemberError says that a name is not that of one member.
+type MemberError struct {
+	Name    string
+	Members []string // the members, or those of the Pod of that name
+	Several bool     // the Pod has several members
+}
+
+func (e *MemberError) Error() string {
+	switch {
+	case e.Several:
+		return fmt.Sprintf("Pod %s has several members, name one: %s", e.Name, strings.Join(e.Members, ", "))
+	case len(e.Members) == 0:
+		return fmt.Sprintf("there is no member %s: the rota has no members", e.Name)
+	}
+	return fmt.Sprintf("there is no member %s: the members are %s", e.Name, strings.Join(e.Members, ", "))
+}
+
+// Find returns the member with that ID, or the only one of the Pod with that name. Otherwise the error is a
+// *MemberError.
+func Find(t *table.Table, name string) (table.Member, error) {
+	if m, ok := t.Member(name); ok {
+		return m, nil
+	}
+	var found []table.Member
+	for _, m := range t.Members {
+		if m.Pod == name {
+			found = append(found, m)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	e := &MemberError{Name: name, Several: len(found) > 0}
+	if !e.Several {
+		found = t.Members
+	}
+	for _, m := range found {
+		e.Members = append(e.Members, m.ID)
+	}
+	return table.Member{}, e
+}
+
+// Drain marks a member as one to drain. If it is, the former mark stays.
+func Drain(t *table.Table, id string, by By) error {
+	if _, err := Find(t, id); err != nil {
+		return err
+	}
+	if t.Drained(id) {
+		return ErrAsItIs
+	}
+	since, user, reason := by.cut()
+	t.PutDrain(id, since, user, reason)
+	return readable(t)
+}
+
+// Undrain takes the mark of a member away. The name is an ID or that of a Pod. A mark may outlive its member: then the
+// name may be the ID of the expelled member or the name of its Pod. It returns the ID of the member or of the mark.
+func Undrain(t *table.Table, name string) (id string, err error) {
+	if id, err = marked(t, name); err != nil {
+		return "", err
+	}
+	if !t.Undrain(id) {
+		return id, ErrAsItIs
+	}
+	return id, nil
+}
+
+// marked returns the ID of the mark or the member of that name.
+func marked(t *table.Table, name string) (string, error) {
+	if t.Drained(name) {
+		return name, nil
+	}
+	m, err := Find(t, name)
+	if err == nil {
+		return m.ID, nil
+	}
+	var unknown *MemberError
+	if errors.As(err, &unknown) && unknown.Several {
+		return "", err
+	}
+	id := "" // of the last process of that Pod, whose mark waits for the next one
+	latest := int64(0)
+	for _, d := range t.Drains {
+		if d.Pod == name && d.Lost >= latest {
+			id, latest = d.ID, d.Lost
+		}
+	}
+	if id == "" {
+		return "", err
+	}
+	return id, nil
+}
+
+// Rest is what a drained member still has.
+type Rest struct {
+	// Slots and Duties are those that others will take; Only are the duties that nobody else can do.
+	Slots, Duties int
+	Only          []string
+	// Coming are slots and duties that are on their way to it.
+	Coming int
+	// Alone: there is no member that could take them.
+	Alone bool
+}
+
+// Done says that it gave up all that it can.
+func (r Rest) Done() bool { return r.Slots+r.Duties+r.Coming == 0 }
+
+// RestOf returns what a drained member still has. It is the zero value if the member is not in the table.
+func RestOf(t *table.Table, id string) (r Rest) {
+	if _, ok := t.Member(id); !ok {
+		return r
+	}
+	others := slices.DeleteFunc(slices.Clone(t.Members), func(m table.Member) bool {
+		return m.ID == id || m.Leaving || t.Drained(m.ID)
+	})
+	r.Alone = len(others) == 0
+	can := t.Can()
+	for _, run := range t.Runs {
+		if run.Next == id {
+			r.Coming += run.Slots.Len()
+		}
+		switch {
+		case run.Owner != id:
+		case !t.IsDuty(run.Slots.First):
+			r.Slots += run.Slots.Len()
+		case slices.ContainsFunc(others, func(m table.Member) bool { return can(m, run.Slots.First) }):
+			r.Duties++
+		default:
+			r.Only = append(r.Only, t.Duty(run.Slots.First))
+		}
+	}
+	return r
+}
+
+// Moving returns how many slots and duties are on their way to a member, or activating there.
+func Moving(t *table.Table) (n int) {
+	for _, run := range t.Runs {
+		if run.Next != "" || run.Unsettled && run.Owner != "" {
+			n += run.Slots.Len()
+		}
+	}
+	return n
+}
+
+// Rebalance begins the moves that make shares even (member.Rebalance). silent are members that do not renew: with them
+// it begins none.
+func Rebalance(t *table.Table, at time.Time, silent []string) error {
+	switch {
+	case t.Paused():
+		return errors.New("moves are paused, so none can begin: `rota resume` first")
+	case len(silent) > 0:
+		return fmt.Errorf("members do not renew their Leases: %s; they are expelled within a lease, or go on: try again then",
+			strings.Join(silent, ", "))
+	}
+	next := member.Rebalance(t, at.Unix())
+	if next == t {
+		return ErrAsItIs
+	}
+	*t = *next
+	return nil
+}

@@ -1,0 +1,286 @@
+package access_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/access"
+	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/test/controlplane"
+)
+
+func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
+
+const audience = "rota.dev/dispatch"
+
+var configMap = schema.GroupKind{Kind: "ConfigMap"}
+
+// cluster has a ServiceAccount for workers, and a Guard with the permissions that a dispatcher has.
+type cluster struct {
+	*kubernetes.Clientset
+	t         *testing.T
+	namespace string
+	account   *corev1.ServiceAccount
+	guard     *access.Guard
+	config    *rest.Config // of the dispatcher
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	plane := controlplane.For(t)
+	c := &cluster{t: t, namespace: controlplane.Namespace(t)}
+	var err error
+	if c.Clientset, err = kubernetes.NewForConfig(plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	c.account, err = c.CoreV1().ServiceAccounts(c.namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.config, err = plane.UserConfig("dispatcher-of-" + c.namespace); err != nil {
+		t.Fatal(err)
+	}
+	c.grant("dispatcher-of-"+c.namespace, rbacv1.PolicyRule{
+		APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"},
+	}, rbacv1.PolicyRule{
+		APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"},
+	})
+	if c.guard, err = access.New(c.config, access.Options{Audience: audience, Logger: logr.Discard()}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// grant gives a user permissions in the whole cluster.
+func (c *cluster) grant(user string, rules ...rbacv1.PolicyRule) {
+	c.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	if _, err := c.RbacV1().ClusterRoles().Create(c.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+	}
+	if _, err := c.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// token returns a token of the worker's ServiceAccount for audiences.
+func (c *cluster) token(audiences ...string) string {
+	c.t.Helper()
+	request, err := c.CoreV1().ServiceAccounts(c.namespace).CreateToken(c.t.Context(), c.account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// forged returns a token as the API server would sign it, that expires then.
+func (c *cluster) forged(expires time.Time) string {
+	c.t.Helper()
+	var payload map[string]any
+	parts := strings.Split(c.token(audience), ".")
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(text, &payload)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	payload["iat"], payload["nbf"] = expires.Add(-time.Hour).Unix(), expires.Add(-time.Hour).Unix()
+	payload["exp"] = expires.Unix()
+	if text, err = json.Marshal(payload); err != nil {
+		c.t.Fatal(err)
+	}
+	var file string
+	err = filepath.WalkDir(controlplane.For(c.t).Dir(), func(path string, _ os.DirEntry, err error) error {
+		if filepath.Base(path) == "service-account.key" {
+			file = path
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pemText, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	block, _ := pem.Decode(pemText)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		if key, err = x509.ParseECPrivateKey(block.Bytes); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	signed := parts[0] + "." + base64.RawURLEncoding.EncodeToString(text)
+	sum := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), sum[:])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	signature := append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+func (c *cluster) authenticate(token string) (access.User, error) {
+	r := httptest.NewRequestWithContext(c.t.Context(), "POST", wire.PathTake, nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	return c.guard.Authenticate(r)
+}
+
+func wants(t *testing.T, err error, problem string, texts ...string) {
+	t.Helper()
+	var refused *access.Error
+	if !errors.As(err, &refused) || refused.Problem != problem {
+		t.Errorf("error %v, want %s", err, problem)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(refused.Detail, text) {
+			t.Errorf("detail %q lacks %q", refused.Detail, text)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	c := newCluster(t)
+	user, err := c.authenticate(c.token(audience))
+	if want := "system:serviceaccount:" + c.namespace + ":worker"; err != nil || user.Name != want ||
+		user.UID != string(c.account.UID) || len(user.Groups) == 0 {
+		t.Errorf("user %+v, error %v, want %s", user, err, want)
+	}
+	if _, err := c.authenticate(c.token("https://kubernetes.default.svc", audience)); err != nil {
+		t.Errorf("a token for two audiences: %v", err)
+	}
+	if _, err := c.authenticate(c.forged(time.Now().Add(30 * time.Minute))); err != nil {
+		t.Errorf("a token that was signed here: %v", err) // so the next one is refused for its time alone
+	}
+	_, err = c.authenticate(c.forged(time.Now().Add(-10 * time.Minute)))
+	wants(t, err, wire.ProblemUnauthenticated, audience, "expired")
+	_, err = c.authenticate(c.token("https://kubernetes.default.svc"))
+	wants(t, err, wire.ProblemUnauthenticated, audience)
+	_, err = c.authenticate(c.token()) // for the API server
+	wants(t, err, wire.ProblemUnauthenticated, audience)
+	_, err = c.authenticate("nonsense")
+	wants(t, err, wire.ProblemUnauthenticated, audience)
+	left := c.token(audience)
+	if err := c.CoreV1().ServiceAccounts(c.namespace).Delete(t.Context(), "worker", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.authenticate(left)
+	wants(t, err, wire.ProblemUnauthenticated, audience)
+}
+
+func TestPermissions(t *testing.T) {
+	c := newCluster(t)
+	user, err := c.authenticate(c.token(audience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(namespaces ...string) error { return c.guard.Authorize(t.Context(), user, configMap, namespaces) }
+	wants(t, may(c.namespace), wire.ProblemForbidden, user.Name+" may not take configmaps in namespace "+c.namespace,
+		`resources: ["configmaps"]`, `verbs: ["take"]`, "Role there")
+	wants(t, may(), wire.ProblemForbidden, "may not take configmaps in the cluster", "ClusterRole")
+	// The rule of the message is what it takes.
+	var refused *access.Error
+	if !errors.As(may(c.namespace), &refused) {
+		t.Fatal("no refusal")
+	}
+	_, text, _ := strings.Cut(refused.Detail, "\n")
+	var rules []rbacv1.PolicyRule
+	if err := yaml.UnmarshalStrict([]byte(text), &rules); err != nil || len(rules) != 1 {
+		t.Fatalf("rules %v of %q: %v", rules, text, err)
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Rules: rules}
+	if _, err := c.RbacV1().Roles(c.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.RbacV1().RoleBindings(c.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "worker", Namespace: c.namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = await.Until(t.Context(), 100*time.Millisecond, 20*time.Second, func() string {
+		if err := may(c.namespace); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	wants(t, may(c.namespace, "default"), wire.ProblemForbidden, "in namespace default")
+	wants(t, may(), wire.ProblemForbidden)
+	secrets := schema.GroupKind{Kind: "Secret"}
+	wants(t, c.guard.Authorize(t.Context(), user, secrets, []string{c.namespace}), wire.ProblemForbidden, "secrets")
+	missing := schema.GroupKind{Group: "demo.example.com", Kind: "Missing"}
+	wants(t, c.guard.Authorize(t.Context(), user, missing, nil), wire.ProblemUnavailable, "Missing.demo.example.com",
+		"CustomResourceDefinition")
+}
+
+// A dispatcher that may not ask refuses everybody, and does not say that their tokens are wrong.
+func TestGuardWithoutPermissions(t *testing.T) {
+	c := newCluster(t)
+	user, err := c.authenticate(c.token(audience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := controlplane.For(t).UserConfig("nobody-of-" + c.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged []string
+	logger := funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
+	if c.guard, err = access.New(config, access.Options{Audience: audience, Logger: logger}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.authenticate(c.token(audience))
+	wants(t, err, wire.ProblemUnavailable, "cannot be asked")
+	wants(t, c.guard.Authorize(t.Context(), user, configMap, nil), wire.ProblemUnavailable, "cannot be asked")
+	if text := strings.Join(logged, "\n"); !strings.Contains(text, "nobody-of-"+c.namespace+" may not create "+
+		"tokenreviews.authentication.k8s.io in the cluster; add this to the rules of its ClusterRole") {
+		t.Errorf("the log does not say what is missing:\n%s", text)
+	}
+	if self, err := c.guard.Self(t.Context()); err != nil || self != "nobody-of-"+c.namespace {
+		t.Errorf("self %q, error %v", self, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.guard.Self(ctx); err == nil {
+		t.Error("no error although the request was canceled")
+	}
+}

@@ -1,0 +1,230 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// valid is a configuration to which tests add something.
+const valid = `
+name: website
+kinds: [{kind: Website.web.example.com}]
+tokenFile: /token
+server: {tls: {certFile: a, keyFile: b}}
+`
+
+func TestDefaults(t *testing.T) {
+	c, err := Parse([]byte(valid))
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		Name: "website", Kinds: []Kind{{Kind: "Website.web.example.com"}}, TokenFile: "/token",
+		Server:   Server{Listen: ":8443", TLS: TLS{CertFile: "a", KeyFile: "b"}},
+		Audience: "rota.dev/dispatch", Metrics: ":8080", LeaveTimeout: Duration(75 * time.Second),
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Every field arrives where it belongs.
+func TestAllFields(t *testing.T) {
+	c, err := Parse([]byte(`
+name: website
+namespace: operators
+kinds:
+- {kind: ConfigMap, namespaces: [a, b], selector: "app in (x, y)"}
+- {kind: Deployment.apps, owns: [ReplicaSet.apps, Pod]}
+delivery: filter
+slots: 512
+rememberNames: true
+resync: 9h
+key: Namespace
+leaseDuration: 16s
+renewDeadline: 11s
+retryPeriod: 2100ms
+writeTimeout: 3s
+fenceDelay: 4s
+leaveTimeout: 50s
+takes: {length: 31s, minLength: 2s, maxLength: 11m, baseDelay: 6ms, maxDelay: 17m, patience: 3s, drainLimit: 90s}
+server:
+  listen: 127.0.0.1:9443
+  advertise: https://10.0.0.7:9443
+  tls: {certFile: a, keyFile: b, caFile: c, serverName: website.operators.svc}
+audience: example.com/dispatch
+tokenFile: /token
+limits: {rate: 12.5, burst: 13, underWay: 14, total: 15, reviews: 16, connections: 17}
+metrics: :9090
+`))
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, o, l := c.queue(), c.rota(), c.limits()
+	for _, f := range []struct{ name, got, want string }{
+		{"takes", time.Duration.String(q.Length) + q.MinLength.String() + q.MaxLength.String() + q.BaseDelay.String() +
+			q.MaxDelay.String() + q.Patience.String() + q.DrainLimit.String(), "31s2s11m0s6ms17m0s3s1m30s"},
+		{"lease", o.LeaseDuration.String() + o.RenewDeadline.String() + o.RetryPeriod.String() + o.WriteTimeout.String() +
+			o.FenceDelay.String() + o.LeaveTimeout.String(), "16s11s2.1s3s4s50s"},
+		{"names", o.Namespace + "/" + o.Name, "operators/website"},
+		{"key", o.Key.String(), "Namespace"},
+	} {
+		if f.got != f.want {
+			t.Errorf("%s: %s, want %s", f.name, f.got, f.want)
+		}
+	}
+	if o.Slots != slot.Count(512) || !c.RememberNames || c.Resync != Duration(9*time.Hour) || l.Rate != 12.5 || l.Burst != 13 || l.UnderWay != 14 || l.Total != 15 || l.Reviews != 16 {
+		t.Errorf("%+v, %+v", o, l)
+	}
+	kinds := c.kinds()
+	if len(kinds) != 2 || kinds[0].Kind.String() != "ConfigMap" || kinds[1].Kind.String() != "Deployment.apps" ||
+		kinds[0].Selector != "app in (x, y)" || fmt.Sprint(kinds[1].Owns) != "[ReplicaSet.apps Pod]" || strings.Join(kinds[0].Namespaces, " ") != "a b" {
+		t.Errorf("%+v", kinds)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "empty"},
+		{"{", "line 1"},
+		{"a: b\n---\n", "line 1: field a not found"},
+		{valid + "---\nname: another", "second document"},
+		{valid + "name: another", `mapping key "name" already defined at line 2`},
+		{valid + "extra: 1", "line 6: field extra not found"},
+		{valid + "takes: {length: 30}", `line 6: "30" is no duration`},
+		{valid + "takes: {length: -3s}", `line 6: "-3s" is no duration`},
+		{valid + "takes: {length: {}}", `line 6: "" is no duration`},
+		{valid + "takes: {lengths: 30s}", "line 6: field lengths not found"},
+		{valid + "slots: many", "line 6: cannot unmarshal"},
+		{valid + "takes: {length: 1h}", "takes: dispatch: MinLength 1s, Length 1h0m0s, MaxLength 10m0s"},
+		{valid + "takes: {baseDelay: 1h}", "takes: dispatch: BaseDelay"},
+		{valid + "slots: 100", "slot count 100: must be a power of two"},
+		{valid + "key: UID", `key "UID": must be Name or Namespace`},
+		{valid + "key: Label", `key "Label": must be Name or Namespace`},
+		{valid + "delivery: ShardSelector", `delivery "ShardSelector": dispatchers have Filter only`},
+		{valid + "delivery: Else", `delivery "Else": dispatchers have Filter only`},
+		{valid + "renewDeadline: 20s", "LeaseDuration 15s, RenewDeadline 20s: the lease must be longer"},
+		{valid + "limits: {rate: -1}", "limits: rate -1: must be above 0"},
+		{valid + "limits: {rate: .nan}", "limits: rate NaN: must be above 0"},
+		{valid + "limits: {connections: -1}", "limits: connections -1"},
+		{valid + "metrics: 8080", `metrics "8080": write host and port`},
+		{valid + "metrics: :http-alt", `metrics ":http-alt": port`},
+		{valid + "metrics: :8443", `metrics ":8443": server.listen is the same`},
+		{valid + "namespace: A", `Options.Namespace "A"`},
+		{strings.Replace(valid, "website", "Website", 1), `name "Website"`},
+		{strings.Replace(valid, "name: website", "", 1), `name ""`},
+		{strings.Replace(valid, "tokenFile: /token", "", 1), "tokenFile: it is missing"},
+		{strings.Replace(valid, "kinds", "# kinds", 1), "kinds: there is none"},
+		{strings.Replace(valid, "kind: Website", "kind: websites", 1), `kinds[0]: kind "websites.web.example.com"`},
+		{strings.Replace(valid, "Website.web.example.com", "web.example.com/v1", 1), `kinds[0]: kind`},
+		{strings.Replace(valid, "kind: Website.web.example.com", "namespaces: [a]", 1), `kinds[0]: kind ""`},
+		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: [a, a]", 1), `kinds[0]: namespaces: "a" is there twice`},
+		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: ['*']", 1), `kinds[0]: namespaces: "*" cannot be one`},
+		{strings.Replace(valid, "Website.web.example.com", "A, selector: 'a in'", 1), `kinds[0]: selector "a in"`},
+		{strings.Replace(valid, "Website.web.example.com", "A, maxTaken: -1", 1), `kinds[0]: maxTaken -1: must be above 0`},
+		{strings.Replace(valid, "Website.web.example.com", "A, owns: [pods]", 1), `kinds[0]: owns: "pods"`},
+		{strings.Replace(valid, "Website.web.example.com", "A, owns: [Pod, Pod]", 1), `kinds[0]: owns: Pod is there twice`},
+		{strings.Replace(valid, "Website.web.example.com", "A, selector: a, owns: [Pod]", 1), `kinds[0]: owns: there is a selector`},
+		{strings.Replace(valid, "[{kind", "[{kind: A}, {kind: A}, {kind", 1), "kinds[1]: A is there twice"},
+		{strings.Replace(valid, "certFile: a, ", "", 1), "server.tls: name certFile and keyFile"},
+		{strings.Replace(valid, "server: {", "server: {insecure: true, ", 1), "server.insecure: there is a certificate, too"},
+		{strings.Replace(valid, "server: {", "server: {listen: a, ", 1), `server.listen "a": write host and port`},
+		{strings.Replace(valid, "server: {", "server: {advertise: 'http://a:1', ", 1), "without encryption"},
+		{strings.Replace(valid, "server: {", "server: {advertise: 'https://a:1/path', ", 1), "without a path"},
+		{strings.Replace(valid, "server: {", "server: {advertise: 'a:1', ", 1), "server.advertise"},
+	} {
+		config, err := Parse([]byte(c.text))
+		if err == nil {
+			err = config.Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\nerror %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// All that is wrong is told at once.
+func TestAllErrors(t *testing.T) {
+	err := (&Config{Kinds: []Kind{{Kind: "a", Selector: "!!"}}, Delivery: "x", Key: "y"}).Check()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"name", "kinds[0]: kind", "kinds[0]: selector", "delivery", "key", "tokenFile", "server.tls"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks %q", err, want)
+		}
+	}
+}
+
+func TestAdvertised(t *testing.T) {
+	for _, c := range []struct {
+		server   Server
+		ip, want string
+	}{
+		{Server{Listen: ":1"}, "10.0.0.7", "https://10.0.0.7:2"},
+		{Server{Listen: ":1"}, "fd00::7", "https://[fd00::7]:2"},
+		{Server{Listen: ":1", Insecure: true}, "10.0.0.7", "http://10.0.0.7:2"},
+		{Server{Listen: "127.0.0.1:0"}, "", "https://127.0.0.1:2"},
+		{Server{Listen: ":1", Advertise: "https://a:3"}, "10.0.0.7", "https://a:3"},
+		{Server{Listen: ":1"}, "", ""},
+		{Server{Listen: "0.0.0.0:1"}, "", ""},
+		{Server{Listen: "[::]:1"}, "", ""},
+	} {
+		t.Setenv("POD_IP", c.ip)
+		if got, err := c.server.advertised(2); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%+v: %q, error %v, want %q", c.server, got, err, c.want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	file := t.TempDir() + "/config.yaml"
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("no file: error %v", err)
+	}
+	if err := os.WriteFile(file, []byte("a: b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+": line 1") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzParse: no configuration makes the program panic, and what passes the check can be used.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(valid))
+	f.Add([]byte(valid + "takes: {length: 30s}\nlimits: {rate: .inf}\nslots: -1"))
+	f.Add([]byte("kinds: [{kind: ''}]"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse(text)
+		if err != nil || c.Check() != nil {
+			return
+		}
+		if err := c.queue().Validate(); err != nil {
+			t.Error(err)
+		}
+		if len(c.kinds()) == 0 {
+			t.Error("no kinds")
+		}
+		if _, err := c.Server.advertised(1); err != nil && c.Server.Advertise != "" {
+			t.Error(err)
+		}
+		if err := c.Check(); err != nil {
+			t.Errorf("a second check: %v", err)
+		}
+	})
+}

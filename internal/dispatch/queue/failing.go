@@ -1,0 +1,93 @@
+package queue
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxReason is how many bytes of a Result.Reason are kept.
+const MaxReason = 512
+
+// failure is what is known of a key that fails.
+type failure struct {
+	since, last time.Duration
+	reason      string
+}
+
+// expiredReason is the reason of a take that nobody ended.
+const expiredReason = "the take expired: its worker died, or neither ended nor extended it in time"
+
+// Failing is a key whose last take failed or expired.
+type Failing struct {
+	Key Key
+	// Attempts is how many takes have failed or expired since one succeeded, and Since is when the first of them did. A
+	// queue knows only of its own: both begin again with each owner of the slot.
+	Attempts int
+	Since    time.Duration
+	// Last is when the last one failed, and Reason is why.
+	Last   time.Duration
+	Reason string
+	// Taken says that a worker has the key now. Otherwise Next is when it is handed out again; it may have come.
+	Taken bool
+	Next  time.Duration
+}
+
+// Failing returns the keys of some kinds whose last take failed or expired, the one that has failed for longest first,
+// and how many there are. Kinds that the queue does not have are ignored.
+func (q *Queue) Failing(now time.Duration, kinds []string, most int) (out []Failing, all int) {
+	q.tick(now)
+	var entries []*entry
+	for _, name := range kinds {
+		if k := q.byName[name]; k != nil {
+			for e := range k.failing {
+				entries = append(entries, e)
+			}
+		}
+	}
+	slices.SortFunc(entries, compareFailing)
+	all = len(entries)
+	for _, e := range entries[:min(max(most, 0), all)] {
+		f := Failing{
+			Key: e.key(), Attempts: int(e.attempts), Since: e.failure.since, Last: e.failure.last, Reason: e.failure.reason,
+			Taken: e.take != nil,
+		}
+		if !f.Taken {
+			f.Next = e.due
+		}
+		out = append(out, f)
+	}
+	return out, all
+}
+
+func compareFailing(a, b *entry) int {
+	switch {
+	case a.failure.since < b.failure.since:
+		return -1
+	case a.failure.since > b.failure.since:
+		return 1
+	}
+	return strings.Compare(a.key().String(), b.key().String())
+}
+
+// fails notes that a take of a key failed.
+func (e *entry) fails(now time.Duration, reason string) {
+	if e.failure == nil {
+		e.failure = &failure{since: now}
+		e.kind.failing[e] = struct{}{}
+	}
+	if len(reason) > MaxReason {
+		reason = strings.ToValidUTF8(reason[:MaxReason], "")
+	}
+	e.failure.last, e.failure.reason = now, reason
+	e.attempts++
+}
+
+// succeeds forgets that a key failed.
+func (e *entry) succeeds() {
+	e.attempts = 0
+	if e.failure != nil {
+		e.failure = nil
+		delete(e.kind.failing, e)
+	}
+}

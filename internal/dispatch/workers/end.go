@@ -1,0 +1,176 @@
+package workers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/queue"
+)
+
+func (f *Front) done(r *request) error {
+	var in struct { // one of them
+		wire.DoneRequest
+		wire.DoneAllRequest
+	}
+	if err := r.read(&in); err != nil {
+		return err
+	}
+	if in.Takes != nil {
+		if in.DoneRequest != (wire.DoneRequest{}) {
+			return errBoth
+		}
+		return answerAll(f, r, f.eachDone(), in.Takes)
+	}
+	result, err := resultOf(in.DoneRequest)
+	if err != nil {
+		return err
+	}
+	t, own, err := f.own(r, tokenTake, in.Token)
+	if err != nil {
+		return err
+	}
+	if !own {
+		return f.pass(r, t, wire.PathDone, in.DoneRequest, nil)
+	}
+	if err := f.d.Done(t.id, t.worker, result); err != nil {
+		return refused(err)
+	}
+	return r.answer(http.StatusNoContent, "", nil)
+}
+
+// eachDone answers DoneAllRequest.
+func (f *Front) eachDone() each[wire.DoneRequest, wire.DoneAnswer] {
+	return each[wire.DoneRequest, wire.DoneAnswer]{
+		path:  wire.PathDone,
+		token: func(in wire.DoneRequest) string { return in.Token },
+		check: func(in wire.DoneRequest) error {
+			_, err := resultOf(in)
+			return err
+		},
+		own: func(t token, in wire.DoneRequest) (wire.DoneAnswer, error) {
+			result, err := resultOf(in)
+			if err != nil {
+				return wire.DoneAnswer{}, err
+			}
+			return wire.DoneAnswer{}, f.d.Done(t.id, t.worker, result)
+		},
+		problem: func(p wire.Problem) wire.DoneAnswer { return wire.DoneAnswer{Problem: &p} },
+	}
+}
+
+// resultOf reads how the work ended.
+func resultOf(in wire.DoneRequest) (queue.Result, error) {
+	after, err := seconds("afterSeconds", in.AfterSeconds, longest)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	if in.Result != "" && in.Result != wire.ResultOK && in.Result != wire.ResultRetry {
+		return queue.Result{}, problem(wire.ProblemInvalid, "result: %q: must be %q or %q", in.Result, wire.ResultOK,
+			wire.ResultRetry)
+	}
+	return queue.Result{Retry: in.Result == wire.ResultRetry, Reason: in.Reason, After: after}, nil
+}
+
+func (f *Front) release(r *request) error {
+	var in wire.ReleaseRequest
+	if err := r.read(&in); err != nil {
+		return err
+	}
+	t, own, err := f.own(r, tokenTake, in.Token)
+	if err != nil {
+		return err
+	}
+	if !own {
+		return f.pass(r, t, wire.PathRelease, in, nil)
+	}
+	if err := f.d.Release(t.id, t.worker); err != nil {
+		return refused(err)
+	}
+	return r.answer(http.StatusNoContent, "", nil)
+}
+
+func (f *Front) extend(r *request) error {
+	var in struct { // one of them
+		wire.ExtendRequest
+		wire.ExtendAllRequest
+	}
+	if err := r.read(&in); err != nil {
+		return err
+	}
+	if in.Takes != nil {
+		if in.ExtendRequest != (wire.ExtendRequest{}) {
+			return errBoth
+		}
+		return answerAll(f, r, f.eachExtend(r), in.Takes)
+	}
+	length, err := lengthOf(in.ExtendRequest)
+	if err != nil {
+		return err
+	}
+	t, own, err := f.own(r, tokenTake, in.Token)
+	if err != nil {
+		return err
+	}
+	var out wire.ExtendResponse
+	if !own {
+		before := time.Since(r.started)
+		return f.pass(r, t, wire.PathExtend, in.ExtendRequest, &out,
+			func() { out.ExpiresInSeconds += before.Seconds() })
+	}
+	e, err := f.d.Extend(t.id, t.worker, length)
+	if err != nil {
+		return refused(err)
+	}
+	out = wire.ExtendResponse{ExpiresInSeconds: f.expires(e.Deadline, r.started), Draining: e.Draining}
+	return r.answer(http.StatusOK, wire.TypeJSON, out)
+}
+
+// eachExtend answers ExtendAllRequest.
+func (f *Front) eachExtend(r *request) each[wire.ExtendRequest, wire.ExtendAnswer] {
+	return each[wire.ExtendRequest, wire.ExtendAnswer]{
+		path:  wire.PathExtend,
+		token: func(in wire.ExtendRequest) string { return in.Token },
+		check: func(in wire.ExtendRequest) error {
+			_, err := lengthOf(in)
+			return err
+		},
+		own: func(t token, in wire.ExtendRequest) (wire.ExtendAnswer, error) {
+			length, err := lengthOf(in)
+			if err != nil {
+				return wire.ExtendAnswer{}, err
+			}
+			e, err := f.d.Extend(t.id, t.worker, length)
+			return wire.ExtendAnswer{ExpiresInSeconds: f.expires(e.Deadline, r.started), Draining: e.Draining}, err
+		},
+		problem: func(p wire.Problem) wire.ExtendAnswer { return wire.ExtendAnswer{Problem: &p} },
+		late: func(out *wire.ExtendAnswer, by time.Duration) {
+			if out.Problem == nil {
+				out.ExpiresInSeconds += by.Seconds()
+			}
+		},
+	}
+}
+
+// lengthOf reads for how long a take should last.
+func lengthOf(in wire.ExtendRequest) (time.Duration, error) {
+	return seconds("lengthSeconds", in.LengthSeconds, longest)
+}
+
+// pass has another dispatcher answer a request about a take or a stream of its own. Its answer is read into out, unless
+// that is nil, and then corrected.
+func (f *Front) pass(r *request, t token, path string, in, out any, correct ...func()) error {
+	if r.forwarded {
+		return problem(wire.ProblemEnded, "%s", hasEnded)
+	}
+	if err := f.peers.send(r.http.Context(), t.process, r.user, path, in, out); err != nil {
+		return err
+	}
+	if out == nil {
+		return r.answer(http.StatusNoContent, "", nil)
+	}
+	for _, c := range correct {
+		c()
+	}
+	return r.answer(http.StatusOK, wire.TypeJSON, out)
+}

@@ -1,0 +1,184 @@
+package workers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+)
+
+// exchange is a request of the page, and its answer.
+type exchange struct {
+	method, path, body string
+	status             int
+	answers            []any
+}
+
+var (
+	httpBlock = regexp.MustCompile("(?ms)^```http\n(.*?)^```")
+	firstLine = regexp.MustCompile(`^(GET|POST) (/\S+)$`)
+	variable  = regexp.MustCompile(`[A-Z]+-\d+`)
+)
+
+// exchanges reads the page's conversation.
+func exchanges(t *testing.T) (out []exchange) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/dispatch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range httpBlock.FindAllSubmatch(page, -1) {
+		parts := strings.Split(strings.TrimSpace(string(block[1])), "\n\n")
+		if len(parts)%2 != 0 {
+			t.Fatalf("a request without an answer:\n%s", block[1])
+		}
+		for pair := range slices.Chunk(parts, 2) {
+			head, body, _ := strings.Cut(pair[0], "\n")
+			m := firstLine.FindStringSubmatch(head)
+			status, answer, _ := strings.Cut(pair[1], "\n")
+			code, err := strconv.Atoi(status)
+			if m == nil || err != nil {
+				t.Fatalf("not an exchange:\n%s\n\n%s", pair[0], pair[1])
+			}
+			e := exchange{method: m[1], path: m[2], body: body, status: code}
+			for d := json.NewDecoder(strings.NewReader(answer)); d.More(); {
+				var v any
+				if err := d.Decode(&v); err != nil {
+					t.Fatalf("%s: %v", answer, err)
+				}
+				e.answers = append(e.answers, v)
+			}
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// same compares an answer with that of the page: "…" is any text, numbers are any, and a variable is bound or the same.
+func same(at string, want, got any, bound map[string]string) error {
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: %v is no object", at, got)
+		}
+		for key := range got {
+			if _, there := want[key]; !there {
+				return fmt.Errorf("%s: %s is not on the page", at, key)
+			}
+		}
+		for key := range want {
+			if _, there := got[key]; !there {
+				return fmt.Errorf("%s: there is no %s", at, key)
+			}
+			if err := same(at+"."+key, want[key], got[key], bound); err != nil {
+				return err
+			}
+		}
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) != len(want) {
+			return fmt.Errorf("%s: %v, want %d", at, got, len(want))
+		}
+		for i := range want {
+			if err := same(at, want[i], got[i], bound); err != nil {
+				return err
+			}
+		}
+	case string:
+		text, ok := got.(string)
+		switch {
+		case !ok || text == "":
+			return fmt.Errorf("%s: %v is no text", at, got)
+		case variable.FindString(want) == want:
+			bound[want] = text
+		case want != "…" && want != text:
+			return fmt.Errorf("%s: %q, want %q", at, text, want)
+		}
+	case float64:
+		n, ok := got.(float64)
+		if !ok || want == float64(int(want)) && want < 5 && !strings.HasSuffix(at, ".epoch") && n != want {
+			return fmt.Errorf("%s: %v, want %v", at, got, want)
+		}
+	}
+	return nil
+}
+
+// TestPage holds the conversation of docs/dispatch.md with a dispatcher.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	a := x.start(peer)
+	x.named("ready")
+	first := x.one(worker, a, "w") // from now on what is created has changed
+	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: first.Token}, nil); err != nil {
+		t.Fatal(err)
+	}
+	x.named("settings")
+	all := exchanges(t)
+	if len(all) < 10 {
+		t.Fatalf("found %d exchanges", len(all))
+	}
+	bound := map[string]string{}
+	for _, e := range all {
+		body := variable.ReplaceAllStringFunc(e.body, func(name string) string {
+			if value := bound[name]; value != "" {
+				return value
+			}
+			return name
+		})
+		what := e.method + " " + e.path + "\n" + e.body
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, e.method, a.URL+e.path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", wire.TypeJSON)
+		answer, err := worker.Do(r)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if answer.StatusCode != e.status {
+			text, _ := io.ReadAll(answer.Body)
+			t.Fatalf("%s: %d, want %d: %s", what, answer.StatusCode, e.status, bytes.TrimSpace(text))
+		}
+		d := json.NewDecoder(answer.Body)
+		for _, want := range e.answers {
+			var got any
+			if err := d.Decode(&got); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if err := same("", want, got, bound); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+// named creates an object.
+func (x *tier) named(name string) {
+	x.t.Helper()
+	_, err := x.client.CoreV1().ConfigMaps(x.namespace).Create(x.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tier": "yes"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}

@@ -1,0 +1,382 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/dispatch/access"
+	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/await"
+)
+
+const (
+	// lookPeriod is the time between two looks for other dispatchers, and lookSoon the least time.
+	lookPeriod = 2 * time.Second
+	lookSoon   = 200 * time.Millisecond
+	// remembered is how long a dispatcher is asked that has no report any more. It may be about to join again.
+	remembered = time.Minute
+	// answerTime bounds requests to another dispatcher, without what it may wait.
+	answerTime = 5 * time.Second
+	// largest bounds answers of another dispatcher, in bytes: MaxKeys keys with the longest names.
+	largest = 16 << 20
+)
+
+// Address is where a dispatcher is.
+type Address struct {
+	// At is its Process.At, as it is in its member's report.
+	At string
+	// Out says that the rota's table does not have its member: it has not joined yet, or it has died. It has no keys. The
+	// report of a dead member may stay for long, since only the API server's garbage collector deletes it.
+	Out bool
+}
+
+// Reports reads the addresses of a rota's dispatchers from its members' reports; see Options.Reports. table returns the
+// rota's table; nil: it is not known.
+func Reports(cfg *rest.Config, name types.NamespacedName, table func() *table.Table) (
+	func(context.Context) ([]Address, error), error,
+) {
+	reports, err := coverage.NewReports(cfg, name.Namespace, name.Name)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) ([]Address, error) {
+		all, err := reports.Read(ctx)
+		if all == nil && err != nil {
+			return nil, err // other errors are about single reports, which the members tell themselves
+		}
+		t := table()
+		var out []Address
+		for _, r := range all {
+			at := r.Setup[coverage.SettingDispatcher]
+			if at == "" {
+				continue
+			}
+			in := true
+			if t != nil {
+				_, in = t.Member(r.Member)
+			}
+			out = append(out, Address{At: at, Out: !in})
+		}
+		return out, nil
+	}, nil
+}
+
+// peers are the other dispatchers of the tier.
+type peers struct {
+	o      Options
+	scheme string // of all dispatchers' URLs
+	found  func()
+
+	// looking is held by who reads the reports.
+	looking chan struct{}
+
+	mu     sync.Mutex
+	known  map[Process]*peer
+	looked time.Duration // when the last reading of the reports that succeeded began; negative: there was none
+}
+
+type peer struct {
+	url string
+	// seen is when it last had a report.
+	seen time.Duration
+	// reported says that it had a report when they were last read, and that its member was in the table.
+	reported bool
+	// failed is when it last did not answer; 0: it did.
+	failed time.Duration
+}
+
+// errSlow: another dispatcher does not answer in time.
+var errSlow = errors.New("it does not answer in time")
+
+func newPeers(o Options, found func()) *peers {
+	scheme, _, _ := strings.Cut(o.URL, ":")
+	return &peers{
+		o: o, scheme: scheme, found: found, looking: make(chan struct{}, 1), known: map[Process]*peer{}, looked: -1,
+	}
+}
+
+// run looks for dispatchers until ctx ends.
+func (p *peers) run(ctx context.Context) {
+	told := ""
+	for ctx.Err() == nil {
+		err := p.look(ctx, p.o.Dispatcher.Now())
+		switch {
+		case err == nil:
+			told = ""
+		case ctx.Err() == nil && err.Error() != told:
+			told = err.Error()
+			p.o.Logger.Error(err, "Cannot read which other dispatchers there are; trying again")
+		}
+		if await.Sleep(ctx, lookPeriod) != nil {
+			return
+		}
+	}
+}
+
+// look reads the reports, unless they have been read since a time.
+func (p *peers) look(ctx context.Context, since time.Duration) error {
+	select {
+	case p.looking <- struct{}{}:
+		defer func() { <-p.looking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.mu.Lock()
+	last := p.looked
+	p.mu.Unlock()
+	if last >= since {
+		return nil
+	}
+	if err := await.Sleep(ctx, last+lookSoon-p.o.Dispatcher.Now()); err != nil {
+		return err
+	}
+	begun := p.o.Dispatcher.Now()
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	reports, err := p.o.Reports(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[Process]peer{}
+	for _, address := range reports {
+		number, at, _ := strings.Cut(address.At, " ")
+		var id Process
+		b, err := hex.DecodeString(number)
+		u, urlErr := url.Parse(at)
+		if err != nil || len(b) != len(id) || urlErr != nil ||
+			*u != (url.URL{Scheme: p.scheme, Host: u.Host}) || u.Host == "" {
+			p.o.Logger.Info("The report of a dispatcher has an address that is none, or of another scheme than this one's: it "+
+				"is not asked, since it would get this one's token", "address", address.At)
+			continue
+		}
+		if copy(id[:], b); id != p.o.Process {
+			now[id] = peer{url: strings.TrimSuffix(at, "/"), seen: begun, reported: !address.Out}
+		}
+	}
+	fresh := false
+	p.mu.Lock()
+	p.looked = begun
+	for id, k := range now {
+		old := p.known[id]
+		if k.reported && (old == nil || old.url != k.url || !old.reported) {
+			fresh = true
+		}
+		if old != nil && old.url == k.url {
+			k.failed = old.failed
+		}
+		p.known[id] = &k
+	}
+	for id, k := range p.known {
+		if _, there := now[id]; there {
+			continue
+		}
+		if k.reported = false; begun-k.seen > remembered {
+			delete(p.known, id)
+		}
+	}
+	p.mu.Unlock()
+	if fresh {
+		p.found()
+	}
+	return nil
+}
+
+// all returns those that have a report and are in the table, in a random order.
+func (p *peers) all() []Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []Process
+	for id, k := range p.known {
+		if k.reported {
+			out = append(out, id)
+		}
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] }) //nolint:gosec // for fairness
+	return out
+}
+
+// has says whether a process has a report, and is in the table.
+func (p *peers) has(id Process) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.known[id]
+	return k != nil && k.reported
+}
+
+// find returns where a process is. A process that nobody knows has ended, since none hands out anything before it has
+// a report.
+func (p *peers) find(ctx context.Context, id Process) (at peer, err error) {
+	if k := p.get(id); k != nil {
+		return *k, nil
+	}
+	if err := p.look(ctx, p.o.Dispatcher.Now()); err != nil {
+		return peer{}, problem(wire.ProblemUnavailable, "cannot find the dispatcher that handed it out: %v", err)
+	}
+	if k := p.get(id); k != nil {
+		return *k, nil
+	}
+	return peer{}, problem(wire.ProblemEnded, "%s", hasEnded)
+}
+
+// hasEnded is told of a take whose dispatcher has ended.
+const hasEnded = "the dispatcher that handed it out has ended, and the take with it"
+
+// get returns what is known of a process; nil: nothing.
+func (p *peers) get(id Process) *peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.known[id]
+	if k == nil {
+		return nil
+	}
+	out := *k
+	return &out
+}
+
+// send sends a request for a user to a process, and reads the answer into out, if that is not nil. The error is for the
+// user.
+func (p *peers) send(ctx context.Context, id Process, user, path string, in, out any) error {
+	at, err := p.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errSlow)
+	defer cancel()
+	return p.request(ctx, id, at, user, path, in, out)
+}
+
+// answers notes whether a process does.
+func (p *peers) answers(id Process, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.known[id]
+	switch {
+	case k == nil:
+	case err == nil:
+		k.failed = 0
+	default:
+		k.failed = p.o.Dispatcher.Now()
+	}
+}
+
+// avoided is how long a process that did not answer is not asked by polls that do not wait.
+const avoided = 5 * time.Second
+
+// answering are those of all that are thought to answer.
+func (p *peers) answering() []Process {
+	all := p.all()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(all, func(id Process) bool {
+		k := p.known[id]
+		return k == nil || k.failed > 0 && p.o.Dispatcher.Now()-k.failed < avoided
+	})
+}
+
+func (p *peers) request(ctx context.Context, id Process, at peer, user, path string, in, out any) error {
+	method, body := http.MethodPost, io.Reader(nil)
+	if in == nil {
+		method = http.MethodGet
+	} else {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, at.url+path, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", wire.TypeJSON)
+	r.Header.Set(headerFor, url.QueryEscape(user))
+	answer, err := p.o.Client.Do(r)
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), errSlow) {
+		p.answers(id, err) // else the worker has gone
+	}
+	if err != nil {
+		if !at.reported {
+			return problem(wire.ProblemEnded, "%s", hasEnded)
+		}
+		return problem(wire.ProblemUnavailable, "another dispatcher does not answer: %v", withoutURL(err))
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, largest))
+	switch {
+	case err != nil:
+		return problem(wire.ProblemUnavailable, "another dispatcher broke off its answer: %v", err)
+	case answer.StatusCode < http.StatusBadRequest:
+		if out == nil {
+			return nil
+		}
+		if err := json.Unmarshal(text, out); err != nil {
+			return problem(wire.ProblemUnavailable, "the answer of another dispatcher: %v", err)
+		}
+		return nil
+	}
+	var told wire.Problem
+	_ = json.Unmarshal(text, &told)
+	kind := strings.TrimPrefix(told.Type, wire.ProblemBase)
+	switch kind {
+	case wire.ProblemEnded, wire.ProblemInvalid, wire.ProblemForbidden, wire.ProblemUnknownKind:
+		if answer.StatusCode == titles[kind].code && told.Detail != "" {
+			return &access.Error{Problem: kind, Detail: told.Detail}
+		}
+	}
+	p.o.Logger.Info("Another dispatcher refuses a request of this one", "dispatcher", at.url, "path", path,
+		"status", answer.StatusCode, "detail", told.Detail)
+	return problem(wire.ProblemUnavailable, "another dispatcher refuses this one: %d %s", answer.StatusCode, told.Title)
+}
+
+// withoutURL is the reason of an error of a Client: workers need not know where dispatchers are.
+func withoutURL(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// take polls a process.
+func (p *peers) take(ctx context.Context, id Process, user string, a keeper.Ask, wait time.Duration) (
+	[]given, error,
+) {
+	at := p.get(id)
+	if at == nil {
+		return nil, fmt.Errorf("dispatcher %s has ended", id)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait+answerTime, errSlow)
+	defer cancel()
+	sent := p.o.Dispatcher.Now()
+	var out wire.TakeResponse
+	err := p.request(ctx, id, *at, user, wire.PathTake, wire.TakeRequest{
+		Worker: a.Worker, Kinds: a.Kinds, Max: a.Max, WaitSeconds: wait.Seconds(), LengthSeconds: a.Length.Seconds(),
+		Affine: a.Affine,
+	}, &out)
+	if err != nil {
+		return nil, err
+	}
+	takes := make([]given, 0, len(out.Takes))
+	for _, t := range out.Takes {
+		takes = append(takes, given{Take: t, deadline: sent + time.Duration(t.ExpiresInSeconds*float64(time.Second))})
+	}
+	return takes, nil
+}

@@ -1,0 +1,205 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/dispatch/access"
+	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// unstarted returns a dispatcher that does not run.
+func unstarted(t *testing.T) *keeper.Dispatcher {
+	t.Helper()
+	cfg := &rest.Config{Host: "https://localhost:1"}
+	r, err := rota.New(cfg, rota.Options{Name: "x", Namespace: "default", Identity: rota.Identity{Pod: "p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := keeper.New(cfg, r, keeper.Options{
+		Kinds: []keeper.Kind{{Kind: schema.GroupKind{Kind: "ConfigMap"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestPeers: a dispatcher is told of when it comes, and when it comes back, and is asked only over the scheme that this
+// one has.
+func TestPeers(t *testing.T) {
+	d := unstarted(t)
+	synctest.Test(t, func(t *testing.T) {
+		other, self := NewProcess(), NewProcess()
+		var reports []Address
+		found := 0
+		p := newPeers(Options{
+			Dispatcher: d, Logger: logr.Discard(), Process: self, URL: "https://10.0.0.9:8443",
+			Reports: func(context.Context) ([]Address, error) { return reports, nil },
+		}, func() { found++ })
+		look := func(told int, now ...string) {
+			t.Helper()
+			reports = nil
+			for _, at := range now {
+				reports = append(reports, Address{At: at})
+			}
+			time.Sleep(time.Second)
+			if err := p.look(t.Context(), p.looked+1); err != nil {
+				t.Fatal(err)
+			}
+			if found != told {
+				t.Errorf("%q: told %d times, want %d", now, found, told)
+			}
+		}
+		at := other.At("https://10.0.0.1:8443")
+		look(0, self.At("https://10.0.0.9:8443"))
+		look(1, at)
+		look(1, at)
+		look(1)
+		if p.has(other) || p.get(other) == nil {
+			t.Error("it is asked although it has no report, or forgotten at once")
+		}
+		look(2, at)
+		for _, bad := range []string{
+			"http://10.0.0.2:80", "https://10.0.0.2/path", "https://u:p@10.0.0.2", "https://10.0.0.2?a=b", "https://", "",
+		} {
+			look(2, at, NewProcess().At(bad))
+		}
+		if all := p.all(); len(all) != 1 || all[0] != other {
+			t.Errorf("asked: %v", all)
+		}
+
+		// It dies. Its report stays, for longer than it is remembered without one.
+		reports = []Address{{At: at, Out: true}}
+		for range 2 * remembered / time.Second {
+			time.Sleep(time.Second)
+			if err := p.look(t.Context(), p.looked+1); err != nil {
+				t.Fatal(err)
+			}
+			if all := p.all(); len(all) > 0 || p.has(other) {
+				t.Fatalf("asked although it is not in the table: %v", all)
+			}
+		}
+		if k := p.get(other); k == nil || k.reported {
+			t.Errorf("known: %+v; its takes have to be told as ended if it does not answer", k)
+		}
+		look(3, at)
+	})
+}
+
+// silent are dispatchers that take connections, and never answer.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, context.Cause(r.Context())
+}
+
+// anybody is a guard that lets everyone in.
+type anybody struct{}
+
+func (anybody) Authenticate(*http.Request) (access.User, error) {
+	return access.User{Name: "someone"}, nil
+}
+func (anybody) Admit(access.User) (func(), error) { return func() {}, nil }
+func (anybody) Authorize(context.Context, access.User, schema.GroupKind, []string) error {
+	return nil
+}
+
+// TestSilentDispatcher: the figures come within a second although another dispatcher does not answer, and at once where
+// it did not a moment ago.
+func TestSilentDispatcher(t *testing.T) {
+	d := unstarted(t)
+	synctest.Test(t, func(t *testing.T) {
+		f, err := New(Options{
+			Dispatcher: d, Guard: anybody{}, Process: NewProcess(), Self: "dispatcher", URL: "https://10.0.0.9:8443",
+			Reports: func(context.Context) ([]Address, error) {
+				return []Address{{At: NewProcess().At("https://10.0.0.1:8443")}}, nil
+			},
+			Client: &http.Client{Transport: silent{}}, Logger: logr.Discard(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.peers.look(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []time.Duration{time.Second, 0} {
+			w := httptest.NewRecorder()
+			begun := time.Now()
+			f.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.PathStats, nil))
+			var stats wire.Stats
+			if err := json.Unmarshal(w.Body.Bytes(), &stats); err != nil || stats.Dispatchers != 2 || stats.Silent != 1 {
+				t.Errorf("%d %s: %v", w.Code, w.Body, err)
+			}
+			if took := time.Since(begun); took != want {
+				t.Errorf("it took %v, want %v", took, want)
+			}
+		}
+	})
+}
+
+// TestAddresses: the report of a member that is not in the table is told apart.
+func TestAddresses(t *testing.T) {
+	list := coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}}
+	for _, member := range []string{"alive", "dead", "no-dispatcher"} {
+		report := coverage.Report{Member: member, Serial: 1, Setup: map[string]string{}}
+		if member != "no-dispatcher" {
+			report.Setup[coverage.SettingDispatcher] = "at " + member
+		}
+		data, err := report.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: member, Labels: map[string]string{names.LabelCoverage: "x"}, Annotations: map[string]string{},
+		}}
+		for field, text := range data {
+			lease.Annotations[names.AnnotationReport+field] = text
+		}
+		list.Items = append(list.Items, lease)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	var known *table.Table
+	read, err := Reports(&rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "ns", Name: "x"},
+		func() *table.Table { return known })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		table *table.Table
+		want  []Address
+	}{
+		{nil, []Address{{At: "at alive"}, {At: "at dead"}}},
+		{&table.Table{Members: []table.Member{{ID: "alive"}}}, []Address{{At: "at alive"}, {At: "at dead", Out: true}}},
+	} {
+		known = c.table
+		if got, err := read(t.Context()); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%+v, error %v, want %+v", got, err, c.want)
+		}
+	}
+}

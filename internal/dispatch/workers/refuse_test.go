@@ -1,0 +1,252 @@
+package workers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/test/await"
+)
+
+// one takes a key.
+func (x *tier) one(c *http.Client, at *replica, worker string) wire.Take {
+	x.t.Helper()
+	var out wire.TakeResponse
+	err := await.Until(x.t.Context(), 10*time.Millisecond, 30*time.Second, func() string {
+		if err := post(x.t.Context(), c, at.URL, wire.PathTake, wire.TakeRequest{Worker: worker, WaitSeconds: 5}, &out); err != nil {
+			return err.Error()
+		}
+		if len(out.Takes) == 0 {
+			return "no key"
+		}
+		return ""
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return out.Takes[0]
+}
+
+// several is a request about several takes.
+func several(takes ...wire.Take) string {
+	var in wire.DoneAllRequest
+	for _, take := range takes {
+		in.Takes = append(in.Takes, wire.DoneRequest{Token: take.Token})
+	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// TestRefused: what is wrong is refused, and the reason told.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	x.length = 30 * time.Second
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	other, reader := x.user("other", true), x.user("reader", false)
+	x.create(0, 3)
+	a := x.start(peer)
+	first, second := x.one(worker, a, "w"), x.one(worker, a, "w")
+	if first.Name == second.Name {
+		t.Fatalf("%s was handed out twice", first.Name)
+	}
+	ended := x.one(worker, a, "w")
+	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: ended.Token}, nil); err != nil {
+		t.Fatal(err)
+	}
+	half := len(first.Token) / 2
+	mixed := first.Token[:half] + second.Token[half:]
+	foreign := strings.Replace(first.Token, first.Token[3:13], "AAAAAAAAAA", 1)
+	type row struct {
+		client     *http.Client
+		path, body string
+		status     int
+		problem    string
+		detail     string
+	}
+	rows := map[string]row{
+		"no JSON":         {worker, wire.PathTake, "take", 400, wire.ProblemInvalid, "invalid character"},
+		"empty":           {worker, wire.PathTake, "", 400, wire.ProblemInvalid, "empty"},
+		"two values":      {worker, wire.PathTake, `{"worker":"w"} {}`, 400, wire.ProblemInvalid, "more than one value"},
+		"unknown field":   {worker, wire.PathTake, `{"worker":"w","wait":3}`, 400, wire.ProblemInvalid, `unknown field "wait"`},
+		"no worker":       {worker, wire.PathTake, `{}`, 400, wire.ProblemInvalid, "worker: is missing"},
+		"worker":          {worker, wire.PathTake, `{"worker":"a\u0000"}`, 400, wire.ProblemInvalid, "printable"},
+		"long worker":     {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", 254) + `"}`, 400, wire.ProblemInvalid, "254 bytes"},
+		"max":             {worker, wire.PathTake, `{"worker":"w","max":1001}`, 400, wire.ProblemInvalid, "from 1 to 1000"},
+		"wait":            {worker, wire.PathTake, `{"worker":"w","waitSeconds":61}`, 400, wire.ProblemInvalid, "from 0 to 60"},
+		"length":          {worker, wire.PathTake, `{"worker":"w","lengthSeconds":-1}`, 400, wire.ProblemInvalid, "lengthSeconds"},
+		"unknown kind":    {worker, wire.PathTake, `{"worker":"w","kinds":["Pod"]}`, 404, wire.ProblemUnknownKind, `have ["ConfigMap"]`},
+		"not allowed":     {reader, wire.PathTake, `{"worker":"w"}`, 403, wire.ProblemForbidden, "configmaps"},
+		"not for streams": {reader, wire.PathStream, `{"worker":"w"}`, 403, wire.ProblemForbidden, "configmaps"},
+		"too large":       {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", wire.MaxBody) + `"}`, 413, wire.ProblemTooLarge, "65536"},
+		"credit":          {worker, wire.PathStream, `{"worker":"w","credit":-1}`, 400, wire.ProblemInvalid, "credit"},
+		"ended take":      {worker, wire.PathExtend, `{"token":"` + ended.Token + `"}`, 410, wire.ProblemEnded, "has ended"},
+		"no token":        {worker, wire.PathDone, `{}`, 400, wire.ProblemInvalid, "token: is missing"},
+		"not a token":     {worker, wire.PathExtend, `{"token":"abc"}`, 400, wire.ProblemInvalid, "not one that"},
+		"two tokens":      {worker, wire.PathExtend, `{"token":"` + mixed + `"}`, 403, wire.ProblemForbidden, "has not made it for"},
+		"nobody's token":  {worker, wire.PathRelease, `{"token":"` + foreign + `"}`, 410, wire.ProblemEnded, "has ended"},
+		"another's take":  {other, wire.PathDone, `{"token":"` + first.Token + `"}`, 403, wire.ProblemForbidden, ":other"},
+		"take as stream":  {worker, wire.PathCredit, `{"stream":"` + first.Token + `","credit":1}`, 400, wire.ProblemInvalid, "stream"},
+		"result":          {worker, wire.PathDone, `{"token":"` + first.Token + `","result":"no"}`, 400, wire.ProblemInvalid, `"retry"`},
+		"after":           {worker, wire.PathDone, `{"token":"` + first.Token + `","afterSeconds":-1}`, 400, wire.ProblemInvalid, "afterSeconds"},
+		"no takes":        {worker, wire.PathDone, `{"takes":[]}`, 400, wire.ProblemInvalid, "takes: there are 0: send from 1 to 100"},
+		"many takes":      {worker, wire.PathExtend, `{"takes":[{}` + strings.Repeat(`,{}`, wire.MaxTakes) + `]}`, 400, wire.ProblemInvalid, "takes: there are 101"},
+		"one and several": {worker, wire.PathDone, `{"token":"a","takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
+		"length and all":  {worker, wire.PathExtend, `{"lengthSeconds":3,"takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
+		"take twice":      {worker, wire.PathDone, several(first, second, first), 400, wire.ProblemInvalid, "takes[2].token: is that of takes[0]"},
+		"extended twice":  {worker, wire.PathExtend, several(first, first), 400, wire.ProblemInvalid, "takes[1].token: is that of takes[0]"},
+		"no token of one": {worker, wire.PathDone, several(first, wire.Take{}), 400, wire.ProblemInvalid, "takes[1].token: is missing"},
+		"result of one":   {worker, wire.PathDone, `{"takes":[{"token":"` + first.Token + `"},{"token":"b","result":"no"}]}`, 400, wire.ProblemInvalid, `takes[1].result: "no"`},
+		"length of one":   {worker, wire.PathExtend, `{"takes":[{"token":"b","lengthSeconds":-1}]}`, 400, wire.ProblemInvalid, "takes[0].lengthSeconds"},
+		"takes of one":    {worker, wire.PathDone, `{"takes":[{"token":"b","takes":[]}]}`, 400, wire.ProblemInvalid, `unknown field "takes"`},
+		"path":            {worker, "/v2/take", `{}`, 404, wire.ProblemNotFound, wire.PathOpenAPI},
+		"anonymous":       {&http.Client{Transport: transport(t)}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},
+		"bad bearer":      {&http.Client{Transport: bearer{"abc", transport(t)}}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},
+	}
+	for name, r := range rows {
+		t.Run(name, func(t *testing.T) {
+			err := post(t.Context(), r.client, a.URL, r.path, r.body, nil)
+			var p *refusal
+			if !errors.As(err, &p) || p.Status != r.status || p.Type != r.problem || !strings.Contains(p.Detail, r.detail) {
+				t.Errorf("%v, want %d %s with %q", err, r.status, r.problem, r.detail)
+			}
+		})
+	}
+	check := func(name string, change func(*http.Request), status int, problem string) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+wire.PathTake, strings.NewReader(`{"worker":"w"}`))
+		r.Header.Set("Content-Type", wire.TypeJSON)
+		change(r)
+		var p *refusal
+		if err := do(worker, r, nil); !errors.As(err, &p) || p.Status != status || p.Type != problem {
+			t.Errorf("%s: %v, want %d %s", name, err, status, problem)
+		}
+	}
+	check("method", func(r *http.Request) { r.Method = http.MethodPut }, 405, wire.ProblemMethod)
+	check("media type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415, wire.ProblemMediaType)
+	check("for another", func(r *http.Request) { r.Header.Set("Rota-Dispatch-For", "admin") }, 403, wire.ProblemForbidden)
+	// What was refused changed nothing.
+	for _, take := range []wire.Take{first, second} {
+		var e wire.ExtendResponse
+		if err := post(t.Context(), worker, a.URL, wire.PathExtend, wire.ExtendRequest{Token: take.Token}, &e); err != nil ||
+			e.ExpiresInSeconds <= 0 {
+			t.Errorf("%s: %+v, %v", take.Name, e, err)
+		}
+	}
+}
+
+// TestClientGone: keys whose worker went away before it got them go to another one at once, not when their takes expire.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	a := x.start(peer)
+	x.create(0, 1)
+	take := x.one(worker, a, "w")
+	const rounds = 20
+	expired := 0
+	for i := range rounds {
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			gone <- post(ctx, worker, a.URL, wire.PathTake, wire.TakeRequest{Worker: "gone", WaitSeconds: 30}, nil)
+		}()
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		cancel()
+		if err := post(t.Context(), worker, a.URL, wire.PathRelease, wire.ReleaseRequest{Token: take.Token}, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-gone
+		if take = x.one(worker, a, "w"); take.Attempt > 1 {
+			expired++
+			if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token, AfterSeconds: 0.001},
+				nil); err != nil {
+				t.Fatal(err)
+			}
+			take = x.one(worker, a, "w")
+		}
+	}
+	if expired > rounds/2 { // an answer that is on its way cannot be called back
+		t.Errorf("%d of %d keys came back when their takes expired only", expired, rounds)
+	}
+}
+
+// TestNobodyWaits: keys that come from another dispatcher when nobody waits for them any more are put back.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	a, b := x.start(peer), x.start(peer)
+	err := await.Until(t.Context(), 50*time.Millisecond, 30*time.Second, func() string {
+		var stats wire.Stats
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+wire.PathStats, nil)
+		if err := do(worker, r, &stats); err != nil || stats.Dispatchers != 2 {
+			return fmt.Sprint(stats, err)
+		}
+		return ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // both have slots
+	if err := post(t.Context(), worker, a.URL, wire.PathTake, wire.TakeRequest{Worker: "w", Max: 5, WaitSeconds: 0.2}, nil); err != nil {
+		t.Fatal(err)
+	}
+	x.create(0, 20) // the polls that a has sent to b still wait
+	for i := range 20 {
+		if take := x.one(worker, b, "w"); take.Attempt != 1 {
+			t.Errorf("%s, the %dth, comes for the %dth time", take.Name, i, take.Attempt)
+		} else if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExpired: the key of a worker that says nothing goes to another one when its take is over.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	a := x.start(peer)
+	x.create(0, 1)
+	begun := time.Now()
+	dead := x.one(worker, a, "dead")
+	if dead.ExpiresInSeconds > 30 || dead.ExpiresInSeconds <= 0 {
+		t.Fatalf("a take of %+v", dead)
+	}
+	again := x.one(worker, a, "w")
+	if d := time.Since(begun); again.Attempt != 2 || d < x.length {
+		t.Errorf("attempt %d after %v", again.Attempt, d)
+	}
+	var p *refusal
+	for _, path := range []string{wire.PathDone, wire.PathExtend, wire.PathRelease} {
+		err := post(t.Context(), worker, a.URL, path, wire.DoneRequest{Token: dead.Token}, nil)
+		if !errors.As(err, &p) || p.Type != wire.ProblemEnded {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: again.Token, Result: wire.ResultRetry},
+		nil); err != nil {
+		t.Fatal(err)
+	}
+	if third := x.one(worker, a, "w"); third.Attempt != 3 {
+		t.Errorf("attempt %d", third.Attempt)
+	}
+	if err := x.client.CoreV1().ConfigMaps(x.namespace).Delete(t.Context(), "object-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if last := x.one(worker, a, "w"); !last.Gone {
+		t.Errorf("%+v, want that it is gone", last)
+	}
+}

@@ -1,0 +1,141 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/queue"
+)
+
+// figuresPatience is how long other dispatchers may take to answer with their figures.
+const figuresPatience = time.Second
+
+// everywhere asks the other dispatchers, and calls add with what each answers. Those that did not answer a moment ago
+// are not waited for.
+func everywhere[T any](f *Front, r *request, path string, add func(T)) (others, silent int) {
+	if r.forwarded {
+		return 0, 0
+	}
+	all, answering := f.peers.all(), f.peers.answering()
+	others, silent = len(all), max(len(all)-len(answering), 0)
+	ctx, cancel := context.WithTimeoutCause(r.http.Context(), figuresPatience, errSlow)
+	defer cancel()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, p := range answering {
+		asked.Go(func() {
+			var theirs T
+			err := f.peers.send(ctx, p, r.user, path, nil, &theirs)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				silent++
+				return
+			}
+			add(theirs)
+		})
+	}
+	asked.Wait()
+	return others, silent
+}
+
+// figures are those of this dispatcher.
+func (f *Front) figures() (out []wire.KindStats) {
+	kinds, _ := f.d.Stats()
+	now := f.d.Now()
+	for _, k := range kinds {
+		out = append(out, figuresOf(now, k))
+	}
+	return out
+}
+
+func figuresOf(now time.Duration, k queue.Stats) wire.KindStats {
+	s := wire.KindStats{Kind: k.Kind, Ready: k.Ready, Delayed: k.Delayed, Taken: k.Taken, Pending: k.Ready + k.Taken}
+	if k.MaxTaken > 0 {
+		s.Pending = min(s.Pending, k.MaxTaken)
+	}
+	if k.Ready > 0 {
+		s.OldestSeconds = max(now-k.Oldest, 0).Seconds()
+	}
+	if k.OldestChanged > 0 {
+		s.OldestChangedSeconds = max(now-k.OldestChanged, 0).Seconds()
+	}
+	return s
+}
+
+// stats sums up all dispatchers. Names of kinds are no secret, so that any user may see them.
+func (f *Front) stats(r *request) error {
+	out := wire.Stats{Kinds: f.figures()}
+	others, silent := everywhere(f, r, wire.PathStats, func(theirs wire.Stats) { add(&out, theirs) })
+	out.Dispatchers, out.Silent = 1+others, silent
+	return r.answer(http.StatusOK, wire.TypeJSON, out)
+}
+
+// add adds the figures of another dispatcher. In a rollout it may have other kinds.
+func add(out *wire.Stats, theirs wire.Stats) {
+	for _, t := range theirs.Kinds {
+		for i := range out.Kinds {
+			if k := &out.Kinds[i]; k.Kind == t.Kind {
+				k.Ready, k.Delayed, k.Taken = k.Ready+t.Ready, k.Delayed+t.Delayed, k.Taken+t.Taken
+				k.Pending, k.OldestSeconds = k.Pending+t.Pending, max(k.OldestSeconds, t.OldestSeconds)
+				k.OldestChangedSeconds = max(k.OldestChangedSeconds, t.OldestChangedSeconds)
+			}
+		}
+	}
+}
+
+// failingMost is how many keys failing lists if the request does not say.
+const failingMost = 100
+
+// failing lists the keys of all dispatchers that fail, those first that have done so for longest. It has names of
+// objects, so it is for users who may take them.
+func (f *Front) failing(r *request) error {
+	query := r.http.URL.Query()
+	most := failingMost
+	for field, values := range query {
+		switch {
+		case field == "kind":
+		case field != "max" || len(values) > 1:
+			return problem(wire.ProblemInvalid, "query: %s: it takes kind, and max once", field)
+		default:
+			n, err := strconv.Atoi(values[0])
+			if err != nil || n < 0 || n > wire.MaxKeys {
+				return problem(wire.ProblemInvalid, "max: %q: must be from 0 to %d", values[0], wire.MaxKeys)
+			}
+			most = n
+		}
+	}
+	kinds, err := f.mayTake(r, query["kind"])
+	if err != nil {
+		return err
+	}
+	keys, total := f.d.Failing(kinds, most)
+	now := f.d.Now()
+	out := wire.Failing{Total: total, Keys: []wire.FailingKey{}}
+	for _, k := range keys {
+		key := wire.FailingKey{
+			Kind: k.Key.Kind, Namespace: k.Key.Namespace, Name: k.Key.Name, Attempts: k.Attempts, Reason: k.Reason,
+			Taken: k.Taken, SinceSeconds: max(now-k.Since, 0).Seconds(), LastSeconds: max(now-k.Last, 0).Seconds(),
+		}
+		if !k.Taken {
+			key.NextSeconds = max(k.Next-now, 0).Seconds()
+		}
+		out.Keys = append(out.Keys, key)
+	}
+	path := wire.PathFailing + "?" + url.Values{"kind": kinds, "max": {strconv.Itoa(most)}}.Encode()
+	others, silent := everywhere(f, r, path, func(theirs wire.Failing) {
+		out.Total += theirs.Total
+		out.Keys = append(out.Keys, theirs.Keys...)
+	})
+	out.Dispatchers, out.Silent = 1+others, silent
+	slices.SortStableFunc(out.Keys, func(a, b wire.FailingKey) int { return cmp.Compare(b.SinceSeconds, a.SinceSeconds) })
+	out.Keys = out.Keys[:min(len(out.Keys), most)]
+	return r.answer(http.StatusOK, wire.TypeJSON, out)
+}

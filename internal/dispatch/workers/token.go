@@ -1,0 +1,90 @@
+package workers
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+
+	"github.com/rota-dev/rota/dispatch/wire"
+)
+
+// token names a take or a stream of one process. To clients it is opaque: the text ends with a code that only the
+// process can compute, and only for one user.
+type token struct {
+	process Process
+	// what is tokenTake or tokenStream.
+	what byte
+	id   uint64
+	// worker is that of the take.
+	worker string
+}
+
+const (
+	tokenVersion = 1
+	tokenTake    = 't'
+	tokenStream  = 's'
+	codeSize     = 16
+)
+
+var tokenText = base64.RawURLEncoding.Strict()
+
+var errToken = errors.New("not a token")
+
+// seal returns the text of a token of this process.
+func (f *Front) seal(t token, user string) string {
+	b := []byte{tokenVersion, t.what}
+	b = append(b, f.o.Process[:]...)
+	b = binary.AppendUvarint(b, t.id)
+	b = append(b, t.worker...)
+	return tokenText.EncodeToString(append(b, f.code(b, user)...))
+}
+
+// code is the message authentication code of a token (RFC 2104).
+func (f *Front) code(b []byte, user string) []byte {
+	h := hmac.New(sha256.New, f.secret[:])
+	h.Write(binary.AppendUvarint(nil, uint64(len(b))))
+	h.Write(b)
+	h.Write([]byte(user))
+	return h.Sum(nil)[:codeSize]
+}
+
+// parse reads a token. genuine says whether this process has made it for the user.
+func (f *Front) parse(text, user string) (t token, genuine bool, err error) {
+	b, err := tokenText.DecodeString(text)
+	if err != nil || len(b) < 2+len(t.process)+1+codeSize || b[0] != tokenVersion {
+		return t, false, errToken
+	}
+	body, code := b[:len(b)-codeSize], b[len(b)-codeSize:]
+	t.what = body[1]
+	copy(t.process[:], body[2:])
+	rest := body[2+len(t.process):]
+	id, n := binary.Uvarint(rest)
+	if n <= 0 {
+		return t, false, errToken
+	}
+	t.id, t.worker = id, string(rest[n:])
+	return t, hmac.Equal(code, f.code(body, user)), nil
+}
+
+// own reads a token of a request. It returns false if it is another process's.
+func (f *Front) own(r *request, what byte, text string) (t token, own bool, err error) {
+	field := "token"
+	if what == tokenStream {
+		field = "stream"
+	}
+	if text == "" {
+		return t, false, problem(wire.ProblemInvalid, "%s: is missing", field)
+	}
+	t, genuine, err := f.parse(text, r.user)
+	switch {
+	case err != nil || t.what != what:
+		return t, false, problem(wire.ProblemInvalid, "%s: it is not one that a dispatcher has made for that", field)
+	case t.process != f.o.Process:
+		return t, false, nil
+	case !genuine:
+		return t, false, problem(wire.ProblemForbidden, "%s: this dispatcher has not made it for %s", field, r.user)
+	}
+	return t, true, nil
+}
