@@ -24,7 +24,7 @@ var layers = []struct {
 	{"internal/protocol/plan", pure}, {"internal/protocol/inspect", pure}, {"internal/protocol/member", pure},
 	{"internal/protocol/election", pure}, {"internal/dispatch/queue", pure}, {"dispatch/wire", pure},
 	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
-	{"internal/managed", noControllerRuntime}, {"permission", noControllerRuntime},
+	{"permission", noControllerRuntime},
 	{"internal/store", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
@@ -104,5 +104,25 @@ func TestLayersImportDownwardsOnly(t *testing.T) {
 	}
 	if seen != len(layers) {
 		t.Errorf("found %d of %d packages", seen, len(layers))
+	}
+}
+
+// TestLinked: what people install has no test, benchmark or demo in it.
+func TestLinked(t *testing.T) {
+	for _, program := range []string{"./cmd/rota", "./ctrlrt"} {
+		out, err := exec.Command("go", "list", "-deps", program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		linked := strings.Fields(string(out))
+		if len(linked) < 100 {
+			t.Fatalf("%s links %d packages", program, len(linked))
+		}
+		for _, path := range linked {
+			folder, _, _ := strings.Cut(strings.TrimPrefix(path, module+"/"), "/")
+			if path == "testing" || path != folder && slices.Contains([]string{"test", "bench", "demo", "examples"}, folder) {
+				t.Errorf("%s links %s", program, path)
+			}
+		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/deliverytest"
 )
 

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
-	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -25,7 +25,7 @@ func (o Options) soloDefaults() (Options, error) {
 	if !o.Solo {
 		return o, nil
 	}
-	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !testing.Testing() {
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && flag.Lookup("test.v") == nil {
 		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is no test: every replica " +
 			"would work on all objects. Leave Solo out where the operator is deployed; it is for tests")
 	}

@@ -28,7 +28,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/process"
 )

@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/demo/verdict"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
 	"github.com/rota-dev/rota/test/process"

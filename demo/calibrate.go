@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // The API server, etcd, the replicas and the load share a machine. A load that saturates it would show the length of

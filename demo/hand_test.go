@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	rotaview "github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 )
 
 // TestHand presses the buttons: two replicas are killed and one is stopped while a new one joins, and the run is judged

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/demo/verdict"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/judge"
 )

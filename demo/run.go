@@ -16,10 +16,10 @@ import (
 	"time"
 
 	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/judge"
 	"github.com/rota-dev/rota/test/process"

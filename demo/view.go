@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/test/await"
 )
 
 // view shows what goes on: lines that stay, and, in a terminal, a picture below them that is drawn over and over.

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane/build"
 	"github.com/rota-dev/rota/test/process"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
-	"github.com/rota-dev/rota/apiservers/haproxy"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
 )
 
 // TestGoawayMovesClients: with --goaway-chance, requests of clients that have connections go to an API server that comes

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/apiservers/front"
-	"github.com/rota-dev/rota/apiservers/haproxy"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/process"
 )

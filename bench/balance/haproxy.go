@@ -11,8 +11,8 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/rota-dev/rota/apiservers/haproxy"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
 )
 

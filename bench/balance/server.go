@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
 	"github.com/rota-dev/rota/test/process"

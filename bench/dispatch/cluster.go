@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/dispatch/wire"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"

@@ -20,10 +20,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/workers"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/process"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // Options say what to measure.

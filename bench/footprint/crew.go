@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 const (

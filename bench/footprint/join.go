@@ -3,7 +3,7 @@ package footprint
 import (
 	"context"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // join measures the cost of a member's join.

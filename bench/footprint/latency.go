@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/stage"
 )

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/stage"
 )

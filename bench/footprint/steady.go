@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // steady measures replicas at rest and then under a steady load. Idle replicas have no load.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
 )
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/stage"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/journal"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"
 )

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
@@ -27,7 +28,6 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

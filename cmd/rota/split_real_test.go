@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/split"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
 	"github.com/rota-dev/rota/test/process"

@@ -23,12 +23,12 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/uninstall"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

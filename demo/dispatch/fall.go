@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
 )
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/demo/verdict"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/judge"
 )

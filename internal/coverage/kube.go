@@ -15,7 +15,6 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/managed"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
@@ -144,7 +143,7 @@ func (r *Reports) read(ctx context.Context, selector string) (map[string][]*Repo
 			errs = append(errs, fmt.Errorf("lease %s/%s: %w", r.ns, list.Items[i].Name, err))
 			continue
 		}
-		report.Written = managed.Written(&list.Items[i], "f:"+names.AnnotationReport+fieldSerial)
+		report.Written = Written(&list.Items[i], "f:"+names.AnnotationReport+fieldSerial)
 		rota := list.Items[i].Labels[names.LabelCoverage]
 		out[rota] = append(out[rota], report)
 	}

@@ -27,7 +27,7 @@ import (
 	"go.uber.org/goleak"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 func TestMain(m *testing.M) {

@@ -24,10 +24,10 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/chaos/oracle"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/stage"

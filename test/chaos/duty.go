@@ -22,8 +22,8 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/chaos/oracle"
 	"github.com/rota-dev/rota/test/journal"
 )

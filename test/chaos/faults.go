@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/chaos/proxy"
 )
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/chaos/oracle"
 	"github.com/rota-dev/rota/test/chaos/proxy"
 	"github.com/rota-dev/rota/test/journal"

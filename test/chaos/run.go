@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/chaos/oracle"
 	"github.com/rota-dev/rota/test/chaos/proxy"
 	"github.com/rota-dev/rota/test/journal"

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/apiservers/front"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // TestWaits: an agent without credentials waits for them, and looks after HAProxy meanwhile.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/rota-dev/rota/demo"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/apiservers/front"
-	"github.com/rota-dev/rota/apiservers/haproxy"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
 )
 
 // running changes the servers of a running HAProxy by its socket. A reload would do, too, but leaves the old process

@@ -17,8 +17,8 @@ import (
 
 	"github.com/rota-dev/rota/apiservers/front"
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
-	"github.com/rota-dev/rota/apiservers/haproxy"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // backendServer answers checks as a test tells it to, which no API server does on demand.

@@ -24,8 +24,8 @@ import (
 
 	"github.com/rota-dev/rota/apiservers/front"
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
-	"github.com/rota-dev/rota/apiservers/haproxy"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/rota-dev/rota/apiservers/haproxy"
+	"github.com/rota-dev/rota/apiservers/front/haproxy"
 )
 
 // HAProxy returns the path of HAProxy. Where there is none it skips the test, and says so.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/managed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -127,7 +126,7 @@ func durationOf(l coordinationv1.Lease) time.Duration {
 // written returns when a Lease was renewed last, by the clock of the API server that wrote it, in whole seconds. What
 // others changed in it does not count.
 func written(l coordinationv1.Lease) (at time.Time, ok bool) {
-	at = managed.Written(&l, "f:renewTime")
+	at = coverage.Written(&l, "f:renewTime")
 	return at, !at.IsZero()
 }
 

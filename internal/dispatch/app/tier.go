@@ -19,13 +19,13 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/dispatch/workers"
 	"github.com/rota-dev/rota/internal/server"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/test/await"
 )
 
 const (

@@ -35,9 +35,9 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/app"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

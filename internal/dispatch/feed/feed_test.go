@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/feed"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

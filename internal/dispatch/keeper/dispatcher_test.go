@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

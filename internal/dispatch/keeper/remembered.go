@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/dispatch/nameset"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -36,7 +35,7 @@ type remembered struct {
 
 // names are those of a slot. pass is the last list that began.
 type names struct {
-	set  nameset.Set
+	set  nameSet
 	pass uint64
 }
 

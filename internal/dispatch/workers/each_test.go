@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/dispatch/wire"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // kindOf is the type of a problem; "" if there is none.

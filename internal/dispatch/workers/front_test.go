@@ -27,10 +27,10 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/workers"
-	"github.com/rota-dev/rota/test/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 

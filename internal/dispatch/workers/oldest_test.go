@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/dispatch/wire"
-	"github.com/rota-dev/rota/test/await"
+	"github.com/rota-dev/rota/internal/await"
 )
 
 // alone has a dispatcher answer for itself only, as others ask it.

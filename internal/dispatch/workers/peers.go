@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/test/await"
 )
 
 const (

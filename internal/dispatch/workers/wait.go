@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
-	"github.com/rota-dev/rota/test/await"
 )
 
 // group is a way to ask: who asks alike waits at other dispatchers together.

@@ -1,5 +1,4 @@
-// Package managed reads managedFields: who wrote which fields of an object, and when.
-package managed
+package coverage
 
 import (
 	"strings"

@@ -1,6 +1,4 @@
-// Package nameset keeps sets of objects' names in little memory, and finds the names that a list does not show any
-// more. A name takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer.
-package nameset
+package keeper
 
 import (
 	"bytes"
@@ -9,11 +7,13 @@ import (
 	"math/bits"
 )
 
-// Set is a set of names. The zero Set is empty. It is not safe for concurrent use.
+// nameSet is a set of objects' names in little memory, and finds the names that a list does not show any more. A name
+// takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer. The zero nameSet is empty. It is
+// not safe for concurrent use.
 //
 // To find what is gone, call Clear, See for each name of a complete list that began after that, and Sweep. Names that
 // are added meanwhile count as seen.
-type Set struct {
+type nameSet struct {
 	// text has a record for each name: its length and two flags as a varint, and its bytes.
 	text []byte
 	// index is an open hash table of offsets in text, plus 1; free and moved are none.
@@ -40,13 +40,13 @@ const (
 )
 
 // Len is how many names there are.
-func (s *Set) Len() int { return s.live }
+func (s *nameSet) Len() int { return s.live }
 
 // Bytes is how much memory they take.
-func (s *Set) Bytes() int { return cap(s.text) + 4*cap(s.index) }
+func (s *nameSet) Bytes() int { return cap(s.text) + 4*cap(s.index) }
 
 // Add adds a name, which counts as seen.
-func (s *Set) Add(name []byte) {
+func (s *nameSet) Add(name []byte) {
 	if _, at := s.find(name); at >= 0 {
 		s.text[at] |= seen
 		return
@@ -69,7 +69,7 @@ func (s *Set) Add(name []byte) {
 }
 
 // See notes that a list shows a name. It returns false if the set does not have it.
-func (s *Set) See(name []byte) bool {
+func (s *nameSet) See(name []byte) bool {
 	_, at := s.find(name)
 	if at >= 0 {
 		s.text[at] |= seen
@@ -78,7 +78,7 @@ func (s *Set) See(name []byte) bool {
 }
 
 // Remove removes a name.
-func (s *Set) Remove(name []byte) {
+func (s *nameSet) Remove(name []byte) {
 	place, at := s.find(name)
 	if at < 0 {
 		return
@@ -89,7 +89,7 @@ func (s *Set) Remove(name []byte) {
 }
 
 // drop marks the record at an offset as removed.
-func (s *Set) drop(at int) {
+func (s *nameSet) drop(at int) {
 	length, head := binary.Uvarint(s.text[at:])
 	s.text[at] |= removed
 	s.live--
@@ -97,22 +97,22 @@ func (s *Set) drop(at int) {
 }
 
 // tidy gives memory back when much of it is of names that were removed.
-func (s *Set) tidy() {
+func (s *nameSet) tidy() {
 	if s.live == 0 {
-		*s = Set{}
+		*s = nameSet{}
 	} else if s.dead > 256 && s.dead > len(s.text)/4 {
 		s.rebuild()
 	}
 }
 
 // Clear has no name count as seen.
-func (s *Set) Clear() {
+func (s *nameSet) Clear() {
 	s.each(func(at int, _ []byte) { s.text[at] &^= seen })
 }
 
 // Sweep removes the names that have not been seen since Clear, and calls gone for each. The bytes are valid until it
 // returns.
-func (s *Set) Sweep(gone func(name []byte)) {
+func (s *nameSet) Sweep(gone func(name []byte)) {
 	before := s.live
 	s.each(func(at int, name []byte) {
 		if s.text[at]&seen == 0 {
@@ -126,7 +126,7 @@ func (s *Set) Sweep(gone func(name []byte)) {
 }
 
 // each calls do for each name.
-func (s *Set) each(do func(at int, name []byte)) {
+func (s *nameSet) each(do func(at int, name []byte)) {
 	for at := 0; at < len(s.text); {
 		length, head := binary.Uvarint(s.text[at:])
 		end := at + head + int(length>>flags) //nolint:gosec // it is in text
@@ -138,7 +138,7 @@ func (s *Set) each(do func(at int, name []byte)) {
 }
 
 // find returns a name's place in index and its offset in text; -1 if it is not there.
-func (s *Set) find(name []byte) (place, at int) {
+func (s *nameSet) find(name []byte) (place, at int) {
 	if len(s.index) == 0 {
 		return 0, -1
 	}
@@ -158,7 +158,7 @@ func (s *Set) find(name []byte) (place, at int) {
 }
 
 // vacancy returns the place for a name that is not there.
-func (s *Set) vacancy(name []byte) int {
+func (s *nameSet) vacancy(name []byte) int {
 	place := s.first(name)
 	for s.index[place] != free && s.index[place] != moved {
 		place = s.next(place)
@@ -166,12 +166,12 @@ func (s *Set) vacancy(name []byte) int {
 	return place
 }
 
-func (s *Set) first(name []byte) int {
+func (s *nameSet) first(name []byte) int {
 	place, _ := bits.Mul64(maphash.Bytes(s.seed, name), uint64(len(s.index)))
 	return int(place) //nolint:gosec // below len
 }
 
-func (s *Set) next(place int) int {
+func (s *nameSet) next(place int) int {
 	if place++; place < len(s.index) {
 		return place
 	}
@@ -179,13 +179,13 @@ func (s *Set) next(place int) int {
 }
 
 // rebuild makes the set anew, with room for an eighth more, and without the names that were removed.
-func (s *Set) rebuild() {
+func (s *nameSet) rebuild() {
 	size := leastIndex
 	for 4*(s.live+s.live/8+1) > 3*size {
 		size += size / 2
 	}
 	old := *s
-	*s = Set{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size), live: old.live, used: old.live}
+	*s = nameSet{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size), live: old.live, used: old.live}
 	s.seed = maphash.MakeSeed()
 	old.each(func(at int, name []byte) {
 		s.index[s.vacancy(name)] = uint32(len(s.text)) + 1 //nolint:gosec // see Add

@@ -1,4 +1,4 @@
-package nameset_test
+package keeper
 
 import (
 	"fmt"
@@ -7,14 +7,12 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/rota-dev/rota/internal/dispatch/nameset"
 )
 
-// A Set does what a map does.
-func TestSameAsMap(t *testing.T) {
+// A nameSet does what a map does.
+func TestNameSetSameAsMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s nameset.Set
+		var s nameSet
 		want := map[string]bool{} // seen
 		names := rapid.SliceOfNDistinct(rapid.StringN(0, 40, 80), 1, 60, rapid.ID).Draw(t, "names")
 		for range rapid.IntRange(0, 400).Draw(t, "steps") {
@@ -62,12 +60,12 @@ func TestSameAsMap(t *testing.T) {
 }
 
 // Memory, in bytes for each name beside its own. The heap says the same as Bytes.
-func TestMemory(t *testing.T) {
+func TestNameSetMemory(t *testing.T) {
 	for _, count := range []int{100, 1000, 3000, 50_000, 97_000} {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		var s nameset.Set
+		var s nameSet
 		text := 0
 		for i := range count {
 			name := fmt.Appendf(nil, "website-%08d", i)
@@ -87,8 +85,8 @@ func TestMemory(t *testing.T) {
 }
 
 // What was removed gives its memory back.
-func TestChurn(t *testing.T) {
-	var s nameset.Set
+func TestNameSetChurn(t *testing.T) {
+	var s nameSet
 	for i := range 200_000 {
 		s.Add(fmt.Appendf(nil, "pod-%d", i))
 		s.Remove(fmt.Appendf(nil, "pod-%d", i-500))
@@ -104,7 +102,7 @@ func TestChurn(t *testing.T) {
 }
 
 func BenchmarkAddRemove(b *testing.B) {
-	var s nameset.Set
+	var s nameSet
 	for i := range 10_000 {
 		s.Add(fmt.Appendf(nil, "website-%08d", i))
 	}
