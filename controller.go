@@ -50,7 +50,9 @@ type Controller struct {
 	informer cache.SharedIndexInformer
 
 	wiring wiring
-	sent   sent
+	// requests are those of its reconciles; toldUnwrapped says that some go through other clients than WrapConfig's.
+	requests      work.Requests
+	toldUnwrapped atomic.Bool
 	// work has the keys.
 	work *work.Controller
 
@@ -89,7 +91,7 @@ func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue
 	c.work = work.New(work.Env{
 		Name: name, Kind: kind.String(), ByUID: r.cfg.Key == slot.KeyUID, Gate: r.gate, Objects: objectsOf{r.share, kind},
 		Enqueue: enqueue, Now: r.now, Wall: r.wall, After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
-		Asked: r.metrics.verdict, About: startedBy, IsFree: c.isFree,
+		Asked: r.metrics.verdict, IsFree: c.isFree,
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,12 +129,6 @@ func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool
 			c.name, "object", key.String(), "error", err.Error())
 	}
 	return !exists, err
-}
-
-// startedBy says which object's reconcile started a task.
-func startedBy(task context.Context) (slot.Slot, types.UID) {
-	by, _ := task.Value(admittedKey{}).(admitted)
-	return by.slot, by.uid
 }
 
 // Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
@@ -179,8 +175,11 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	if !ok {
 		return ctx, false
 	}
-	by := admitted{rota: c.rota, slot: a.Slot, ctx: a.Context, controller: c, key: key, uid: a.UID}
-	ctx = c.seen(by.in(a.Context))
+	by := work.Admitted{
+		Gate: c.rota.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, Author: c.name, Requests: &c.requests,
+		CutShort: func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) },
+	}
+	ctx = c.rota.writes.Counting(by.In(a.Context), &c.requests)
 	if c.rota.cfg.Key == slot.KeyUID {
 		ctx = adapter.WithSubject(ctx, c.rota.share, adapter.Subject{Kind: c.kind, Name: key, Slot: a.Slot, Gone: a.Gone})
 	}

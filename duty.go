@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -205,7 +206,7 @@ func (d *duty) once(t *term) (again, long bool) {
 		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
 	}
 	tasks := &dutyTasks{}
-	entered = admitted{rota: r, slot: t.slot, ctx: entered, duty: tasks}.in(entered)
+	entered = work.Admitted{Gate: r.gate, Slot: t.slot, Context: entered, Start: tasks.start}.In(entered)
 	ctx, cancel := context.WithCancelCause(adapter.WithHeld(entered, entered))
 	defer cancel(context.Canceled)
 	tasks.run = ctx

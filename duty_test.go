@@ -594,7 +594,7 @@ func testDutySees(t *testing.T, handed bool) {
 				if _, err := l.gadgets.Delete(ctx, doomed); err != nil {
 					t.Error(err)
 				}
-				m.share.Write(gadgetKind, doomed, nil, m.slotsFrom(ctx)...).Deleted(nil)
+				m.share.Write(gadgetKind, doomed, nil, slotsFrom(ctx, m.Rota)...).Deleted(nil)
 				return nil
 			})
 			if err != nil {

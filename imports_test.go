@@ -28,7 +28,7 @@ var layers = []struct {
 	{"internal/store", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
-	{"internal/moves", noControllerRuntime},
+	{"internal/writes", noControllerRuntime}, {"internal/moves", noControllerRuntime},
 	{"internal/replica", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }

@@ -39,12 +39,11 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := testRota(t)
 				var logged []string
-				r.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+				r := testRotaLogging(t, funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
 				mayWrite(r, time.Hour)
 				client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1", QPS: -1,
-					Transport: &writer{rota: r, next: test.answer}})
+					Transport: r.WrapTransport(test.answer)})
 				for range 3 {
 					_, err := client.CoreV1().ConfigMaps("a").
 						Patch(r.withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})

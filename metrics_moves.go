@@ -1,9 +1,6 @@
 package rota
 
 import (
-	"bytes"
-	"io"
-	"net/http"
 	"slices"
 	"time"
 
@@ -12,7 +9,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/moves"
-	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -160,29 +156,3 @@ func (r *Rota) objects() map[schema.GroupKind]int {
 	}
 	return out
 }
-
-// refusalLimit is how much of a refusal is read to see whether it is the fence's, in bytes.
-const refusalLimit = 8 << 10
-
-// answered counts an answer to a write if it is a refusal by the fence. Its body can be read as before.
-func (m *metrics) answered(resp *http.Response) {
-	if resp.StatusCode != http.StatusForbidden || resp.Body == nil {
-		return
-	}
-	var text bytes.Buffer
-	_, err := io.CopyN(&text, resp.Body, refusalLimit)
-	if bytes.Contains(text.Bytes(), []byte(names.FenceRefusal)) {
-		m.fenced.Inc()
-	}
-	rest := io.Reader(resp.Body)
-	if err != nil {
-		rest = failingReader{err}
-	}
-	resp.Body = body{io.MultiReader(&text, rest), resp.Body}
-}
-
-// failingReader has nothing more to read.
-type failingReader struct{ err error }
-
-// Read implements io.Reader.
-func (f failingReader) Read([]byte) (int, error) { return 0, f.err }

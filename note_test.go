@@ -41,13 +41,13 @@ var configMaps = schema.GroupKind{Kind: "ConfigMap"}
 
 func newOffice(t *testing.T, owned bool) *office {
 	t.Helper()
-	o := &office{Rota: testRota(t), server: deliverytest.NewMemory(), log: &strings.Builder{}}
+	o := &office{server: deliverytest.NewMemory(), log: &strings.Builder{}}
 	var mu sync.Mutex
-	o.Rota.log = funcr.New(func(_, args string) {
+	o.Rota = testRotaLogging(t, funcr.New(func(_, args string) {
 		mu.Lock()
 		defer mu.Unlock()
 		o.log.WriteString(args + "\n")
-	}, funcr.Options{})
+	}, funcr.Options{}))
 	secrets := schema.GroupKind{Kind: "Secret"}
 	if _, err := o.NewController("secrets", secrets, func([]types.NamespacedName, Priority) {}); err != nil {
 		t.Fatal(err)
@@ -114,10 +114,10 @@ func (q request) send(ctx context.Context, t *testing.T, r *Rota) (sent bool, er
 	}
 	var body, text []byte
 	if q.body != nil {
-		body = encoded(t, media, q.body)
+		body = deliverytest.Encoded(t, media, q.body)
 	}
 	if q.answer != nil {
-		text = encoded(t, media, q.answer)
+		text = deliverytest.Encoded(t, media, q.answer)
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, "https://example.com"+q.path, bytes.NewReader(body))
 	if err != nil {
@@ -161,9 +161,9 @@ func TestR08WritesAreNoted(t *testing.T) {
 		"create": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s")},
 			noted, noted},
 		"create in protobuf": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"),
-			media: encodings[1]}, noted, noted},
+			media: deliverytest.Encodings[1]}, noted, noted},
 		"create in CBOR": {request{method: "POST", path: path, code: 201, answer: configMap("c", "1000", "s"),
-			media: encodings[2]}, noted, noted},
+			media: deliverytest.Encodings[2]}, noted, noted},
 		"update": {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "s")}, noted,
 			noted},
 		"patch of a status": {request{method: "PATCH", path: path + "/c/status", answer: configMap("c", "1000", "s")},
@@ -180,7 +180,7 @@ func TestR08WritesAreNoted(t *testing.T) {
 		"deletion for a dry run": {request{method: "DELETE", path: path + "/mine", body: all,
 			answer: configMap("mine", "1000", "s")}, no, no},
 		"the same in protobuf": {request{method: "DELETE", path: path + "/mine", body: all, answer: ok,
-			media: encodings[1]}, no, no},
+			media: deliverytest.Encodings[1]}, no, no},
 		"refused": {request{method: "PUT", path: path + "/c", code: 409, answer: ok}, no, no},
 		"binding": {request{method: "POST", path: path + "/mine/binding", code: 201, answer: ok}, asked,
 			asked},

@@ -11,8 +11,8 @@ import (
 func TestAContextOfAnotherRota(t *testing.T) {
 	hub, spoke := testRota(t), testRota(t)
 	ctx := hub.withSlot(t.Context(), 3)
-	if len(hub.slotsFrom(ctx)) != 1 || len(spoke.slotsFrom(ctx)) != 0 {
-		t.Errorf("slots %v and %v, want one and none", hub.slotsFrom(ctx), spoke.slotsFrom(ctx))
+	if len(slotsFrom(ctx, hub)) != 1 || len(slotsFrom(ctx, spoke)) != 0 {
+		t.Errorf("slots %v and %v, want one and none", slotsFrom(ctx, hub), slotsFrom(ctx, spoke))
 	}
 }
 
@@ -26,12 +26,12 @@ func TestProxiedRequestsAreNotChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &writer{rota: r, next: roundTripper(func(sent *http.Request) (*http.Response, error) {
+		w := r.WrapTransport(roundTripper(func(sent *http.Request) (*http.Response, error) {
 			if _, limited := sent.Context().Deadline(); limited || sent.URL.Query().Has("timeout") {
 				t.Errorf("sent %s, limited: %t", sent.URL, limited)
 			}
 			return status(http.StatusOK), nil
-		})}
+		}))
 		resp, err := w.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func TestQueueAdmit(t *testing.T) {
 			synced := false
 			sync := q.Admit(func(ctx context.Context, _ cache.ObjectName) error {
 				synced = true
-				if len(r.slotsFrom(ctx)) != 1 {
+				if len(slotsFrom(ctx, r)) != 1 {
 					t.Error("the context does not say which slot it is for")
 				}
 				if n := r.gate.InFlight(); n != 1 {

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,7 +33,6 @@ type Rota struct {
 	log   logr.Logger
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
-	host  string       // of the API server, with its port; "": there is none
 	// fakes says that the program's clients are fakes, which nothing can wrap.
 	fakes bool
 	// parts are who has which slots, for an incarnation.
@@ -51,26 +51,20 @@ type Rota struct {
 	// present is the incarnation; nil: there is none.
 	present atomic.Pointer[incarnation]
 	state   *replica.State
-	wrapped atomic.Int32 // how many transports were wrapped
 	// hasStopped says that an informer has stopped since the last checkEnded.
 	hasStopped atomic.Bool
-	// wroteByHand says that Wrote was called.
-	wroteByHand atomic.Bool
-	working     atomic.Bool // it has an incarnation, so that informers have to run
-	ending      atomic.Bool // they stop all the same, and whoever stops them says why
-	faults      faults
-	labels      labels
+	working    atomic.Bool // it has an incarnation, so that informers have to run
+	ending     atomic.Bool // they stop all the same, and whoever stops them says why
+	faults     faults
+	labels     labels
 	// refusals are reported once each.
 	refusals refusals
-	// toldLate is when a write that timed out was last logged; 0: never.
-	toldLate atomic.Int64
 	honor    honor
 	unlike   unlike
 
-	resources resources
-	duties    duties
-	keeper    adapter.Keeper
-	strays    strays
+	writes *writes.Writes
+	duties duties
+	keeper adapter.Keeper
 
 	mu          sync.Mutex
 	controllers []*Controller
@@ -84,7 +78,6 @@ type Rota struct {
 	denied      chan error // a permission is missing
 	bypassed    chan error // an informer of ShareInformer reads through a client that was not wrapped
 	toldUnseen  sync.Map   // kinds for which that was logged
-	toldWhole   sync.Map   // resources that other informers watch, for which that was logged
 	declared    sync.Map   // kinds for which Shard was called
 }
 
@@ -106,7 +99,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 		return nil, fmt.Errorf("rota %s: New got no config: pass that of the cluster, or set Options.Solo in a test without "+
 			"one", opts.Name)
 	}
-	r := newRota(opts, config)
+	r := newRota(cfg, opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{
 		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
 		Report: r.report,
@@ -114,7 +107,7 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.store, r.rest, r.host = kube, rest.CopyConfig(cfg), hostOf(cfg)
+	r.store, r.rest = kube, rest.CopyConfig(cfg)
 	told, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
 	if err != nil {
 		return nil, err
@@ -123,10 +116,9 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	return r, nil
 }
 
-func newRota(opts Options, config member.Config) *Rota { return newRotaOf(opts, config, false) }
-
-// newRotaOf is newRota for a program whose clients may be fakes.
-func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
+// newRota returns a Rota without a store. cfg is nil for a program whose clients are fakes.
+func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
+	fakes := cfg == nil
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
@@ -142,6 +134,11 @@ func newRotaOf(opts Options, config member.Config, fakes bool) *Rota {
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
 	r.metrics = newMetrics(r)
+	r.writes = writes.New(writes.Env{
+		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
+		Now: r.now, Timeout: config.WriteTimeout, Patience: config.RenewDeadline, Fenced: r.metrics.fenced.Inc,
+		Late: r.metrics.late.Inc,
+	})
 	return r
 }
 
@@ -191,8 +188,6 @@ func (r *Rota) untilDeadline() time.Duration {
 	at, _, _ := r.state.Deadline()
 	return at - r.clock.Late()
 }
-
-func (r *Rota) writeTimeout() time.Duration { return r.cfg.WriteTimeout }
 
 // Run joins the rota and works until ctx ends. Then it leaves: it hands over what it owns, and returns when that is
 // done or LeaveTimeout has passed. Caches and workers must go on until Run has returned (Work takes care of that). Run

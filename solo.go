@@ -40,8 +40,8 @@ func (o Options) soloDefaults() (Options, error) {
 
 // newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.
 func newSolo(cfg *rest.Config, opts Options, config member.Config) *Rota {
-	r := newRotaOf(opts, config, cfg == nil)
-	r.store, r.host = soloStore{}, hostOf(cfg)
+	r := newRota(cfg, opts, config)
+	r.store = soloStore{}
 	r.log.Info("This process works on all objects by itself (Options.Solo): no other replica may run")
 	return r
 }

@@ -2,13 +2,11 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // Go runs f in a goroutine of its own, which may go on after the reconcile of ctx has returned: one that watches
@@ -39,32 +37,7 @@ import (
 //
 // The error is ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
 // panic in f ends the process. Go may be called concurrently.
-func Go(ctx context.Context, f func(ctx context.Context)) error {
-	by, ok := ctx.Value(admittedKey{}).(admitted)
-	if !ok {
-		return fmt.Errorf("start a goroutine: %w", gate.ErrNotInFlight)
-	}
-	if f == nil {
-		return errors.New("start a goroutine: its function is nil")
-	}
-	if by.duty != nil {
-		return by.duty.start(ctx, f)
-	}
-	task, leave, err := gate.Extend(ctx)
-	if err != nil {
-		return fmt.Errorf("start a goroutine: %w", err)
-	}
-	by.ctx = task
-	go func() {
-		defer func() {
-			if leave() && by.controller != nil {
-				by.controller.enqueue([]types.NamespacedName{by.key}, PriorityEvent)
-			}
-		}()
-		f(by.in(task))
-	}()
-	return nil
-}
+func Go(ctx context.Context, f func(ctx context.Context)) error { return work.Start(ctx, f) }
 
 // dutyTasks are the functions of Go that one run of a duty has started.
 type dutyTasks struct {

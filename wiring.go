@@ -77,7 +77,7 @@ func (r *Rota) checkInformers() error {
 // checkClients returns an error if there are queues and no client was wrapped: writes of their workers would have no
 // deadline.
 func (r *Rota) checkClients() error {
-	if r.wrapped.Load() > 0 {
+	if r.writes.Wrapped() {
 		select {
 		case err := <-r.bypassed:
 			return err

@@ -62,9 +62,8 @@ func (l *lines) wants(t *testing.T, count int, words ...string) {
 
 func loggedRota(t *testing.T) (*Rota, *lines) {
 	t.Helper()
-	r, log := testRota(t), &lines{}
-	r.log = logr.New(funcr.New(log.write, funcr.Options{}).GetSink())
-	return r, log
+	log := &lines{}
+	return testRotaLogging(t, logr.New(funcr.New(log.write, funcr.Options{}).GetSink())), log
 }
 
 // emptyKind is a kind of which there are no objects.

@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -23,14 +25,29 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func testRota(t *testing.T) *Rota {
+func testRota(t *testing.T) *Rota { t.Helper(); return testRotaLogging(t, logr.Logger{}) }
+
+func testRotaLogging(t *testing.T, log logr.Logger) *Rota {
 	t.Helper()
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
-		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
+		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// withSlot is a context of a reconcile of something in a slot. ctx is the one that the gate gave.
+func (r *Rota) withSlot(ctx context.Context, s slot.Slot) context.Context {
+	return work.Admitted{Gate: r.gate, Slot: s, Context: ctx}.In(ctx)
+}
+
+// slotsFrom returns the slot of the reconcile that a context belongs to, or none.
+func slotsFrom(ctx context.Context, r *Rota) []slot.Slot {
+	if a, ok := work.AdmittedBy(ctx, r.gate); ok {
+		return []slot.Slot{a.Slot}
+	}
+	return nil
 }
 
 // mayWrite has the deadline of writes that long from now.
@@ -52,7 +69,7 @@ func send(ctx context.Context, t *testing.T, r *Rota, method string, answer roun
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := (&writer{rota: r, next: answer}).RoundTrip(req)
+	resp, err := r.WrapTransport(answer).RoundTrip(req)
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
@@ -129,11 +146,11 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 				if !test.unknown {
 					return
 				}
-				time.Sleep(r.writeTimeout())
+				time.Sleep(r.cfg.WriteTimeout)
 				if r.gate.InFlightIn(s) != 1 {
 					t.Error("given up at the timeout, without the margin for transit")
 				}
-				time.Sleep(unknownMargin + time.Millisecond)
+				time.Sleep(time.Second + time.Millisecond)
 				if r.gate.InFlightIn(s) != 0 {
 					t.Error("still in flight when it cannot take effect any more")
 				}
@@ -158,10 +175,10 @@ func TestR02EveryWriteIsOne(t *testing.T) {
 		r := testRota(t)
 		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path,
 			http.NoBody)
-		resp, err := (&writer{rota: r, next: roundTripper(func(*http.Request) (*http.Response, error) {
+		resp, err := r.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
 			return status(200),
 				nil
-		})}).RoundTrip(req)
+		})).RoundTrip(req)
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -180,10 +197,10 @@ func TestR02TimeoutThatIsNone(t *testing.T) {
 		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPut,
 			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
 		got := ""
-		resp, err := (&writer{rota: r, next: roundTripper(func(req *http.Request) (*http.Response, error) {
+		resp, err := r.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			got = req.URL.Query().Get("timeout")
 			return status(200), nil
-		})}).RoundTrip(req)
+		})).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}

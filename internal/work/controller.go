@@ -58,8 +58,6 @@ type Env struct {
 	After func(wait time.Duration, do func())
 	// Asked is told what the gate said.
 	Asked func(gate.Verdict)
-	// About says which object's reconcile started a task (rota.Go); nil where there are no tasks.
-	About func(task context.Context) (s slot.Slot, uid types.UID)
 	// IsFree reports whether the API server has no object of a name; nil without ByUID. It blocks, until ctx ends at most.
 	IsFree func(ctx context.Context, key types.NamespacedName) (free bool, err error)
 }
@@ -196,7 +194,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 		c.env.Gate.EndTasks(about, nil)
 	default: // a namesake may have been made since; with key UID it may be in another slot
 		c.env.Gate.EndTasks(about, func(task context.Context) bool {
-			in, of := c.env.About(task)
+			in, of := startedBy(task)
 			return in == s && of == uid
 		})
 	}

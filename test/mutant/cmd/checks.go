@@ -47,19 +47,22 @@ func checks() []tool {
 		{
 			name: "conformance",
 			reaches: []string{
-				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work", "rota",
+				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work",
+				"internal/writes", "rota",
 			},
 			tests: map[string][]test{
 				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
 				"internal/gate":     gateTests,
 				"internal/store":    storeTests,
 				"internal/delivery": deliveryTests, "internal/delivery/stream": deliveryTests,
-				"rota": rotaTests, "internal/work": rotaTests,
+				"rota": rotaTests, "internal/work": rotaTests, "internal/writes": rotaTests,
 			},
 		},
 		{
-			name: "differential", reaches: []string{"ctrlrt", "rota"},
-			tests: map[string][]test{"": slices.Concat(readTests, stockTests), "ctrlrt": readTests, "rota": stockTests},
+			name: "differential", reaches: []string{"ctrlrt", "rota", "internal/writes"},
+			tests: map[string][]test{
+				"": slices.Concat(readTests, stockTests), "ctrlrt": readTests, "rota": stockTests, "internal/writes": stockTests,
+			},
 		},
 		{
 			name: "exhaustive", reaches: []string{"internal/protocol/member"},

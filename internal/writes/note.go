@@ -1,7 +1,6 @@
-package rota
+package writes
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -12,49 +11,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
 // answerLimit is how many bytes of an answer are read to find the version written. etcd limits requests to 1.5 MiB.
 const answerLimit = 16 << 20
 
-// Wrote notes that a client of this member wrote an object of any kind and got this answer. ctx is the write's context.
-// The next owners of these slots wait until their informers show the object's version (rule R8): the object's own slot,
-// and its controlling owner's, if their kinds are sharded; for a kind that every member caches whole, the slot that ctx
-// works in. Clients of WrapConfig note their writes and deletions themselves. Wrote is for other clients.
-func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
-	r.wroteByHand.Store(true)
-	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	r.share.Write(kind, name, nil, r.slotsFrom(ctx)...).Author(r.authorFrom(ctx)).Answered(obj)
-}
-
 // noted is a write whose result is to be noted. nil: nobody waits for it.
 type noted struct {
-	rota   *Rota
+	of     *Writes
 	target target
 	write  *delivery.Write
 	ends   bool // it deletes the object that it names
 	owned  bool // its kind is sharded, by its own key or by its owner's
 }
 
-// noting returns a noted for a write that is about to be sent in a cluster. stray: no reconcile sends it.
-func (r *Rota) noting(req *http.Request, stray bool, in cluster) *noted {
+// noting returns a noted for a write that is about to be sent in a cluster, by a reconcile. stray: none sends it.
+func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in cluster) *noted {
 	t, ok := targetOf(req)
-	if !ok || !t.changes() || isDryRun(req) || r.resources.elsewhere(t.group(), in) {
+	if !ok || !t.changes() || isDryRun(req) || w.resources.elsewhere(t.group(), in) {
 		return nil
 	}
-	kind, ok := r.resources.kind(t.group(), r.share.Known)
-	if !ok || !r.share.Knows(kind) {
-		if _, inFlight := r.admittedFrom(req.Context()); inFlight && r.resources.unknown(t.group()) {
-			r.log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: "+
+	share := w.env.Share
+	kind, ok := w.resources.kind(t.group(), share.Known)
+	if !ok || !share.Knows(kind) {
+		if !stray && w.resources.unknown(t.group()) {
+			w.env.Log.Info("Reconciles write objects of a kind that is watched by an informer of which the rota knows nothing: "+
 				"when slots come here, that may be behind what their former owner wrote. Make it with Rota.NewInformer, which "+
 				"leaves it whole where nothing shards the kind, or with rota.ShareInformer", "resource", t.group().String())
 		}
 		return nil
 	}
 	ends := t.sub == "eviction" || req.Method == http.MethodDelete && t.name.Name != "" && t.sub == ""
-	n := &noted{rota: r, target: t, ends: ends}
-	n.owned = r.share.Sharded(kind) || r.share.Owned(kind)
+	n := &noted{of: w, target: t, ends: ends}
+	n.owned = share.Sharded(kind) || share.Owned(kind)
 	name := t.name
 	var body metav1.Object
 	if about := bodyOf(req); stray && about != nil && t.sub == "" {
@@ -64,8 +55,18 @@ func (r *Rota) noting(req *http.Request, stray bool, in cluster) *noted {
 		}
 		body = about
 	}
-	n.write = r.share.Write(kind, name, body, r.slotsFrom(req.Context())...).Author(r.authorFrom(req.Context()))
+	n.write = w.write(kind, name, body, by, !stray)
 	return n
+}
+
+// write is a write of an object. by is the reconcile that sends it, if there is one.
+func (w *Writes) write(
+	kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by work.Admitted, inFlight bool,
+) *delivery.Write {
+	if !inFlight {
+		return w.env.Share.Write(kind, name, body).Author("")
+	}
+	return w.env.Share.Write(kind, name, body, by.Slot).Author(by.Author)
 }
 
 // bodyOf returns the metadata of the object in a request; nil if it has none, or only parts of one.
@@ -176,7 +177,7 @@ func (n *noted) about(about *metav1.PartialObjectMetadata) {
 		n.write.Lost()
 	default:
 		if t.sub == "" {
-			n.rota.resources.learn(t.group(), about.GroupVersionKind().GroupKind())
+			n.of.resources.learn(t.group(), about.GroupVersionKind().GroupKind())
 		}
 		n.write.Answered(about)
 	}
@@ -184,6 +185,6 @@ func (n *noted) about(about *metav1.PartialObjectMetadata) {
 
 // isObject reports whether the answer of a subresource is the object itself.
 func (n *noted) isObject(about *metav1.PartialObjectMetadata) bool {
-	kind, ok := n.rota.resources.kind(n.target.group(), n.rota.share.Known)
+	kind, ok := n.of.resources.kind(n.target.group(), n.of.env.Share.Known)
 	return ok && kind == about.GroupVersionKind().GroupKind()
 }

@@ -1,8 +1,6 @@
-package rota
+package writes
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -14,36 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/test/deliverytest"
 )
-
-func encoded(t *testing.T, media string, obj runtime.Object) []byte {
-	t.Helper()
-	var text []byte
-	var err error
-	switch media {
-	case "application/vnd.kubernetes.protobuf":
-		var out bytes.Buffer
-		err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &out)
-		text = out.Bytes()
-	case "application/cbor":
-		var fields map[string]any
-		if fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err == nil {
-			text, err = direct.Marshal(fields)
-		}
-	default:
-		text, err = json.Marshal(obj)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-var encodings = []string{"application/json", "application/vnd.kubernetes.protobuf", "application/cbor"}
 
 func TestMetadataOfAnswers(t *testing.T) {
 	meta := metav1.ObjectMeta{
@@ -59,8 +31,8 @@ func TestMetadataOfAnswers(t *testing.T) {
 		&autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, ObjectMeta: meta},
 	} {
 		kind := obj.GetObjectKind().GroupVersionKind()
-		for _, media := range encodings {
-			got, err := metadataOf(media, encoded(t, media, obj))
+		for _, media := range deliverytest.Encodings {
+			got, err := metadataOf(media, deliverytest.Encoded(t, media, obj))
 			if err != nil {
 				t.Errorf("%s in %s: %v", kind, media, err)
 				continue
@@ -72,8 +44,8 @@ func TestMetadataOfAnswers(t *testing.T) {
 	}
 	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success",
 		Details: &metav1.StatusDetails{Name: "b"}}
-	for _, media := range encodings {
-		if got, err := metadataOf(media, encoded(t, media, status)); err != nil || !isStatus(got) {
+	for _, media := range deliverytest.Encodings {
+		if got, err := metadataOf(media, deliverytest.Encoded(t, media, status)); err != nil || !isStatus(got) {
 			t.Errorf("a Status in %s: %v, %v", media, got, err)
 		}
 	}
@@ -131,7 +103,7 @@ func TestReadUpToGivesBack(t *testing.T) {
 }
 
 func FuzzMetadata(f *testing.F) {
-	for _, media := range encodings {
+	for _, media := range deliverytest.Encodings {
 		f.Add(media, []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}`))
 	}
 	f.Fuzz(func(_ *testing.T, media string, text []byte) {

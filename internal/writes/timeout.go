@@ -1,4 +1,4 @@
-package rota
+package writes
 
 import (
 	"bytes"
@@ -31,14 +31,14 @@ func unansweredText(req *http.Request, waited time.Duration) string {
 }
 
 // timedOut counts a write that timed out, and logs it from time to time.
-func (r *Rota) timedOut(text string) {
-	r.metrics.late.Inc()
-	now := int64(r.now())
-	last := r.toldLate.Load()
-	if last != 0 && time.Duration(now-last) < lateQuiet || !r.toldLate.CompareAndSwap(last, max(1, now)) {
+func (w *Writes) timedOut(text string) {
+	w.env.Late()
+	now := int64(w.env.Now())
+	last := w.toldLate.Load()
+	if last != 0 && time.Duration(now-last) < lateQuiet || !w.toldLate.CompareAndSwap(last, max(1, now)) {
 		return
 	}
-	r.log.Error(nil, "A write was not done in time; whether it took effect is unknown", "member", r.ID(), "cause",
+	w.env.Log.Error(nil, "A write was not done in time; whether it took effect is unknown", "member", w.env.ID(), "cause",
 		text)
 }
 

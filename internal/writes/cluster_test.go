@@ -1,4 +1,4 @@
-package rota
+package writes
 
 import (
 	"net/http"
@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -29,19 +31,20 @@ func TestWritesInOtherClustersAreNotNoted(t *testing.T) {
 		"a transport of their own":   {[]cluster{{}}, true},
 		"not read yet":               {nil, true},
 	} {
-		r := testRota(t)
-		if err := r.Shard(secretKind); err != nil {
+		share := delivery.New(delivery.Options{Slots: 256, Key: slot.KeyName, Mode: delivery.Filter})
+		if err := share.Shard(schema.GroupKind{Kind: "Secret"}); err != nil {
 			t.Fatal(err)
 		}
+		w := New(Env{Share: share})
 		for _, c := range test.read {
-			r.resources.reads(schema.GroupResource{Resource: "secrets"}, c)
+			w.resources.reads(schema.GroupResource{Resource: "secrets"}, c)
 		}
-		req, err := http.NewRequestWithContext(r.withSlot(t.Context(), slot.Slot(3)), http.MethodDelete,
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete,
 			"https://10.0.0.1/api/v1/namespaces/a/secrets/b", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if noted := r.noting(req, false, home) != nil; noted != test.noted {
+		if noted := w.noting(req, work.Admitted{Slot: 3}, false, home) != nil; noted != test.noted {
 			t.Errorf("%s: noted %t, want %t", name, noted, test.noted)
 		}
 	}

@@ -1,72 +1,16 @@
-package rota
+package writes
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
 )
-
-// target is what a request is about, according to its path.
-type target struct {
-	version  schema.GroupVersion
-	resource string
-	name     types.NamespacedName // its Name is empty for a collection
-	sub      string               // the subresource
-}
-
-func (t target) group() schema.GroupResource {
-	return schema.GroupResource{Group: t.version.Group, Resource: t.resource}
-}
-
-var apiVersion = regexp.MustCompile(`^v[1-9]`)
-
-// targetOf parses a request's path, which may begin with the prefix of a proxy. It returns false for a request that is
-// not about a resource.
-func targetOf(req *http.Request) (target, bool) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	var t target
-	for i, part := range parts {
-		switch {
-		case part == "api" && len(parts) > i+2 && apiVersion.MatchString(parts[i+1]):
-			t.version.Version, parts = parts[i+1], parts[i+2:]
-		case part == "apis" && len(parts) > i+3 && apiVersion.MatchString(parts[i+2]):
-			t.version, parts = schema.GroupVersion{Group: parts[i+1], Version: parts[i+2]}, parts[i+3:]
-		default:
-			continue
-		}
-		break
-	}
-	if t.version.Version == "" {
-		return target{}, false
-	}
-	if ofNamespace := len(parts) == 3 && slices.Contains([]string{"status", "finalize"},
-		parts[2]); parts[0] == "namespaces" && len(parts) > 2 && !ofNamespace {
-		t.name.Namespace, parts = parts[1], parts[2:]
-	}
-	t.resource = parts[0]
-	if len(parts) > 1 {
-		t.name.Name = parts[1]
-	}
-	t.sub = strings.Join(parts[min(2, len(parts)):], "/")
-	return t, true
-}
-
-// silent are subresources whose POST does not change the object.
-var silent = []string{"token", "exec", "attach", "portforward", "proxy", "log"}
-
-// changes reports whether a write to the target changes an object.
-func (t target) changes() bool {
-	sub, _, _ := strings.Cut(t.sub, "/")
-	return !slices.Contains(silent, sub)
-}
 
 // resources maps resources to kinds, as far as this process has seen them.
 type resources struct {
@@ -133,15 +77,16 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 
 // tellWhole logs, once for each resource, that an informer that the share does not know watches a kind of which this
 // member has a share.
-func (r *Rota) tellWhole(of schema.GroupResource, from cluster) {
-	kind, ok := r.resources.kind(of, r.share.Known)
-	if !ok || r.resources.elsewhere(of, from) || !r.share.Sharded(kind) && !r.share.Owned(kind) {
+func (w *Writes) tellWhole(of schema.GroupResource, from cluster) {
+	share := w.env.Share
+	kind, ok := w.resources.kind(of, share.Known)
+	if !ok || w.resources.elsewhere(of, from) || !share.Sharded(kind) && !share.Owned(kind) {
 		return
 	}
-	if _, told := r.toldWhole.LoadOrStore(of, true); told {
+	if _, told := w.toldWhole.LoadOrStore(of, true); told {
 		return
 	}
-	r.log.Info("A sharded kind is watched by an informer of which the rota knows nothing: it holds all objects, its "+
+	w.env.Log.Info("A sharded kind is watched by an informer of which the rota knows nothing: it holds all objects, its "+
 		"handlers run on every member, and when slots come here it may be behind what their former owner wrote. That is "+
 		"right for reads that may be old, and in a duty. Otherwise make it with rota.ShareInformer or Rota.NewInformer",
 		"kind", kind.String(), "resource", of.String())
@@ -156,4 +101,25 @@ func (r *resources) unknown(of schema.GroupResource) bool {
 	}
 	r.told[of] = true
 	return true
+}
+
+// reads notes that an informer of the share reads a resource from a cluster.
+func (r *resources) reads(of schema.GroupResource, from cluster) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.readFrom == nil {
+		r.readFrom = map[schema.GroupResource][]cluster{}
+	}
+	if !slices.Contains(r.readFrom[of], from) {
+		r.readFrom[of] = append(r.readFrom[of], from)
+	}
+}
+
+// elsewhere reports whether the informers of a resource certainly read it from other clusters than this one. What is
+// written there is not what they show.
+func (r *resources) elsewhere(of schema.GroupResource, written cluster) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	read := r.readFrom[of]
+	return len(read) > 0 && !slices.ContainsFunc(read, func(c cluster) bool { return !c.isOther(written) })
 }

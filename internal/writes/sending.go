@@ -1,4 +1,4 @@
-package rota
+package writes
 
 import (
 	"context"

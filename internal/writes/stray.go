@@ -1,4 +1,4 @@
-package rota
+package writes
 
 import (
 	"fmt"
@@ -47,8 +47,7 @@ func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
 // clients are the packages that requests go through. The place is their caller.
 var clients = []string{
 	"net/http.", "k8s.io/client-go/", "k8s.io/apimachinery/", "sigs.k8s.io/controller-runtime/pkg/client",
-	"github.com/rota-dev/rota.caller", "github.com/rota-dev/rota.(*strays)", "github.com/rota-dev/rota.(*Rota)",
-	"github.com/rota-dev/rota.(*writer)",
+	"github.com/rota-dev/rota/internal/writes.",
 	"github.com/rota-dev/rota/ctrlrt.(*writing",
 }
 

@@ -1,0 +1,210 @@
+package writes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
+)
+
+// ErrDeadline is that of a write that was not sent because this member could not renew its Lease in time.
+var ErrDeadline = errors.New("the member's Lease was not renewed in time")
+
+// unknownMargin is added to the timeout of a write whose outcome is unknown, for the transit and for clocks that run at
+// different rates.
+const unknownMargin = time.Second
+
+// writer is the transport of a client.
+type writer struct {
+	*Writes
+
+	next    http.RoundTripper
+	cluster cluster
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
+	by, inFlight := work.AdmittedBy(req.Context(), w.env.Gate)
+	req = w.counted(req, by)
+	if !isWrite(req) {
+		if whole, watched := w.resources.saw(req, w.cluster); watched {
+			w.tellWhole(whole, w.cluster)
+		}
+		return w.next.RoundTrip(withSelectors(req))
+	}
+	note := w.noting(req, by, !inFlight, w.cluster)
+	var release func()
+	if inFlight {
+		// From here on the write itself counts as in flight. So if the reconcile ends now, the slot does not move before the
+		// write.
+		release = w.env.Gate.Hold(by.Slot)
+		if err := gate.Ended(by.Context); err != nil {
+			release()
+			if errors.Is(err, context.Canceled) {
+				err = fmt.Errorf("the reconcile that it belongs to has ended: %w", err)
+			}
+			return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, err)
+		}
+	} else {
+		var err error
+		if release, err = w.join(req, note); err != nil {
+			return nil, err
+		}
+		if release == nil { // it changes nothing in this member's slots, as far as is known
+			return w.sendAsIs(req, note)
+		}
+	}
+	left := w.env.Left()
+	if left <= 0 {
+		release()
+		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
+	}
+	if t, ok := targetOf(req); ok && !t.changes() {
+		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
+		release()
+		return w.sendAsIs(req, note)
+	}
+	timeout := min(left, w.env.Timeout)
+	parent := req.Context()
+	s := newSending(parent, timeout, min(left, w.env.Patience))
+	req = req.Clone(s.ctx)
+	if old, err := time.ParseDuration(req.URL.Query().Get("timeout")); err != nil || old <= 0 || old > timeout {
+		req.URL.RawQuery = withTimeout(req.URL.RawQuery, timeout)
+	}
+	resp, err := w.next.RoundTrip(req)
+	if err == nil {
+		w.tellRefusal(resp)
+	}
+	switch {
+	case err != nil && neverSent(err):
+		release()
+	case err == nil && resp.StatusCode < http.StatusInternalServerError:
+		note.answered(resp) // while the slot cannot move
+		release()
+	default:
+		// It may have been sent, or sent again by the transport, a moment ago.
+		note.lost()
+		time.AfterFunc(time.Until(s.settled(time.Now())), release)
+	}
+	own, limited := parent.Deadline()
+	late := err != nil && s.ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
+	if err != nil {
+		if late {
+			w.timedOut(s.text(req))
+			err = s.givenUp(req, err)
+		}
+		s.over()
+		return nil, err
+	}
+	resp.Body = &cancelBody{resp.Body, s.over}
+	if resp.StatusCode == http.StatusGatewayTimeout {
+		text := lateText(req, timeout)
+		w.timedOut(text)
+		return explained(resp, text), nil
+	}
+	return resp, nil
+}
+
+// withTimeout returns a query with that timeout. The rest stays as it is: to encode it anew would sort it, and leave
+// out what does not parse.
+func withTimeout(query string, timeout time.Duration) string {
+	rest := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
+		return key == "" || key == "timeout"
+	})
+	// The server reads durations; it rounds nothing up, and takes 0 for its own default, a minute.
+	ms := strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+	return strings.Join(append(rest, "timeout="+ms+"ms"), "&")
+}
+
+// sendAsIs sends a request that changes nothing in this member's slots.
+func (w *writer) sendAsIs(req *http.Request, note *noted) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err == nil {
+		w.tellRefusal(resp)
+		note.answered(resp)
+	}
+	return resp, err
+}
+
+// join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is
+// this member's.
+func (w *Writes) join(req *http.Request, note *noted) (release func(), err error) {
+	slots := note.slots()
+	if note != nil && (note.owned || len(slots) > 0) && w.env.HasJoined() {
+		w.strays.tell(w.env.Log, req, note.target)
+	}
+	var releases []func()
+	release = func() {
+		for _, f := range releases {
+			f()
+		}
+	}
+	for _, s := range slots {
+		f, verdict := w.env.Gate.Join(s)
+		switch verdict {
+		case gate.Admitted:
+			releases = append(releases, f)
+			continue
+		case gate.Unknown:
+			continue
+		case gate.Expired:
+			err = ErrDeadline
+		default:
+			err = gate.ErrLost
+		}
+		release()
+		return nil, fmt.Errorf("%s %s was not sent, for slot %v: %w (it was made with a context that is not that of a "+
+			"reconcile)", req.Method, req.URL.Path, s, err)
+	}
+	if len(releases) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to be released
+	}
+	return release, nil
+}
+
+// body is the rest of an answer's body.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// cancelBody ends a request's context when its answer has been read.
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (w *writer) WrappedRoundTripper() http.RoundTripper { return w.next }
+
+func isWrite(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	default:
+		// Reviews are questions in the form of a create, and these groups have nothing else. Names of objects and namespaces
+		// have no slashes.
+		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") &&
+			!strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
+	}
+}
+
+// neverSent reports whether the request cannot have reached the server.
+func neverSent(err error) bool {
+	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
+}

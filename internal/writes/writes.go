@@ -1,0 +1,92 @@
+// Package writes sends what reconciles write as a member must: no later than its Lease allows (rule R2), counted in the
+// slots that it changes until it can no longer take effect (R6), and noted for the slots' next owners (R8).
+package writes
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
+)
+
+// Env is what Writes are handed of the member. Its functions may be called concurrently, and do not block.
+type Env struct {
+	Share *delivery.Share
+	Gate  *gate.Gate
+	Log   logr.Logger
+	// API is the config of the API server; nil: there is none.
+	API *rest.Config
+	// ID is the member's, HasJoined says that the table has named it.
+	ID        func() string
+	HasJoined func() bool
+	// Left is how long the member may write; not positive after its deadline. Now is the monotonic time.
+	Left, Now func() time.Duration
+	// Timeout is how long the API server may take for a write, and Patience how long an answer is waited for. Both are
+	// cut to what is left.
+	Timeout, Patience time.Duration
+	// Fenced is called for each write that a fence refused, and Late for each that was not done in time.
+	Fenced, Late func()
+}
+
+// Writes are those of a member. Its methods may be called concurrently.
+type Writes struct {
+	env  Env
+	host string // of the API server, with its port; "": there is none
+
+	wrapped atomic.Int32 // how many transports were
+	byHand  atomic.Bool  // Wrote was called
+	// toldLate is when a write that timed out was last logged; 0: never.
+	toldLate  atomic.Int64
+	toldWhole sync.Map // resources that other informers watch, for which that was logged
+	resources resources
+	strays    strays
+}
+
+// New returns the writes of a member that has written nothing.
+func New(env Env) *Writes { return &Writes{env: env, host: hostOf(env.API)} }
+
+// WrapConfig is Rota.WrapConfig.
+func (w *Writes) WrapConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	of := clusterOf(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return w.wrap(next, of) })
+	return cfg
+}
+
+// WrapTransport is Rota.WrapTransport.
+func (w *Writes) WrapTransport(next http.RoundTripper) http.RoundTripper {
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return w.wrap(next, cluster{})
+}
+
+func (w *Writes) wrap(next http.RoundTripper, of cluster) http.RoundTripper {
+	w.wrapped.Add(1)
+	return &writer{Writes: w, next: next, cluster: of}
+}
+
+// Wrapped reports whether a config or a transport was wrapped.
+func (w *Writes) Wrapped() bool { return w.wrapped.Load() > 0 }
+
+// Wrote is Rota.Wrote.
+func (w *Writes) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	w.byHand.Store(true)
+	by, inFlight := work.AdmittedBy(ctx, w.env.Gate)
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	w.write(kind, name, nil, by, inFlight).Answered(obj)
+}
+
+// ByHand reports whether Wrote was called.
+func (w *Writes) ByHand() bool { return w.byHand.Load() }
