@@ -2,27 +2,11 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"strings"
 
-	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
-)
-
-const (
-	// dutyQueue is the queue name of duties in the gate's reports.
-	dutyQueue = "rota.dev/duty"
-	// A duty that failed starts again after restartFirst, and after twice the time with each failure, up to restartMost. A
-	// run as long as restartMost counts as a success.
-	restartFirst = time.Second
-	restartMost  = 5 * time.Minute
-	// failingRuns is how many runs of a duty must fail in a row before that is reported.
-	failingRuns = 3
 )
 
 // Duty declares a duty: work that cannot be sharded, and that exactly one member of the rota does at a time. Call it
@@ -67,270 +51,56 @@ func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
 }
 
 func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) error {
-	if err := table.ValidDuty(name); err != nil {
-		return err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.duties.mu.Lock()
-	defer r.duties.mu.Unlock()
-	switch {
-	case r.late():
+	if r.late() {
 		return fmt.Errorf("duty %s: Run was called before: declare duties before the member starts, or have it wait for "+
 			"them with JoinAfter of the rota.Rota", name)
-	case r.duties.of[name] != nil:
-		return fmt.Errorf("duty %s: there is one of that name already", name)
-	case len(r.duties.of) >= slot.MaxDuties:
-		return fmt.Errorf("duty %s: a rota may have %d duties", name, slot.MaxDuties)
 	}
-	r.duties.add(&duty{rota: r, name: name, run: run})
-	return nil
+	return r.duties.Declare(name, run)
 }
 
-// duty is a duty that this process can do.
-type duty struct {
-	rota *Rota
-	name string
-	run  func(context.Context) error // nil: it is one of the rota's own, which ask the gate each time
-
-	mu sync.Mutex
-	// term is the present term; nil: this member does not have the duty, or gives it up.
-	term *term
-	// working says that a goroutine serves the terms, one after the other.
-	working bool
-	// epoch is that of the last term, finished the one for which run has returned nil.
-	epoch, finished uint64
-	// goesOn says that a run went on until its context ended.
-	goesOn bool
-	// ctx is that of the present run, and cancel ends it; nil: there is none.
-	ctx    context.Context //nolint:containedctx // the duty is the context's life
-	cancel context.CancelCauseFunc
-	// stopped is when that context ended; 0: it has not.
-	stopped  time.Duration
-	restarts int
-	outcomes dutyRuns
-}
-
-// term is the time from an Open of a duty's slot to its Drain or Shut.
-type term struct {
-	base  context.Context //nolint:containedctx // that of the incarnation
-	slot  slot.Slot
-	epoch uint64
-	over  chan struct{}
-}
-
-func (t *term) ended() bool {
-	select {
-	case <-t.over:
-		return true
-	default:
-		return false
+// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which
+// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot).
+func (r *Rota) declareOwnDuties() {
+	var names []string
+	if r.reports != nil {
+		names = r.account.duties()
 	}
-}
-
-func (d *duty) open(t *term) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.term != nil {
-		close(d.term.over)
-	}
-	d.term = t
-	if d.epoch != t.epoch { // it was elsewhere: what failed here before says nothing now
-		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.told = t.epoch, 0, nil, false
-	}
-	if !d.working {
-		d.working = true
-		go d.work()
-	}
-}
-
-// stop ends the term.
-func (d *duty) stop(cause error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.term == nil {
-		return
-	}
-	close(d.term.over)
-	d.term = nil
-	if d.cancel != nil {
-		d.stopped = d.rota.now()
-		d.cancel(cause)
-	}
-}
-
-// work serves terms until there is none.
-func (d *duty) work() {
-	var served *term
-	for {
-		d.mu.Lock()
-		t := d.term
-		if d.working = t != nil && t != served; !d.working {
-			d.mu.Unlock()
-			return
+	if r.rest != nil {
+		for _, kind := range r.share.Kinds() {
+			if len(r.share.Labels(kind)) > 0 {
+				names = append(names, labelDuty(kind))
+			}
 		}
-		d.mu.Unlock()
-		d.serve(t)
-		served = t
+	}
+	for _, name := range names {
+		_ = r.duties.Declare(name, nil)
 	}
 }
 
-// serve runs the duty until it has finished or the term is over.
-func (d *duty) serve(t *term) {
-	delay := restartFirst
-	for {
-		again, long := d.once(t)
-		if !again {
-			return
-		}
-		if long {
-			delay = restartFirst
-		}
-		select {
-		case <-time.After(delay):
-		case <-t.over:
-			return
-		}
-		delay = min(2*delay, restartMost)
-		d.mu.Lock()
-		d.restarts++
-		d.mu.Unlock()
+// ownSlot returns the slot whose gate says whether this member does one of the rota's own duties: the duty's, or while
+// nobody has the duty a hash slot. That is so while not every member reads of duties, while they are suspended, and
+// where the table has no room for them. The hash slot is the one by which releases without duties go, so that the duty
+// is done in a rollout from one of these, too. For a moment two members may do it, by different versions of the table.
+// Neither labelling nor comparing is harmed by that.
+func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
+	if s, here := r.duties.SlotOf(name); here {
+		return s, true
 	}
+	t := r.tableOf()
+	if s, known := t.DutySlot(name); known && t.At(s).Owner != "" {
+		return 0, false // it is another member's, or about to come
+	}
+	namespace := ""
+	if kind, labels := strings.CutPrefix(name, labelDuties); labels {
+		namespace, name = labelQueue, kind
+	}
+	return r.cfg.Slots.Of(slot.HashName(namespace, name)), true
 }
 
-// once runs the duty once. again says that it failed and has to run again. long says that it ran long.
-func (d *duty) once(t *term) (again, long bool) {
-	r := d.rota
-	entered, leave, verdict := r.gate.Enter(t.base, t.slot, gate.Key{Queue: dutyQueue, Name: d.name}, false)
-	if verdict != gate.Admitted {
-		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
-	}
-	tasks := &dutyTasks{}
-	entered = work.Admitted{Gate: r.gate, Slot: t.slot, Context: entered, Start: tasks.start}.In(entered)
-	ctx, cancel := context.WithCancelCause(adapter.WithHeld(entered, entered))
-	defer cancel(context.Canceled)
-	tasks.run = ctx
-	tasks.ctx, tasks.stop = context.WithCancelCause(ctx)
-	context.AfterFunc(ctx, func() { d.ends(ctx) })
-	if !d.begin(ctx, t, cancel) {
-		leave()
-		return false, false
-	}
-	begun := r.now()
-	// A panic ends the process, so nothing is to be undone then.
-	err := d.run(ctx)
-	tasks.end()
-	long = r.now()-begun >= restartMost
-	again = d.end(ctx, t, err, long)
-	leave()
-	return again, long
-}
-
-// begin notes that a run begins, unless the term is over or the duty has finished in it.
-func (d *duty) begin(ctx context.Context, t *term, cancel context.CancelCauseFunc) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t.ended() || d.finished == t.epoch {
-		return false
-	}
-	d.ctx, d.cancel, d.stopped = ctx, cancel, 0
-	d.outcomes.running = d.rota.now()
-	return true
-}
-
-// ends notes when the context of the present run ends.
-func (d *duty) ends(ctx context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx == ctx && d.stopped == 0 && gate.CutShort(ctx) {
-		d.stopped = d.rota.now()
-	}
-}
-
-// end notes that a run has ended, and says whether it has to be repeated.
-func (d *duty) end(ctx context.Context, t *term, err error, long bool) (again bool) {
-	log := d.rota.log.WithValues("duty", d.name)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	brief := d.rota.now()-d.outcomes.running < restartFirst
-	d.ctx, d.cancel, d.stopped, d.outcomes.running = nil, nil, 0, 0
-	switch {
-	case gate.CutShort(ctx):
-		d.goesOn = d.goesOn || err == nil
-		if err != nil && !errors.Is(err, context.Canceled) {
-			log.V(1).Info("Duty was cut short", "cause", context.Cause(ctx).Error(), "error", err.Error())
-		}
-		if long {
-			d.outcomes.succeed()
-		}
-		return false
-	case err == nil:
-		log.Info("Duty has finished", "epoch", t.epoch)
-		if brief && d.goesOn {
-			log.Error(nil, "The duty came here again and has finished at once, although it went on until it had to end when it "+
-				"was here before. If it runs something that works once, such as a controller whose work queue was shut down when "+
-				"the duty ended, nobody does it now: make that in the duty's function", "epoch", t.epoch)
-		}
-		d.finished = t.epoch
-		d.outcomes.succeed()
-		return false
-	}
-	log.Error(err, "Duty failed; it starts again")
-	if long {
-		d.outcomes.succeed()
-	}
-	d.outcomes.fail(d.rota.now(), err)
-	return true
-}
-
-// dutyRuns sums up how the runs of a duty ended.
-type dutyRuns struct {
-	// running is since when the present run goes on; 0: there is none.
-	running  time.Duration
-	worked   bool          // one did, ever
-	since    time.Duration // of the first failure after the last success
-	failures int
-	err      error
-	told     bool
-}
-
-func (o *dutyRuns) succeed() { o.worked, o.failures, o.err = true, 0, nil }
-
-func (o *dutyRuns) fail(now time.Duration, err error) {
-	if o.failures++; o.failures == 1 {
-		o.since = now
-	}
-	o.err = err
-}
-
-// failing says whether the duty keeps failing on this member.
-func (d *duty) failing() (Failing, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	o, now := &d.outcomes, d.rota.now()
-	if o.running > 0 && now-o.running >= restartMost {
-		o.succeed()
-	}
-	if d.term == nil || o.failures < failingRuns || now-o.since < failingAfter {
-		return Failing{}, false
-	}
-	return Failing{Duty: d.name, For: now - o.since, Reconciles: o.failures, Never: !o.worked, Err: o.err}, true
-}
-
-// turn reports whether a change has to be reported: the duty keeps failing now, or does not any more.
-func (d *duty) turn(failing bool) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	turned := failing != d.outcomes.told && (failing || d.outcomes.failures == 0)
-	if turned {
-		d.outcomes.told = failing
-	}
-	return turned
-}
-
-// stoppedAt is when the context of the present run ended; 0: it has not, or there is no run.
-func (d *duty) stoppedAt() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stopped
+// doesOwn says whether this member does one of the rota's own duties.
+func (r *Rota) doesOwn(name string) bool {
+	s, ok := r.ownSlot(name)
+	return ok && r.gate.Owns(s)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -151,12 +152,17 @@ func (r *Rota) Failing() []Failing {
 			out = append(out, f)
 		}
 	}
-	for _, d := range r.duties.sorted() {
-		if f, failing := d.failing(); failing {
+	for _, d := range r.duties.All() {
+		if f, failing := failingDuty(d); failing {
 			out = append(out, f)
 		}
 	}
 	return out
+}
+
+func failingDuty(d *duty.Duty) (Failing, bool) {
+	f, failing := d.Failing()
+	return Failing{Duty: d.Name(), For: f.For, Reconciles: f.Runs, Never: f.Never, Err: f.Err}, failing
 }
 
 // watchFailing reports controllers whose reconciles all fail, once each time, until ctx ends.
@@ -180,15 +186,15 @@ func (r *Rota) watchFailing(ctx context.Context) {
 					Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.name)})
 			}
 		}
-		for _, d := range r.duties.sorted() {
-			f, failing := d.failing()
+		for _, d := range r.duties.All() {
+			f, failing := failingDuty(d)
 			switch {
-			case !d.turn(failing):
+			case !d.Turn(failing):
 			case failing:
 				r.tell(ctx, member.Notify{Reason: "DutyFails", Warning: true, Message: f.String()})
 			default:
 				r.tell(ctx, member.Notify{Reason: "DutyWorks",
-					Message: fmt.Sprintf("Duty %s works again on this member", d.name)})
+					Message: fmt.Sprintf("Duty %s works again on this member", d.Name())})
 			}
 		}
 	}

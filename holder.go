@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
@@ -14,14 +15,13 @@ import (
 
 var (
 	_ replica.Blocking = (*kept)(nil)
-	_ replica.Blocking = (*duties)(nil)
 	_ replica.Blocking = bystander{}
 )
 
 // workers are the parts of a member that works. Duties come first: what ends them takes no time.
 func (r *Rota) workers(calls *replica.Calls) []replica.Part {
 	return []replica.Part{
-		{Holder: replica.Wait(&r.duties, calls), Slots: dutySlots(r.cfg.Slots)},
+		{Holder: replica.Wait(r.duties, calls), Slots: dutySlots(r.cfg.Slots)},
 		{Holder: replica.Wait(&kept{newObjectHolder(r), r.keeper}, calls), Slots: r.cfg.Slots.All()},
 	}
 }
@@ -41,8 +41,8 @@ func dutySlots(count slot.Count) slot.Set {
 func (r *Rota) stuck(older time.Duration) []gate.Flight {
 	var out []gate.Flight
 	for _, f := range r.gate.Stuck(older) {
-		if f.Key.Queue == dutyQueue {
-			stopped := r.duties.named(f.Key.Name).stoppedAt()
+		if f.Key.Queue == duty.Queue {
+			stopped := r.duties.Named(f.Key.Name).StoppedAt()
 			if f.For = r.now() - stopped; stopped == 0 || f.For < older {
 				continue
 			}
@@ -62,7 +62,7 @@ func (r *Rota) heldBack(set slot.Set) (out []string) {
 		case !set.Has(f.Slot):
 		case f.Task:
 			tasks[f.Key.Queue] = append(tasks[f.Key.Queue], f)
-		case f.Key.Queue == dutyQueue:
+		case f.Key.Queue == duty.Queue:
 			out = append(out, fmt.Sprintf("duty %s cannot move on: its context ended %v ago, and it has not returned; other "+
 				"duties and slots are not held back", f.Key.Name, f.For.Round(time.Second)))
 		default: // in a duty's slot it is a labeller's batch

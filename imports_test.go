@@ -29,7 +29,8 @@ var layers = []struct {
 	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
 	{"internal/writes", noControllerRuntime}, {"internal/moves", noControllerRuntime},
-	{"internal/replica", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
+	{"internal/replica", noControllerRuntime}, {"internal/duty", noControllerRuntime},
+	{"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 

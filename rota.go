@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
@@ -63,7 +64,7 @@ type Rota struct {
 	unlike   unlike
 
 	writes *writes.Writes
-	duties duties
+	duties *duty.Duties
 	keeper adapter.Keeper
 
 	mu          sync.Mutex
@@ -130,9 +131,9 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 		Mislabelled: r.labels.mislabelled,
 		Completed:   r.completed, Unseen: r.unseen, Stopped: r.informerStopped,
 	})
-	r.duties.rota = r
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
+	r.duties = duty.New(duty.Env{Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack})
 	r.metrics = newMetrics(r)
 	r.writes = writes.New(writes.Env{
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
@@ -218,7 +219,7 @@ func (r *Rota) Run(ctx context.Context) error {
 		return err
 	}
 	r.declareOwnDuties()
-	r.cfg.Self.Duties = r.duties.names()
+	r.cfg.Self.Duties = r.duties.Names()
 	endLabels, err := r.label(ctx)
 	if err != nil {
 		return fmt.Errorf("rota %s: %w", r.Name(), err)

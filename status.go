@@ -142,16 +142,14 @@ func (r *Rota) dutyStatus(t *table.Table) []DutyStatus {
 			by[name] = DutyStatus{Name: name, Owner: run.Owner, Next: run.Next}
 		}
 	}
-	for _, d := range r.duties.sorted() {
-		s := by[d.name]
-		s.Name, s.Declared = d.name, true
-		d.mu.Lock()
-		s.Running, s.Restarts = d.ctx != nil, d.restarts
-		d.mu.Unlock()
-		if d.run == nil {
-			s.Running = r.doesOwn(d.name)
+	for _, d := range r.duties.All() {
+		s := by[d.Name()]
+		s.Name, s.Declared = d.Name(), true
+		s.Running, s.Restarts = d.Runs()
+		if table.OwnDuty(s.Name) {
+			s.Running = r.doesOwn(s.Name)
 		}
-		by[d.name] = s
+		by[s.Name] = s
 	}
 	return slices.SortedFunc(maps.Values(by), func(a, b DutyStatus) int { return strings.Compare(a.Name, b.Name) })
 }

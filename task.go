@@ -2,10 +2,7 @@ package rota
 
 import (
 	"context"
-	"fmt"
-	"sync"
 
-	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 )
 
@@ -38,44 +35,3 @@ import (
 // The error is ErrNotInFlight if ctx is not that of a reconcile, or if that has returned; f is not called then. A
 // panic in f ends the process. Go may be called concurrently.
 func Go(ctx context.Context, f func(ctx context.Context)) error { return work.Start(ctx, f) }
-
-// dutyTasks are the functions of Go that one run of a duty has started.
-type dutyTasks struct {
-	run  context.Context //nolint:containedctx // that of the run
-	ctx  context.Context //nolint:containedctx // they end with it; it ends with run, and when run returns
-	stop context.CancelCauseFunc
-
-	mu   sync.Mutex
-	over bool
-	all  sync.WaitGroup
-}
-
-// start is Go in a duty.
-func (d *dutyTasks) start(ctx context.Context, f func(context.Context)) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.over {
-		return fmt.Errorf("start a goroutine: %w", gate.ErrNotInFlight)
-	}
-	task, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	unlink := context.AfterFunc(d.ctx, func() { end(context.Cause(d.ctx)) })
-	d.all.Go(func() {
-		defer unlink()
-		defer end(context.Canceled)
-		f(task)
-	})
-	return nil
-}
-
-// end ends them, and returns when all have returned.
-func (d *dutyTasks) end() {
-	d.mu.Lock()
-	d.over = true
-	d.mu.Unlock()
-	cause := context.Cause(d.run) // which may not have reached d.ctx yet
-	if cause == nil {
-		cause = context.Canceled
-	}
-	d.stop(cause)
-	d.all.Wait()
-}

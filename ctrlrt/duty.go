@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
 )
 
@@ -346,7 +346,7 @@ func (d dutyReconciler) Reconcile(ctx context.Context, r reconcile.Request) (rec
 	if gate.CutShort(ctx) {
 		return reconcile.Result{}, nil // a queue without priorities hands out all it has when it is shut down
 	}
-	held := adapter.Held(ctx)
+	held := duty.Held(ctx)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(context.Canceled)
 	if deadline, limited := ctx.Deadline(); limited {

@@ -48,7 +48,7 @@ func checks() []tool {
 			name: "conformance",
 			reaches: []string{
 				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work",
-				"internal/writes", "rota",
+				"internal/writes", "internal/duty", "rota",
 			},
 			tests: map[string][]test{
 				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
@@ -56,6 +56,7 @@ func checks() []tool {
 				"internal/store":    storeTests,
 				"internal/delivery": deliveryTests, "internal/delivery/stream": deliveryTests,
 				"rota": rotaTests, "internal/work": rotaTests, "internal/writes": rotaTests,
+				"internal/duty": rotaTests,
 			},
 		},
 		{

@@ -1,0 +1,58 @@
+package duty
+
+import "time"
+
+// runs sums up how the runs of a duty ended.
+type runs struct {
+	// running is since when the present run goes on; 0: there is none.
+	running  time.Duration
+	worked   bool          // one did, ever
+	since    time.Duration // of the first failure after the last success
+	failures int
+	err      error
+	told     bool
+}
+
+func (o *runs) succeed() { o.worked, o.failures, o.err = true, 0, nil }
+
+func (o *runs) fail(now time.Duration, err error) {
+	if o.failures++; o.failures == 1 {
+		o.since = now
+	}
+	o.err = err
+}
+
+// Failing is what a duty comes to that keeps failing.
+type Failing struct {
+	// For is the time since the first failure after the last success, and Runs how many failed since then.
+	For  time.Duration
+	Runs int
+	// Never says that none has succeeded since this process started.
+	Never bool
+	Err   error
+}
+
+// Failing says whether the duty keeps failing on this member.
+func (d *Duty) Failing() (Failing, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, now := &d.outcomes, d.env.Now()
+	if o.running > 0 && now-o.running >= restartMost {
+		o.succeed()
+	}
+	if d.term == nil || o.failures < failingRuns || now-o.since < failingAfter {
+		return Failing{}, false
+	}
+	return Failing{For: now - o.since, Runs: o.failures, Never: !o.worked, Err: o.err}, true
+}
+
+// Turn reports whether a change has to be reported: the duty keeps failing now, or does not any more.
+func (d *Duty) Turn(failing bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	turned := failing != d.outcomes.told && (failing || d.outcomes.failures == 0)
+	if turned {
+		d.outcomes.told = failing
+	}
+	return turned
+}
