@@ -3,34 +3,34 @@ package rota
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 )
 
-func init() {
-	adapter.Of = func(r any) adapter.Parts {
-		rota := r.(*Rota)
-		return adapter.Parts{
-			Share: rota.share, Gate: rota.gate, Late: rota.clock.Late, Slots: rota.cfg.Slots, Key: rota.cfg.Key,
-			Election: rota.opts.electionLease(), Solo: rota.opts.Solo,
-			Ending:    func() { rota.ending.Store(true) },
-			SettingUp: rota.settingUp,
-			FinishSetup: func(f func(context.Context) error) {
-				rota.mu.Lock()
-				defer rota.mu.Unlock()
-				rota.finishSetup = append(rota.finishSetup, f)
-			},
-			Reported: func() bool { _, bytes, _ := rota.published.get(); return bytes > 0 },
-		}
-	}
-	adapter.SetChoose = func(controller any, f adapter.Choose) {
-		c := controller.(*Controller)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.choose = f
-	}
-	adapter.Keep = func(r any, k adapter.Keeper) {
-		rota := r.(*Rota)
-		rota.keeper = k
-		rota.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher
+// Adapt is for package ctrlrt and for dispatchers: with the parts of a rota that open slots, a program could work on
+// objects of other members. Programs cannot call it, since they have no adapter.Access.
+func (r *Rota) Adapt(adapter.Access) adapter.Parts {
+	return adapter.Parts{
+		Share: r.share, Gate: r.gate, Late: r.clock.Late, Slots: r.cfg.Slots, Key: r.cfg.Key,
+		Election: r.opts.electionLease(), Solo: r.opts.Solo,
+		Ending:    func() { r.ending.Store(true) },
+		SettingUp: r.settingUp,
+		FinishSetup: func(f func(context.Context) error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.finishSetup = append(r.finishSetup, f)
+		},
+		Reported: func() bool { _, bytes, _ := r.published.get(); return bytes > 0 },
+		NewController: func(
+			name string, kind schema.GroupKind, enqueue controllers.Enqueue,
+		) (*controllers.Controller, error) {
+			return r.newController(name, kind, nil, enqueue)
+		},
+		Keep: func(k controllers.Keeper) {
+			r.keeper = k
+			r.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher
+		},
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // R8: the objects of slots that were handed over come as fast as workers take them, so that timers which the move
@@ -27,10 +30,10 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
 				queue := make(chan types.NamespacedName, 2000)
-				var c *Controller
+				var c *controllers.Controller
 				most := 0
-				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"},
-					func(keys []types.NamespacedName, _ Priority) {
+				c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+					func(keys []types.NamespacedName, _ work.Priority) {
 						for _, key := range keys {
 							if c.Add(key) {
 								queue <- key
@@ -64,14 +67,14 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 				}
 				<-time.After(time.Millisecond) // at time 0 nothing counts as waiting
 				begun := time.Now()
-				c.trickle(t.Context(), keys)
+				c.Trickle(t.Context(), keys)
 				close(queue)
 				workers.Wait()
 				if took := time.Since(begun); took > test.most {
 					t.Errorf("all were reconciled after %v, want %v", took, test.most)
 				}
-				if most > arrivals {
-					t.Errorf("%d waited in the queue at a time, want %d at most", most, arrivals)
+				if most > 16 {
+					t.Errorf("%d waited in the queue at a time, want %d at most", most, 16)
 				}
 			})
 		})

@@ -44,40 +44,10 @@ func (r *Rota) prerequisites() []prerequisite {
 		out = append(out, prerequisite{s.started,
 			func() string { return fmt.Sprintf("the informer of %s, which was not started", s.kind) }})
 	}
-	for _, c := range r.controllers {
-		out = append(out, prerequisite{c.begun, c.missing})
+	for _, c := range r.controllers.All() {
+		out = append(out, prerequisite{c.Begun(), c.Missing})
 	}
 	return out
-}
-
-// missing says what the member waits for until Started is called.
-func (c *Controller) missing() string {
-	c.mu.Lock()
-	explain := c.explain
-	c.mu.Unlock()
-	if explain != nil {
-		if why := explain(); why != "" {
-			return fmt.Sprintf("the workers of controller %s: %s", c.name, why)
-		}
-	}
-	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the "+
-		"Queue that NewQueue returned", c.name)
-}
-
-// Started notes that the controller's workers run. The member joins once the workers of all controllers do, so that it
-// takes no slots that nobody works on. Queue.Get calls Started. Call it if workers have another queue, or if they start
-// only after the member has joined. It may be called more than once.
-func (c *Controller) Started() { c.begin.Do(func() { close(c.begun) }) }
-
-// Begun returns a channel that is closed when Started is called.
-func (c *Controller) Begun() <-chan struct{} { return c.begun }
-
-// Explain sets a function that says why the workers do not run yet, or "" if it does not know. It is called
-// concurrently and must not block.
-func (c *Controller) Explain(why func() string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.explain = why
 }
 
 // waitsFor says what the member waits for before it joins.
@@ -101,7 +71,7 @@ func (r *Rota) waitsFor() []string {
 // while the table is invalid, since nothing is worked on then. ctrlrt adds it to the manager. The request is ignored.
 func (r *Rota) Ready(*http.Request) error {
 	if r.state.HasJoined() {
-		return errors.Join(r.tableErr(), r.faults.err(r.now()))
+		return errors.Join(r.tableErr(), r.faults.Err())
 	}
 	if waits := r.waitsFor(); len(waits) > 0 {
 		return fmt.Errorf("rota %s: not joined yet, waiting for %s", r.Name(), strings.Join(waits, "; "))

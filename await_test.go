@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -19,9 +21,9 @@ func TestJoinsOnceWorkersRun(t *testing.T) {
 		r := testRota(t)
 		shared := memory.New()
 		r.store = shared.Client(nil)
-		var controllers []*Controller
+		var controllers []*controllers.Controller
 		for _, name := range []string{"first", "second"} {
-			c, err := r.NewController(name, schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+			c, err := r.newTestController(name, schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +78,7 @@ func TestQueuesTellThatWorkersRun(t *testing.T) {
 	}
 	q.Get()
 	select {
-	case <-q.controller.Begun():
+	case <-q.queue.Controller().Begun():
 	default:
 		t.Error("the workers' first Get does not show that they run")
 	}

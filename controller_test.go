@@ -12,7 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -27,16 +29,16 @@ func slotOf(r *Rota, name types.NamespacedName) slot.Slot {
 func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		lose func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName)
+		lose func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName)
 	}{
-		{"cut short", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+		{"cut short", func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName) {
 			if _, ok := c.Admit(t.Context(), key); !ok {
 				t.Fatal("not admitted")
 			}
 			r.gate.Shut(mine)
 			c.Done(key)
 		}},
-		{"refused", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+		{"refused", func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName) {
 			c.Take(key)
 			r.gate.Shut(mine)
 			if _, ok := c.Admit(t.Context(), key); ok {
@@ -44,7 +46,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			}
 		}},
 		{"parked after the deadline, which is noticed later",
-			func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+			func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName) {
 				c.Take(key)
 				r.gate.SetDeadline(r.now())
 				if _, ok := c.Admit(t.Context(), key); ok {
@@ -53,7 +55,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 				r.gate.Shut(mine)
 				r.gate.SetDeadline(time.Hour)
 			}},
-		{"parked after the deadline", func(r *Rota, c *Controller, _ slot.Set, key types.NamespacedName) {
+		{"parked after the deadline", func(r *Rota, c *controllers.Controller, _ slot.Set, key types.NamespacedName) {
 			c.Take(key)
 			r.gate.SetDeadline(r.now())
 			if _, ok := c.Admit(t.Context(), key); ok {
@@ -61,7 +63,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			}
 			r.gate.SetDeadline(time.Hour)
 		}},
-		{"parked by a drain that a lapse ends", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+		{"parked by a drain that a lapse ends", func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName) {
 			r.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
 			c.Take(key)
 			if _, ok := c.Admit(t.Context(), key); ok {
@@ -69,7 +71,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			}
 			r.gate.Shut(mine)
 		}},
-		{"added while shut", func(r *Rota, c *Controller, mine slot.Set, key types.NamespacedName) {
+		{"added while shut", func(r *Rota, c *controllers.Controller, mine slot.Set, key types.NamespacedName) {
 			r.gate.Shut(mine)
 			if c.Add(key) {
 				t.Fatal("added to the queue of a shut gate")
@@ -79,8 +81,8 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
 			var got []types.NamespacedName
-			c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"},
-				func(keys []types.NamespacedName, _ Priority) {
+			c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+				func(keys []types.NamespacedName, _ work.Priority) {
 					got = append(got, keys...)
 				})
 			if err != nil {
@@ -93,7 +95,7 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			r.gate.SetDeadline(time.Hour)
 			r.gate.Open(mine, 7)
 			test.lose(r, c, mine, key)
-			c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
+			c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
 			if !slices.Equal(got, []types.NamespacedName{key}) {
 				t.Fatalf("enqueued when the slot opened again: %v, want %v", got, key)
 			}
@@ -101,9 +103,9 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 			test.lose(r, c, mine, key)
 			r.gate.Shut(mine)
 			r.share.Release(mine)
-			c.forget(mine)
+			c.Forget(mine)
 			r.share.Hold(mine)
-			c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 9))
+			c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 9))
 			if len(got) != 0 {
 				t.Errorf("enqueued after the slot was another's: %v, want nothing", got)
 			}
@@ -132,7 +134,7 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	c, err := r.NewController("test", kind, func([]types.NamespacedName, Priority) {})
+	c, err := r.newTestController("test", kind, func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,17 +167,15 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 		t.Fatal("admitted")
 	}
 	c.Done(key)
-	if w := c.waitingIn(a); len(w) != 0 {
+	if w := waitingIn(c, a); len(w) != 0 {
 		t.Errorf("%v still waits in the slot of the first", w)
 	}
-	since := map[slot.Slot]time.Duration{}
-	c.oldest(since)
-	if _, there := since[a]; there {
+	if _, there := r.controllers.Oldest()[a]; there {
 		t.Error("slot a will be reported as stalled")
 	}
 	// the namesake's slot opens, it is reconciled, and deleted
 	_ = inf.GetIndexer().Delete(obj("namesake"))
-	if c.work.Waits(a) {
+	if c.Work.Waits(a) {
 		t.Error("a drain of slot a waits for a deletion that nobody will ever deal with")
 	}
 }

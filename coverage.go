@@ -107,11 +107,8 @@ func (holdings) run(i *incarnation) { i.scrub() }
 
 func (holdings) report(i *incarnation) *coverage.Report {
 	r := i.rota.outline()
-	since := map[slot.Slot]time.Duration{}
-	for _, c := range i.rota.registered() {
-		c.oldest(since)
-	}
-	r.Health = i.rota.health()
+	since := i.rota.controllers.Oldest()
+	r.Health = i.rota.controllers.Health()
 	now := i.rota.now()
 	for s, at := range since {
 		if age := now - at; age > time.Second && r.Open.Has(s) {

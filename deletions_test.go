@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -112,7 +113,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 	mine := slot.SetOf(slot.Range{First: s, Last: s})
 	r.share.Hold(mine)
 	r.gate.SetDeadline(time.Hour)
-	objects := newObjectHolder(r)
+	objects := r.holder()
 	reconciled, left := 0, 0
 	for n := range 3000 {
 		r.gate.Open(mine, 7)
@@ -123,8 +124,8 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 		var wg sync.WaitGroup
 		idle := make(chan struct{})
 		wg.Go(func() {
-			r.gate.Drain(mine, c.work.Waits, func(s slot.Slot) {
-				gone = objects.undone(s, 1000)
+			r.gate.Drain(mine, c.Work.Waits, func(s slot.Slot) {
+				gone = objects.Undone(s, 1000)
 				close(idle)
 			})
 			r.gate.LeaveGone(mine)
@@ -145,7 +146,7 @@ func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
 			left++
 		}
 		r.gate.Shut(mine)
-		c.forget(mine)
+		c.Forget(mine)
 	}
 	t.Logf("%d reconciled, %d left", reconciled, left)
 }
@@ -156,16 +157,16 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 	r := testRota(t)
 	var got []types.NamespacedName
 	for _, name := range []string{"one", "two"} {
-		if _, err := r.NewController(name, schema.GroupKind{Kind: "ConfigMap"},
-			func(keys []types.NamespacedName, p Priority) {
-				if p == PriorityEvent {
+		if _, err := r.newTestController(name, schema.GroupKind{Kind: "ConfigMap"},
+			func(keys []types.NamespacedName, p work.Priority) {
+				if p == work.PriorityEvent {
 					got = append(got, keys...)
 				}
 			}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	objects := newObjectHolder(r)
+	objects := r.holder()
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
 	s := slotOf(r, key)
 	mine := slot.SetOf(slot.Range{First: s, Last: s})
@@ -174,11 +175,11 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 		{Slot: s, Kind: "Secret", Namespace: "a", Name: "b"},
 	}
 	r.share.Hold(mine)
-	objects.inherit(gone)
+	objects.Inherit(gone)
 	if got != nil {
 		t.Errorf("%v are enqueued before the slot is open", got)
 	}
-	if handedOn := objects.undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
+	if handedOn := objects.Undone(s, 1000); len(handedOn) != 2 || handedOn[0] != gone[0] {
 		t.Errorf("handed on: %v, want what was inherited, by each controller", handedOn)
 	}
 	r.gate.SetDeadline(time.Hour)
@@ -189,11 +190,11 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 1 {
 		t.Errorf("%v deletions are counted as abandoned, want that of the Secret", n)
 	}
-	objects.inherit(gone[:1])
-	for _, c := range r.registered() {
+	objects.Inherit(gone[:1])
+	for _, c := range r.controllers.All() {
 		c.Add(key)
 	}
-	if left := objects.undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
+	if left := objects.Undone(s, table.GoneSize(gone[:1])); len(left) != 1 {
 		t.Errorf("%v are left where there is room for one", left)
 	}
 	if n, _ := metricOf(t, r, "rota_deletions_abandoned_total"); n != 2 {

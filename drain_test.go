@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
@@ -31,7 +32,7 @@ import (
 type pair struct {
 	t           *testing.T
 	r           [2]*Rota
-	c           [2]*Controller
+	c           [2]*controllers.Controller
 	inf         [2]cache.SharedIndexInformer
 	run         [2]chan error
 	stop        [2]context.CancelFunc
@@ -51,7 +52,7 @@ func newPair(t *testing.T) *pair {
 		r.cfg.Self.ID, r.cfg.Self.Pod = fmt.Sprintf("web-%d-abcde", n), fmt.Sprintf("web-%d", n)
 		r.store = shared.Client(nil)
 		kind := schema.GroupKind{Kind: "ConfigMap"}
-		c, err := r.NewController("test", kind, func([]types.NamespacedName, Priority) {})
+		c, err := r.newTestController("test", kind, func([]types.NamespacedName, work.Priority) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +223,7 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, Priority) {})
+				c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -274,7 +275,7 @@ func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
 func drainOf(r *Rota, set slot.Set) (drained <-chan struct{}, end func()) {
 	idle, over := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	look := (&kept{newObjectHolder(r), r.keeper}).Drain(replica.Drain{
+	look := r.holder().Drain(replica.Drain{
 		Slots: set, Idle: func(slot.Slot, []table.Gone) { once.Do(func() { close(idle) }) },
 		LeaveBy: func(float64) time.Duration { return math.MaxInt64 },
 	})
@@ -314,26 +315,26 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := testRota(t)
-				var controllers []*Controller
+				var both []*controllers.Controller
 				for _, name := range []string{"one", "two"} {
-					c, err := r.NewController(name, schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, Priority) {})
+					c, err := r.newTestController(name, schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
 					if err != nil {
 						t.Fatal(err)
 					}
-					controllers = append(controllers, c)
+					both = append(both, c)
 				}
 				fails := types.NamespacedName{Namespace: "a", Name: "fails"}
 				draining, all := slotOf(r, fails), slot.SetOf(slot.Range{Last: slot.Slot(r.cfg.Slots - 1)})
 				r.share.Hold(all)
 				r.gate.SetDeadline(24 * time.Hour)
 				r.gate.Open(all, 7)
-				controllers[0].Add(fails)
+				both[0].Add(fails)
 				var beside []types.NamespacedName
 				for n := 0; len(beside) < test.beside; n++ {
 					key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}
 					if (slotOf(r, key) == draining) == test.sameSlot {
 						beside = append(beside, key)
-						controllers[test.controller].Add(key)
+						both[test.controller].Add(key)
 					}
 				}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -345,8 +346,8 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				drained, end := drainOf(r, mine)
 				defer end()
 				told := make(chan []string, 1)
-				time.AfterFunc(replica.HeldBackAfter, func() { told <- newObjectHolder(r).HeldBack(mine) })
-				reconcile := func(c *Controller, key types.NamespacedName, again bool) bool {
+				time.AfterFunc(replica.HeldBackAfter, func() { told <- r.holder().HeldBack(mine) })
+				reconcile := func(c *controllers.Controller, key types.NamespacedName, again bool) bool {
 					c.Take(key)
 					_, ok := c.Admit(t.Context(), key)
 					if ok {
@@ -359,13 +360,13 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 					return ok
 				}
 				workers.Go(func() {
-					for reconcile(controllers[0], fails, true) {
+					for reconcile(both[0], fails, true) {
 						<-time.After(time.Millisecond)
 					}
 				})
 				workers.Go(func() {
 					for _, key := range beside {
-						if ctx.Err() != nil || !reconcile(controllers[test.controller], key, false) {
+						if ctx.Err() != nil || !reconcile(both[test.controller], key, false) {
 							return
 						}
 					}

@@ -22,14 +22,13 @@ import (
 
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/election"
-	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -508,40 +507,26 @@ func TestElectionOptions(t *testing.T) {
 	if err != nil || r.opts.electionLease() != (types.NamespacedName{Namespace: "operators", Name: "a.example.com"}) {
 		t.Errorf("Lease %v, error %v", r.opts.electionLease(), err)
 	}
-	adapter.Keep(r, someKeeper{})
+	r.Adapt(adapter.Access{}).Keep(someKeeper{})
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "dispatchers") {
 		t.Errorf("error %v with a keeper", err)
 	}
 }
 
-type someKeeper struct{ adapter.Keeper }
+type someKeeper struct{ controllers.Keeper }
 
 func (someKeeper) Kinds() []string { return []string{"Website"} }
-
-// What others may have written meanwhile, the objects of slots that were handed over are not spared.
-func TestSlotsAreNotHandedOverIfTheyAreLoadedAnew(t *testing.T) {
-	objects := newObjectHolder(testRota(t))
-	load := member.Load{Slots: slot.SetOf(slot.Range{First: 1, Last: 2}), Cause: table.CauseHanded}
-	objects.Expect(load, false)
-	if objects.handed != load.Slots {
-		t.Errorf("handed over: %v", objects.handed)
-	}
-	load.Cause = table.CauseExpelled
-	if _, err := objects.Load(t.Context(), load); err != nil || !objects.handed.Empty() {
-		t.Errorf("handed over: %v, error %v", objects.handed, err)
-	}
-}
 
 // What is deleted while another one has the Lease is that one's business. Without one, members remember it.
 func TestDeletionsAreLeftToTheLeader(t *testing.T) {
 	r := testRota(t)
 	defer r.closeStore()
-	c, err := r.NewController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+	c, err := r.newTestController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.share.Hold(r.cfg.Slots.All())
-	owed := func() int { return c.undoneIn(r.cfg.Slots.All()) }
+	owed := func() int { return undoneIn(c, r.cfg.Slots.All()) }
 	r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace
 	r.store = memory.New().Client(nil)
 	led := r.candidacy().LedElsewhere

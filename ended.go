@@ -17,7 +17,7 @@ func (r *Rota) informerStopped(kind schema.GroupKind) {
 // work (delivery.Share.Lacks).
 func (r *Rota) stopped(kind schema.GroupKind) {
 	if r.working.Load() && !r.ending.Load() && slices.Contains(r.share.Ended(), kind) {
-		r.fault("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is reconciled "+
+		r.faults.Note("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is reconciled "+
 			"that needs it: start it, or its factory, with the context that Rota.Work gives to its function, which ends after "+
 			"the member has left")
 	}
@@ -32,7 +32,7 @@ func (r *Rota) checkEnded(were bool) (are bool) {
 		r.stopped(kind)
 	}
 	if were && len(ended) == 0 {
-		r.completed(nil)
+		r.controllers.Complete(nil)
 	}
 	return len(ended) > 0
 }

@@ -101,16 +101,16 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 		if err := w.rota.Ready(nil); err == nil || !strings.Contains(err.Error(), stopped) {
 			t.Errorf("Ready: %v, want that the informer stopped", err)
 		}
-		adapter.Of(w.rota).Ending() // the one who stops them says why
-		time.Sleep(2 * faultPeriod)
+		w.rota.Adapt(adapter.Access{}).Ending() // the one who stops them says why
+		time.Sleep(2 * time.Minute)
 		if err := w.rota.Ready(nil); err != nil {
 			t.Errorf("Ready: %v, although all ends", err)
 		}
 		if synced != 1 {
 			t.Errorf("%d syncs, want none by a cache that has stopped", synced-1)
 		}
-		at, q := slotOf(w.rota, types.NamespacedName(testItem)), w.queue.controller
-		if gone := q.work.Undone(at); len(gone) > 0 || q.work.Waits(at) {
+		at, q := slotOf(w.rota, types.NamespacedName(testItem)), w.queue.queue.Controller()
+		if gone := q.Work.Undone(at); len(gone) > 0 || q.Work.Waits(at) {
 			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
 		}
 		w.leave()
@@ -130,7 +130,7 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !w.queue.controller.work.Waits(slotOf(w.rota, types.NamespacedName(testItem))) {
+		if !w.queue.queue.Controller().Work.Waits(slotOf(w.rota, types.NamespacedName(testItem))) {
 			t.Fatal("no deletion waits")
 		}
 		w.signal()
@@ -208,7 +208,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 		q.Add(testItem)
 		time.Sleep(time.Second)
 		s := slotOf(r, types.NamespacedName(testItem))
-		if gone := q.controller.work.Undone(s); len(gone) > 0 || synced.Load() != 1 {
+		if gone := q.queue.Controller().Work.Undone(s); len(gone) > 0 || synced.Load() != 1 {
 			t.Errorf("before the new informer has listed: deletions %v, %d syncs; want none", gone, synced.Load()-1)
 		}
 		close(lists[1])

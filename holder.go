@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/replica"
@@ -13,18 +14,26 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-var (
-	_ replica.Blocking = (*kept)(nil)
-	_ replica.Blocking = bystander{}
-)
+var _ replica.Blocking = bystander{}
 
 // workers are the parts of a member that works. Duties come first: what ends them takes no time.
 func (r *Rota) workers(calls *replica.Calls) []replica.Part {
 	return []replica.Part{
 		{Holder: replica.Wait(r.duties, calls), Slots: dutySlots(r.cfg.Slots)},
-		{Holder: replica.Wait(&kept{newObjectHolder(r), r.keeper}, calls), Slots: r.cfg.Slots.All()},
+		{Holder: replica.Wait(r.holder(), calls), Slots: r.cfg.Slots.All()},
 	}
 }
+
+// holder returns the holder of objects.
+func (r *Rota) holder() *controllers.Holder {
+	return controllers.NewHolder(controllers.HolderEnv{
+		Controllers: r.controllers, Keeper: r.keeper, HeldBackBy: r.heldBack, Abandoned: r.metrics.abandoned.Inc,
+		Inherited: r.metrics.inherited.Inc,
+	})
+}
+
+// inFlight is how much is in flight.
+func (r *Rota) inFlight() int { return r.gate.InFlight() + len(r.keeper.Flights(0)) }
 
 // hashes returns those of the slots that have objects.
 func (r *Rota) hashes(set slot.Set) slot.Set {

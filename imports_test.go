@@ -30,7 +30,7 @@ var layers = []struct {
 	{"internal/delivery", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
 	{"internal/writes", noControllerRuntime}, {"internal/moves", noControllerRuntime},
 	{"internal/replica", noControllerRuntime}, {"internal/duty", noControllerRuntime},
-	{"internal/adapter", noControllerRuntime},
+	{"internal/controllers", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 

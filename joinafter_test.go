@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -54,8 +55,8 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		}
 		close(certified)
 		waits("the controllers to be built")
-		enqueue := func([]types.NamespacedName, Priority) {}
-		c, err := r.NewController("late", schema.GroupKind{Kind: "Secret"}, enqueue)
+		enqueue := func([]types.NamespacedName, work.Priority) {}
+		c, err := r.newTestController("late", schema.GroupKind{Kind: "Secret"}, enqueue)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		if finished != 1 {
 			t.Errorf("the end of the setup was told %d times", finished)
 		}
-		if _, err := r.NewController("later", schema.GroupKind{Kind: "Secret"}, enqueue); err == nil ||
+		if _, err := r.newTestController("later", schema.GroupKind{Kind: "Secret"}, enqueue); err == nil ||
 			!strings.Contains(err.Error(), "JoinAfter") {
 			t.Errorf("NewController once the member works: %v, want an error that says JoinAfter", err)
 		}

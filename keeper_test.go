@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -34,7 +35,7 @@ type testKeeper struct {
 	fails          int                     // how many loads fail
 }
 
-var _ adapter.Keeper = (*testKeeper)(nil)
+var _ controllers.Keeper = (*testKeeper)(nil)
 
 func (k *testKeeper) Address() string { return "" }
 
@@ -145,7 +146,7 @@ func (k *testKeeper) Flights(older time.Duration) []gate.Flight {
 
 // works returns the slots that may be worked on now.
 func (k *testKeeper) works() slot.Set {
-	late := adapter.Of(k.m.Rota).Late()
+	late := k.m.Rota.Adapt(adapter.Access{}).Late()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if late >= k.deadline {
@@ -168,7 +169,7 @@ func TestKeeper(t *testing.T) {
 		l.setup = func(m *labMember) {
 			k := &testKeeper{m: m, epochs: map[slot.Slot]uint64{}, draining: map[slot.Slot]*time.Timer{},
 				ends: map[slot.Slot]time.Time{}, fails: 1, others: func() []*testKeeper { return keepers }}
-			adapter.Keep(m.Rota, k)
+			m.Rota.Adapt(adapter.Access{}).Keep(k)
 			keepers = append(keepers, k)
 		}
 		// watch looks for overlaps for a while, and returns for how long no member has worked on a slot.

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // BenchmarkKey is what a rota adds to the way of a key from the queue to its reconcile and back, while others wait.
@@ -17,7 +19,7 @@ func BenchmarkKey(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := r.NewController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, Priority) {})
+	c, err := r.newTestController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,9 +22,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
 	"github.com/rota-dev/rota/test/store/memory"
@@ -69,7 +71,7 @@ type labMember struct {
 	*Rota
 	pod        string
 	lab        *lab
-	controller *Controller
+	controller *controllers.Controller
 	informer   cache.SharedIndexInformer
 	requests   *deliverytest.Faulty // of the informer
 	work       func([]types.NamespacedName)
@@ -165,8 +167,8 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		if kind != labKind {
 			name = kind.Kind
 		}
-		var controller *Controller
-		controller, err = r.NewController(name, kind, func(keys []types.NamespacedName, _ Priority) {
+		var controller *controllers.Controller
+		controller, err = r.newTestController(name, kind, func(keys []types.NamespacedName, _ work.Priority) {
 			if m.work != nil {
 				m.work(keys)
 				return
@@ -384,17 +386,26 @@ func (l *lab) text() string {
 }
 
 // waitingIn returns the keys in a slot that are in the queue or with a worker.
-func (c *Controller) waitingIn(s slot.Slot) (waiting []types.NamespacedName) {
-	c.work.With(func(k *keys) { waiting = k.Waiting(s) })
+func waitingIn(c *controllers.Controller, s slot.Slot) (waiting []types.NamespacedName) {
+	c.Work.With(func(k *testKeys) { waiting = k.Waiting(s) })
 	return waiting
 }
 
 // undoneIn counts the keys in slots that are on their way to a reconcile.
-func (c *Controller) undoneIn(set slot.Set) (n int) {
-	c.work.With(func(k *keys) {
+func undoneIn(c *controllers.Controller, set slot.Set) (n int) {
+	c.Work.With(func(k *testKeys) {
 		for _, s := range set.Slots() {
 			n += len(k.Undone(s))
 		}
 	})
 	return n
+}
+
+type testKeys = work.Keys[types.NamespacedName, work.Flying]
+
+// newTestController is what an adapter does.
+func (r *Rota) newTestController(
+	name string, kind schema.GroupKind, enqueue controllers.Enqueue,
+) (*controllers.Controller, error) {
+	return r.newController(name, kind, nil, enqueue)
 }

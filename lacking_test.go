@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
 )
@@ -27,9 +29,9 @@ func TestR8ControllersOfAKindThatCannotBeListed(t *testing.T) {
 		schema.GroupKind{Kind: "ConfigMap"}
 	var mu sync.Mutex
 	enqueued := map[string]map[types.NamespacedName]bool{}
-	controller := func(kind schema.GroupKind) *Controller {
+	controller := func(kind schema.GroupKind) *controllers.Controller {
 		enqueued[kind.Kind] = map[types.NamespacedName]bool{}
-		c, err := r.NewController(kind.Kind, kind, func(keys []types.NamespacedName, _ Priority) {
+		c, err := r.newTestController(kind.Kind, kind, func(keys []types.NamespacedName, _ work.Priority) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, key := range keys {
@@ -84,19 +86,19 @@ func TestR8ControllersOfAKindThatCannotBeListed(t *testing.T) {
 	r.gate.SetDeadline(time.Hour)
 	parked := r.gate.Open(mine, 7)
 	opened := r.share.Open(mine)
-	for _, c := range []*Controller{parent, other} {
-		c.enqueue(c.opened(mine, opened[c.kind], parked), PriorityOpened)
+	for _, c := range []*controllers.Controller{parent, other} {
+		c.Enqueue(c.Opened(mine, opened[c.Kind], parked), work.PriorityOpened)
 	}
-	for _, c := range []*Controller{parent, other} {
-		if !take(c.kind, key) {
-			t.Fatalf("%s: its object was not enqueued", c.name)
+	for _, c := range []*controllers.Controller{parent, other} {
+		if !take(c.Kind, key) {
+			t.Fatalf("%s: its object was not enqueued", c.Name)
 		}
 		c.Add(key)
 		c.Take(key)
 		_, ok := c.Admit(t.Context(), key)
 		c.Done(key)
 		if ok != (c == other) {
-			t.Errorf("%s: admitted: %t", c.name, ok)
+			t.Errorf("%s: admitted: %t", c.Name, ok)
 		}
 	}
 	if r.Owns(parents, key) || !r.Owns(others, key) {

@@ -252,12 +252,12 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		gauge(m.reportSize, float64(bytes))
 		gauge(m.reportFold, float64(fold))
 	}
-	for _, c := range m.rota.registered() {
+	for _, c := range m.rota.controllers.All() {
 		v := 0.0
-		if _, failing := c.failing(); failing {
+		if _, failing := c.Failing(); failing {
 			v = 1
 		}
-		gauge(m.failing, v, c.name)
+		gauge(m.failing, v, c.Name)
 	}
 	m.collectDuties(out, s)
 	m.collectDelivery(out)

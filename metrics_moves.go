@@ -10,7 +10,6 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/slot"
 )
 
 // handoverBuckets are in seconds: from moves of an idle rota to those that a stuck reconcile holds back.
@@ -131,10 +130,7 @@ func (r *Rota) oldestMove() time.Duration {
 
 // oldestWaiting returns for how long the oldest key of this member's slots has been waiting for a worker.
 func (r *Rota) oldestWaiting() time.Duration {
-	since := map[slot.Slot]time.Duration{}
-	for _, c := range r.registered() {
-		c.oldest(since)
-	}
+	since := r.controllers.Oldest()
 	open := r.gate.Working()
 	longest := time.Duration(0)
 	for s, at := range since {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
 )
@@ -49,7 +50,7 @@ func newOffice(t *testing.T, owned bool) *office {
 		o.log.WriteString(args + "\n")
 	}, funcr.Options{}))
 	secrets := schema.GroupKind{Kind: "Secret"}
-	if _, err := o.NewController("secrets", secrets, func([]types.NamespacedName, Priority) {}); err != nil {
+	if _, err := o.newTestController("secrets", secrets, func([]types.NamespacedName, work.Priority) {}); err != nil {
 		t.Fatal(err)
 	}
 	if owned && !o.share.Own(configMaps, secrets, true) {

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -19,7 +21,7 @@ import (
 func TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened(t *testing.T) {
 	r := testRota(t)
 	var got []types.NamespacedName
-	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+	c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ work.Priority) {
 		got = append(got, keys...)
 	})
 	if err != nil {
@@ -37,12 +39,12 @@ func TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		r.gate.Shut(mine)
-		c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
+		c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
 		c.Done(key)
 		if !slices.Equal(got, []types.NamespacedName{key}) {
 			t.Errorf("enqueued: %v, want %v", got, key)
 		}
-		if owed := c.undoneIn(mine); owed != 0 {
+		if owed := undoneIn(c, mine); owed != 0 {
 			t.Errorf("%d keys are owed as well, want none", owed)
 		}
 	}
@@ -53,16 +55,16 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		// work is what happens to the deletion beside the lapse; it says whether it was reconciled in full.
-		work func(c *Controller, key types.NamespacedName) bool
+		work func(c *controllers.Controller, key types.NamespacedName) bool
 	}{
-		{"reconciled", func(c *Controller, key types.NamespacedName) bool {
+		{"reconciled", func(c *controllers.Controller, key types.NamespacedName) bool {
 			c.Take(key)
 			ctx, ok := c.Admit(t.Context(), key)
 			whole := ok && !gate.CutShort(ctx)
 			c.Done(key)
 			return whole
 		}},
-		{"added", func(c *Controller, key types.NamespacedName) bool { return c.Add(key) }},
+		{"added", func(c *controllers.Controller, key types.NamespacedName) bool { return c.Add(key) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
@@ -78,7 +80,7 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					r.gate.Shut(mine)
-					c.opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
+					c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
 				})
 				dealt := false
 				wg.Go(func() { dealt = test.work(c, key) })
@@ -86,7 +88,7 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 				if !dealt && *enqueued == 0 {
 					t.Fatalf("try %d: the deletion is neither reconciled nor in the queue", n)
 				}
-				c.forget(mine)
+				c.Forget(mine)
 			}
 		})
 	}
@@ -94,11 +96,11 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 
 // newCounting makes a controller that counts the keys that are enqueued. The count is to be looked at when nothing goes
 // on.
-func newCounting(t *testing.T, r *Rota) (c *Controller, enqueued *int) {
+func newCounting(t *testing.T, r *Rota) (c *controllers.Controller, enqueued *int) {
 	t.Helper()
 	var mu sync.Mutex
 	enqueued = new(int)
-	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ Priority) {
+	c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ work.Priority) {
 		mu.Lock()
 		defer mu.Unlock()
 		*enqueued += len(keys)

@@ -9,6 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // A reconcile begins when the cache shows what this member wrote to its object, by a subresource, too. It does not wait
@@ -104,10 +107,10 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		if _, err := l.objects.Create(t.Context(), name, nil); err != nil {
 			t.Fatal(err)
 		}
-		var other *Controller
+		var other *controllers.Controller
 		l.setup = func(m *labMember) {
 			var err error
-			if other, err = m.NewController("other", labKind, func([]types.NamespacedName, Priority) {}); err != nil {
+			if other, err = m.newTestController("other", labKind, func([]types.NamespacedName, work.Priority) {}); err != nil {
 				t.Fatal(err)
 			}
 			other.Started()
@@ -115,7 +118,7 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		m := l.start("a")
 		l.wait(time.Minute)
 		defer m.requests.Pause()()
-		reconcile := func(c *Controller, during func(context.Context)) (waited time.Duration) {
+		reconcile := func(c *controllers.Controller, during func(context.Context)) (waited time.Duration) {
 			t.Helper()
 			c.Add(name)
 			c.Take(name)

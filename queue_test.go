@@ -126,7 +126,7 @@ func TestQueueDoneWithoutAdmit(t *testing.T) {
 	q.Add(testItem)
 	item, _ := q.Get()
 	q.Done(item)
-	if waiting := q.controller.waitingIn(slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
+	if waiting := waitingIn(q.queue.Controller(), slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
 		t.Errorf("waiting after Done: %v, want nothing", waiting)
 	}
 }
@@ -135,7 +135,7 @@ func TestQueueGetsWhatASlotBrings(t *testing.T) {
 	r := testRota(t)
 	q, _ := testQueue(t, r)
 	mine := own(r, testItem)
-	q.controller.opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
+	q.queue.Controller().Opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
 	if item, _ := q.Get(); item != testItem {
 		t.Errorf("got %v, want the object of the slot", item)
 	}
@@ -168,18 +168,19 @@ func takesItems[T ObjectName](t *testing.T, mine, foreign T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkItems(t, r, q, mine, foreign)
-}
-
-// checkItems checks that a slot brings mine, of one object, and that the queue takes it and leaves foreign out.
-func checkItems[T comparable](t *testing.T, r *Rota, q *Queue[T], mine, foreign T) {
-	t.Helper()
-	object, err := q.name(mine)
+	object, err := namesAsItems[T]().Name(mine)
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkItems(t, r, q, object, mine, foreign)
+}
+
+// checkItems checks that a slot brings mine, of one object, and that the queue takes it and leaves foreign out.
+func checkItems[T comparable](t *testing.T, r *Rota, q *Queue[T], object types.NamespacedName, mine, foreign T) {
+	t.Helper()
+	object = r.share.KeyOf(secretKind, object)
 	set := own(r, cache.ObjectName(object))
-	q.controller.opened(set, delivery.Opened{Changed: []types.NamespacedName{object}}, nil)
+	q.queue.Controller().Opened(set, delivery.Opened{Changed: []types.NamespacedName{object}}, nil)
 	if item, _ := q.Get(); item != mine {
 		t.Fatalf("got %v of the slot, want %v", item, mine)
 	}
@@ -200,7 +201,7 @@ func TestNewQueueOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkItems(t, r, q, labelled{"a", "opened"}, labelled{"not-mine", "changed"})
+	checkItems(t, r, q, types.NamespacedName{Name: "a"}, labelled{"a", "opened"}, labelled{"not-mine", "changed"})
 }
 
 // Items about one object are synced one at a time, and neither takes the other's context.
@@ -253,7 +254,7 @@ func TestItemsAboutOneObject(t *testing.T) {
 	}
 	q.Done(second)
 	drained := false
-	r.gate.Drain(set, func(s slot.Slot) bool { return q.controller.work.Waits(s) }, func(slot.Slot) { drained = true })
+	r.gate.Drain(set, func(s slot.Slot) bool { return q.queue.Controller().Work.Waits(s) }, func(slot.Slot) { drained = true })
 	if n := r.gate.InFlight(); n != 0 || !drained {
 		t.Errorf("%d in flight at the end, drained: %t", n, drained)
 	}
@@ -344,7 +345,7 @@ func TestItemsThatBounce(t *testing.T) {
 		get(second)
 		failures(t, inner, second, 1)
 		asked = func() {
-			if s := slotOf(r, key); len(q.controller.waitingIn(s)) == 0 {
+			if s := slotOf(r, key); len(waitingIn(q.queue.Controller(), s)) == 0 {
 				t.Error("the object waits nowhere for a moment")
 			}
 		}
@@ -362,7 +363,9 @@ func TestItemsThatBounce(t *testing.T) {
 		t.Error(err)
 	}
 	r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {
-		if q.controller.claim(key, second) {
+		claimed := false
+		q.queue.Controller().Work.With(func(k *testKeys) { claimed = k.Claim(key, second) })
+		if claimed {
 			t.Error("the object may be synced again before its flight has ended")
 		}
 	})

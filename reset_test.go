@@ -15,21 +15,23 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
 
 // testObjects is a holder of objects whose Open returns when they are enqueued.
 type testObjects struct {
-	*kept
-	ctx context.Context
+	*controllers.Holder
+	rota *Rota
+	ctx  context.Context
 }
 
 func testHolder(t *testing.T, r *Rota) testObjects {
-	return testObjects{&kept{newObjectHolder(r), r.keeper}, t.Context()}
+	return testObjects{r.holder(), r, t.Context()}
 }
 
-func (o testObjects) Open(set slot.Set, epoch uint64) { o.kept.Open(o.ctx, set, epoch)() }
+func (o testObjects) Open(set slot.Set, epoch uint64) { o.Holder.Open(o.ctx, set, epoch)() }
 
 // R10: handlers are silent about a shut slot, so what was counted from events is reset before the next reconcile, once.
 func TestR10Reset(t *testing.T) {
@@ -158,7 +160,7 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 	item, _ := q.Get()
 	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
 	q.Done(item)
-	q.controller.work.With(func(k *keys) {
+	q.queue.Controller().Work.With(func(k *testKeys) {
 		if n := k.Size(); n != 0 {
 			t.Errorf("%d keys of deleted objects are remembered, want none", n)
 		}

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/duty"
@@ -56,22 +55,22 @@ type Rota struct {
 	hasStopped atomic.Bool
 	working    atomic.Bool // it has an incarnation, so that informers have to run
 	ending     atomic.Bool // they stop all the same, and whoever stops them says why
-	faults     faults
+	faults     *controllers.Faults
 	labels     labels
 	// refusals are reported once each.
 	refusals refusals
 	honor    honor
 	unlike   unlike
 
-	writes *writes.Writes
-	duties *duty.Duties
-	keeper adapter.Keeper
+	writes      *writes.Writes
+	duties      *duty.Duties
+	keeper      controllers.Keeper
+	controllers *controllers.Set
 
-	mu          sync.Mutex
-	controllers []*Controller
-	started     []start
-	inner       map[any]string // the work queues that belong to queues
-	ran         bool
+	mu      sync.Mutex
+	started []start
+	inner   map[any]string // the work queues that belong to queues
+	ran     bool
 	// after is what JoinAfter was told. isSetUp says that nothing can be set up any more; finishSetup is called then.
 	after       []prerequisite
 	isSetUp     bool
@@ -124,12 +123,12 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
 		fakes: fakes, denied: make(chan error, 1),
-		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: noKeeper{}, account: holdings{},
+		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: controllers.NoKeeper{}, account: holdings{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: r.labels.mislabelled,
-		Completed:   r.completed, Unseen: r.unseen, Stopped: r.informerStopped,
+		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) }, Unseen: r.unseen, Stopped: r.informerStopped,
 	})
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
@@ -139,6 +138,11 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
 		Now: r.now, Timeout: config.WriteTimeout, Patience: config.RenewDeadline, Fenced: r.metrics.fenced.Inc,
 		Late: r.metrics.late.Inc,
+	})
+	r.faults = controllers.NewFaults(r.now, log)
+	r.controllers = controllers.NewSet(controllers.Env{
+		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
+		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow,
 	})
 	return r
 }
@@ -169,12 +173,8 @@ func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 // has joined, too. Ready is a readiness check of it.
 func (r *Rota) Joined() <-chan struct{} { return r.state.Joined() }
 
-// informerOf returns the informer that a controller's queue was made with; nil if NewController made the controller.
-func (r *Rota) informerOf(c *Controller) cache.SharedIndexInformer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return c.informer
-}
+// wall is the time by this machine's clock, in whole seconds, as reports have it.
+func (r *Rota) wall() time.Time { return time.Unix(r.clock.Now().Wall, 0) }
 
 // report logs an error, or reports a missing permission. The member decides what to do about it.
 func (r *Rota) report(what string, err error) {
@@ -195,9 +195,9 @@ func (r *Rota) untilDeadline() time.Duration {
 // may be called once.
 //
 // Run joins when what JoinAfter was told is done, the informers of all queues made by NewQueue and all those of
-// ShareInformer run, and the workers of all controllers do (Controller.Started). It does not join while there are
-// members that it cannot work together with, as their reports of kinds and options show. Until then Ready says what Run
-// waits for.
+// ShareInformer run, and the workers of all controllers have asked their queues for work. It does not join while there
+// are members that it cannot work together with, as their reports of kinds and options show. Until then Ready says what
+// Run waits for.
 //
 // An error means that the process should end: a controller is wired wrongly, the table is invalid, a permission is
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with

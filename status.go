@@ -91,7 +91,7 @@ func (r *Rota) Status() Status {
 		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
 		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
 		Traffic: r.share.Traffic(), Ignored: r.honor.state(), Failing: r.Failing(), Refused: r.share.Failing(),
-		Health: r.health(),
+		Health: r.controllers.Health(),
 	}
 	if i := r.present.Load(); i != nil {
 		s.Waiting = i.Waiting()

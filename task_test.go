@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -136,8 +137,8 @@ func TestGoroutinesOfSlotsThatStay(t *testing.T) {
 		r := testRota(t)
 		defer r.closeStore()
 		again := make(chan types.NamespacedName, 1)
-		c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"},
-			func(keys []types.NamespacedName, _ Priority) { again <- keys[0] })
+		c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+			func(keys []types.NamespacedName, _ work.Priority) { again <- keys[0] })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,10 +18,10 @@ func (r *Rota) checkUnworked() error {
 	r.mu.Lock()
 	started := r.started
 	r.mu.Unlock()
-	controllers := r.registered()
+	controllers := r.controllers.All()
 	var worked []schema.GroupKind
 	for _, c := range controllers {
-		worked = append(worked, c.kind)
+		worked = append(worked, c.Kind)
 	}
 	works := func(kind schema.GroupKind) bool {
 		return slices.Contains(worked, kind) || slices.Contains(r.keeper.Kinds(), kind.String())

@@ -97,11 +97,11 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 					t.Error("the item is in the queue again")
 				}
 				for range 2 {
-					q.controller.checkUnwrapped()
+					q.queue.Controller().CheckClients()
 				}
 				log.wants(t, test.fault, "controller test", "rota.WrapConfig", "Rota.Wrote")
 				log.wants(t, test.mixed, "right for reads")
-				if err := r.faults.err(r.now()); (err != nil) != (test.fault > 0) {
+				if err := r.faults.Err(); (err != nil) != (test.fault > 0) {
 					t.Errorf("what makes the member not ready: %v", err)
 				}
 			})

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,22 +13,9 @@ import (
 const (
 	// startPeriod is the time between two checks for running informers.
 	startPeriod = 20 * time.Millisecond
-	// faultPeriod is the time between two log lines about a fault that recurs, and how long after its last occurrence
-	// Ready forgets it.
-	faultPeriod = time.Minute
 )
 
-// wiring is what a controller's calls have shown of its wiring.
-type wiring struct {
-	late                           atomic.Bool // ExpectKindLate was called
-	given, added, admitted, forgot atomic.Bool
-}
-
-// ExpectKindLate lets Run join although no informer of the controller's kind was made yet: the adapter waits for the
-// kind to be installed, and makes one then. Call it before Run.
-func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
-
-// awaitWiring waits until an informer of the kind of each controller made by NewController runs. It returns false when
+// awaitWiring waits until an informer of the kind of each controller runs. It returns false when
 // ctx ends. It returns an error after startPatience; or at once if no client was wrapped, or nobody works on a shared
 // kind.
 func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
@@ -58,17 +42,17 @@ func (r *Rota) awaitWiring(ctx context.Context) (bool, error) {
 // kind.
 func (r *Rota) checkInformers() error {
 	var errs []error
-	for _, c := range r.registered() {
-		made, runs := r.share.Informers(c.kind)
+	for _, c := range r.controllers.All() {
+		made, runs := r.share.Informers(c.Kind)
 		switch {
-		case runs || c.wiring.late.Load():
+		case runs || c.IsKindLate():
 		case made:
-			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.name,
-				c.kind))
+			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.Name,
+				c.Kind))
 		default:
 			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss "+
 				"what happens: call rota.ShareInformer (or Rota.NewInformer) for the kind before its factory is asked for it, add "+
-				"the handlers to the informer that it returns, and make the queue of it with rota.NewQueue", c.name, c.kind))
+				"the handlers to the informer that it returns, and make the queue of it with rota.NewQueue", c.Name, c.Kind))
 		}
 	}
 	return errors.Join(errs...)
@@ -85,10 +69,10 @@ func (r *Rota) checkClients() error {
 			return nil
 		}
 	}
-	for _, c := range r.registered() {
-		if r.informerOf(c) != nil && !r.fakes {
+	for _, c := range r.controllers.All() {
+		if c.Informer != nil && !r.fakes {
 			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes "+
-				"would not end when a slot is lost: wrap the config of every client of the workers and of the informers", c.name)
+				"would not end when a slot is lost: wrap the config of every client of the workers and of the informers", c.Name)
 		}
 	}
 	return nil
@@ -133,71 +117,30 @@ func (r *Rota) watchWiring(ctx context.Context) {
 		case <-tick.C:
 		}
 		ended = r.checkEnded(ended)
-		for _, c := range r.registered() {
-			c.checkUnwrapped()
-			switch informer := r.informerOf(c); {
-			case informer != nil && !r.share.Heard(informer):
-				c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes "+
-					"reach nobody: add it to the informer that rota.ShareInformer returned", "kind", c.kind.String())
-			case informer == nil && c.wiring.given.Load() && !c.wiring.added.Load() && !c.wiring.late.Load():
-				c.fault("enqueue", "its Enqueue was given objects, and none of them came to its queue: Enqueue has to add to the "+
-					"Queue that WrapQueue returned, as that of rota.NewQueue does by itself", "kind", c.kind.String())
+		for _, c := range r.controllers.All() {
+			c.Check()
+		}
+	}
+}
+
+// askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
+// those of Kubernetes count the events that such handlers get; whether these do cannot be known.
+func (r *Rota) askForResets() {
+	r.mu.Lock()
+	started := r.started
+	r.mu.Unlock()
+	for _, c := range r.controllers.All() {
+		if c.HasDecided() || c.Informer == nil {
+			continue
+		}
+		for _, s := range started {
+			if _, owner := r.share.Owners(s.kind)[c.Kind]; owner && s.owned && r.share.Heard(s.informer) {
+				r.log.Info("A queue has handlers on an informer of children, and no function of OnReset. If its controller waits "+
+					"for events of what it wrote before it counts objects (expectations, as in Kubernetes' own controllers), it "+
+					"waits in vain for those of the time in which a slot was shut: have OnReset forget what is expected. If it "+
+					"does not, say so by OnReset(nil)", "controller", c.Name, "kind", c.Kind.String(), "children", s.kind.String())
+				break
 			}
 		}
 	}
-}
-
-// faults are mistakes in the wiring that show while they work.
-type faults struct {
-	mu sync.Mutex
-	of map[string]*fault
-}
-
-type fault struct {
-	text       string
-	times      int
-	told, last time.Duration
-}
-
-// fault notes that a controller is wired wrongly; see Rota.fault.
-func (c *Controller) fault(id, text string, details ...any) {
-	c.rota.fault("controller "+c.name, id, text, details...)
-}
-
-// fault notes that something is wired wrongly. It is logged at once, and from time to time while it recurs.
-func (r *Rota) fault(of, id, text string, details ...any) {
-	now := r.now()
-	r.faults.mu.Lock()
-	if r.faults.of == nil {
-		r.faults.of = map[string]*fault{}
-	}
-	f := r.faults.of[of+" "+id]
-	if f == nil {
-		f = &fault{text: of + ": " + text, told: now - faultPeriod}
-		r.faults.of[of+" "+id] = f
-	}
-	f.times++
-	f.last = now
-	times := f.times
-	tell := now-f.told >= faultPeriod
-	if tell {
-		f.told = now
-	}
-	r.faults.mu.Unlock()
-	if tell {
-		r.log.Error(nil, f.text, append([]any{"times", times}, details...)...)
-	}
-}
-
-// err returns the faults of the last minute; nil if there are none.
-func (f *faults) err(now time.Duration) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(f.of)) {
-		if f := f.of[id]; now-f.last < faultPeriod {
-			errs = append(errs, errors.New(f.text))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -23,8 +23,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -82,10 +85,10 @@ func emptyKind() *cache.ListWatch {
 
 var secretKind = schema.GroupKind{Kind: "Secret"}
 
-func ignore([]types.NamespacedName, Priority) {}
+func ignore([]types.NamespacedName, work.Priority) {}
 
 // runs returns what runs an informer and a worker.
-func runs(q *Queue[string], informer cache.SharedIndexInformer) func(context.Context) {
+func runs(q workqueue.TypedRateLimitingInterface[string], informer cache.SharedIndexInformer) func(context.Context) {
 	return func(ctx context.Context) {
 		context.AfterFunc(ctx, q.ShutDown)
 		go q.Get()
@@ -104,11 +107,13 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		{
 			"a controller whose informer holds all objects",
 			func(t *testing.T, r *Rota) func(context.Context) {
-				c, err := r.NewController("replicas", secretKind, ignore)
+				c, err := r.newTestController("replicas", secretKind, ignore)
 				if err != nil {
 					t.Fatal(err)
 				}
-				q := WrapQueue(c, testInner[string](t), func(string) types.NamespacedName { return types.NamespacedName{} })
+				q := controllers.NewQueue(c, testInner[string](t), func(string) (types.NamespacedName, error) {
+					return types.NamespacedName{}, nil
+				})
 				return runs(q, cache.NewSharedIndexInformer(emptyKind(), &corev1.Secret{}, 0, nil))
 			},
 			[]string{"controller replicas", "Secret", "rota.ShareInformer", "rota.NewQueue"},
@@ -128,7 +133,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		{
 			"an informer that was not started",
 			func(t *testing.T, r *Rota) func(context.Context) {
-				c, err := r.NewController("replicas", secretKind, ignore)
+				c, err := r.newTestController("replicas", secretKind, ignore)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -273,15 +278,15 @@ func TestFaultsAreTold(t *testing.T) {
 		}, "never came to the queue by Add"},
 		{"only the rota adds", func(t *testing.T, r *Rota) {
 			q, _ := testQueue(t, r)
-			q.controller.opened(own(r, testItem), openedWith(testItem), nil)
+			q.queue.Controller().Opened(own(r, testItem), openedWith(testItem), nil)
 			workOn(t, q, q.Get, q.Admit)
 		}, ""},
 		{"an Enqueue that adds nothing", func(t *testing.T, r *Rota) {
-			c, err := r.NewController("test", secretKind, ignore)
+			c, err := r.newTestController("test", secretKind, ignore)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.opened(own(r, testItem), openedWith(testItem), nil)
+			c.Opened(own(r, testItem), openedWith(testItem), nil)
 		}, "Enqueue was given objects"},
 		{"no handler", func(t *testing.T, r *Rota) { testQueue(t, r) }, "no event handler was added to the informer"},
 	} {
@@ -295,8 +300,8 @@ func TestFaultsAreTold(t *testing.T) {
 				go r.watchWiring(ctx)
 				test.do(t, r)
 				if test.word != "no event handler was added to the informer" {
-					for _, c := range r.registered() {
-						if informer := r.informerOf(c); informer != nil {
+					for _, c := range r.controllers.All() {
+						if informer := c.Informer; informer != nil {
 							_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
 						}
 					}
@@ -353,7 +358,7 @@ func TestFaultsAreToldAgain(t *testing.T) {
 		if r.Ready(nil) == nil {
 			t.Error("ready although its workers do not ask the gate")
 		}
-		<-time.After(faultPeriod)
+		<-time.After(time.Minute)
 		if err := r.Ready(nil); err != nil {
 			t.Errorf("Ready: %v, want nil: it does not recur", err)
 		}

@@ -22,9 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 // Builder builds a sharded controller. It has the methods of controller-runtime's builder.Builder, and they mean
@@ -135,7 +136,7 @@ func (b *Builder) Named(name string) *Builder {
 
 // OnReset has f called before the first reconcile of each object since its slot was opened on this member. Handlers
 // hear nothing of a slot while it is shut, so expectations and other counts of events are void then. See
-// rota.Controller.OnReset for what holds while f runs. It runs in the worker's goroutine, concurrently for different
+// OnReset of rota.Queue for what holds while f runs. It runs in the worker's goroutine, concurrently for different
 // requests, and may block.
 func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Builder {
 	b.reset = f
@@ -197,7 +198,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	}
 	b.view.asker.controller = name
 	w := &worker{name: name, reconciler: r, sources: b.view.sources}
-	w.controller, err = b.mgr.rota.NewController(name, gvk.GroupKind(), w.enqueue)
+	w.controller, err = b.mgr.rota.Adapt(adapter.Access{}).NewController(name, gvk.GroupKind(), w.enqueue)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	chooser := &chooser{kind: gvk.GroupKind(), share: shareOf(b.mgr.rota), enqueue: w.enqueue, keyOf: keyOf,
 		blind: b.blind}
 	b.view.asker.chooser = chooser
-	adapter.SetChoose(w.controller, chooser.choose)
+	w.controller.SetChoose(chooser.choose)
 	b.mgr.addWorker(w)
 	if b.reset != nil {
 		w.controller.OnReset(func(ctx context.Context,
@@ -282,7 +283,7 @@ type worker struct {
 	name       string
 	sources    *sources
 	reconciler reconcile.Reconciler
-	controller *rota.Controller
+	controller *controllers.Controller
 
 	mu    sync.Mutex
 	queue plainQueue
@@ -294,8 +295,8 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
-// enqueue implements rota.Enqueue. Before the controller starts there is no queue; its start enqueues everything.
-func (w *worker) enqueue(keys []types.NamespacedName, priority rota.Priority) {
+// enqueue implements controllers.Enqueue. Before the controller starts there is no queue; its start enqueues everything.
+func (w *worker) enqueue(keys []types.NamespacedName, priority work.Priority) {
 	w.mu.Lock()
 	q := w.queue
 	w.mu.Unlock()
@@ -315,7 +316,7 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	w.controller.Ended(r.NamespacedName, adapter.ErrPanicked) // unless it returns
+	w.controller.Ended(r.NamespacedName, controllers.ErrPanicked) // unless it returns
 	result, err := w.reconciler.Reconcile(ctx, r)
 	w.controller.Ended(r.NamespacedName, err)
 	if err != nil && gate.CutShort(ctx) {

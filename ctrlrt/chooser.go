@@ -9,8 +9,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -26,7 +27,7 @@ import (
 type chooser struct {
 	kind    schema.GroupKind // of For
 	share   *delivery.Share
-	enqueue rota.Enqueue
+	enqueue controllers.Enqueue
 	keyOf   func(types.NamespacedName) types.NamespacedName
 
 	mu        sync.Mutex
@@ -59,7 +60,7 @@ func (c *chooser) listen(informer cache.Informer, listeners *[]*listener) cache.
 	}}
 }
 
-// choose implements adapter.Choose.
+// choose implements controllers.Choose.
 func (c *chooser) choose(set slot.Set, keys []types.NamespacedName) map[types.NamespacedName]bool {
 	c.mu.Lock()
 	self, others := slices.Clone(c.self), slices.Clone(c.others)
@@ -130,7 +131,7 @@ func (c *chooser) find(sought map[types.NamespacedName]bool, sources []*listener
 			for _, r := range l.ask(obj) {
 				if key := c.keyOf(r.NamespacedName); sought[key] {
 					delete(sought, key)
-					c.enqueue([]types.NamespacedName{key}, rota.PriorityOpened)
+					c.enqueue([]types.NamespacedName{key}, work.PriorityOpened)
 				}
 			}
 			if len(sought) == 0 {

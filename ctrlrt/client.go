@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 )
 
 // writingClient is the manager's client. It adds the labels by which objects are delivered. The transport below it
@@ -76,7 +76,7 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
 	c.hideStamps(gvk.GroupKind(), obj)
 	// Caches and the API server alike may answer with a namesake.
-	if adapter.Namesake(ctx, shareOf(c.mgr.rota), gvk.GroupKind(), obj) {
+	if controllers.Namesake(ctx, shareOf(c.mgr.rota), gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
 		reflect.ValueOf(obj).Elem().Set(empty.Elem())
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/controllers"
 )
 
 type (
@@ -22,7 +22,7 @@ type (
 
 // shardedQueue wraps any queue.
 type shardedQueue struct {
-	*rota.Queue[request]
+	*controllers.Queue[request]
 	keyOf func(types.NamespacedName) types.NamespacedName
 }
 
@@ -44,7 +44,7 @@ func (q *shardedQueue) AddRateLimited(r request) { q.Queue.AddRateLimited(q.abou
 // priorityQueue wraps a priority queue. controller-runtime recognizes those by their type.
 type priorityQueue struct {
 	*shardedQueue
-	controller *rota.Controller
+	controller *controllers.Controller
 	priorities prioritized
 }
 
@@ -76,17 +76,17 @@ func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 
 var _ prioritized = (*priorityQueue)(nil)
 
-func nameOf(r request) types.NamespacedName { return r.NamespacedName }
+func nameOf(r request) (types.NamespacedName, error) { return r.NamespacedName, nil }
 
 // wrapQueue returns a constructor of wrapped queues. The unwrapped queue is that of the options, or the one that
 // controller-runtime would choose. keyOf returns the name by which an object is hashed.
-func wrapQueue(o controller.Options, c *rota.Controller, keyOf func(types.NamespacedName) types.NamespacedName,
+func wrapQueue(o controller.Options, c *controllers.Controller, keyOf func(types.NamespacedName) types.NamespacedName,
 	made func(plainQueue),
 ) newQueue {
 	inner := innerQueue(o)
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
 		plain := inner(name, limiter)
-		wrapped := &shardedQueue{Queue: rota.WrapQueue(c, plain, nameOf), keyOf: keyOf}
+		wrapped := &shardedQueue{Queue: controllers.NewQueue(c, plain, nameOf), keyOf: keyOf}
 		var out plainQueue = wrapped
 		if p, ok := plain.(prioritized); ok {
 			out = &priorityQueue{shardedQueue: wrapped, controller: c, priorities: p}

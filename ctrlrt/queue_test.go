@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/work"
 )
 
 func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
@@ -18,7 +20,7 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, rota.Priority) {})
+	c, err := r.Adapt(adapter.Access{}).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 )
 
 // reader answers Get and List of sharded kinds, for which the manager's cache alone would not do: it would say NotFound
@@ -74,7 +75,7 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 		slotOf = shareOf(r.rota).OwnerSlotOf
 	}
 	n, ok := slotOf(kind, obj)
-	return ok && adapter.Of(r.rota).Gate.Owns(n)
+	return ok && r.rota.Adapt(adapter.Access{}).Gate.Owns(n)
 }
 
 // elsewhere returns the reader for objects of a sharded kind that are not this member's. only says that the caller must
@@ -126,7 +127,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	key = r.keyOf(gvk, key)
-	if adapter.Deleted(ctx, shareOf(r.rota), kind, key) {
+	if controllers.Deleted(ctx, shareOf(r.rota), kind, key) {
 		// as a cache says it
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -45,7 +46,7 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, gate := shareOf(r), adapter.Of(r).Gate
+	share, gate := shareOf(r), r.Adapt(adapter.Access{}).Gate
 	if err := share.Shard(priorityClassGVK.GroupKind()); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +109,8 @@ func TestRequestsOfAnObjectWithoutANamespaceAreOne(t *testing.T) {
 	for _, priorities := range []bool{true, false} {
 		for what, add := range adds {
 			rd, _ := ownerOfOne(t, name)
-			c, err := rd.rota.NewController("classes", priorityClassGVK.GroupKind(),
-				func([]types.NamespacedName, rota.Priority) {})
+			c, err := rd.rota.Adapt(adapter.Access{}).NewController("classes", priorityClassGVK.GroupKind(),
+				func([]types.NamespacedName, work.Priority) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,15 +4,19 @@ package adapter
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
+
+// Access is what only packages of this module can hand over, since others cannot name it.
+type Access struct{}
 
 // Parts are those of one rota.
 type Parts struct {
@@ -36,10 +40,10 @@ type Parts struct {
 	// FinishSetup has a function called when it need not wait any more, before it joins. It is given before Run.
 	SettingUp   func() bool
 	FinishSetup func(func(context.Context) error)
+	// NewController shards a kind, before any informer of it runs, and adds a controller of it. The member joins once the
+	// controller's workers run (controllers.Controller.Started). Call it before Run (but see rota.Rota.JoinAfter). Run
+	// returns an error if no informer of the kind holds this member's share, unless ExpectKindLate was called.
+	NewController func(name string, kind schema.GroupKind, enqueue controllers.Enqueue) (*controllers.Controller, error)
+	// Keep gives the rota a Keeper, before Run.
+	Keep func(controllers.Keeper)
 }
-
-// ErrPanicked is the outcome (rota.Controller.Ended) of a reconcile that did not return.
-var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
-
-// Of returns the parts of a *rota.Rota, and panics with anything else. Package rota sets it when it is initialized.
-var Of func(rota any) Parts

@@ -1,6 +1,10 @@
 package duty
 
-import "time"
+import (
+	"time"
+
+	"github.com/rota-dev/rota/internal/work"
+)
 
 // runs sums up how the runs of a duty ended.
 type runs struct {
@@ -22,18 +26,8 @@ func (o *runs) fail(now time.Duration, err error) {
 	o.err = err
 }
 
-// Failing is what a duty comes to that keeps failing.
-type Failing struct {
-	// For is the time since the first failure after the last success, and Runs how many failed since then.
-	For  time.Duration
-	Runs int
-	// Never says that none has succeeded since this process started.
-	Never bool
-	Err   error
-}
-
 // Failing says whether the duty keeps failing on this member.
-func (d *Duty) Failing() (Failing, bool) {
+func (d *Duty) Failing() (work.Failing, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o, now := &d.outcomes, d.env.Now()
@@ -41,9 +35,9 @@ func (d *Duty) Failing() (Failing, bool) {
 		o.succeed()
 	}
 	if d.term == nil || o.failures < failingRuns || now-o.since < failingAfter {
-		return Failing{}, false
+		return work.Failing{}, false
 	}
-	return Failing{For: now - o.since, Runs: o.failures, Never: !o.worked, Err: o.err}, true
+	return work.Failing{For: now - o.since, Times: o.failures, Never: !o.worked, Err: o.err}, true
 }
 
 // Turn reports whether a change has to be reported: the duty keeps failing now, or does not any more.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/dispatch/feed"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/gate"
@@ -90,11 +91,11 @@ type Dispatcher struct {
 	kept recalled[queue.Key]
 }
 
-var _ adapter.Keeper = (*Dispatcher)(nil)
+var _ controllers.Keeper = (*Dispatcher)(nil)
 
 // New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
 func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
-	d, err := newDispatcher(adapter.Of(r), o)
+	d, err := newDispatcher(r.Adapt(adapter.Access{}), o)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher %s: %w", r.Name(), err)
 	}
@@ -123,7 +124,7 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 			}
 		}
 	}
-	adapter.Keep(r, d)
+	r.Adapt(adapter.Access{}).Keep(d)
 	return d, nil
 }
 
@@ -422,7 +423,7 @@ func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
 	return again
 }
 
-// Kinds implements adapter.Keeper.
+// Kinds implements controllers.Keeper.
 func (d *Dispatcher) Kinds() []string {
 	var out []string
 	for _, k := range d.o.Kinds {
@@ -431,7 +432,7 @@ func (d *Dispatcher) Kinds() []string {
 	return out
 }
 
-// Address implements adapter.Keeper.
+// Address implements controllers.Keeper.
 func (d *Dispatcher) Address() string { return d.o.Address }
 
 // hold has changes of the slots count. d.mu is held.
@@ -442,7 +443,7 @@ func (d *Dispatcher) hold(set slot.Set) {
 	}
 }
 
-// Warm implements adapter.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the list
+// Warm implements controllers.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the list
 // that follows the move does not show it. A kind that cannot be followed does not hold up the move.
 func (d *Dispatcher) Warm(ctx context.Context, set slot.Set) error {
 	d.mu.Lock()
@@ -458,7 +459,7 @@ func (d *Dispatcher) Warm(ctx context.Context, set slot.Set) error {
 	return context.Cause(ctx)
 }
 
-// Load implements adapter.Keeper: it lists the slots' objects.
+// Load implements controllers.Keeper: it lists the slots' objects.
 func (d *Dispatcher) Load(ctx context.Context, set slot.Set, handed bool, gone []table.Gone) error {
 	d.mu.Lock()
 	d.hold(set)
@@ -524,7 +525,7 @@ func (d *Dispatcher) load(ctx context.Context, kind string, f *feed.Feed, set sl
 	}
 }
 
-// CatchUp implements adapter.Keeper.
+// CatchUp implements controllers.Keeper.
 func (d *Dispatcher) CatchUp(ctx context.Context, _ slot.Set) error {
 	errs := make([]error, len(d.feeds))
 	var group sync.WaitGroup
@@ -538,7 +539,7 @@ func (d *Dispatcher) CatchUp(ctx context.Context, _ slot.Set) error {
 	return errors.Join(errs...)
 }
 
-// Open implements adapter.Keeper.
+// Open implements controllers.Keeper.
 func (d *Dispatcher) Open(set slot.Set, epoch uint64) {
 	d.mu.Lock()
 	for _, s := range set.Slots() {
@@ -549,7 +550,7 @@ func (d *Dispatcher) Open(set slot.Set, epoch uint64) {
 	d.step()
 }
 
-// Drain implements adapter.Keeper.
+// Drain implements controllers.Keeper.
 func (d *Dispatcher) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
 	d.mu.Lock()
 	for _, s := range set.Slots() {
@@ -566,7 +567,7 @@ const (
 	keepMax = 100_000
 )
 
-// Shut implements adapter.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows then
+// Shut implements controllers.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows then
 // what was deleted, so the deletions that nobody has finished work on are kept for Load.
 func (d *Dispatcher) Shut(set slot.Set) {
 	d.mu.Lock()
@@ -585,7 +586,7 @@ func (d *Dispatcher) Shut(set slot.Set) {
 	d.step()
 }
 
-// SetDeadline implements adapter.Keeper.
+// SetDeadline implements controllers.Keeper.
 func (d *Dispatcher) SetDeadline(at time.Duration) {
 	d.mu.Lock()
 	d.clock.deadline = at
@@ -594,7 +595,7 @@ func (d *Dispatcher) SetDeadline(at time.Duration) {
 	d.step()
 }
 
-// Flights implements adapter.Keeper.
+// Flights implements controllers.Keeper.
 func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -48,7 +48,7 @@ func checks() []tool {
 			name: "conformance",
 			reaches: []string{
 				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work",
-				"internal/writes", "internal/duty", "rota",
+				"internal/writes", "internal/duty", "internal/controllers", "rota",
 			},
 			tests: map[string][]test{
 				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
@@ -56,13 +56,14 @@ func checks() []tool {
 				"internal/store":    storeTests,
 				"internal/delivery": deliveryTests, "internal/delivery/stream": deliveryTests,
 				"rota": rotaTests, "internal/work": rotaTests, "internal/writes": rotaTests,
-				"internal/duty": rotaTests,
+				"internal/duty": rotaTests, "internal/controllers": rotaTests,
 			},
 		},
 		{
-			name: "differential", reaches: []string{"ctrlrt", "rota", "internal/writes"},
+			name: "differential", reaches: []string{"ctrlrt", "rota", "internal/writes", "internal/controllers"},
 			tests: map[string][]test{
 				"": slices.Concat(readTests, stockTests), "ctrlrt": readTests, "rota": stockTests, "internal/writes": stockTests,
+				"internal/controllers": stockTests,
 			},
 		},
 		{

@@ -1,4 +1,4 @@
-package adapter
+package controllers
 
 import (
 	"context"
@@ -40,6 +40,3 @@ type Keeper interface {
 	// Flights is what has been in flight for longer than a time.
 	Flights(older time.Duration) []gate.Flight
 }
-
-// Keep gives a *rota.Rota a Keeper, before Run. Package rota sets it when it is initialized.
-var Keep func(rota any, k Keeper)

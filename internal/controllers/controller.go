@@ -1,8 +1,7 @@
-package rota
+package controllers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,96 +11,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
-// Priority is the priority of keys that the rota enqueues.
-type Priority = work.Priority
-
-// Priorities.
-const (
-	PriorityEvent  = work.PriorityEvent
-	PriorityRecent = work.PriorityRecent
-	PriorityOpened = work.PriorityOpened
-)
-
 // Enqueue puts keys into a controller's work queue, in order. It is called from goroutines of the rota and must not
 // block.
-type Enqueue func(keys []types.NamespacedName, priority Priority)
+type Enqueue func(keys []types.NamespacedName, priority work.Priority)
 
 // Controller is one work queue whose keys are sharded. Its methods follow a key's way: Add when it enters the
 // queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is done.
 // All of them may be called concurrently.
 type Controller struct {
-	rota    *Rota
-	name    string
-	kind    schema.GroupKind
-	enqueue Enqueue
+	// Name is the controller's, Kind that of its objects.
+	Name string
+	Kind schema.GroupKind
+	// Informer is the one that its queue was made with; nil: the controller has a queue of an adapter's.
+	Informer cache.SharedIndexInformer
+	// Enqueue puts keys into its queue.
+	Enqueue Enqueue
+	// Work has the keys.
+	Work *work.Controller
+
+	env *Env
 	// panics is how many of its reconciles panicked.
 	panics atomic.Int32
 	// begun is closed once its workers run.
-	begin sync.Once
-	begun chan struct{}
-	// informer is the one that the queue was made with; nil if NewController made the controller. Guarded by rota.mu.
-	informer cache.SharedIndexInformer
-
+	begin  sync.Once
+	begun  chan struct{}
 	wiring wiring
 	// requests are those of its reconciles; toldUnwrapped says that some go through other clients than WrapConfig's.
 	requests      work.Requests
 	toldUnwrapped atomic.Bool
-	// work has the keys.
-	work *work.Controller
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run
 	// choose says which of the existing objects of slots that open are enqueued; nil: all.
-	choose adapter.Choose
+	choose Choose
 	// bounced are items that were put back because another one claims their object, until their Done.
 	bounced map[any]struct{}
 	resets  resets
 	// toldFailing says that it was told that all reconciles fail.
 	toldFailing bool
-}
-
-// NewController registers a work queue for a kind and shards the kind. The name must be unique in the process. Call it
-// before Run (but see JoinAfter) and before any informer of the kind runs. The member joins once the controller's
-// workers run; see Started.
-//
-// It is for adapters, such as ctrlrt. client-go controllers use NewQueue. Run returns an error if no informer of the
-// kind holds this member's share, unless ExpectKindLate was called.
-func (r *Rota) NewController(name string, kind schema.GroupKind, enqueue Enqueue) (*Controller, error) {
-	r.mu.Lock()
-	late := r.late()
-	r.mu.Unlock()
-	if late {
-		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
-			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
-	}
-	if err := r.share.Shard(kind); err != nil {
-		return nil, fmt.Errorf("controller %s: %w", name, err)
-	}
-	c := &Controller{
-		rota: r, name: name, kind: kind, enqueue: enqueue, begun: make(chan struct{}),
-		bounced: map[any]struct{}{},
-	}
-	c.work = work.New(work.Env{
-		Name: name, Kind: kind.String(), ByUID: r.cfg.Key == slot.KeyUID, Gate: r.gate, Objects: objectsOf{r.share, kind},
-		Enqueue: enqueue, Now: r.now, Wall: r.wall, After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
-		Asked: r.metrics.verdict, IsFree: c.isFree,
-	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, other := range r.controllers {
-		if other.name == name {
-			return nil, fmt.Errorf("controller %s: there is one of that name already", name)
-		}
-	}
-	r.controllers = append(slices.Clip(r.controllers), c)
-	return c, nil
 }
 
 // objectsOf are the objects of a kind in a share.
@@ -123,10 +76,10 @@ func (o objectsOf) LedElsewhere() bool                             { return o.sh
 
 // isFree reports whether the API server has no object of that name.
 func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool, error) {
-	exists, err := c.rota.share.Live(ctx, c.kind, key)
+	exists, err := c.env.Share.Live(ctx, c.Kind, key)
 	if err != nil {
-		c.rota.log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller",
-			c.name, "object", key.String(), "error", err.Error())
+		c.env.Log.V(1).Info("Cannot tell whether an object that was deleted has a namesake; trying again", "controller",
+			c.Name, "object", key.String(), "error", err.Error())
 	}
 	return !exists, err
 }
@@ -135,18 +88,13 @@ func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool
 // queue; its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
-	return c.work.Add(key)
+	return c.Work.Add(key)
 }
 
 // AddLater is Add for a key that waits for a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
-	return c.work.AddLater(key)
-}
-
-// oldest returns since when the oldest key of each slot has been waiting for a worker.
-func (c *Controller) oldest(since map[slot.Slot]time.Duration) {
-	c.work.With(func(k *keys) { k.Oldest(since) })
+	return c.Work.AddLater(key)
 }
 
 // keys are those of a controller.
@@ -154,7 +102,7 @@ type keys = work.Keys[types.NamespacedName, work.Flying]
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
-	stranger := c.work.Take(key)
+	stranger := c.Work.Take(key)
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
@@ -170,18 +118,18 @@ func (c *Controller) Take(key types.NamespacedName) {
 // the last reconcile wrote often comes before that of the object.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
-	c.rota.share.ShowOwn(ctx, c.kind, key, c.name)
-	a, ok := c.work.Admit(ctx, key)
+	c.env.Share.ShowOwn(ctx, c.Kind, key, c.Name)
+	a, ok := c.Work.Admit(ctx, key)
 	if !ok {
 		return ctx, false
 	}
 	by := work.Admitted{
-		Gate: c.rota.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, Author: c.name, Requests: &c.requests,
-		CutShort: func() { c.enqueue([]types.NamespacedName{key}, PriorityEvent) },
+		Gate: c.env.Gate, Slot: a.Slot, Context: a.Context, UID: a.UID, Author: c.Name, Requests: &c.requests,
+		CutShort: func() { c.Enqueue([]types.NamespacedName{key}, work.PriorityEvent) },
 	}
-	ctx = c.rota.writes.Counting(by.In(a.Context), &c.requests)
-	if c.rota.cfg.Key == slot.KeyUID {
-		ctx = adapter.WithSubject(ctx, c.rota.share, adapter.Subject{Kind: c.kind, Name: key, Slot: a.Slot, Gone: a.Gone})
+	ctx = c.env.Writes.Counting(by.In(a.Context), &c.requests)
+	if c.env.ByUID {
+		ctx = WithSubject(ctx, c.env.Share, Subject{Kind: c.Kind, Name: key, Slot: a.Slot, Gone: a.Gone})
 	}
 	c.reset(ctx, a.Slot, key)
 	return ctx, true
@@ -194,7 +142,7 @@ func (c *Controller) Done(key types.NamespacedName) {
 	c.mu.Lock()
 	resets := c.resets.call != nil
 	c.mu.Unlock()
-	if c.work.Done(key, resets, func(f work.Flight[work.Flying]) { c.judge(key, f) }) {
+	if c.Work.Done(key, resets, func(f work.Flight[work.Flying]) { c.judge(key, f) }) {
 		c.bypassed(key)
 	}
 }
@@ -203,22 +151,22 @@ func (c *Controller) Done(key types.NamespacedName) {
 // the worker may have given this one up. If none ever did, the workers may work on objects of other members.
 func (c *Controller) bypassed(key types.NamespacedName) {
 	if c.wiring.admitted.Load() {
-		c.rota.log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.name, "object", key.String())
+		c.env.Log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.Name, "object", key.String())
 		return
 	}
 	c.fault("not admitted", "its workers are done with keys without Admit, so that others may work on the same objects: "+
 		"sync with the function that Admit of its queue returns", "object", key.String())
 }
 
-// opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
+// Opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
 // once. It returns the other objects, which the caller has to enqueue once.
-func (c *Controller) opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
+func (c *Controller) Opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	objects = c.chosen(set, objects)
-	urgent := c.work.Opened(set, slices.Concat(objects.Deleted, objects.Changed), parked)
+	urgent := c.Work.Opened(set, slices.Concat(objects.Deleted, objects.Changed), parked)
 	if urgent+len(objects.Recent)+len(objects.Others) > 0 {
 		c.wiring.given.Store(true)
 	}
-	c.enqueue(objects.Recent, PriorityRecent)
+	c.Enqueue(objects.Recent, work.PriorityRecent)
 	return objects.Others
 }
 
@@ -233,7 +181,7 @@ func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Open
 	}
 	var asked []types.NamespacedName
 	for _, key := range slices.Concat(objects.Changed, objects.Recent, objects.Others) {
-		if c.rota.share.Exists(c.kind, key) {
+		if c.env.Share.Exists(c.Kind, key) {
 			asked = append(asked, key)
 		}
 	}
@@ -257,16 +205,16 @@ const (
 	arrivalPeriod = 5 * time.Millisecond
 )
 
-// trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
+// Trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
 // in the queue. So they cost no more load than the workers cause anyway, and other keys wait behind a few of them only.
-func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
+func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
 	for waiting := keys[:0:0]; len(keys) > 0; {
 		waiting = slices.DeleteFunc(waiting, func(key types.NamespacedName) bool { return !c.queued(key) })
 		n := min(arrivals-len(waiting), len(keys))
 		if n > 0 {
-			c.enqueue(keys[:n], PriorityOpened)
+			c.Enqueue(keys[:n], work.PriorityOpened)
 			waiting, keys = append(waiting, keys[:n]...), keys[n:]
 		}
 		select {
@@ -279,28 +227,20 @@ func (c *Controller) trickle(ctx context.Context, keys []types.NamespacedName) {
 
 // queued reports whether a key is ready in the queue.
 func (c *Controller) queued(key types.NamespacedName) (ready bool) {
-	c.work.With(func(k *keys) { ready = k.Ready(key) })
+	c.Work.With(func(k *keys) { ready = k.Ready(key) })
 	return ready
 }
 
-// forget drops all keys of slots that were lost.
-func (c *Controller) forget(set slot.Set) {
+// Forget drops all keys of slots that were lost.
+func (c *Controller) Forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
-	c.work.Forget(set)
+	c.Work.Forget(set)
 }
 
-// registered returns all controllers.
-func (r *Rota) registered() []*Controller {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.controllers
-}
-
-// works returns what all controllers do.
-func (r *Rota) works() []*work.Controller {
-	var all []*work.Controller
-	for _, c := range r.registered() {
-		all = append(all, c.work)
-	}
-	return all
+// complete enqueues the keys that waited for kinds, and the objects that came with these.
+func (c *Controller) complete(objects delivery.Opened) {
+	objects = c.chosen(c.env.Share.Held(), objects)
+	c.Work.Complete(slices.Concat(objects.Deleted, objects.Changed))
+	c.Enqueue(objects.Recent, work.PriorityRecent)
+	c.Enqueue(objects.Others, work.PriorityOpened)
 }

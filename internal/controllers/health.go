@@ -1,4 +1,4 @@
-package rota
+package controllers
 
 import (
 	"context"
@@ -36,9 +36,9 @@ func (c *Controller) tellPanic(key types.NamespacedName, s slot.Slot) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	c.rota.tellNow(ctx, member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: fmt.Sprintf(
+	c.env.TellNow(ctx, member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: fmt.Sprintf(
 		"controller %s panicked at %s %s in slot %d. If that ends the process, the log of its last run has the stack, and "+
-			"the next owner of the slot will meet the object", c.name, c.kind, cache.ObjectName(key), s)})
+			"the next owner of the slot will meet the object", c.Name, c.Kind, cache.ObjectName(key), s)})
 }
 
 // unwell returns the controller's objects that a member reports.
@@ -46,11 +46,11 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 	failed := map[types.NamespacedName]work.Ailment{}
 	health := func(key types.NamespacedName, s slot.Slot) coverage.KeyHealth {
 		of := failed[key]
-		return coverage.KeyHealth{Controller: c.name, Kind: c.kind, Object: key, Slot: s, Failures: of.Failures,
+		return coverage.KeyHealth{Controller: c.Name, Kind: c.Kind, Object: key, Slot: s, Failures: of.Failures,
 			Panics: of.Panics, Since: of.Since, Last: of.Last, Error: of.Text}
 	}
 	var out []coverage.KeyHealth
-	c.work.With(func(k *keys) {
+	c.Work.With(func(k *keys) {
 		k.Ailments(func(key types.NamespacedName, of work.Ailment) { failed[key] = of })
 		k.Flights(func(key types.NamespacedName, f work.Flight[work.Flying]) {
 			if now.Sub(f.With.Since) >= coverage.HangingAfter {
@@ -65,7 +65,7 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 		switch {
 		case of.Failures < coverage.FailingInRow:
 		case c.isOver(key):
-			c.work.With(func(k *keys) { k.Heal(key) })
+			c.Work.With(func(k *keys) { k.Heal(key) })
 		default:
 			out = append(out, health(key, of.Slot))
 		}
@@ -76,18 +76,18 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 // isOver reports whether nothing will come of a failed key any more: its object is gone, and it does not wait. Some
 // controllers leave deletions out.
 func (c *Controller) isOver(key types.NamespacedName) (over bool) {
-	if c.rota.share.Exists(c.kind, key) {
+	if c.env.Share.Exists(c.Kind, key) {
 		return false
 	}
-	c.work.With(func(k *keys) { over = !k.Busy(key) })
+	c.Work.With(func(k *keys) { over = !k.Busy(key) })
 	return over
 }
 
-// health returns what the reconciles of this member come to, object by object.
-func (r *Rota) health() coverage.Health {
-	now := r.wall()
+// Health returns what the reconciles of this member come to, object by object.
+func (s *Set) Health() coverage.Health {
+	now := s.env.Wall()
 	var all []coverage.KeyHealth
-	for _, c := range r.registered() {
+	for _, c := range s.All() {
 		all = append(all, c.unwell(now)...)
 	}
 	return worst(all)
@@ -112,6 +112,3 @@ func worst(all []coverage.KeyHealth) (out coverage.Health) {
 	out.Failing = pick((*coverage.KeyHealth).Fails, func(k *coverage.KeyHealth) time.Time { return k.Since })
 	return out
 }
-
-// wall is the time by this machine's clock, in whole seconds, as reports have it.
-func (r *Rota) wall() time.Time { return time.Unix(r.clock.Now().Wall, 0) }

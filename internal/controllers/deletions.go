@@ -1,4 +1,4 @@
-package rota
+package controllers
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 
 // hopeless reports whether all deletions in a slot belong to controllers whose informers have stopped.
 func (o *objectHolder) hopeless(s slot.Slot) bool {
-	share := o.rota.share
-	return len(share.Ended()) > 0 && !slices.ContainsFunc(o.rota.registered(), func(c *Controller) bool {
-		return !share.Stale(c.kind) && c.work.Waits(s)
+	share := o.env.Share
+	return len(share.Ended()) > 0 && !slices.ContainsFunc(o.Controllers.All(), func(c *Controller) bool {
+		return !share.Stale(c.Kind) && c.Work.Waits(s)
 	})
 }
 
@@ -22,13 +22,13 @@ func (o *objectHolder) heldByDeletions(set slot.Set) string {
 	var held slot.Set
 	var example string
 	for _, s := range set.Slots() {
-		if !o.rota.gate.AdmitsGone(s) {
+		if !o.env.Gate.AdmitsGone(s) {
 			continue // nothing waits for them
 		}
-		for _, c := range o.rota.registered() {
-			if key, found := c.work.Deletion(s); found {
+		for _, c := range o.Controllers.All() {
+			if key, found := c.Work.Deletion(s); found {
 				held.Add(s)
-				example = fmt.Sprintf("%s of controller %s", key, c.name)
+				example = fmt.Sprintf("%s of controller %s", key, c.Name)
 			}
 		}
 	}
@@ -39,12 +39,12 @@ func (o *objectHolder) heldByDeletions(set slot.Set) string {
 		"other objects and slots are not held back", held, example)
 }
 
-// undone returns the deletions in a drained slot that the next owner will reconcile: those that fit into room. The
+// Undone returns the deletions in a drained slot that the next owner will reconcile: those that fit into room. The
 // others are logged.
-func (o *objectHolder) undone(s slot.Slot, room int) []table.Gone {
+func (o *objectHolder) Undone(s slot.Slot, room int) []table.Gone {
 	var out []table.Gone
-	for _, c := range o.rota.registered() {
-		fits := o.rota.fitting(s, c.name, c.work.Undone(s), room)
+	for _, c := range o.Controllers.All() {
+		fits := o.fitting(s, c.Name, c.Work.Undone(s), room)
 		room -= table.GoneSize(fits)
 		out = append(out, fits...)
 	}
@@ -52,32 +52,32 @@ func (o *objectHolder) undone(s slot.Slot, room int) []table.Gone {
 }
 
 // fitting returns those of the deletions in a slot for which there is room in the table, and tells of the others.
-func (r *Rota) fitting(s slot.Slot, controller string, gone []table.Gone, room int) []table.Gone {
+func (o *objectHolder) fitting(s slot.Slot, controller string, gone []table.Gone, room int) []table.Gone {
 	fits, abandoned := work.Fit(gone, room)
 	if n := len(abandoned); n > 0 {
-		r.metrics.abandoned.Inc()
-		r.log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
+		o.Abandoned()
+		o.env.Log.Error(nil, "Slot given up although deletions in it could not be reconciled", "slot", s.String(),
 			"controller", controller, "deletions", n, "first", work.NameOf(abandoned[0]).String())
 	}
 	return fits
 }
 
-// inherit enqueues deletions that the former owners of slots left, once the slots are open here.
-func (o *objectHolder) inherit(gone []table.Gone) {
+// Inherit enqueues deletions that the former owners of slots left, once the slots are open here.
+func (o *objectHolder) Inherit(gone []table.Gone) {
 	for _, g := range gone {
-		known := slices.Contains(o.rota.keeper.Kinds(), g.Kind)
-		for _, c := range o.rota.registered() {
-			if c.kind.String() == g.Kind {
+		known := slices.Contains(o.Keeper.Kinds(), g.Kind)
+		for _, c := range o.Controllers.All() {
+			if c.Kind.String() == g.Kind {
 				known = true
-				c.work.Inherit(g)
+				c.Work.Inherit(g)
 			}
 		}
 		if known {
-			o.rota.metrics.inherited.Inc()
+			o.Inherited()
 			continue
 		}
-		o.rota.metrics.abandoned.Inc()
-		o.rota.log.Error(nil,
+		o.Abandoned()
+		o.env.Log.Error(nil,
 			"A deletion that a former owner left is not reconciled: this member has no controller of that kind",
 			"slot", g.Slot.String(), "kind", g.Kind, "object", work.NameOf(g).String())
 	}

@@ -1,4 +1,4 @@
-package rota
+package controllers
 
 import (
 	"context"
@@ -39,29 +39,11 @@ func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedNam
 	c.resets = resets{call: f, decided: true}
 }
 
-// askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
-// those of Kubernetes count the events that such handlers get; whether these do cannot be known.
-func (r *Rota) askForResets() {
-	r.mu.Lock()
-	started := r.started
-	r.mu.Unlock()
-	for _, c := range r.registered() {
-		c.mu.Lock()
-		decided := c.resets.decided
-		c.mu.Unlock()
-		if decided || r.informerOf(c) == nil {
-			continue
-		}
-		for _, s := range started {
-			if _, owner := r.share.Owners(s.kind)[c.kind]; owner && s.owned && r.share.Heard(s.informer) {
-				r.log.Info("A queue has handlers on an informer of children, and no function of OnReset. If its controller waits "+
-					"for events of what it wrote before it counts objects (expectations, as in Kubernetes' own controllers), it "+
-					"waits in vain for those of the time in which a slot was shut: have OnReset forget what is expected. If it "+
-					"does not, say so by OnReset(nil)", "controller", c.name, "kind", c.kind.String(), "children", s.kind.String())
-				break
-			}
-		}
-	}
+// HasDecided reports whether OnReset was called, perhaps with nil.
+func (c *Controller) HasDecided() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resets.decided
 }
 
 // OnReset is Controller.OnReset for the items of the queue that are synced by a function that went through Admit.
@@ -90,21 +72,21 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 	call := c.resets.call
 	c.mu.Unlock()
 	var fresh, shown bool
-	c.work.With(func(k *keys) { fresh, shown = k.Fresh(s, key) })
+	c.Work.With(func(k *keys) { fresh, shown = k.Fresh(s, key) })
 	if !fresh {
 		return
 	}
 	if !shown {
 		limited, cancel := context.WithTimeout(ctx, resetPatience)
-		err := c.rota.share.ShowWritten(limited, s)
+		err := c.env.Share.ShowWritten(limited, s)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.rota.log.Info("Resetting an object although informers may lag behind what was written", "controller", c.name,
+			c.env.Log.Info("Resetting an object although informers may lag behind what was written", "controller", c.Name,
 				"object", key.String(), "cause", err.Error())
 		}
 	}
 	call(ctx, key)
-	c.work.With(func(k *keys) {
+	c.Work.With(func(k *keys) {
 		if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
 			k.Reset(s, key)
 		}

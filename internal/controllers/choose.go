@@ -1,4 +1,4 @@
-package adapter
+package controllers
 
 import (
 	"k8s.io/apimachinery/pkg/types"
@@ -11,5 +11,9 @@ import (
 // concurrently, and holds up handovers while it runs.
 type Choose func(set slot.Set, keys []types.NamespacedName) (unwanted map[types.NamespacedName]bool)
 
-// SetChoose gives a *rota.Controller its Choose, before its workers run. Package rota sets it when it is initialized.
-var SetChoose func(controller any, f Choose)
+// SetChoose sets what chooses. Call it before the controller's workers run.
+func (c *Controller) SetChoose(f Choose) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.choose = f
+}

@@ -1,4 +1,4 @@
-package rota
+package controllers
 
 import (
 	"context"
@@ -18,9 +18,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// objectHolder does for objects what kept does: with the informers' shares, and the controllers' keys.
+// objectHolder does for objects what Holder does: with the informers' shares, and the controllers' keys.
 type objectHolder struct {
-	rota *Rota
+	HolderEnv
+	env *Env
 
 	mu sync.Mutex
 	// handed are the slots that were loaded here after their former owner handed them over.
@@ -29,21 +30,17 @@ type objectHolder struct {
 	gathering map[chan struct{}]struct{}
 }
 
-func newObjectHolder(r *Rota) *objectHolder {
-	return &objectHolder{rota: r, gathering: map[chan struct{}]struct{}{}}
-}
-
-func (o *objectHolder) Hold(set slot.Set) { o.rota.share.Hold(set) }
+func (o *objectHolder) Hold(set slot.Set) { o.env.Share.Hold(set) }
 
 func (o *objectHolder) Warm(ctx context.Context, set slot.Set) (slot.Set, error) {
-	return o.held(set, func(set slot.Set) error { return o.rota.share.Warm(ctx, set) })
+	return o.held(set, func(set slot.Set) error { return o.env.Share.Warm(ctx, set) })
 }
 
 func (o *objectHolder) Expect(a member.Load, later bool) {
 	if a.Cause == table.CauseHanded || a.Held || later {
-		o.rota.share.Hold(a.Slots)
+		o.env.Share.Hold(a.Slots)
 	} else {
-		o.rota.share.HoldAnew(a.Slots)
+		o.env.Share.HoldAnew(a.Slots)
 	}
 	o.mu.Lock()
 	if handed(a) {
@@ -52,7 +49,7 @@ func (o *objectHolder) Expect(a member.Load, later bool) {
 		o.handed = o.handed.Minus(a.Slots)
 	}
 	o.mu.Unlock()
-	o.inherit(a.Gone)
+	o.Inherit(a.Gone)
 }
 
 // handed reports whether the former owner of slots drained them and handed them over.
@@ -65,7 +62,7 @@ func (o *objectHolder) Load(ctx context.Context, a member.Load) (slot.Set, error
 		o.mu.Unlock()
 	}
 	return o.held(a.Slots, func(set slot.Set) error {
-		return o.rota.share.Load(ctx, set, a.Cause, a.Versions, a.Held)
+		return o.env.Share.Load(ctx, set, a.Cause, a.Versions, a.Held)
 	})
 }
 
@@ -76,7 +73,7 @@ func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, er
 		if !errors.Is(err, delivery.ErrReleased) {
 			return set, err
 		}
-		if set = set.Intersect(o.rota.share.Held()); set.Empty() {
+		if set = set.Intersect(o.env.Share.Held()); set.Empty() {
 			return set, nil
 		}
 	}
@@ -85,8 +82,8 @@ func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, er
 // Open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
 // as workers take them.
 func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
-	parked := o.rota.gate.Open(set, epoch)
-	o.rota.share.Unmute(set)
+	parked := o.env.Gate.Open(set, epoch)
+	o.env.Share.Unmute(set)
 	done := make(chan struct{})
 	o.mu.Lock()
 	handed := o.handed.Intersect(set)
@@ -96,11 +93,11 @@ func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (re
 		var gathering, arriving sync.WaitGroup
 		gathering.Go(func() {
 			o.gather(handed, nil, func(c *Controller, rest []types.NamespacedName) {
-				arriving.Go(func() { c.trickle(ctx, rest) })
+				arriving.Go(func() { c.Trickle(ctx, rest) })
 			})
 		})
 		o.gather(set.Minus(handed), parked, func(c *Controller, rest []types.NamespacedName) {
-			c.enqueue(rest, PriorityOpened)
+			c.Enqueue(rest, work.PriorityOpened)
 		})
 		gathering.Wait()
 		o.mu.Lock()
@@ -116,9 +113,9 @@ func (o *objectHolder) gather(set slot.Set, parked []gate.Key, others func(*Cont
 	if set.Empty() && len(parked) == 0 {
 		return
 	}
-	opened := o.rota.share.Gather(set)
-	for _, c := range o.rota.registered() {
-		others(c, c.opened(set, opened[c.kind], parked))
+	opened := o.env.Share.Gather(set)
+	for _, c := range o.Controllers.All() {
+		others(c, c.Opened(set, opened[c.Kind], parked))
 	}
 }
 
@@ -133,20 +130,20 @@ func (o *objectHolder) gathered() {
 }
 
 func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
-	controllers := o.rota.works()
-	left := &work.Leftover{Of: o.rota.works, Begun: o.rota.now(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+	controllers := o.Controllers.Works()
+	left := &work.Leftover{Of: o.Controllers.Works, Begun: o.env.Now(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
 		Hopeless: o.hopeless}
-	o.rota.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(controllers, s) },
-		func(s slot.Slot) { d.Idle(s, o.undone(s, d.Room)) })
+	o.env.Gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(controllers, s) },
+		func(s slot.Slot) { d.Idle(s, o.Undone(s, d.Room)) })
 	for _, c := range controllers {
 		c.Hurry(d.Slots)
 	}
 	return func() bool {
-		if leave := left.Look(o.rota.now()); !leave.Empty() {
-			o.rota.gate.LeaveGone(leave)
+		if leave := left.Look(o.env.Now()); !leave.Empty() {
+			o.env.Gate.LeaveGone(leave)
 		}
-		parked, more := d.Review(o.rota.gate, o.rota.now())
-		for _, c := range o.rota.works() {
+		parked, more := d.Review(o.env.Gate, o.env.Now())
+		for _, c := range o.Controllers.Works() {
 			c.Resume(parked)
 		}
 		return more
@@ -155,23 +152,23 @@ func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 
 // silence keeps handlers from hearing of the slots.
 func (o *objectHolder) silence(set slot.Set) {
-	o.rota.share.Shut(set)
-	for _, c := range o.rota.works() {
+	o.env.Share.Shut(set)
+	for _, c := range o.Controllers.Works() {
 		c.Silence(set)
 	}
 }
 
 func (o *objectHolder) Release(set slot.Set) {
-	o.rota.share.Release(set)
-	for _, c := range o.rota.registered() {
-		c.forget(set)
+	o.env.Share.Release(set)
+	for _, c := range o.Controllers.All() {
+		c.Forget(set)
 	}
 }
 
 // Abandon logs deletions.
 func (o *objectHolder) Abandon(set slot.Set) {
 	for _, s := range set.Slots() {
-		o.undone(s, 0)
+		o.Undone(s, 0)
 	}
 }
 
@@ -180,5 +177,5 @@ func (o *objectHolder) HeldBack(set slot.Set) (out []string) {
 	if text := o.heldByDeletions(set); text != "" {
 		out = append(out, text)
 	}
-	return append(out, o.rota.heldBack(set)...)
+	return append(out, o.HeldBackBy(set)...)
 }

@@ -1,0 +1,103 @@
+package controllers
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/work"
+)
+
+// ErrPanicked is the outcome (Controller.Ended) of a reconcile that did not return.
+var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
+
+const (
+	// failingAfter is how long all reconciles of a controller must fail before that is reported. Backends fail for shorter
+	// times.
+	failingAfter = time.Minute
+	// failingObjects is the least number of objects that must fail, or all that this member has, if no reconcile has ever
+	// succeeded: a few of many objects may be broken themselves. If one has succeeded, half of the member's objects must
+	// fail, up to work.CountedFailures: when there is little to do, the few that are tried may be the broken ones.
+	failingObjects = 3
+)
+
+// allFail says what a sum of results comes to if all reconciles fail. there is the number of objects.
+func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, bool) {
+	if sum.Failures == 0 || now-sum.Since < failingAfter || sum.Objects == 0 {
+		return work.Failing{}, false
+	}
+	if there := there(); sum.Objects < there {
+		enough := failingObjects
+		if sum.Succeeded {
+			enough = max(enough, min((there+1)/2, work.CountedFailures))
+		}
+		if sum.Objects < enough {
+			return work.Failing{}, false
+		}
+	}
+	return work.Failing{For: now - sum.Since, Times: sum.Failures, Never: !sum.Succeeded, Err: sum.Err}, true
+}
+
+// Turn reports whether a change has to be reported: all reconciles fail now, or do not any more.
+func (c *Controller) Turn(failing bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	turned := failing != c.toldFailing && (failing || c.Sum().Failures == 0)
+	if turned {
+		c.toldFailing = failing
+	}
+	return turned
+}
+
+// errAgain stands for an error that the queue did not get.
+var errAgain = errors.New("the key was added again with a backoff")
+
+// Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
+// that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
+func (c *Controller) Ended(key types.NamespacedName, err error) {
+	c.Work.With(func(k *keys) { k.Result(key, err, false) })
+}
+
+// again notes that a key will be tried again after a backoff: it failed, unless Ended said otherwise.
+func (c *Controller) again(key types.NamespacedName) {
+	c.Work.With(func(k *keys) { k.Result(key, errAgain, true) })
+}
+
+// judge counts the result of a flight.
+func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying]) {
+	err := f.Err
+	if errors.Is(err, errAgain) {
+		err = nil
+	}
+	panicked := errors.Is(err, ErrPanicked)
+	if panicked {
+		c.tellPanic(key, f.Slot)
+	}
+	failure := work.Failure{Slot: f.Slot, At: c.env.Now(), Wall: c.env.Wall(), Err: err, Panicked: panicked}
+	if f.Err != nil {
+		failure.Text = coverage.ErrorText(err) // which calls the error
+	}
+	c.Work.With(func(k *keys) {
+		switch {
+		case f.Err != nil:
+			k.Fail(key, failure)
+		case f.Gone:
+			k.Cleared(key)
+		default:
+			k.Succeed(key)
+		}
+	})
+}
+
+// Sum is what came of all reconciles.
+func (c *Controller) Sum() (sum work.Sum) {
+	c.Work.With(func(k *keys) { sum = k.Sum() })
+	return sum
+}
+
+// Failing says whether all reconciles fail on this member.
+func (c *Controller) Failing() (work.Failing, bool) {
+	return allFail(c.Sum(), c.env.Now(), func() int { return c.env.Share.Size(c.Kind) })
+}

@@ -1,0 +1,115 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/slot"
+)
+
+// dispatcherQueue is the name of a keeper's queue in logs.
+const dispatcherQueue = "rota.dev/dispatcher"
+
+// HolderEnv is what a Holder is handed.
+type HolderEnv struct {
+	Controllers *Set
+	Keeper      Keeper
+	// HeldBackBy says what reconciles hold slots back.
+	HeldBackBy func(slot.Set) []string
+	// Abandoned is called for each slot that is given up with deletions nobody is told of, and Inherited for each deletion
+	// that a former owner left to this member.
+	Abandoned, Inherited func()
+}
+
+// Holder is the holder of the slots of objects: it has these, and what a keeper has beside them. A slot is drained when
+// both have drained it.
+type Holder struct{ *objectHolder }
+
+var _ replica.Blocking = (*Holder)(nil)
+
+// NewHolder returns the holder of an incarnation.
+func NewHolder(env HolderEnv) *Holder {
+	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env, gathering: map[chan struct{}]struct{}{}}}
+}
+
+func (k *Holder) Warm(ctx context.Context, set slot.Set) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.Warm(ctx, set) },
+		func(set slot.Set) error { return k.Keeper.Warm(ctx, set) })
+}
+
+func (k *Holder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
+	return k.both(func() (slot.Set, error) { return k.objectHolder.Load(ctx, a) },
+		func(set slot.Set) error { return k.Keeper.Load(ctx, set, handed(a), a.Gone) })
+}
+
+// both has the keeper do with slots what was done with their objects. It drops those that are released meanwhile.
+func (k *Holder) both(objects func() (slot.Set, error), keeper func(slot.Set) error) (slot.Set, error) {
+	set, err := objects()
+	if err != nil || set.Empty() {
+		return set, err
+	}
+	err = keeper(set.Intersect(k.env.Share.Held()))
+	if released := set.Minus(k.env.Share.Held()); !released.Empty() {
+		k.Keeper.Shut(released)
+	}
+	return set, err
+}
+
+func (k *Holder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+	rest = k.objectHolder.Open(ctx, set, epoch)
+	k.Keeper.Open(set, epoch)
+	return rest
+}
+
+// CatchUp waits for the watches, and until opened slots' objects are enqueued: the drain has to know of the deletions
+// that the next owner's list does not show (rule R15).
+func (k *Holder) CatchUp(ctx context.Context, set slot.Set) error {
+	err := errors.Join(k.env.Share.CatchUp(ctx, set), k.Keeper.CatchUp(ctx, set))
+	k.gathered()
+	return err
+}
+
+func (k *Holder) Drain(d replica.Drain) (look func() (more bool)) {
+	drained := d.Idle
+	d.Idle = func(s slot.Slot, gone []table.Gone) {
+		k.Keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), func(s slot.Slot, left []table.Gone) {
+			left = k.fitting(s, dispatcherQueue, left, d.Room-table.GoneSize(gone))
+			drained(s, append(gone, left...))
+		})
+	}
+	return k.objectHolder.Drain(d)
+}
+
+func (k *Holder) Shut(set slot.Set) {
+	k.env.Gate.Shut(set)
+	k.Keeper.Shut(set)
+	k.silence(set)
+}
+
+func (k *Holder) Release(set slot.Set) {
+	k.Keeper.Shut(set)
+	k.objectHolder.Release(set)
+}
+
+// NoKeeper is the Keeper of a rota without one.
+type NoKeeper struct{}
+
+func (NoKeeper) Kinds() []string                                          { return nil }
+func (NoKeeper) Address() string                                          { return "" }
+func (NoKeeper) Warm(context.Context, slot.Set) error                     { return nil }
+func (NoKeeper) Load(context.Context, slot.Set, bool, []table.Gone) error { return nil }
+func (NoKeeper) Open(slot.Set, uint64)                                    {}
+func (NoKeeper) CatchUp(context.Context, slot.Set) error                  { return nil }
+func (NoKeeper) Shut(slot.Set)                                            {}
+func (NoKeeper) SetDeadline(time.Duration)                                {}
+func (NoKeeper) Flights(time.Duration) []gate.Flight                      { return nil }
+func (NoKeeper) Drain(set slot.Set, idle func(s slot.Slot, gone []table.Gone)) {
+	for _, s := range set.Slots() {
+		idle(s, nil)
+	}
+}
