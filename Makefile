@@ -59,7 +59,7 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | x
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
-PURE := /(slot|dispatch/wire|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/queue)(/|$$)
+PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
 TOOLS := /cmd/|/(apiservers|bench|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.

@@ -14,7 +14,7 @@ import (
 func (r *Rota) Adapt(adapter.Access) adapter.Parts {
 	return adapter.Parts{
 		Share: r.share, Gate: r.gate, Late: r.clock.Late, Slots: r.cfg.Slots, Key: r.cfg.Key,
-		Election: r.opts.electionLease(), Solo: r.opts.Solo,
+		Election: r.opts.electionLease(), Solo: r.opts.Solo, Table: r.state.Table,
 		Ending:    func() { r.ending.Store(true) },
 		SettingUp: r.settingUp,
 		FinishSetup: func(f func(context.Context) error) {

@@ -266,7 +266,7 @@ func TestR18OwnDuties(t *testing.T) {
 		}
 		inTable := func(when string, want bool) {
 			l.t.Helper()
-			if _, there := l.members[len(l.members)-1].Table().DutySlot(scrubName); there != want {
+			if _, there := l.members[len(l.members)-1].state.Table().DutySlot(scrubName); there != want {
 				l.t.Errorf("%s: the table has the duty: %v, want %v", when, there, want)
 			}
 		}

@@ -80,7 +80,7 @@ func (l *leaseLock) put(ctx context.Context, version string, r resourcelock.Lead
 	}
 	out, _, err := l.WriteElection(ctx, electionLease, election.Record{
 		Version: version, Holder: r.HolderIdentity, Duration: time.Duration(r.LeaseDurationSeconds) * time.Second,
-		Acquired: r.AcquireTime.Unix(), Renewed: r.RenewTime.Unix(), Transitions: int32(r.LeaderTransitions), //nolint:gosec // few
+		Acquired: r.AcquireTime.Unix(), Renewed: r.RenewTime.Unix(), Transitions: int32(r.LeaderTransitions),
 	}, time.Second)
 	if err == nil {
 		l.version = out.Version

@@ -57,7 +57,7 @@ type counted struct {
 
 func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectation, error) {
 	e := &expectation{rota: r, kinds: kinds, from: from, seen: map[schema.GroupKind]counted{},
-		random: rand.New(rand.NewPCG(r.cfg.Seed, 0)), //nolint:gosec // it spreads requests
+		random: rand.New(rand.NewPCG(r.cfg.Seed, 0)), // it spreads requests
 		share:  delivery.New(delivery.Options{Slots: r.cfg.Slots, Key: r.cfg.Key, Mode: delivery.Filter, Label: true})}
 	for _, kind := range kinds {
 		if err := e.share.Shard(kind); err != nil {

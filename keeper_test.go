@@ -186,7 +186,7 @@ func TestKeeper(t *testing.T) {
 				}
 				for s := range since {
 					switch {
-					case all.Has(slot.Slot(s)): //nolint:gosec // 256 slots
+					case all.Has(slot.Slot(s)): // 256 slots
 						since[s] = time.Time{}
 					case since[s].IsZero():
 						since[s] = time.Now()

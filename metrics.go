@@ -373,7 +373,7 @@ var _ prometheus.Collector = (*metrics)(nil)
 
 // tableOf returns the table, or an empty one.
 func (r *Rota) tableOf() *table.Table {
-	if t := r.Table(); t != nil {
+	if t := r.state.Table(); t != nil {
 		return t
 	}
 	return &table.Table{}

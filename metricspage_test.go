@@ -121,7 +121,7 @@ these. All have the label `+"`rota`"+`. The types of problems are in [dispatch.m
 
 %s`, metricTable(memberMetrics(t)), metricTable(dispatcherMetrics(t)))
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil { //nolint:gosec // a page to read
+		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil { // a page to read
 			t.Fatal(err)
 		}
 		return

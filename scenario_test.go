@@ -53,7 +53,7 @@ var scenarios = map[string]func(l *lab){
 			for _, state := range []string{"coming", "going", "unowned"} {
 				m.want("at rest", "rota_slots", `state="`+state+`"`, 0)
 			}
-			m.want("at rest", "rota_table_epoch", "", float64(a.Table().Epoch))
+			m.want("at rest", "rota_table_epoch", "", float64(a.state.Table().Epoch))
 			m.want("at rest", "rota_in_flight", "", 0)
 			m.want("at rest", "rota_parked_keys", "", 0)
 			m.want("at rest", "rota_stuck_reconciles", "", 0)
@@ -169,7 +169,7 @@ var scenarios = map[string]func(l *lab){
 			m.want("without table", "rota_slots", `state="open"`, 0)
 			m.want("without table", "rota_slots", `state="unowned"`, 256)
 			m.want("without table", "rota_events_total", `reason="TableLost"`, 1)
-			if s := m.Status(); !s.TableGone || s.Members != 0 || s.Unowned.Len() != 256 || m.Table() != nil {
+			if s := m.Status(); !s.TableGone || s.Members != 0 || s.Unowned.Len() != 256 || m.state.Table() != nil {
 				l.t.Errorf("%s: status %+v", m.pod, s)
 			}
 			m.fault.Store(nil)
@@ -241,7 +241,7 @@ var scenarios = map[string]func(l *lab){
 	"not-opened": func(l *lab) { // a defect: the member thinks that a slot is open
 		a, b := l.start("web-0"), l.start("web-1")
 		l.wait(2 * time.Minute)
-		lost := a.Table().Owned(b.ID())
+		lost := a.state.Table().Owned(b.ID())
 		first := lost.Slots()[0]
 		b.gate.Shut(slot.SetOf(slot.Range{First: first, Last: first}))
 		l.wait(10 * time.Minute)

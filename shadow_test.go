@@ -132,7 +132,7 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 			wait(10 * time.Second)
 		}
 		wait(time.Minute)
-		table := s.all()[0].Table()
+		table := s.all()[0].state.Table()
 		if len(table.Members) != 3 || len(table.Duties) > 0 || table.Slots != 64 {
 			t.Fatalf("table:\n%s", table)
 		}
@@ -179,7 +179,7 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 			t.Errorf("leaving took %v, in which the operator's process waits", took)
 		}
 		wait(5 * time.Second)
-		left := s.all()[0].Table()
+		left := s.all()[0].state.Table()
 		if owned := left.Owned(s.all()[0].ID()); len(left.Members) != 2 || owned.Len() != 32 {
 			t.Errorf("after one has left:\n%s", left)
 		}

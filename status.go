@@ -118,9 +118,6 @@ func (r *Rota) Status() Status {
 	return s
 }
 
-// Table returns the last table seen, or nil if there is none. The caller must not change it.
-func (r *Rota) Table() *table.Table { return r.state.Table() }
-
 // DutyStatus is what a member knows of a duty.
 type DutyStatus struct {
 	Name string

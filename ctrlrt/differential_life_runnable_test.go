@@ -108,7 +108,7 @@ func (l *lived) runnable() manager.Runnable {
 	case warmedForEveryone:
 		return warmed{electable{l, false}}
 	case aServer, leadersServer:
-		return &manager.Server{Name: l.name, Server: &http.Server{}, //nolint:gosec // nobody connects
+		return &manager.Server{Name: l.name, Server: &http.Server{}, // nobody connects
 			Listener:            &listening{l: l, closed: make(chan struct{})},
 			OnlyServeWhenLeader: l.kind == leadersServer}
 	case hasACache, hasASlowCache:

@@ -101,7 +101,7 @@ func (w *lifeWorld) ask(n int, name, what string) {
 	case aMetricsHandler:
 		w.call(name, func() string { return about(w.mgr.AddMetricsServerExtraHandler("/"+check, http.NotFoundHandler())) })
 	case theWebhooks:
-		given := w.options.WebhookServer.(webhookServer) //nolint:forcetypeassert // managerOptions sets it
+		given := w.options.WebhookServer.(webhookServer) // managerOptions sets it
 		w.know(given.l)
 		w.call(name, func() string {
 			got := w.mgr.GetWebhookServer()

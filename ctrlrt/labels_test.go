@@ -61,7 +61,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			return ""
 		}
 	}
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
+	rng := rand.New(rand.NewPCG(1, 2)) // not for secrets
 	disturb := func(rounds int, want string) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)

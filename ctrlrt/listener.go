@@ -122,7 +122,7 @@ func withQueue(stock toolscache.ResourceEventHandler, q plainQueue) (twin toolsc
 	if !field.IsValid() || field.Type() != reflect.TypeFor[plainQueue]() {
 		return nil, false
 	}
-	*(*plainQueue)(unsafe.Pointer(field.UnsafeAddr())) = q //nolint:gosec // the type of the field is checked above
+	*(*plainQueue)(unsafe.Pointer(field.UnsafeAddr())) = q // the type of the field is checked above
 	twin, ok = own.Interface().(toolscache.ResourceEventHandler)
 	return twin, ok
 }

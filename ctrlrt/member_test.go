@@ -31,7 +31,6 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -281,7 +280,7 @@ func (r *replica) leave(t *testing.T) {
 	select {
 	case err := <-r.done:
 		if err != nil {
-			t.Errorf("replica: %v\n%v", err, table.Encode(r.Rota().Table()))
+			t.Errorf("replica: %v\n%+v", err, r.Rota().Status())
 		}
 		r.done <- nil
 	case <-time.After(hang):

@@ -140,7 +140,7 @@ func (e *engine) journals() ([]journal.Reconcile, map[string]time.Duration, erro
 
 func (e *engine) readAudit() (*judge.Log, error) {
 	if !e.cluster.Audited() {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	var log judge.Log
 	if err := e.cluster.ReadAudit(&log, rotaName); err != nil {

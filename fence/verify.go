@@ -164,5 +164,5 @@ func (o Options) any(ctx context.Context, reader dynamic.Interface, gvr schema.G
 			return obj, nil
 		}
 	}
-	return nil, nil //nolint:nilnil // finding none is not an error
+	return nil, nil // finding none is not an error
 }

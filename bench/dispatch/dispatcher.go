@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
@@ -121,7 +122,7 @@ func (c *dispatcherConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reports, err := workers.Reports(cfg, r.Name(), r.Table)
+	reports, err := workers.Reports(cfg, r.Name(), r.Adapt(adapter.Access{}).Table)
 	if err != nil {
 		return err
 	}

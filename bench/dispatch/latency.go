@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // latency measures how soon informers and workers hear of changes, in one run.
@@ -43,7 +43,7 @@ func (c *cluster) latency(ctx context.Context) (out []Latency, err error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(namespace))
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, obj any) {
-		told.Load().hears(byInformer, obj.(*corev1.ConfigMap).ResourceVersion) //nolint:forcetypeassert // of that informer
+		told.Load().hears(byInformer, obj.(*corev1.ConfigMap).ResourceVersion) // of that informer
 	}})
 	if err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func (p *probe) reading() reading {
 	r.Settled = r.Open > 0 && r.Open == s.Owned.Len() && r.Moving == 0
 	for kind, traffic := range s.Traffic {
 		plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
-		r.Received[plural.Resource] += int(traffic.Received) //nolint:gosec // far below the limit
+		r.Received[plural.Resource] += int(traffic.Received) // far below the limit
 	}
 	return r
 }

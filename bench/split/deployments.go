@@ -41,7 +41,7 @@ type change struct {
 // watchDeployments counts Pods until stop is called.
 func watchDeployments(ctx context.Context, c client.WithWatch, replicas int) (d *deployments, stop func(), err error) {
 	d = &deployments{
-		client: c, replicas: int32(replicas), pods: map[string]int{}, open: map[string][]change{}, //nolint:gosec // small
+		client: c, replicas: int32(replicas), pods: map[string]int{}, open: map[string][]change{},
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	_ "net/http/pprof" //nolint:gosec // on loopback, where asked for
+	_ "net/http/pprof" // on loopback, where asked for
 	"os"
 	"sync/atomic"
 	"time"
@@ -60,7 +60,7 @@ func (c *memberConfig) run(ctx context.Context) error {
 		return err
 	}
 	if c.Profile != "" {
-		go func() { _ = http.ListenAndServe(c.Profile, nil) }() //nolint:gosec // as above
+		go func() { _ = http.ListenAndServe(c.Profile, nil) }()
 	}
 	mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: c.Delivery}, ctrl.Options{})
 	if err != nil {

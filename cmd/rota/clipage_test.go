@@ -20,7 +20,7 @@ const cliPage = "../../docs/cli.md"
 func TestCLIPage(t *testing.T) {
 	want := pageOf(newCommand())
 	if *update {
-		if err := os.WriteFile(cliPage, []byte(want), 0o644); err != nil { //nolint:gosec // it is for everybody
+		if err := os.WriteFile(cliPage, []byte(want), 0o644); err != nil { // it is for everybody
 			t.Fatal(err)
 		}
 	}

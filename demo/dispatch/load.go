@@ -34,7 +34,7 @@ type load struct {
 func newLoad(c client.Client, namespace string, seed uint64, slotOf func(judge.Site) slot.Slot) *load {
 	l := &load{
 		Load:   stage.NewLoad(c, namespace, seed, specOf),
-		random: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // not for secrets
+		random: rand.New(rand.NewPCG(seed, 1)), // not for secrets
 		slotOf: slotOf,
 	}
 	l.moving.Store(&slot.Set{})

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	e := &engine{
 		o: &o, dir: dir, pages: website.Pages{Dir: filepath.Join(dir, "pages")}, begun: journal.Now(), out: o.Progress,
-		seed: cmp.Or(o.Seed, rand.Uint64()>>32), //nolint:gosec // not for secrets
+		seed: cmp.Or(o.Seed, rand.Uint64()>>32), // not for secrets
 	}
 	defer func() {
 		if o.Keep {

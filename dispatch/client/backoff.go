@@ -28,7 +28,7 @@ func (b *backoff) next(err error, random float64) time.Duration {
 
 // wait waits for the next attempt. It returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context, err error) bool {
-	return sleep(ctx, b.next(err, rand.Float64())) //nolint:gosec // jitter is no secret
+	return sleep(ctx, b.next(err, rand.Float64())) // jitter is no secret
 }
 
 // sleep returns false if ctx ended.

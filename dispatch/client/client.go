@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/elapsed"
 )
 
@@ -197,8 +197,8 @@ func (c *Client) send(ctx context.Context, path string, in any) (*http.Response,
 }
 
 // Stats returns the state of all dispatchers.
-func (c *Client) Stats(ctx context.Context) (wire.Stats, error) {
-	var out wire.Stats
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	var out Stats
 	_, err := c.call(ctx, wire.PathStats, requestTimeout, nil, &out)
 	return out, err
 }

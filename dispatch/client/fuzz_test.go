@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // FuzzStream: whatever a connection brings, events are read or an error ends it, in bounded memory.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // Errors that a Problem is, for errors.Is.
@@ -100,7 +100,7 @@ const maxRetryAfter = 10 * time.Minute
 func retryAfter(header string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
-		wait = time.Duration(seconds) * time.Second //nolint:gosec // it has 32 bits
+		wait = time.Duration(seconds) * time.Second // it has 32 bits
 	} else if at, err := http.ParseTime(header); err == nil {
 		wait = at.Sub(now)
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
-	"github.com/rota-dev/rota/dispatch/wire"
 )
 
 // Run takes keys and calls handle for each, until ctx ends. Takes are extended while handle works on them, each after a
@@ -144,7 +142,7 @@ func (r *running) poll(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		takes, err := r.Client.Take(later, wire.TakeRequest{
+		takes, err := r.Client.Take(later, TakeRequest{
 			Worker: r.Name, Kinds: r.Kinds, Max: n, WaitSeconds: pollLength.Seconds(),
 			LengthSeconds: r.Length.Seconds(), Affine: r.Affine,
 		})
@@ -176,7 +174,7 @@ func (r *running) stream(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		s, err := r.Client.Stream(ctx, wire.StreamRequest{
+		s, err := r.Client.Stream(ctx, StreamRequest{
 			Worker: r.Name, Kinds: r.Kinds, Credit: n, LengthSeconds: r.Length.Seconds(), Affine: r.Affine,
 		})
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // Ending is a take, and how the work on it ended.

@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // maxLine is how long a line of a stream may be, in bytes.
@@ -32,7 +32,7 @@ type Stream struct {
 }
 
 // Stream opens a stream. ctx is for opening it; Close ends it. Opening is tried once only.
-func (c *Client) Stream(ctx context.Context, req wire.StreamRequest) (*Stream, error) {
+func (c *Client) Stream(ctx context.Context, req StreamRequest) (*Stream, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // TestTooManyKeys: what a worker cannot work on now is released, and not kept waiting. By a stream it may come if the

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // Take is a key that this client has until it says how the work ended, or the take expires.
@@ -89,7 +89,7 @@ func (c *Client) newTake(sent time.Duration, w *wire.Take) (*Take, error) {
 }
 
 // Take asks for keys. There are none if there were none in time.
-func (c *Client) Take(ctx context.Context, req wire.TakeRequest) ([]*Take, error) {
+func (c *Client) Take(ctx context.Context, req TakeRequest) ([]*Take, error) {
 	var in wire.TakeResponse
 	sent, err := c.call(ctx, wire.PathTake, seconds(req.WaitSeconds)+requestTimeout, req, &in)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // Handler works on a key. Run calls it in a goroutine for each key, up to Worker.Concurrency at the same time, but

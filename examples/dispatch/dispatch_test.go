@@ -34,9 +34,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch/wire"
 	website "github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -217,7 +217,7 @@ func TestManifests(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "website-dispatch.operators.svc"}} //nolint:gosec // Go's default is 1.2
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "website-dispatch.operators.svc"}} // Go's default is 1.2
 	defer transport.CloseIdleConnections()
 	worker, shown := &http.Client{Transport: transport}, token("website-worker", "rota.dev/dispatch")
 	send := func(path, body string) (int, []byte) {

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -31,6 +32,8 @@ type Parts struct {
 	Election types.NamespacedName
 	// Reported says whether others can read a report of this member.
 	Reported func() bool
+	// Table returns the last table seen; nil: there is none. It must not be changed.
+	Table func() *table.Table
 	// Solo is rota.Options.Solo.
 	Solo bool
 	// Ending says that the process ends although the member has not left, so that informers stop before it does. That is

@@ -56,7 +56,7 @@ func (s informerStep) String() string {
 func (s informerStep) slots() slot.Set {
 	var set slot.Set
 	for _, n := range s.Set {
-		set.Add(slot.Slot(n)) //nolint:gosec // below informerSlots
+		set.Add(slot.Slot(n)) // below informerSlots
 	}
 	return set
 }

@@ -52,7 +52,7 @@ func (s *Share) AddOrphans(kind schema.GroupKind) error {
 
 // orphanSlot is the slot of the orphans, in informers that hold them.
 func (s *Share) orphanSlot() slot.Slot {
-	return slot.Slot(s.slots) //nolint:gosec // below slot.MaxCount: see AddOrphans
+	return slot.Slot(s.slots) // below slot.MaxCount: see AddOrphans
 }
 
 // adoptable reports whether an object is an orphan and the informer holds orphans.

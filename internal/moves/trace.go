@@ -79,7 +79,7 @@ func (t Tracing) attributes(s step, slots slot.Set) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		attribute.String("rota.name", t.rota), attribute.String("rota.member", t.member),
 		attribute.String("rota.from", s.from), attribute.String("rota.to", s.to),
-		attribute.Int64("rota.epoch", int64(s.epoch)), //nolint:gosec // one version a nanosecond would take 292 years
+		attribute.Int64("rota.epoch", int64(s.epoch)), // one version a nanosecond would take 292 years
 	}
 	if s.duty != "" {
 		return append(out, attribute.String("rota.duty", s.duty))

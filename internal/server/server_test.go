@@ -126,7 +126,7 @@ func client(t *testing.T, config *tls.Config) *http.Client {
 	if config == nil {
 		config = &tls.Config{}
 	}
-	config.InsecureSkipVerify = true //nolint:gosec // the tests look at the certificate themselves
+	config.InsecureSkipVerify = true // the tests look at the certificate themselves
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: config.NextProtos == nil}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -149,7 +149,7 @@ func TestHTTPS(t *testing.T) {
 		{nil, "HTTP/2.0"},
 		{&tls.Config{NextProtos: []string{"http/1.1"}}, "HTTP/1.1"},
 		{&tls.Config{MaxVersion: tls.VersionTLS12}, "HTTP/2.0"},
-		{&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, ""}, //nolint:gosec // it is refused
+		{&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, ""}, // it is refused
 	} {
 		answer, err := client(t, c.config).Get(s.url())
 		if err != nil {
@@ -185,7 +185,7 @@ func TestCertificates(t *testing.T) {
 				c := kept
 				if i > 0 {
 					c = &http.Client{Transport: &http.Transport{
-						TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // as above
+						TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 					}}
 				}
 				answer, err := c.Get(s.url())
@@ -318,7 +318,7 @@ func TestStuckReader(t *testing.T) {
 			}
 		}),
 	})
-	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext( //nolint:gosec // as above
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(
 		t.Context(), "tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)

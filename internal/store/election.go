@@ -129,7 +129,7 @@ func (k *Kubernetes) WatchElection(ctx context.Context, lease types.NamespacedNa
 // putElection writes the record into a Lease, as k8s.io/client-go/tools/leaderelection does.
 func putElection(obj *coordinationv1.Lease, r election.Record) {
 	obj.Spec.HolderIdentity = ptr.To(r.Holder)
-	obj.Spec.LeaseDurationSeconds = ptr.To(int32(r.Duration / time.Second)) //nolint:gosec // minutes at most
+	obj.Spec.LeaseDurationSeconds = ptr.To(int32(r.Duration / time.Second))
 	obj.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Unix(r.Acquired, 0)))
 	obj.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Unix(r.Renewed, 0)))
 	obj.Spec.LeaseTransitions = ptr.To(r.Transitions)

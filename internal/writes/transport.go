@@ -166,7 +166,7 @@ func (w *Writes) join(req *http.Request, note *noted) (release func(), err error
 			"reconcile)", req.Method, req.URL.Path, s, err)
 	}
 	if len(releases) == 0 {
-		return nil, nil //nolint:nilnil // there is nothing to be released
+		return nil, nil // there is nothing to be released
 	}
 	return release, nil
 }

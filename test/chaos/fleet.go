@@ -234,7 +234,7 @@ func (s *fleet) clear(ctx context.Context) error {
 
 func (s *fleet) table(ctx context.Context) (*table.Table, error) {
 	if s.rota == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	return s.cluster.table(ctx, s.rota)
 }

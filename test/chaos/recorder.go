@@ -26,10 +26,10 @@ type recorder struct{ sites, duties *recording }
 func newRecorder(c client.WithWatch) *recorder {
 	return &recorder{
 		newRecording(c, func() client.ObjectList { return &webv1.WebsiteList{} }, func(o client.Object) string {
-			return o.(*webv1.Website).Status.Checksum //nolint:forcetypeassert // nothing else is asked for
+			return o.(*webv1.Website).Status.Checksum // nothing else is asked for
 		}),
 		newRecording(c, func() client.ObjectList { return &corev1.ConfigMapList{} }, func(o client.Object) string {
-			return o.(*corev1.ConfigMap).Data[dutyField] //nolint:forcetypeassert // nothing else is asked for
+			return o.(*corev1.ConfigMap).Data[dutyField] // nothing else is asked for
 		}),
 	}
 }
@@ -94,7 +94,7 @@ func (r *recording) list(list client.ObjectList, gap bool) {
 	}
 	r.mu.Unlock()
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // a list has items
-		r.add(o.(client.Object)) //nolint:forcetypeassert // each is one
+		r.add(o.(client.Object)) // each is one
 		return nil
 	})
 }

@@ -26,7 +26,7 @@ func Bench(b *testing.B, p Program) {
 	l.run(p)
 	for done := 0; done < b.N; {
 		_, counts := l.tier.Stats()
-		done = int(counts.Done) //nolint:gosec // there are no more than b.N
+		done = int(counts.Done) // there are no more than b.N
 		time.Sleep(5 * time.Millisecond)
 	}
 	b.StopTimer()

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // checks are what a client has to do.

@@ -86,7 +86,7 @@ func (l *lab) write(name string, content []byte) {
 
 // run starts the program. It is killed when the check ends. grace replaces the usual one.
 func (l *lab) run(p Program, grace ...string) {
-	cmd := exec.CommandContext(context.Background(), p.Command[0], p.Command[1:]...) //nolint:gosec // it is what is tested
+	cmd := exec.CommandContext(context.Background(), p.Command[0], p.Command[1:]...) // it is what is tested
 	cmd.Dir = p.Dir
 	cmd.Env = append(append(os.Environ(), p.Env...),
 		"ROTA_DISPATCH_URL="+l.tier.URL(), "ROTA_DISPATCH_TOKEN_FILE="+l.path("token"),

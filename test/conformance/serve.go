@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // serve answers a request of a user who is accepted. An answer of nil is 204.

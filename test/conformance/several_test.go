@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/dispatch/client"
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/conformance"
 )
 

@@ -55,7 +55,7 @@ func (s *store[T]) add(key []byte, item *T, numbers func(visit)) uint32 {
 	if id, ok := s.ids[string(key)]; ok {
 		return id
 	}
-	id := uint32(len(s.items)) //nolint:gosec // memory ends first
+	id := uint32(len(s.items)) // memory ends first
 	s.ids[string(key)] = id
 	s.items = append(s.items, item)
 	var refs []ref

@@ -98,7 +98,7 @@ func Replay(script string, tell func(string)) (*Violation, error) {
 		}
 		st = w.pack()
 	}
-	return nil, nil //nolint:nilnil // nothing was violated
+	return nil, nil // nothing was violated
 }
 
 // find finds what a line means.

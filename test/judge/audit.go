@@ -302,7 +302,7 @@ func objectOf(text []byte) (*Object, error) {
 		return nil, err
 	}
 	if o.Metadata.UID == "" {
-		return nil, nil //nolint:nilnil // no object is an answer
+		return nil, nil // no object is an answer
 	}
 	o.partial = kind.Kind == "PartialObjectMetadata"
 	return &o, nil

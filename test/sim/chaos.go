@@ -157,7 +157,7 @@ func (c *Chaos) grow() {
 
 // drawDuties decides how many duties there are: none in two of three lives.
 func (c *Chaos) drawDuties() {
-	c.jobs = rand.New(rand.NewPCG(c.opts.Seed, 2)) //nolint:gosec // must be repeatable
+	c.jobs = rand.New(rand.NewPCG(c.opts.Seed, 2)) // must be repeatable
 	if c.jobs.IntN(3) == 0 {
 		c.duties = 1 + c.jobs.IntN(8)
 	}
@@ -165,7 +165,7 @@ func (c *Chaos) drawDuties() {
 
 // drawOutlives decides whether work outlives members: in one of four lives.
 func (c *Chaos) drawOutlives() {
-	if rand.New(rand.NewPCG(c.opts.Seed, 3)).IntN(4) > 0 { //nolint:gosec // must be repeatable
+	if rand.New(rand.NewPCG(c.opts.Seed, 3)).IntN(4) > 0 { // must be repeatable
 		return
 	}
 	tune := c.opts.Tune

@@ -124,10 +124,10 @@ func (w *World) Rebalance(t *table.Table) {
 // drawOrders decides whether people give orders in this life: in one of three. They have a source of chance of their
 // own, so that lives without them stay what they were.
 func (c *Chaos) drawOrders() {
-	c.people = rand.New(rand.NewPCG(c.opts.Seed, 4)) //nolint:gosec // must be repeatable
+	c.people = rand.New(rand.NewPCG(c.opts.Seed, 4)) // must be repeatable
 	c.orders = c.people.IntN(3) == 0
 	// Those who even out have a source of their own, too.
-	c.eveners = rand.New(rand.NewPCG(c.opts.Seed, 5)) //nolint:gosec // must be repeatable
+	c.eveners = rand.New(rand.NewPCG(c.opts.Seed, 5)) // must be repeatable
 	c.evens = c.eveners.IntN(6) == 0
 }
 

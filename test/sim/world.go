@@ -117,7 +117,7 @@ func New(o Options) *World {
 	}
 	return &World{
 		opts:    o,
-		rng:     rand.New(rand.NewPCG(o.Seed, 1)), //nolint:gosec // must be repeatable
+		rng:     rand.New(rand.NewPCG(o.Seed, 1)), // must be repeatable
 		Objects: memory.NewObjects(),
 		slots:   make([]slotHistory, o.everything()),
 		duties:  map[string]*dutyHistory{}, outlives: map[slot.Slot]time.Duration{},

@@ -120,7 +120,7 @@ func parse(text string) ([]act, error) {
 		if k < 0 {
 			return nil, fmt.Errorf("there is no act %q", words[0])
 		}
-		a := act{kind: kind(k), in: true} //nolint:gosec // below kinds
+		a := act{kind: kind(k), in: true} // below kinds
 		for _, word := range words[1:] {
 			if err := a.read(word); err != nil {
 				return nil, fmt.Errorf("%q: %w", line, err)
@@ -153,7 +153,7 @@ func (a *act) read(word string) error {
 	if err != nil {
 		return err
 	}
-	small := uint8(value) //nolint:gosec // of 8 bits, but for n
+	small := uint8(value) // of 8 bits, but for n
 	switch key {
 	case "name":
 		a.name = small
@@ -164,7 +164,7 @@ func (a *act) read(word string) error {
 	case "set":
 		a.set = set(small)
 	case "n":
-		a.n = uint16(value) //nolint:gosec // of 16 bits
+		a.n = uint16(value) // of 16 bits
 	default:
 		return fmt.Errorf("there is no parameter %q", key)
 	}

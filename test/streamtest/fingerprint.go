@@ -241,7 +241,7 @@ var (
 func (e *encoder) walk(v reflect.Value, m meaning) {
 	switch v.Type() {
 	case setType:
-		e.add(plain, int(v.Field(0).Index(0).Uint())) //nolint:gosec // a few slots
+		e.add(plain, int(v.Field(0).Index(0).Uint())) // a few slots
 		return
 	case stateType:
 		e.state(stateOf(v), version)
@@ -283,7 +283,7 @@ func (e *encoder) walk(v reflect.Value, m meaning) {
 		if v.CanInt() {
 			e.add(m, int(v.Int()))
 		} else {
-			e.add(m, int(v.Uint())) //nolint:gosec // small
+			e.add(m, int(v.Uint()))
 		}
 	}
 }
@@ -312,7 +312,7 @@ func (e *encoder) table(v reflect.Value, m meaning) {
 		if a.Type() == nameType {
 			return strings.Compare(a.Field(1).String(), b.Field(1).String())
 		}
-		return int(a.Uint()) - int(b.Uint()) //nolint:gosec // slots
+		return int(a.Uint()) - int(b.Uint())
 	})
 	e.add(plain, len(keys))
 	for _, k := range keys {
@@ -325,8 +325,8 @@ func (e *encoder) table(v reflect.Value, m meaning) {
 func stateOf(v reflect.Value) state {
 	return state{
 		name: int(v.Field(0).Int()), uid: int(v.Field(1).Int()), version: int(v.Field(2).Int()),
-		slot: slot.Slot(v.Field(3).Uint()), in: v.Field(4).Bool(), //nolint:gosec // small
-		label: slot.Slot(v.Field(5).Uint()), exists: v.Field(6).Bool(), //nolint:gosec // small
+		slot: slot.Slot(v.Field(3).Uint()), in: v.Field(4).Bool(),
+		label: slot.Slot(v.Field(5).Uint()), exists: v.Field(6).Bool(),
 	}
 }
 

@@ -42,7 +42,7 @@ func live(seed uint64, cfg stream.Config, steps int, tell func(string, ...any)) 
 		}
 	}
 	for range steps {
-		if err := l.do(act{kind: wait, n: uint16(l.rng.IntN(300))}); err != nil { //nolint:gosec // small
+		if err := l.do(act{kind: wait, n: uint16(l.rng.IntN(300))}); err != nil {
 			return err
 		}
 		if err := l.do(l.step()); err != nil {
@@ -125,14 +125,14 @@ func (l *life) change() act {
 	return is.by(update)
 }
 
-func (l *life) slot(below int) slot.Slot { return slot.Slot(l.rng.IntN(below)) } //nolint:gosec // small
+func (l *life) slot(below int) slot.Slot { return slot.Slot(l.rng.IntN(below)) }
 
 // by returns the act that brings about this state.
 func (o state) by(k kind) act {
 	if k == remove {
-		return act{kind: k, name: uint8(o.name)} //nolint:gosec // small
+		return act{kind: k, name: uint8(o.name)}
 	}
-	return act{kind: k, name: uint8(o.name), slot: uint8(o.slot), label: uint8(o.label), in: o.in} //nolint:gosec // small
+	return act{kind: k, name: uint8(o.name), slot: uint8(o.slot), label: uint8(o.label), in: o.in}
 }
 
 // drawCommit draws how many changes come before the end of a list of the whole.
@@ -140,7 +140,7 @@ func (w *world) drawCommit(pick func(int) int) act {
 	a := act{kind: commit}
 	if pick(2) == 0 {
 		more := min(pick(4), len(w.server.log)-w.indexOf(w.whole.version))
-		a.n = uint16(more) //nolint:gosec // small
+		a.n = uint16(more)
 	}
 	return a
 }
@@ -148,7 +148,7 @@ func (w *world) drawCommit(pick func(int) int) act {
 // lookUp draws whether something is asked for, or which answer comes.
 func (w *world) lookUp(pick func(int) int) act {
 	if len(w.looks) > 0 && pick(2) == 0 {
-		return act{kind: answer, n: uint16(pick(len(w.looks)))} //nolint:gosec // small
+		return act{kind: answer, n: uint16(pick(len(w.looks)))}
 	}
 	return act{kind: ask}
 }

@@ -81,7 +81,7 @@ func (n *node) take(a act) error {
 	case k == ask:
 		before := len(n.looks)
 		err := n.do(a)
-		n.used[ask] += uint8(len(n.looks) - before) //nolint:gosec // few
+		n.used[ask] += uint8(len(n.looks) - before)
 		return err
 	case slices.Contains(bounded, k):
 		n.used[k]++
@@ -120,7 +120,7 @@ func (s Scope) acts(n *node, out []act) []act {
 	}
 	for i, k := range n.looks {
 		if _, _, current := n.core.Asks(k.doubt); current {
-			add(act{kind: answer, n: uint16(i)}) //nolint:gosec // few
+			add(act{kind: answer, n: uint16(i)})
 		}
 	}
 	return out
@@ -132,8 +132,8 @@ func (s Scope) changes(n *node, out []act) []act {
 		return out
 	}
 	for _, is := range n.server.has {
-		fixed := slot.Slot(is.name % s.Config.Slots) //nolint:gosec // small
-		for to := range slot.Slot(s.Config.Slots) {  //nolint:gosec // small
+		fixed := slot.Slot(is.name % s.Config.Slots)
+		for to := range slot.Slot(s.Config.Slots) {
 			there := to == fixed || s.Config.Namesakes
 			if is.exists {
 				there = to == is.slot
@@ -156,7 +156,7 @@ func (s Scope) labels(is state, to slot.Slot, out []act) []act {
 		k = create
 	}
 	is.slot = to
-	for label := range slot.Slot(s.Config.Slots + 1) { //nolint:gosec // small
+	for label := range slot.Slot(s.Config.Slots + 1) {
 		if label != to && !s.Wrong {
 			continue
 		}

@@ -85,7 +85,7 @@ func (s *Search) Run(limit, nth int) {
 	defer func() { s.Time += time.Since(begun) }()
 	var acts []act
 	for s.next < len(s.ways) && len(s.ways) < limit && s.Found == nil {
-		from := uint32(s.next) //nolint:gosec // it takes weeks
+		from := uint32(s.next) // it takes weeks
 		s.next++
 		path := s.path(from)
 		n := s.at(path)
@@ -122,7 +122,7 @@ func (s *Search) found(path []act, err error) {
 func (s *Search) States() int { return len(s.ways) }
 
 // Depth is how many acts it takes to come to the last state.
-func (s *Search) Depth() int { return len(s.path(uint32(len(s.ways) - 1))) } //nolint:gosec // it takes weeks
+func (s *Search) Depth() int { return len(s.path(uint32(len(s.ways) - 1))) } // it takes weeks
 
 // String says how far the search came.
 func (s *Search) String() string {

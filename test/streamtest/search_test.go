@@ -49,7 +49,7 @@ func TestFingerprint(t *testing.T) {
 		known := map[digest][]digest{}
 		again := 0
 		for i := range min(s.next, 500) {
-			path := slices.Clone(s.path(uint32(i))) //nolint:gosec // few
+			path := slices.Clone(s.path(uint32(i)))
 			for _, a := range sc.acts(s.at(path), nil) {
 				way := append(slices.Clone(path), a)
 				n := s.at(way)

@@ -127,7 +127,7 @@ func TestEndpoints(t *testing.T) {
 				}
 				count := 0
 				for i, e := range a.Endpoints {
-					if e.Priority != uint32(i) { //nolint:gosec // small
+					if e.Priority != uint32(i) {
 						t.Errorf("priority %d is %d", i, e.Priority)
 					}
 					count += len(e.LbEndpoints)

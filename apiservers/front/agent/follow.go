@@ -89,7 +89,7 @@ func throughFront(config *rest.Config, f *front.Front) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.Host = "https://" + f.ServerName
 	c.ServerName = f.ServerName
-	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // no proxy
+	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // no proxy
 	if c.CAFile == "" && len(c.CAData) == 0 {
 		c.CAFile = f.CA
 	}

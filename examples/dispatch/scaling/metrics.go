@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/dispatch/client"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 )
 
 // figures are the metrics, by name. Each is there once for every kind, with the label kind.
-var figures = map[string]func(wire.KindStats) float64{
-	"rota_dispatch_pending":        func(k wire.KindStats) float64 { return float64(k.Pending) },
-	"rota_dispatch_oldest_seconds": func(k wire.KindStats) float64 { return k.OldestSeconds },
+var figures = map[string]func(client.KindStats) float64{
+	"rota_dispatch_pending":        func(k client.KindStats) float64 { return float64(k.Pending) },
+	"rota_dispatch_oldest_seconds": func(k client.KindStats) float64 { return k.OldestSeconds },
 }
 
 // values and value are ExternalMetricValueList and ExternalMetricValue of k8s.io/metrics.
@@ -42,7 +42,7 @@ type value struct {
 
 // stats tells how many keys wait at the dispatchers; client.Client implements it.
 type stats interface {
-	Stats(ctx context.Context) (wire.Stats, error)
+	Stats(ctx context.Context) (client.Stats, error)
 }
 
 // newHandler serves the metrics.

@@ -33,7 +33,6 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/dispatch/client"
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/app"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -402,31 +401,31 @@ func (c *crew) work(ctx context.Context, name string) {
 }
 
 // told are figures as those of dispatchers.
-type told wire.Stats
+type told client.Stats
 
-func (f told) Stats(context.Context) (wire.Stats, error) { return wire.Stats(f), nil }
+func (f told) Stats(context.Context) (client.Stats, error) { return client.Stats(f), nil }
 
 // TestFigures: the figures of all kinds, or of those that are selected, and none if some are missing.
 func TestFigures(t *testing.T) {
-	kinds := []wire.KindStats{{Kind: "Pod", Pending: 3, OldestSeconds: 1.5}, {Kind: "Node", Pending: 4}}
-	get := func(s wire.Stats, path string) (int, string) {
+	kinds := []client.KindStats{{Kind: "Pod", Pending: 3, OldestSeconds: 1.5}, {Kind: "Node", Pending: 4}}
+	get := func(s client.Stats, path string) (int, string) {
 		w := httptest.NewRecorder()
 		newHandler(told(s)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, base+path, nil))
 		return w.Code, w.Body.String()
 	}
 	all, pod := "/namespaces/a/rota_dispatch_pending", "/namespaces/a/rota_dispatch_oldest_seconds?labelSelector=kind%3DPod"
 	for _, c := range []struct {
-		stats      wire.Stats
+		stats      client.Stats
 		path       string
 		code       int
 		has, lacks string
 	}{
-		{wire.Stats{Dispatchers: 1, Kinds: kinds}, all, 200, `"value":"4"`, "1500m"},
-		{wire.Stats{Dispatchers: 1, Kinds: kinds}, pod, 200, `"value":"1500m"`, "Node"},
-		{wire.Stats{Dispatchers: 3, Silent: 1, Kinds: kinds}, all, 503, "1 of 3 dispatchers do not answer", "items"},
-		{wire.Stats{}, "/namespaces/a/rota_dispatch_ready", 404, "no metric rota_dispatch_ready", "items"},
-		{wire.Stats{}, all + "?labelSelector=%3D%3D", 400, "labelSelector", "items"},
-		{wire.Stats{}, "", 200, "rota_dispatch_oldest_seconds", ""},
+		{client.Stats{Dispatchers: 1, Kinds: kinds}, all, 200, `"value":"4"`, "1500m"},
+		{client.Stats{Dispatchers: 1, Kinds: kinds}, pod, 200, `"value":"1500m"`, "Node"},
+		{client.Stats{Dispatchers: 3, Silent: 1, Kinds: kinds}, all, 503, "1 of 3 dispatchers do not answer", "items"},
+		{client.Stats{}, "/namespaces/a/rota_dispatch_ready", 404, "no metric rota_dispatch_ready", "items"},
+		{client.Stats{}, all + "?labelSelector=%3D%3D", 400, "labelSelector", "items"},
+		{client.Stats{}, "", 200, "rota_dispatch_oldest_seconds", ""},
 	} {
 		code, body := get(c.stats, c.path)
 		if code != c.code || !strings.Contains(body, c.has) || c.lacks != "" && strings.Contains(body, c.lacks) {

@@ -114,7 +114,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case lose:
 		panic(http.ErrAbortHandler)
 	default:
-		time.Sleep(wait) //nolint:forbidigo // a slow receiver
+		time.Sleep(wait) // a slow receiver
 	}
 }
 

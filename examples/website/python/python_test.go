@@ -30,10 +30,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	rotadispatch "github.com/rota-dev/rota/clients/python"
-	"github.com/rota-dev/rota/dispatch/wire"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/stage"
 )

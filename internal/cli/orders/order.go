@@ -68,7 +68,7 @@ func Give(ctx context.Context, s Store, told Told, change func(*table.Table) err
 			return nil, false, err
 		}
 		select {
-		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter
+		case <-time.After(wait/2 + rand.N(wait)): // jitter
 		case <-ctx.Done():
 			return nil, false, err
 		}

@@ -101,7 +101,7 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 
 // groupOf returns the slots that a report sums up together with slot n.
 func groupOf(n slot.Slot, fold int) slot.Range {
-	size := slot.Slot(max(1, fold)) //nolint:gosec // a power of two up to slot.MaxCount: see coverage.Decode
+	size := slot.Slot(max(1, fold)) // a power of two up to slot.MaxCount: see coverage.Decode
 	first := n &^ (size - 1)
 	return slot.Range{First: first, Last: first + size - 1}
 }

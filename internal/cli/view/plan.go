@@ -256,7 +256,7 @@ func (p *planning) duties(before []string, moving slot.Set) []string {
 		var slots []slot.Slot
 		in := plan.DutyInput{Members: p.members}
 		for i, name := range t.Duties {
-			if s := slot.Slot(int(t.Slots) + i); name != "" && table.OwnDuty(name) == own { //nolint:gosec // see slot.MaxDuties
+			if s := slot.Slot(int(t.Slots) + i); name != "" && table.OwnDuty(name) == own { // see slot.MaxDuties
 				slots = append(slots, s)
 				in.Owners, in.Moving = append(in.Owners, before[s]), append(in.Moving, moving.Has(s))
 			}
@@ -294,7 +294,7 @@ func (p *planning) result(now int, before, after []string) *Plan {
 		}
 	}
 	for i, from := range before {
-		s, to := slot.Slot(i), after[i] //nolint:gosec // see slot.MaxCount
+		s, to := slot.Slot(i), after[i] // see slot.MaxCount
 		if t.IsDuty(s) {
 			if name := t.Duty(s); name != "" && !table.OwnDuty(name) {
 				count(from, func(m *PlannedMember) { m.Duties++ })

@@ -35,7 +35,7 @@ func (s *Stream) Next(held slot.Set) Task {
 	}
 	var dropped, unsettled, wanted, carried slot.Set
 	for i := range s.got {
-		n := slot.Slot(i) //nolint:gosec // below Config.Slots
+		n := slot.Slot(i) // below Config.Slots
 		switch {
 		case !held.Has(n):
 			if s.got[i] > 0 {
@@ -86,7 +86,7 @@ func (s *Stream) Carried() slot.Set {
 	var set slot.Set
 	for n, ticket := range s.got {
 		if ticket > 0 {
-			set.Add(slot.Slot(n)) //nolint:gosec // below Config.Slots
+			set.Add(slot.Slot(n)) // below Config.Slots
 		}
 	}
 	return set

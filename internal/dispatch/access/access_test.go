@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 const audience = "rota.dev/dispatch"

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/server"
 )
 

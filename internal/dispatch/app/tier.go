@@ -18,11 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/workers"
 	"github.com/rota-dev/rota/internal/server"
 	"github.com/rota-dev/rota/permission"
@@ -204,7 +205,7 @@ func (d *Dispatcher) newFront(self string) (*workers.Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	reports, err := workers.Reports(d.rest, d.rota.Name(), d.rota.Table)
+	reports, err := workers.Reports(d.rest, d.rota.Name(), d.rota.Adapt(adapter.Access{}).Table)
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -242,7 +242,7 @@ type client struct {
 
 func (c *cluster) client(token string) *client {
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: c.roots, ServerName: "tier.svc"}, ForceAttemptHTTP2: true, //nolint:gosec // Go's default is 1.2
+		TLSClientConfig: &tls.Config{RootCAs: c.roots, ServerName: "tier.svc"}, ForceAttemptHTTP2: true, // Go's default is 1.2
 	}
 	c.t.Cleanup(transport.CloseIdleConnections)
 	return &client{&http.Client{Transport: transport}, c.t, token}

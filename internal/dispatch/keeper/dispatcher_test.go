@@ -184,7 +184,7 @@ func TestTier(t *testing.T) {
 	x := &tier{t: t, config: config, namespace: namespace, holds: map[string]string{}, seen: map[string]string{}}
 	const count = 100
 	want := map[string]string{}        // versions
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
+	rng := rand.New(rand.NewPCG(1, 2)) // not for secrets
 	// change creates, updates or deletes an object.
 	change := func() {
 		t.Helper()

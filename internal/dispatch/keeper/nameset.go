@@ -59,7 +59,7 @@ func (s *nameSet) Add(name []byte) {
 		s.used++
 	}
 	s.live++
-	s.index[place] = uint32(len(s.text)) + 1 //nolint:gosec // names of 4 GiB are not kept
+	s.index[place] = uint32(len(s.text)) + 1 // names of 4 GiB are not kept
 	if need := len(s.text) + binary.MaxVarintLen64 + len(name); need > cap(s.text) {
 		// append would take a quarter more.
 		s.text = append(make([]byte, 0, need+len(s.text)/growth), s.text...)
@@ -93,7 +93,7 @@ func (s *nameSet) drop(at int) {
 	length, head := binary.Uvarint(s.text[at:])
 	s.text[at] |= removed
 	s.live--
-	s.dead += head + int(length>>flags) //nolint:gosec // it is in text
+	s.dead += head + int(length>>flags) // it is in text
 }
 
 // tidy gives memory back when much of it is of names that were removed.
@@ -129,7 +129,7 @@ func (s *nameSet) Sweep(gone func(name []byte)) {
 func (s *nameSet) each(do func(at int, name []byte)) {
 	for at := 0; at < len(s.text); {
 		length, head := binary.Uvarint(s.text[at:])
-		end := at + head + int(length>>flags) //nolint:gosec // it is in text
+		end := at + head + int(length>>flags) // it is in text
 		if s.text[at]&removed == 0 {
 			do(at, s.text[at+head:end])
 		}
@@ -168,7 +168,7 @@ func (s *nameSet) vacancy(name []byte) int {
 
 func (s *nameSet) first(name []byte) int {
 	place, _ := bits.Mul64(maphash.Bytes(s.seed, name), uint64(len(s.index)))
-	return int(place) //nolint:gosec // below len
+	return int(place) // below len
 }
 
 func (s *nameSet) next(place int) int {
@@ -188,7 +188,7 @@ func (s *nameSet) rebuild() {
 	*s = nameSet{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size), live: old.live, used: old.live}
 	s.seed = maphash.MakeSeed()
 	old.each(func(at int, name []byte) {
-		s.index[s.vacancy(name)] = uint32(len(s.text)) + 1 //nolint:gosec // see Add
+		s.index[s.vacancy(name)] = uint32(len(s.text)) + 1
 		s.text = binary.AppendUvarint(s.text, uint64(len(name))<<flags|uint64(old.text[at]&seen))
 		s.text = append(s.text, name...)
 	})

@@ -19,7 +19,7 @@ func TestMaxAffine(t *testing.T) {
 	q.SetDeadline(0, time.Hour)
 	q.Open(0, slot.Count(1).All(), 1)
 	for i, worker := range []string{"first", "second"} {
-		err := q.Ask(0, queue.Ask{ID: uint64(i), Worker: worker, Max: 100, Affine: true, Stream: true}) //nolint:gosec // small
+		err := q.Ask(0, queue.Ask{ID: uint64(i), Worker: worker, Max: 100, Affine: true, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestMaxAffine(t *testing.T) {
 	got := func(now time.Duration) map[string]int {
 		out := map[string]int{}
 		for _, a := range q.Actions(now) {
-			for _, take := range a.(queue.Given).Takes { //nolint:forcetypeassert // nothing drains
+			for _, take := range a.(queue.Given).Takes { // nothing drains
 				out[take.Worker]++
 			}
 		}

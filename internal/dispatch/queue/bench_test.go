@@ -45,11 +45,11 @@ func BenchmarkKey(b *testing.B) {
 			b.ResetTimer()
 			for i := range b.N {
 				tell(b, q, waiting+i)
-				if err := q.Ask(0, queue.Ask{ID: uint64(i), Worker: "w", Max: 1}); err != nil { //nolint:gosec // from 0
+				if err := q.Ask(0, queue.Ask{ID: uint64(i), Worker: "w", Max: 1}); err != nil { // from 0
 					b.Fatal(err)
 				}
 				for _, a := range q.Actions(0) {
-					for _, take := range a.(queue.Given).Takes { //nolint:forcetypeassert // nothing drains
+					for _, take := range a.(queue.Given).Takes { // nothing drains
 						if err := q.Done(0, take.ID, "w", queue.Result{}); err != nil {
 							b.Fatal(err)
 						}
@@ -75,7 +75,7 @@ func live() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // bytes of this process
+	return int64(m.HeapAlloc) // bytes of this process
 }
 
 // BenchmarkAffine has a key change while many workers ask with Affine, and as many keep theirs without asking.
@@ -89,7 +89,7 @@ func BenchmarkAffine(b *testing.B) {
 			q.SetDeadline(0, time.Hour)
 			q.Open(0, slot.Count(256).All(), 1)
 			for i := range workers {
-				id := uint64(i) + 1 //nolint:gosec // from 0
+				id := uint64(i) + 1 // from 0
 				err := q.Ask(0, queue.Ask{ID: id, Worker: "w" + strconv.Itoa(i), Affine: true, Stream: true})
 				if err == nil && i%2 == 0 {
 					err = q.More(0, id, 1<<40)

@@ -103,7 +103,7 @@ type entry struct {
 func (e *entry) key() Key { return Key{Kind: e.kind.name, Namespace: e.namespace, Name: e.name} }
 
 func (e *entry) when() time.Duration { return e.due }
-func (e *entry) put(place int)       { e.place = int32(place) } //nolint:gosec // a queue has fewer keys
+func (e *entry) put(place int)       { e.place = int32(place) } // a queue has fewer keys
 func (e *entry) at() int             { return int(e.place) }
 
 // taken is a take under way.

@@ -318,7 +318,7 @@ func (q *Queue) Hold(now time.Duration, set slot.Set) {
 func (q *Queue) Held() (set slot.Set) {
 	for s := range q.slots {
 		if q.slots[s].held {
-			set.Add(slot.Slot(s)) //nolint:gosec // there are no more than slot.MaxCount
+			set.Add(slot.Slot(s)) // there are no more than slot.MaxCount
 		}
 	}
 	return set

@@ -72,7 +72,7 @@ func TestRandomly(t *testing.T) {
 
 func (m *model) slotsOf(t *rapid.T) (set slot.Set) {
 	for range rapid.IntRange(1, 8).Draw(t, "slots") {
-		set.Add(slot.Slot(rapid.IntRange(0, 7).Draw(t, "slot"))) //nolint:gosec // small
+		set.Add(slot.Slot(rapid.IntRange(0, 7).Draw(t, "slot")))
 	}
 	return set
 }
@@ -80,11 +80,11 @@ func (m *model) slotsOf(t *rapid.T) (set slot.Set) {
 func (m *model) change(t *rapid.T) {
 	n := rapid.IntRange(0, 11).Draw(t, "key")
 	key := queue.Key{Kind: []string{"Pod", "Site"}[n%2], Namespace: "ns" + strconv.Itoa(n%3), Name: strconv.Itoa(n)}
-	s := slot.Slot(n % 8) //nolint:gosec // small
+	s := slot.Slot(n % 8)
 	m.version++
 	c := queue.Change{
 		Key: key, Slot: s, Version: strconv.Itoa(m.version), Gone: rapid.Bool().Draw(t, "gone"),
-		Class:   queue.Class(rapid.IntRange(0, 2).Draw(t, "class")), //nolint:gosec // small
+		Class:   queue.Class(rapid.IntRange(0, 2).Draw(t, "class")),
 		Related: rapid.IntRange(0, 3).Draw(t, "related") == 0,
 	}
 	if err := m.q.Change(m.now, c); err != nil {
@@ -128,7 +128,7 @@ func (m *model) ask(t *rapid.T) {
 }
 
 func (m *model) cancel(t *rapid.T) {
-	id := uint64(rapid.IntRange(1, int(m.lastAsk)+1).Draw(t, "ask")) //nolint:gosec // small
+	id := uint64(rapid.IntRange(1, int(m.lastAsk)+1).Draw(t, "ask"))
 	m.seesAffine()
 	m.q.Cancel(m.now, id)
 	delete(m.asks, id)
@@ -136,7 +136,7 @@ func (m *model) cancel(t *rapid.T) {
 
 // claim has an Ask get keys from elsewhere.
 func (m *model) claim(t *rapid.T) {
-	id := uint64(rapid.IntRange(1, int(m.lastAsk)+1).Draw(t, "ask")) //nolint:gosec // small
+	id := uint64(rapid.IntRange(1, int(m.lastAsk)+1).Draw(t, "ask"))
 	n := rapid.IntRange(0, 4).Draw(t, "keys")
 	m.seesAffine()
 	a, known := m.asks[id]
@@ -277,7 +277,7 @@ func (m *model) hold(t *rapid.T) {
 	}
 	held := m.q.Held()
 	for s, st := range m.slots {
-		if held.Has(slot.Slot(s)) != st.held { //nolint:gosec // small
+		if held.Has(slot.Slot(s)) != st.held {
 			t.Fatalf("held %v, but slot %d %v", held, s, st.held)
 		}
 	}
@@ -412,7 +412,7 @@ func (m *model) given(t *rapid.T, g queue.Given) {
 func (m *model) check(t *rapid.T) {
 	m.act(t)
 	for s := range m.slots {
-		n := slot.Slot(s) //nolint:gosec // small
+		n := slot.Slot(s)
 		if st := m.slots[s]; st.draining && !st.told && !m.busy(n) {
 			t.Fatalf("%v: slot %d has drained, and nobody is told", m.now, s)
 		}
@@ -475,7 +475,7 @@ func (m *model) finish(t *rapid.T) {
 	clear(m.asks)
 	var all slot.Set
 	for s := range m.slots {
-		all.Add(slot.Slot(s)) //nolint:gosec // small
+		all.Add(slot.Slot(s))
 		m.slots[s].open, m.slots[s].draining = true, false
 	}
 	m.q.Open(m.now, all, 1000)

@@ -183,7 +183,7 @@ func (s *script) do(w []string) {
 	case "deadline":
 		s.q.SetDeadline(s.now, s.duration(w[1]))
 	case "open":
-		s.q.Open(s.now, s.slots(w[1]), uint64(s.number(w[2]))) //nolint:gosec // scripts have no negative epochs
+		s.q.Open(s.now, s.slots(w[1]), uint64(s.number(w[2]))) // scripts have no negative epochs
 	case "hold":
 		s.q.Hold(s.now, s.slots(w[1]))
 		s.say("held %v", s.q.Held())
@@ -200,11 +200,11 @@ func (s *script) do(w []string) {
 	case "poll", "stream":
 		s.ask(w)
 	case "more":
-		s.must(s.q.More(s.now, uint64(s.number(w[1])), s.number(w[2]))) //nolint:gosec // as above
+		s.must(s.q.More(s.now, uint64(s.number(w[1])), s.number(w[2])))
 	case "claim":
-		s.say("room for %d", s.q.Claim(s.now, uint64(s.number(w[1])), s.number(w[2]))) //nolint:gosec // as above
+		s.say("room for %d", s.q.Claim(s.now, uint64(s.number(w[1])), s.number(w[2])))
 	case "cancel":
-		s.q.Cancel(s.now, uint64(s.number(w[1]))) //nolint:gosec // as above
+		s.q.Cancel(s.now, uint64(s.number(w[1])))
 	case "done", "release", "extend":
 		s.end(w)
 	case "most": // see transcript
@@ -231,7 +231,7 @@ func (s *script) change(w []string) {
 		c.Class = queue.Opened
 	}
 	if n := option(w, "slot"); n != "" {
-		c.Slot = slot.Slot(s.number(n)) //nolint:gosec // as above
+		c.Slot = slot.Slot(s.number(n))
 	}
 	s.must(s.q.Change(s.now, c))
 }
@@ -249,7 +249,7 @@ func (s *script) ask(w []string) {
 }
 
 func (s *script) end(w []string) {
-	id := uint64(s.number(w[2])) //nolint:gosec // as above
+	id := uint64(s.number(w[2]))
 	switch w[0] {
 	case "done":
 		r := queue.Result{Retry: option(w, "retry") != "", After: s.duration(option(w, "after"))}

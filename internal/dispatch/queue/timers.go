@@ -65,7 +65,7 @@ func (h timerHeap[T]) Swap(i, j int) {
 }
 
 func (h *timerHeap[T]) Push(x any) {
-	item := x.(T) //nolint:forcetypeassert // add has the type
+	item := x.(T) // add has the type
 	item.put(len(*h))
 	*h = append(*h, item)
 }

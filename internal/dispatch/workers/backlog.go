@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 const (
@@ -116,7 +116,7 @@ func (s *sharing) ask(kinds []string) (Process, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
-	return s.known.first(kinds, rand.Float64(), s.turn) //nolint:gosec // for fairness
+	return s.known.first(kinds, rand.Float64(), s.turn) // for fairness
 }
 
 // hadNone notes that another dispatcher had no key. It is asked first again when the figures say so.

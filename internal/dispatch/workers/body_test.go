@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/access"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // anyone lets everybody in.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/dispatch/client"
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // clientOf returns a Go client of dispatchers, with the token of a user.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // errBoth refuses a request about several takes that has fields of a request about one.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // kindOf is the type of a problem; "" if there is none.

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 func (f *Front) done(r *request) error {

@@ -20,9 +20,9 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // Guard says who may do what. Errors that are an *access.Error go to the client; others mean that the guard cannot tell

@@ -26,10 +26,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/dispatch/wire"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/workers"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -134,7 +135,7 @@ var roots = sync.OnceValue(func() *x509.CertPool {
 
 func transport(t *testing.T) *http.Transport {
 	out := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots()}, ForceAttemptHTTP2: true, //nolint:gosec // Go's default is 1.2
+		TLSClientConfig: &tls.Config{RootCAs: roots()}, ForceAttemptHTTP2: true, // Go's default is 1.2
 	}
 	t.Cleanup(out.CloseIdleConnections)
 	return out
@@ -167,7 +168,7 @@ func (x *tier) start(peer *http.Client) *replica {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	reports, err := workers.Reports(x.config, r.Name(), r.Table)
+	reports, err := workers.Reports(x.config, r.Name(), r.Adapt(adapter.Access{}).Table)
 	if err != nil {
 		x.t.Fatal(err)
 	}

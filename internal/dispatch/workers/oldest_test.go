@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // alone has a dispatcher answer for itself only, as others ask it.

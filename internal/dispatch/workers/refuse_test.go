@@ -12,8 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // one takes a key.

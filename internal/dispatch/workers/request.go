@@ -13,9 +13,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // headerFor is in requests from one dispatcher to another: the user that asks.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // figuresPatience is how long other dispatchers may take to answer with their figures.

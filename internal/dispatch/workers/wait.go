@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/dispatch/wire"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
 // group is a way to ask: who asks alike waits at other dispatchers together.

@@ -117,7 +117,7 @@ type Candidate struct {
 
 // New returns a candidate that has not joined.
 func New(cfg Config) *Candidate {
-	return &Candidate{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1))} //nolint:gosec // jitter
+	return &Candidate{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1))} // jitter
 }
 
 // Join says that the table names this member. It may be called again.

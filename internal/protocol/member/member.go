@@ -118,7 +118,7 @@ const never = time.Duration(math.MaxInt64)
 func New(cfg Config) *Member {
 	return &Member{
 		cfg:      cfg,
-		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), //nolint:gosec // jitter, and tests must be able to repeat it
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), // jitter, and tests must be able to repeat it
 		slots:    make([]slotState, cfg.Slots),
 		toExpel:  map[string]bool{},
 		deleting: map[string]bool{},

@@ -123,7 +123,7 @@ func (t *Table) addDuties(m Member) {
 			t.Duties[i] = name
 			continue
 		}
-		s := slot.Slot(t.Total()) //nolint:gosec // Valid checks the number of duties
+		s := slot.Slot(t.Total()) // Valid checks the number of duties
 		t.Duties = append(t.Duties, name)
 		t.Runs = append(t.Runs, Run{Slots: slot.Range{First: s, Last: s}})
 	}
