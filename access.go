@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/permission"
 )
@@ -22,17 +23,13 @@ const (
 // access asks the API server whether this member has all permissions that it needs: for the rota's own objects and, if
 // it labels, for those of sharded kinds. The error is a permission.MissingError that lists what is missing. If the
 // server does not answer, later refusals say what is missing.
-func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
+func (r *Rota) access(ctx context.Context) error {
 	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
 	if lease := r.opts.electionLease(); lease.Name != "" {
 		needs = append(needs, slices.DeleteFunc(permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name)),
 			func(need permission.Error) bool { return need.Verb == "list" || need.Verb == "watch" })...) // it goes without these
 	}
-	for _, k := range labels {
-		if s := k.served(); s != nil {
-			needs = append(needs, s.Needs()...)
-		}
-	}
+	needs = append(needs, r.labels.Needs()...)
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	for begun := r.now(); ; {
@@ -48,7 +45,7 @@ func (r *Rota) access(ctx context.Context, labels []*kindLabels) error {
 			return fmt.Errorf("delivery %s: %w", r.share.Delivery(),
 				&permission.MissingError{Rota: r.opts.Name, Missing: denied})
 		}
-		pause(ctx, time.Second)
+		_ = await.Sleep(ctx, time.Second)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/permission"
@@ -53,7 +54,7 @@ func (r *Rota) awaitAlike(ctx context.Context) bool {
 	seen := map[string]renewal{}
 	begun := r.now()
 	var told, logged time.Duration // 0: never
-	for ; ; pause(ctx, r.cfg.RetryPeriod) {
+	for ; ; _ = await.Sleep(ctx, r.cfg.RetryPeriod) {
 		if ctx.Err() != nil {
 			return false
 		}

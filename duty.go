@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -94,7 +95,7 @@ func (r *Rota) ownSlot(name string) (s slot.Slot, ok bool) {
 	}
 	namespace := ""
 	if kind, labels := strings.CutPrefix(name, labelDuties); labels {
-		namespace, name = labelQueue, kind
+		namespace, name = labeller.Queue, kind
 	}
 	return r.cfg.Slots.Of(slot.HashName(namespace, name)), true
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
@@ -697,11 +698,11 @@ func TestALabellersBatchHoldsItsSlotBack(t *testing.T) {
 		set := slot.SetOf(slot.Range{First: first, Last: first})
 		r.gate.SetDeadline(time.Hour)
 		r.duties.Open(t.Context(), set, 7)
-		_, leave, _ := r.gate.Enter(t.Context(), first, gate.Key{Queue: labelQueue, Name: "Website.example.com"}, false)
+		_, leave, _ := r.gate.Enter(t.Context(), first, gate.Key{Queue: labeller.Queue, Name: "Website.example.com"}, false)
 		defer leave()
 		time.Sleep(2 * replica.HeldBackAfter)
 		held := r.duties.HeldBack(set)
-		if len(held) != 1 || !strings.Contains(held[0], labelQueue) || strings.Contains(held[0], "duty Website") {
+		if len(held) != 1 || !strings.Contains(held[0], labeller.Queue) || strings.Contains(held[0], "duty Website") {
 			t.Errorf("%q, want that the labeller holds the slot back", held)
 		}
 	})

@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
@@ -70,7 +72,7 @@ func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectati
 // run lists the kinds again and again until the incarnation ends. The first lists come after a random time, since all
 // replicas may start at once.
 func (e *expectation) run(i *incarnation) {
-	pause(i.Context(), time.Duration(e.random.Float64()*float64(e.spread())))
+	_ = await.Sleep(i.Context(), time.Duration(e.random.Float64()*float64(e.spread())))
 	told, due := map[schema.GroupKind]string{}, map[schema.GroupKind]time.Duration{}
 	for i.Context().Err() == nil {
 		for _, kind := range e.kinds {
@@ -91,7 +93,7 @@ func (e *expectation) run(i *incarnation) {
 			told[kind] = text
 		}
 		next := slices.Min(slices.Collect(maps.Values(due)))
-		pause(i.Context(), next-e.rota.now())
+		_ = await.Sleep(i.Context(), next-e.rota.now())
 	}
 }
 
@@ -176,7 +178,7 @@ func (e *expectation) report(*incarnation) *coverage.Report {
 
 // lister lists by the API server, in pages.
 type lister struct {
-	find       *finder
+	find       *labeller.Finder
 	client     metadata.Interface
 	namespaces []string
 }
@@ -221,7 +223,7 @@ func (l *lister) list(ctx context.Context, kind schema.GroupKind, each func(meta
 			if o.Continue = page.Continue; o.Continue == "" {
 				break
 			}
-			pause(ctx, shadowPause)
+			_ = await.Sleep(ctx, shadowPause)
 		}
 	}
 	return version, nil
@@ -231,7 +233,7 @@ func (l *lister) list(ctx context.Context, kind schema.GroupKind, each func(meta
 func (l *lister) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, shadowAnswer, errNoAnswer)
 	defer cancel()
-	m, err := l.find.look(ctx, kind)
+	m, err := l.find.Look(ctx, kind)
 	return m, unanswered(ctx, err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -190,7 +191,7 @@ type pacer struct {
 
 func (p *pacer) list(ctx context.Context, _ schema.GroupKind, _ func(metav1.Object)) (string, error) {
 	p.at = append(p.at, time.Now())
-	pause(ctx, p.takes)
+	_ = await.Sleep(ctx, p.takes)
 	return fmt.Sprint(len(p.at)), nil
 }
 

@@ -145,8 +145,7 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	}
 	r.gate.SetDeadline(time.Hour)
 	r.gate.Open(r.cfg.Slots.All(), 1)
-	finderPeriod = 20 * time.Millisecond
-	t.Cleanup(func() { finderPeriod = 5 * time.Second })
+	r.labels.Period = 20 * time.Millisecond
 	end, err := r.label(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +168,7 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	s.eventually(t, "labelled when it is back", func() bool { return slices.Contains(s.patched, "v2/three") })
 	// The server knows before the answer has arrived.
 	s.eventually(t, "labels are counted, those of versions that are gone, too",
-		func() bool { return r.labels.stats()[websiteKind].Patched == 3 })
+		func() bool { return r.labels.Stats()[websiteKind].Patched == 3 })
 }
 
 // What comes to the wrong member is labelled by any; it learns from the answer that the version is gone.
@@ -187,6 +186,7 @@ func TestFixesFollowWhatIsServed(t *testing.T) {
 	if _, _, verdict := r.gate.Enter(t.Context(), 0, gate.Key{}, false); verdict == gate.Admitted {
 		t.Fatal("the gate is open")
 	}
+	r.labels.Period = 20 * time.Millisecond
 	end, err := r.label(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestFixesFollowWhatIsServed(t *testing.T) {
 	s.serve("v2", "")
 	s.eventually(t, "labelled in the version that is served", func() bool {
 		s.mu.Unlock()
-		r.labels.mislabelled(websiteKind, wrong)
+		r.labels.Mislabelled(websiteKind, wrong)
 		s.mu.Lock()
 		return slices.Contains(s.patched, "v2/one")
 	})

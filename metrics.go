@@ -337,7 +337,7 @@ func (m *metrics) collectDelivery(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(m.ignored, prometheus.GaugeValue, v, kind.String())
 	}
-	for kind, s := range m.rota.labels.stats() {
+	for kind, s := range m.rota.labels.Stats() {
 		count(m.labelled, s.Patched, kind.String())
 		count(m.unlabelled, s.Conflicts, kind.String(), "conflict")
 		count(m.unlabelled, s.Throttled, kind.String(), "throttled")

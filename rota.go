@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
@@ -56,7 +58,7 @@ type Rota struct {
 	working    atomic.Bool // it has an incarnation, so that informers have to run
 	ending     atomic.Bool // they stop all the same, and whoever stops them says why
 	faults     *controllers.Faults
-	labels     labels
+	labels     *labeller.Kinds
 	// refusals are reported once each.
 	refusals refusals
 	honor    honor
@@ -127,11 +129,15 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
-		Mislabelled: r.labels.mislabelled,
+		Mislabelled: func(kind schema.GroupKind, obj metav1.Object) { r.labels.Mislabelled(kind, obj) },
 		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) }, Unseen: r.unseen, Stopped: r.informerStopped,
 	})
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
+	r.labels = labeller.NewKinds(labeller.Env{
+		API: cfg, Share: r.share, Key: config.Key, Namespaces: opts.LabelNamespaces, Log: log, Permit: r.permit,
+		Report: r.report, Tell: r.tell,
+	})
 	r.duties = duty.New(duty.Env{Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack})
 	r.metrics = newMetrics(r)
 	r.writes = writes.New(writes.Env{

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
@@ -102,7 +104,7 @@ func (s *Shadow) member() (*Rota, error) {
 	if err != nil {
 		return nil, err
 	}
-	find, err := newFinder(s.cfg)
+	find, err := labeller.NewFinder(s.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +156,7 @@ func (s *Shadow) again(ctx context.Context) {
 		if err := s.run(ctx); ctx.Err() == nil {
 			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", append(stackOf(err),
 				"after", s.retry.String())...)
-			pause(ctx, s.retry)
+			_ = await.Sleep(ctx, s.retry)
 		}
 	}
 }

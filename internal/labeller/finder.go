@@ -1,4 +1,4 @@
-package rota
+package labeller
 
 import (
 	"context"
@@ -16,26 +16,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// finder finds the resources of kinds. It asks the API server each time: a cache would not notice that
+// Finder finds the resources of kinds. It asks the API server each time: a cache would not notice that
 // CustomResourceDefinitions come, go or change versions.
-type finder struct{ client rest.Interface }
+type Finder struct{ client rest.Interface }
 
-// finderPeriod is the time between two looks for a kind that is not served.
-var finderPeriod = 5 * time.Second
-
-func newFinder(cfg *rest.Config) (*finder, error) {
+// NewFinder returns a Finder for the API server of a config.
+func NewFinder(cfg *rest.Config) (*Finder, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	return &finder{client.RESTClient()}, nil
+	return &Finder{client.RESTClient()}, nil
 }
 
-// mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError if it
-// serves none. If the server does not answer, mapping asks again until ctx ends.
-func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
+// Mapping returns the resource of a kind in the version that the API server prefers, or a meta.NoKindMatchError if it
+// serves none. If the server does not answer, Mapping asks again until ctx ends.
+func (f *Finder) Mapping(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	for {
-		m, err := f.look(ctx, kind)
+		m, err := f.Look(ctx, kind)
 		if err == nil || meta.IsNoMatchError(err) {
 			return m, err
 		}
@@ -47,8 +45,8 @@ func (f *finder) mapping(ctx context.Context, kind schema.GroupKind) (*meta.REST
 	}
 }
 
-// look asks once. It takes two requests if the preferred version has the kind.
-func (f *finder) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
+// Look asks once. It takes two requests if the preferred version has the kind.
+func (f *Finder) Look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	versions, err := f.versions(ctx, kind.Group)
 	if err != nil {
 		return nil, err
@@ -85,7 +83,7 @@ func (f *finder) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMap
 }
 
 // versions returns the served versions of a group, the preferred one first.
-func (f *finder) versions(ctx context.Context, group string) ([]schema.GroupVersion, error) {
+func (f *Finder) versions(ctx context.Context, group string) ([]schema.GroupVersion, error) {
 	if group == "" {
 		return []schema.GroupVersion{{Version: "v1"}}, nil
 	}
@@ -109,7 +107,7 @@ func (f *finder) versions(ctx context.Context, group string) ([]schema.GroupVers
 }
 
 // get reads one document of discovery; false where there is none.
-func (f *finder) get(ctx context.Context, path string, into runtime.Object) (bool, error) {
+func (f *Finder) get(ctx context.Context, path string, into runtime.Object) (bool, error) {
 	err := f.client.Get().AbsPath(path).MaxRetries(0).Do(ctx).Into(into)
 	if apierrors.IsNotFound(err) {
 		return false, nil

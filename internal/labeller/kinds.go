@@ -1,4 +1,4 @@
-package rota
+package labeller
 
 import (
 	"context"
@@ -9,17 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
+	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/slot"
 )
 
 const (
-	// labelQueue is the queue name of labellers in the gate's reports.
-	labelQueue = "rota.dev/labeller"
+	// Queue is the queue name of labellers in the gate's reports.
+	Queue = "rota.dev/labeller"
 	// mapPatience bounds how long a member waits before it joins for the resources of its kinds.
 	mapPatience = 10 * time.Second
 	// scanDelay is longer than a slot, and the duty with it, is on the move in a rollout.
@@ -28,37 +31,63 @@ const (
 	stampGrace = 500 * time.Millisecond
 )
 
-// labels are the labellers of this process, one for each kind and label. Labelling a kind is a duty. So the rules of
+// Env is what Kinds are handed of the member. Its functions may be called concurrently.
+type Env struct {
+	// API is the config of the API server; nil: there is none, and nothing to label.
+	API   *rest.Config
+	Share *delivery.Share
+	Key   slot.Key
+	// Namespaces are those in which objects are labelled; none: all.
+	Namespaces []string
+	Log        logr.Logger
+	// Permit lets the labeller of a kind work while this member has the duty.
+	Permit func(kind schema.GroupKind) Permit
+	// Report is told of what failed and is tried again, Tell of what people should know.
+	Report func(what string, err error)
+	Tell   func(ctx context.Context, n member.Notify)
+}
+
+// Kinds are the labellers of this process, one for each kind and label. Labelling a kind is a duty. So the rules of
 // slots apply: one member at a time, a handover, and an expel if the member dies. Any member repairs the labels of
-// objects that reach the wrong member. The rate is a default of labeller.Options.
-type labels struct {
+// objects that reach the wrong member. The rate is a default of Options.
+type Kinds struct {
+	// Period is the time between two looks for a kind that is not served. It must not change after Locate.
+	Period time.Duration
+
+	env Env
+
 	mu sync.Mutex
 	of []*kindLabels
 }
 
+// NewKinds returns the labellers of no kinds yet.
+func NewKinds(env Env) *Kinds { return &Kinds{env: env, Period: 5 * time.Second} }
+
 // kindLabels writes one label on the objects of one kind, in a version of the kind that the API server serves. If that
 // version goes away, it uses another.
 type kindLabels struct {
-	rota  *Rota
-	find  *finder
+	env   *Env
+	find  *Finder
 	kind  schema.GroupKind
 	label string
+	// period is that of Kinds.
+	period time.Duration
 
 	mu  sync.Mutex
-	now *served        // nil: the API server does not serve the kind
-	old labeller.Stats // of earlier versions
+	now *served // nil: the API server does not serve the kind
+	old Stats   // of earlier versions
 }
 
 // served is the labeller of a kind in one version.
 type served struct {
-	*labeller.Labeller
+	*Labeller
 	resource schema.GroupVersionResource
 	// lost gets a value when the API server no longer serves the version.
 	lost chan struct{}
 }
 
-// mislabelled is delivery.Options.Mislabelled.
-func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
+// Mislabelled is delivery.Options.Mislabelled.
+func (l *Kinds) Mislabelled(kind schema.GroupKind, obj metav1.Object) {
 	for _, k := range l.all() {
 		if k.kind != kind {
 			continue
@@ -69,15 +98,15 @@ func (l *labels) mislabelled(kind schema.GroupKind, obj metav1.Object) {
 	}
 }
 
-func (l *labels) all() []*kindLabels {
+func (l *Kinds) all() []*kindLabels {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of
 }
 
-// stats returns the counts by kind.
-func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
-	out := map[schema.GroupKind]labeller.Stats{}
+// Stats returns the counts by kind.
+func (l *Kinds) Stats() map[schema.GroupKind]Stats {
+	out := map[schema.GroupKind]Stats{}
 	for _, k := range l.all() {
 		out[k.kind] = add(out[k.kind], k.stats())
 	}
@@ -85,27 +114,26 @@ func (l *labels) stats() map[schema.GroupKind]labeller.Stats {
 }
 
 // add returns the sums of the counts that metrics show.
-func add(a, b labeller.Stats) labeller.Stats {
+func add(a, b Stats) Stats {
 	a.Patched, a.Conflicts = a.Patched+b.Patched, a.Conflicts+b.Conflicts
 	a.Throttled, a.Failures = a.Throttled+b.Throttled, a.Failures+b.Failures
 	return a
 }
 
-// label starts the labellers, which work until end is called. If a permission is missing that this member needs, for
-// them or anything else, it starts nothing and returns an error. A kind that is not served yet gets its labeller when
-// it is.
-func (r *Rota) label(ctx context.Context) (end func(), err error) {
-	if r.rest == nil {
-		return func() {}, nil
+// Locate finds the versions in which the kinds of the share are served. A kind that is not served yet gets its labeller
+// when it is. Nothing is labelled before Run.
+func (l *Kinds) Locate(ctx context.Context) error {
+	if l.env.API == nil {
+		return nil
 	}
-	find, err := newFinder(r.rest)
+	find, err := NewFinder(l.env.API)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var all []*kindLabels
-	for _, kind := range r.share.Kinds() {
-		for _, label := range r.share.Labels(kind) {
-			all = append(all, &kindLabels{rota: r, find: find, kind: kind, label: label})
+	for _, kind := range l.env.Share.Kinds() {
+		for _, label := range l.env.Share.Labels(kind) {
+			all = append(all, &kindLabels{env: &l.env, find: find, kind: kind, label: label, period: l.Period})
 		}
 	}
 	soon, cancel := context.WithTimeout(ctx, mapPatience)
@@ -113,26 +141,39 @@ func (r *Rota) label(ctx context.Context) (end func(), err error) {
 	for _, k := range all {
 		err := k.locate(soon)
 		if meta.IsNoMatchError(err) || err != nil && soon.Err() != nil {
-			r.log.Info("Labelling begins when the kind is served", "kind", k.kind.String(), "cause", err.Error())
+			l.env.Log.Info("Labelling begins when the kind is served", "kind", k.kind.String(), "cause", err.Error())
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("delivery %s of kind %s: %w", r.share.Delivery(), k.kind, err)
+			return fmt.Errorf("delivery %s of kind %s: %w", l.env.Share.Delivery(), k.kind, err)
 		}
 	}
-	if err := r.access(ctx, all); err != nil {
-		return nil, err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of = all
+	return nil
+}
+
+// Needs are the permissions that the labellers need of what is served.
+func (l *Kinds) Needs() (needs []permission.Error) {
+	for _, k := range l.all() {
+		if s := k.served(); s != nil {
+			needs = append(needs, s.Needs()...)
+		}
 	}
-	r.labels.mu.Lock()
-	r.labels.of = all
-	r.labels.mu.Unlock()
-	// They go on while this member leaves, since others still need the labels.
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	return needs
+}
+
+// Len is how many labellers there are.
+func (l *Kinds) Len() int { return len(l.all()) }
+
+// Run labels until ctx ends.
+func (l *Kinds) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, k := range all {
-		group.Go(func() { k.run(life) })
+	for _, k := range l.all() {
+		group.Go(func() { k.run(ctx) })
 	}
-	return func() { stop(); group.Wait() }, nil
+	group.Wait()
 }
 
 // run labels until ctx ends.
@@ -141,21 +182,21 @@ func (k *kindLabels) run(ctx context.Context) {
 		s := k.served()
 		if s == nil {
 			if k.locate(ctx) != nil {
-				pause(ctx, finderPeriod)
+				_ = await.Sleep(ctx, k.period)
 				continue
 			}
 			s = k.served()
-			k.rota.log.Info("Labelling", "resource", s.resource.String())
+			k.env.Log.Info("Labelling", "resource", s.resource.String())
 		}
 		lost, err := s.run(ctx)
 		switch {
 		case lost:
 			if k.retire(ctx) == s.resource {
-				pause(ctx, finderPeriod) // discovery lags behind, or a proxy answered
+				_ = await.Sleep(ctx, k.period) // discovery lags behind, or a proxy answered
 			}
 		case err != nil:
-			k.rota.report("Cannot label objects of "+s.resource.GroupResource().String()+"; trying again", err)
-			pause(ctx, finderPeriod)
+			k.env.Report("Cannot label objects of "+s.resource.GroupResource().String()+"; trying again", err)
+			_ = await.Sleep(ctx, k.period)
 		}
 	}
 }
@@ -192,38 +233,38 @@ func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResourc
 	}
 	switch {
 	case err == nil && now != old:
-		k.rota.log.Info("The API server does not serve the version by which objects were labelled; labelling goes on by "+
+		k.env.Log.Info("The API server does not serve the version by which objects were labelled; labelling goes on by "+
 			"another",
 			"was", old.String(), "is", now.String())
 	case meta.IsNoMatchError(err):
-		k.rota.tell(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
+		k.env.Tell(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
 			"the API server does not serve %s any more, in any version: its objects are not labelled until it does again",
 			old.GroupResource())})
 	}
 	return now
 }
 
-// locate finds the version in which the kind is served, and makes the labeller. The error is a meta.NoKindMatchError if
+// locate finds the version in which the kind is served, and makes the  The error is a meta.NoKindMatchError if
 // no version is served.
 func (k *kindLabels) locate(ctx context.Context) error {
-	m, err := k.find.mapping(ctx, k.kind)
+	m, err := k.find.Mapping(ctx, k.kind)
 	if err != nil {
 		return err
 	}
-	r, namespaces := k.rota, k.rota.opts.LabelNamespaces
+	namespaces := k.env.Namespaces
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
 		namespaces = nil
 	}
 	s := &served{resource: m.Resource, lost: make(chan struct{}, 1)}
-	s.Labeller, err = labeller.New(r.rest, labeller.Options{
-		Resources: []schema.GroupVersionResource{m.Resource}, Namespaces: namespaces, Permit: r.permit(k.kind),
+	s.Labeller, err = New(k.env.API, Options{
+		Resources: []schema.GroupVersionResource{m.Resource}, Namespaces: namespaces, Permit: k.env.Permit(k.kind),
 		Label: k.label,
 		Value: func(obj metav1.Object) (string, bool) {
-			value, ok := r.share.Stamps(k.kind, obj)[k.label]
+			value, ok := k.env.Share.Stamps(k.kind, obj)[k.label]
 			return value, ok
 		},
-		ScanDelay: scanDelay, Grace: r.grace(k.kind, k.label),
-		Report: func(err error) { r.report("Cannot label all objects; trying again", err) },
+		ScanDelay: scanDelay, Grace: k.grace(),
+		Report: func(err error) { k.env.Report("Cannot label all objects; trying again", err) },
 		NotServed: func(schema.GroupVersionResource) {
 			select {
 			case s.lost <- struct{}{}:
@@ -246,7 +287,7 @@ func (k *kindLabels) served() *served {
 	return k.now
 }
 
-func (k *kindLabels) stats() labeller.Stats {
+func (k *kindLabels) stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.now == nil {
@@ -255,36 +296,10 @@ func (k *kindLabels) stats() labeller.Stats {
 	return add(k.old, k.now.Stats())
 }
 
-// pause waits for a time or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // grace is how long an object without the label may wait for its author's own write: authors label children only.
-func (r *Rota) grace(kind schema.GroupKind, label string) time.Duration {
-	if label == delivery.HashLabel(r.cfg.Key, kind) {
+func (k *kindLabels) grace() time.Duration {
+	if k.label == delivery.HashLabel(k.env.Key, k.kind) {
 		return 0
 	}
 	return stampGrace
-}
-
-// labelDuties begin the names of the duties of labelling a kind.
-const labelDuties = table.OwnDuties + "label/"
-
-func labelDuty(kind schema.GroupKind) string { return labelDuties + kind.String() }
-
-// permit lets the labeller of a kind work while this member has the duty and its gate is open.
-func (r *Rota) permit(kind schema.GroupKind) labeller.Permit {
-	name, key := labelDuty(kind), gate.Key{Queue: labelQueue, Name: kind.String()}
-	return func(ctx context.Context) (context.Context, func(), bool) {
-		s, ok := r.ownSlot(name)
-		if !ok {
-			return nil, nil, false
-		}
-		batch, leave, verdict := r.gate.Enter(ctx, s, key, false)
-		return batch, leave, verdict == gate.Admitted
-	}
 }
