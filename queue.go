@@ -38,9 +38,9 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 // (expectations, as in Kubernetes' own controllers) must forget in f what they expect.
 //
 // When f is called, no sync of the object runs, the informers show everything that this member and the slot's former
-// owner wrote, and handlers have heard of it. f runs in the worker's goroutine, concurrently for different items. It may
-// block, which holds up that worker alone. Its context is that of the sync to come, and ends when the slot is lost. The
-// object need not exist any more: while it does not, f is called before every sync, since a namesake may come. f is
+// owner wrote, and handlers have heard of it. f runs in the worker's goroutine, concurrently for different items. It
+// may block, which holds up that worker alone. Its context is that of the sync to come, and ends when the slot is lost.
+// The object need not exist any more: while it does not, f is called before every sync, since a namesake may come. f is
 // called for items that are synced by a function that went through Admit.
 //
 // A queue has one such function: the last call of OnReset counts. Call it before Run. nil says that the controller

@@ -130,7 +130,8 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: func(kind schema.GroupKind, obj metav1.Object) { r.labels.Mislabelled(kind, obj) },
-		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) }, Unseen: r.unseen, Stopped: r.informerStopped,
+		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) },
+		Unseen:      r.unseen, Stopped: r.informerStopped,
 	})
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })

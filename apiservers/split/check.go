@@ -38,7 +38,7 @@ func ParseProcesses(from, host string, text []byte) ([]Process, error) {
 		if path.Base(first) != program {
 			continue
 		}
-		list, err := SplitWords(strings.TrimPrefix(strings.TrimSpace(line), "exec "))
+		list, err := Words(strings.TrimPrefix(strings.TrimSpace(line), "exec "))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", from, err)
 		}

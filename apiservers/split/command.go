@@ -144,9 +144,9 @@ func (c Command) gate(name string) (on, set bool) {
 	return on, set
 }
 
-// SplitWords splits a command line as a shell does, with quotes and backslashes, but without variables, globs and
+// Words splits a command line as a shell does, with quotes and backslashes, but without variables, globs and
 // anything else.
-func SplitWords(line string) ([]string, error) {
+func Words(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	var quote rune

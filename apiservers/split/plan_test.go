@@ -268,7 +268,7 @@ func TestOlderManifest(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	list, err := SplitWords(`/opt/kube-controller-manager --controllers '*,-job' --cluster-name="a b" --v=2 \
+	list, err := Words(`/opt/kube-controller-manager --controllers '*,-job' --cluster-name="a b" --v=2 \
   --service-account-private-key-file /sa.key --leader-elect`)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ exec /opt/kube-controller-manager \
 		t.Errorf("%s:\n%s", files[1].Path, d)
 	}
 	for _, line := range []string{"a 'b", `a \`, `"`} {
-		if got, err := SplitWords(line); err == nil {
+		if got, err := Words(line); err == nil {
 			t.Errorf("%s: %q, want an error", line, got)
 		}
 	}

@@ -154,7 +154,7 @@ func undivided(args []string, o splitOptions) (in split.Input, version string, e
 	}
 	if o.manifest == "" {
 		if o.flags != "" {
-			if args, err = split.SplitWords(o.flags); err != nil {
+			if args, err = split.Words(o.flags); err != nil {
 				return in, "", err
 			}
 		}

@@ -2,11 +2,13 @@ package client
 
 import "github.com/rota-dev/rota/internal/dispatch/wire"
 
-// Messages of the protocol that single requests take and return; package documentation and docs/dispatch.md say what
-// they mean. Workers need none of them: see Run.
+// Messages of the protocol, as docs/dispatch.md has them. Workers need none of them: see Run.
 type (
-	TakeRequest   = wire.TakeRequest
+	// TakeRequest asks for keys, with Client.Take.
+	TakeRequest = wire.TakeRequest
+	// StreamRequest begins a stream of keys, with Client.Stream.
 	StreamRequest = wire.StreamRequest
-	Stats         = wire.Stats
-	KindStats     = wire.KindStats
+	// Stats says what waits with all dispatchers; KindStats are those of one kind.
+	Stats     = wire.Stats
+	KindStats = wire.KindStats
 )

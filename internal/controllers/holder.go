@@ -37,11 +37,13 @@ func NewHolder(env HolderEnv) *Holder {
 	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env, gathering: map[chan struct{}]struct{}{}}}
 }
 
+// Warm implements replica.Blocking.
 func (k *Holder) Warm(ctx context.Context, set slot.Set) (slot.Set, error) {
 	return k.both(func() (slot.Set, error) { return k.objectHolder.Warm(ctx, set) },
 		func(set slot.Set) error { return k.Keeper.Warm(ctx, set) })
 }
 
+// Load implements replica.Blocking.
 func (k *Holder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	return k.both(func() (slot.Set, error) { return k.objectHolder.Load(ctx, a) },
 		func(set slot.Set) error { return k.Keeper.Load(ctx, set, handed(a), a.Gone) })
@@ -60,6 +62,7 @@ func (k *Holder) both(objects func() (slot.Set, error), keeper func(slot.Set) er
 	return set, err
 }
 
+// Open implements replica.Blocking.
 func (k *Holder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
 	rest = k.objectHolder.Open(ctx, set, epoch)
 	k.Keeper.Open(set, epoch)
@@ -74,6 +77,7 @@ func (k *Holder) CatchUp(ctx context.Context, set slot.Set) error {
 	return err
 }
 
+// Drain implements replica.Blocking.
 func (k *Holder) Drain(d replica.Drain) (look func() (more bool)) {
 	drained := d.Idle
 	d.Idle = func(s slot.Slot, gone []table.Gone) {
@@ -85,12 +89,14 @@ func (k *Holder) Drain(d replica.Drain) (look func() (more bool)) {
 	return k.objectHolder.Drain(d)
 }
 
+// Shut implements replica.Blocking.
 func (k *Holder) Shut(set slot.Set) {
 	k.env.Gate.Shut(set)
 	k.Keeper.Shut(set)
 	k.silence(set)
 }
 
+// Release implements replica.Blocking.
 func (k *Holder) Release(set slot.Set) {
 	k.Keeper.Shut(set)
 	k.objectHolder.Release(set)
@@ -99,15 +105,34 @@ func (k *Holder) Release(set slot.Set) {
 // NoKeeper is the Keeper of a rota without one.
 type NoKeeper struct{}
 
-func (NoKeeper) Kinds() []string                                          { return nil }
-func (NoKeeper) Address() string                                          { return "" }
-func (NoKeeper) Warm(context.Context, slot.Set) error                     { return nil }
+// Kinds implements Keeper.
+func (NoKeeper) Kinds() []string { return nil }
+
+// Address implements Keeper.
+func (NoKeeper) Address() string { return "" }
+
+// Warm implements Keeper.
+func (NoKeeper) Warm(context.Context, slot.Set) error { return nil }
+
+// Load implements Keeper.
 func (NoKeeper) Load(context.Context, slot.Set, bool, []table.Gone) error { return nil }
-func (NoKeeper) Open(slot.Set, uint64)                                    {}
-func (NoKeeper) CatchUp(context.Context, slot.Set) error                  { return nil }
-func (NoKeeper) Shut(slot.Set)                                            {}
-func (NoKeeper) SetDeadline(time.Duration)                                {}
-func (NoKeeper) Flights(time.Duration) []gate.Flight                      { return nil }
+
+// Open implements Keeper.
+func (NoKeeper) Open(slot.Set, uint64) {}
+
+// CatchUp implements Keeper.
+func (NoKeeper) CatchUp(context.Context, slot.Set) error { return nil }
+
+// Shut implements Keeper.
+func (NoKeeper) Shut(slot.Set) {}
+
+// SetDeadline implements Keeper.
+func (NoKeeper) SetDeadline(time.Duration) {}
+
+// Flights implements Keeper.
+func (NoKeeper) Flights(time.Duration) []gate.Flight { return nil }
+
+// Drain implements Keeper.
 func (NoKeeper) Drain(set slot.Set, idle func(s slot.Slot, gone []table.Gone)) {
 	for _, s := range set.Slots() {
 		idle(s, nil)

@@ -68,8 +68,8 @@ func (s *Set) New(
 	}
 	c.Work = work.New(work.Env{
 		Name: name, Kind: kind.String(), ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: objectsOf{s.env.Share, kind},
-		Enqueue: enqueue, Now: s.env.Now, Wall: s.env.Wall, After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
-		Asked: s.env.Asked, IsFree: c.isFree,
+		Enqueue: enqueue, Now: s.env.Now, Wall: s.env.Wall, Asked: s.env.Asked, IsFree: c.isFree,
+		After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package duty runs work that cannot be sharded: functions that one member of a rota runs at a time, each as long as the
-// member has the duty's slot. Rota.Duty says how they begin and end.
+// Package duty runs work that cannot be sharded: functions that one member of a rota runs at a time, each as long as
+// the member has the duty's slot. Rota.Duty says how they begin and end.
 package duty
 
 import (
@@ -100,6 +100,7 @@ func (d *Duties) All() []*Duty {
 // Hold has nothing to do: what duties have is in informers that do not depend on slots.
 func (*Duties) Hold(slot.Set) {}
 
+// Warm implements replica.Blocking.
 func (*Duties) Warm(_ context.Context, set slot.Set) (slot.Set, error) { return set, nil }
 
 // Expect notes which duties have which slots.
@@ -155,6 +156,7 @@ func (d *Duties) Open(ctx context.Context, set slot.Set, epoch uint64) (rest fun
 	return nil
 }
 
+// CatchUp implements replica.Blocking.
 func (*Duties) CatchUp(context.Context, slot.Set) error { return nil }
 
 // Drain ends the contexts of duties, and waits until they have returned.
@@ -167,19 +169,23 @@ func (d *Duties) Drain(of replica.Drain) (look func() (more bool)) {
 	}
 }
 
+// Shut implements replica.Blocking.
 func (d *Duties) Shut(set slot.Set) {
 	d.env.Gate.Shut(set)
 	d.stop(set, gate.ErrLost)
 	d.forget(set)
 }
 
+// Release implements replica.Blocking.
 func (d *Duties) Release(set slot.Set) {
 	d.env.Caches.ReleaseDuties(set)
 	d.forget(set)
 }
 
+// HeldBack implements replica.Blocking.
 func (d *Duties) HeldBack(set slot.Set) []string { return d.env.HeldBack(set) }
 
+// Abandon implements replica.Blocking.
 func (*Duties) Abandon(slot.Set) {}
 
 // stop ends the terms of the duties in the slots.

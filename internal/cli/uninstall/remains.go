@@ -1,5 +1,5 @@
-// Package uninstall finds and removes what a rota has in a cluster: its fence, labels of objects, reports, Leases, table
-// and events.
+// Package uninstall finds and removes what a rota has in a cluster: its fence, labels of objects, reports, Leases,
+// table and events.
 package uninstall
 
 import (

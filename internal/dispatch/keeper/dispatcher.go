@@ -443,8 +443,8 @@ func (d *Dispatcher) hold(set slot.Set) {
 	}
 }
 
-// Warm implements controllers.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the list
-// that follows the move does not show it. A kind that cannot be followed does not hold up the move.
+// Warm implements controllers.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the
+// list that follows the move does not show it. A kind that cannot be followed does not hold up the move.
 func (d *Dispatcher) Warm(ctx context.Context, set slot.Set) error {
 	d.mu.Lock()
 	d.hold(set)
@@ -567,8 +567,8 @@ const (
 	keepMax = 100_000
 )
 
-// Shut implements controllers.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows then
-// what was deleted, so the deletions that nobody has finished work on are kept for Load.
+// Shut implements controllers.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows
+// then what was deleted, so the deletions that nobody has finished work on are kept for Load.
 func (d *Dispatcher) Shut(set slot.Set) {
 	d.mu.Lock()
 	now := d.parts.Late()

@@ -8,8 +8,8 @@ import (
 )
 
 // nameSet is a set of objects' names in little memory, and finds the names that a list does not show any more. A name
-// takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer. The zero nameSet is empty. It is
-// not safe for concurrent use.
+// takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer. The zero nameSet is empty. It
+// is not safe for concurrent use.
 //
 // To find what is gone, call Clear, See for each name of a complete list that began after that, and Sweep. Names that
 // are added meanwhile count as seen.

@@ -98,7 +98,7 @@ var chaosFaults = []string{
 // The suites in memory. The same run against a real API server, in the tests of their packages.
 var (
 	gateTests     = []test{{"internal/gate", ".", true}}
-	storeTests    = []test{{"internal/store", "^Test(Memory|Objects)", true}}
+	storeTests    = []test{{"test/store/memory", "^Test(Memory|Objects)", true}}
 	lifeTests     = []test{{"test/streamtest", "^Test(Lives|Graveyard)$", true}}
 	scopeTests    = []test{{"test/streamtest", "^TestScopes$", true}}
 	deliveryTests = []test{
