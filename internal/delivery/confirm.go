@@ -80,7 +80,7 @@ func (s *source) check(ctx context.Context, d *stream.Doubt) {
 	// If the whole kind is not served, the DELETED is believed. Without a DELETED the error tells nothing.
 	if err != nil && (!notServed(err) || !pending) {
 		if ctx.Err() == nil {
-			s.failing(RequestLookUp, err, true)
+			s.failing(RequestLookUp, time.Now(), err, true)
 			s.inf.share.log.V(1).Info("Cannot look up an object that may be deleted, trying again", "kind", s.inf.kind.String(),
 				"object", name.String(), "error", err.Error())
 		}

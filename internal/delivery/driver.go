@@ -122,7 +122,7 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 			if rest = s.unverified(t, l); len(rest) > 0 {
 				return true
 			}
-			s.answeredList(nil)
+			s.listed()
 			return p.use(t, l)
 		})
 		if len(rest) == 0 {

@@ -125,15 +125,16 @@ const (
 	ailingAgain = time.Minute
 )
 
-// ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, last
-// the latest, told when it was logged.
+// ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, sent
+// when the latest request that failed was sent, told when it was logged.
 type ailing struct {
 	err               error
-	since, last, told time.Time
+	since, sent, told time.Time
 }
 
-// failing notes that a request failed. It logs the error at once, or, if the error is ordinary, once it has lasted.
-func (s *source) failing(r Request, err error, ordinary bool) {
+// failing notes that a request failed that was sent at a time. It logs the error at once, or, if the error is ordinary,
+// once it has lasted.
+func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
@@ -150,7 +151,7 @@ func (s *source) failing(r Request, err error, ordinary bool) {
 			s.changed()
 		})
 	}
-	a.err, a.last = err, now
+	a.err, a.sent = err, sent
 	if r == RequestList {
 		s.changed() // the kind may be excused by now
 	}

@@ -25,12 +25,12 @@ const defaultExcuse = 5 * time.Second
 // never is the number of a barrier that does not come: handlers believe nothing before it; see informer.arrived.
 const never = math.MaxUint64
 
-// excused reports whether a wait that began then need not go on for the kind: its lists have failed for long, and have
-// failed since the wait began. A failure from before does not count, since the kind may not have been needed any more.
-// Nor does an API server that is busy or down. s.mu is held.
+// excused reports whether a wait that began then need not go on for the kind: its lists have failed for long, and one
+// that was sent since the wait began has. One from before does not count, since the kind may not have been needed any
+// more. Nor does an API server that is busy or down. s.mu is held.
 func (s *source) excused(begun time.Time) bool {
 	a := s.ailing[RequestList]
-	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.last.Before(begun) &&
+	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.sent.Before(begun) &&
 		time.Since(a.since) >= s.inf.share.excuse
 }
 

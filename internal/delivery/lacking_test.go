@@ -189,3 +189,29 @@ func TestR8ListsOlderThanALoad(t *testing.T) {
 		r.complete(t)
 	})
 }
+
+// R8: that a list fails which was sent before a slot was wanted says nothing about the slot, however late its answer
+// comes.
+func TestR8LateFailuresAreNoExcuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.source.down.Store(true)
+		r.share.Hold(r.mine)
+		wanted := make(chan error, 1)
+		time.AfterFunc(40*time.Second, func() { // the second list is under way, and will be refused
+			r.share.Release(r.mine)
+			r.source.down.Store(false)
+			r.share.Hold(r.mine)
+			wanted <- r.share.Warm(t.Context(), r.mine)
+		})
+		if err := r.share.Warm(t.Context(), r.mine); err != nil || !r.share.Lacks(r.kind, r.n) {
+			t.Fatalf("error %v, lacks a kind whose lists fail: %v", err, r.share.Lacks(r.kind, r.n))
+		}
+		if err := <-wanted; err != nil || r.share.Lacks(r.kind, r.n) {
+			t.Errorf("error %v, lacks a kind that can be listed: %v", err, r.share.Lacks(r.kind, r.n))
+		}
+	})
+}

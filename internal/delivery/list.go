@@ -65,14 +65,14 @@ func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 // served, errOvertaken where a list of everything came first, and ctx's cause.
 func (s *source) persist(ctx context.Context, t stream.Task, read func() error) error {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		err := errOvertaken
+		err, sent := errOvertaken, time.Now()
 		if s.valid(t) {
 			err = read()
 		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err == nil, errors.Is(err, errOvertaken), s.answeredList(err):
+		case err == nil, errors.Is(err, errOvertaken), s.answeredList(sent, err):
 			return err
 		}
 		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error",

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,14 +50,15 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 			o.Limit = s.pageSize()
 		}
 	}
+	sent := time.Now()
 	list, err := s.upstream.ListWithContext(ctx, o)
 	if err != nil {
-		s.answeredList(err)
+		s.answeredList(sent, err)
 		return nil, err
 	}
 	more, err := s.keep(list, pending, asked)
 	if err != nil {
-		s.answeredList(err)
+		s.answeredList(sent, err)
 		return nil, err
 	}
 	s.answered(nil)
@@ -71,7 +73,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if more.GetContinue() != "" {
 		return list, nil
 	}
-	s.answeredList(nil)
+	s.listed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pending.version, pending.complete = more.GetResourceVersion(), true

@@ -44,17 +44,22 @@ func (s *source) answered(err error) bool {
 	return absent
 }
 
-// answeredList is answered for a list of the objects of some or all slots.
-func (s *source) answeredList(err error) (absent bool) { return s.answeredAs(RequestList, err) }
+// answeredList is answered for a list of the objects of some or all slots that was sent at a time.
+func (s *source) answeredList(sent time.Time, err error) (absent bool) {
+	return s.answeredAs(RequestList, sent, err)
+}
+
+// listed is answeredList for a list that has succeeded.
+func (s *source) listed() { s.answeredList(time.Time{}, nil) }
 
 // answeredAs is answered for a list of the given kind.
-func (s *source) answeredAs(r Request, err error) (absent bool) {
+func (s *source) answeredAs(r Request, sent time.Time, err error) (absent bool) {
 	absent = s.answered(err)
 	switch {
 	case err == nil:
 		s.succeeds(r)
 	case !apierrors.IsResourceExpired(err): // a list that expired starts over
-		s.failing(r, err, absent) // answered has logged an absent kind
+		s.failing(r, sent, err, absent) // answered has logged an absent kind
 	}
 	return absent
 }

@@ -227,7 +227,7 @@ func (p *pump) connected(o opened) bool {
 	case o.err == nil:
 	case absent:
 		p.source.inf.tell(p.ctx, o.err)
-		p.source.failing(RequestWatch, o.err, true) // answered has logged it
+		p.source.failing(RequestWatch, time.Now(), o.err, true) // answered has logged it
 		p.later()
 		return true
 	default:
@@ -275,7 +275,7 @@ func (p *pump) failed(err error) bool {
 	default:
 		p.suspect = err
 	}
-	p.source.failing(RequestWatch, err, ordinary(err) || tooLarge || unanswered(err))
+	p.source.failing(RequestWatch, time.Now(), err, ordinary(err) || tooLarge || unanswered(err))
 	p.later()
 	return true
 }
@@ -331,7 +331,7 @@ func (p *pump) again() {
 // API server refuses lists: once client-go's reflector has begun to list, no job runs, and it waits up to a minute
 // between its tries.
 func (p *pump) probeAnswered(err error) bool {
-	p.source.answeredAs(requestProbe, err)
+	p.source.answeredAs(requestProbe, time.Now(), err)
 	if err == nil {
 		return p.gone(p.suspect)
 	}

@@ -44,7 +44,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		if !worked {
 			// This is how client-go reports a lost connection.
 			err := errors.New("the watch ended within a second and had brought nothing")
-			p.source.failing(RequestWatch, err, true)
+			p.source.failing(RequestWatch, time.Now(), err, true)
 			p.fruitlessly(err)
 		}
 		p.backoff = min(p.backoff, cutMax)
@@ -87,7 +87,7 @@ func (p *pump) ordered(version string) bool {
 	s.mu.Unlock()
 	if err != nil {
 		p.disconnect()
-		s.answeredList(err)
+		s.answeredList(time.Now(), err)
 		status := apierrors.NewBadRequest(err.Error()).Status()
 		p.send(watch.Event{Type: watch.Error, Object: &status})
 	}
