@@ -10,8 +10,9 @@ import (
 )
 
 // Adapt is for package ctrlrt and for dispatchers: with the parts of a rota that open slots, a program could work on
-// objects of other members. Programs cannot call it, since they have no adapter.Access.
-func (r *Rota) Adapt(adapter.Access) adapter.Parts {
+// objects of other members. It panics unless a package of Rota has granted access.
+func (r *Rota) Adapt(access adapter.Access) adapter.Parts {
+	access.Require()
 	return adapter.Parts{
 		Share: r.share, Gate: r.gate, Late: r.clock.Late, Slots: r.cfg.Slots, Key: r.cfg.Key,
 		Election: r.opts.electionLease(), Solo: r.opts.Solo, Table: r.state.Table,

@@ -52,6 +52,9 @@ func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
 }
 
 func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) error {
+	if err := table.ValidDuty(name); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.late() {

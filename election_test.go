@@ -507,7 +507,7 @@ func TestElectionOptions(t *testing.T) {
 	if err != nil || r.opts.electionLease() != (types.NamespacedName{Namespace: "operators", Name: "a.example.com"}) {
 		t.Errorf("Lease %v, error %v", r.opts.electionLease(), err)
 	}
-	r.Adapt(adapter.Access{}).Keep(someKeeper{})
+	r.Adapt(adapter.Grant()).Keep(someKeeper{})
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "dispatchers") {
 		t.Errorf("error %v with a keeper", err)
 	}

@@ -101,7 +101,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 		if err := w.rota.Ready(nil); err == nil || !strings.Contains(err.Error(), stopped) {
 			t.Errorf("Ready: %v, want that the informer stopped", err)
 		}
-		w.rota.Adapt(adapter.Access{}).Ending() // the one who stops them says why
+		w.rota.Adapt(adapter.Grant()).Ending() // the one who stops them says why
 		time.Sleep(2 * time.Minute)
 		if err := w.rota.Ready(nil); err != nil {
 			t.Errorf("Ready: %v, although all ends", err)

@@ -146,7 +146,7 @@ func (k *testKeeper) Flights(older time.Duration) []gate.Flight {
 
 // works returns the slots that may be worked on now.
 func (k *testKeeper) works() slot.Set {
-	late := k.m.Rota.Adapt(adapter.Access{}).Late()
+	late := k.m.Rota.Adapt(adapter.Grant()).Late()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if late >= k.deadline {
@@ -169,7 +169,7 @@ func TestKeeper(t *testing.T) {
 		l.setup = func(m *labMember) {
 			k := &testKeeper{m: m, epochs: map[slot.Slot]uint64{}, draining: map[slot.Slot]*time.Timer{},
 				ends: map[slot.Slot]time.Time{}, fails: 1, others: func() []*testKeeper { return keepers }}
-			m.Rota.Adapt(adapter.Access{}).Keep(k)
+			m.Rota.Adapt(adapter.Grant()).Keep(k)
 			keepers = append(keepers, k)
 		}
 		// watch looks for overlaps for a while, and returns for how long no member has worked on a slot.

@@ -144,7 +144,8 @@ func (r *Rota) take(name string, inner any) error {
 	if owner, taken := r.inner[inner]; taken {
 		return fmt.Errorf("queue %s: its work queue is that of queue %s already: make a work queue for each", name, owner)
 	}
-	if _, wrapped := inner.(interface{ isQueue() }); wrapped {
+	_, ours := inner.(interface{ isQueue() })
+	if _, adapters := inner.(interface{ IsQueue() }); ours || adapters {
 		return fmt.Errorf("queue %s: its work queue is a Queue of the rota already", name)
 	}
 	r.inner[inner] = name

@@ -121,6 +121,9 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 // newRota returns a Rota without a store. cfg is nil for a program whose clients are fakes.
 func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	fakes := cfg == nil
+	if !fakes {
+		cfg = rest.CopyConfig(cfg) // the caller may go on to change his
+	}
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"os"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -25,7 +26,7 @@ func (o Options) soloDefaults() (Options, error) {
 	if !o.Solo {
 		return o, nil
 	}
-	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && flag.Lookup("test.v") == nil {
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !isTest() {
 		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is no test: every replica " +
 			"would work on all objects. Leave Solo out where the operator is deployed; it is for tests")
 	}
@@ -36,6 +37,13 @@ func (o Options) soloDefaults() (Options, error) {
 	o.Delivery, o.Label = delivery.Filter, false
 	o.Name, o.Namespace = cmp.Or(o.Name, "solo"), cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE"), "default")
 	return o, nil
+}
+
+// isTest reports whether go test built this program, as testing.Testing does, which would link package testing into
+// operators.
+func isTest() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && strings.HasSuffix(info.Path, ".test")
 }
 
 // newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.

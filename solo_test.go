@@ -82,3 +82,10 @@ func TestSoloOptions(t *testing.T) {
 		t.Errorf("error %v without a config, want that it takes one, or Solo", err)
 	}
 }
+
+// This program is one that go test built.
+func TestTestsAreTold(t *testing.T) {
+	if !isTest() {
+		t.Error("a test counts as a program")
+	}
+}

@@ -198,7 +198,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	}
 	b.view.asker.controller = name
 	w := &worker{name: name, reconciler: r, sources: b.view.sources}
-	w.controller, err = b.mgr.rota.Adapt(adapter.Access{}).NewController(name, gvk.GroupKind(), w.enqueue)
+	w.controller, err = b.mgr.rota.Adapt(adapter.Grant()).NewController(name, gvk.GroupKind(), w.enqueue)
 	if err != nil {
 		return nil, err
 	}

@@ -53,11 +53,11 @@ func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[req
 		all.Add(shareOf(r).Slot(item.Namespace, item.Name, ""))
 	}
 	shareOf(r).Hold(all)
-	gate := r.Adapt(adapter.Access{}).Gate
+	gate := r.Adapt(adapter.Grant()).Gate
 	gate.SetDeadline(100000 * time.Hour) // a simulated clock is far behind that of the machine
 	gate.Open(all, 1)
 	w := &worker{}
-	w.controller, err = r.Adapt(adapter.Access{}).NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
+	w.controller, err = r.Adapt(adapter.Grant()).NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ const electedMax = 20
 // once for each place. Make such work a duty (AddDuty), or wait for Joined of the Rota if every replica is to do it.
 // With rota.Options.Solo there is one replica, and nothing is refused.
 func (m *Manager) Elected() <-chan struct{} {
-	if !m.options.LeaderElection && !m.rota.Adapt(adapter.Access{}).Solo {
+	if !m.options.LeaderElection && !m.rota.Adapt(adapter.Grant()).Solo {
 		m.elected.call(m, caller())
 	}
 	return m.inner.Elected()
@@ -66,7 +66,7 @@ func (e *elected) start(m *Manager) error {
 
 func electedError(m *Manager, places ...string) error {
 	or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
-	if m.rota.Adapt(adapter.Access{}).Election.Name != "" {
+	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
 		or = "" // NewManager refuses that
 	}
 	return fmt.Errorf("rota %s: Elected of the manager was called at %s, but the manager has no leader election, so that "+

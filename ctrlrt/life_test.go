@@ -113,7 +113,7 @@ func TestStuckReconcileHoldsBackItsSlotOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	held, _ := a.Rota().Adapt(adapter.Access{}).Share.Locate(configMapKind, types.NamespacedName{Namespace: namespace, Name: "stuck"})
+	held, _ := a.Rota().Adapt(adapter.Grant()).Share.Locate(configMapKind, types.NamespacedName{Namespace: namespace, Name: "stuck"})
 	b := startReplica(t, namespace, "b", j, replicaOptions{})
 	eventually(t, 30*time.Second, func() string {
 		if s := b.Rota().Status(); s.Members != 2 {

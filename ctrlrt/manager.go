@@ -86,7 +86,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err := refuseReadYourWrites(o.Client.Cache); err != nil {
 		return nil, err
 	}
-	if lease := r.Adapt(adapter.Access{}).Election; o.LeaderElection && lease.Name != "" {
+	if lease := r.Adapt(adapter.Grant()).Election; o.LeaderElection && lease.Name != "" {
 		return nil, fmt.Errorf("ctrlrt: rota %s takes turns with stock replicas by Lease %s, and this manager has "+
 			"LeaderElection, too: by that Lease the rota would wait for its own manager, and by another one unsharded "+
 			"controllers would run beside the stock leader: leave LeaderElection out, and make unsharded controllers duties "+
@@ -140,14 +140,14 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 				"or such answers have other objects than the cache, or are refused for lack of permissions")
 		})
 	}
-	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer(), later: r.Adapt(adapter.Access{}).SettingUp}
-	r.Adapt(adapter.Access{}).FinishSetup(func(ctx context.Context) error {
+	m.indexes = &indexes{FieldIndexer: inner.GetFieldIndexer(), later: r.Adapt(adapter.Grant()).SettingUp}
+	r.Adapt(adapter.Grant()).FinishSetup(func(ctx context.Context) error {
 		return errors.Join(m.addCaches(ctx), m.indexes.make(ctx))
 	})
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
-	if err := inner.Add(starter{m.ready, m.stopping, r.Adapt(adapter.Access{}).Ending}); err != nil {
+	if err := inner.Add(starter{m.ready, m.stopping, r.Adapt(adapter.Grant()).Ending}); err != nil {
 		return nil, err
 	}
 	// A rollout must not go on before the new member has joined. A member without slots is ready: a rollout must not wait

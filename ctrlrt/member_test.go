@@ -369,6 +369,6 @@ func configMap(namespace, name, value string) *corev1.ConfigMap {
 
 // inShare says whether an object of a sharded kind, by its own key or by its owner's, is a member's.
 func inShare(r *rota.Rota, kind schema.GroupKind, obj metav1.Object) bool {
-	parts := r.Adapt(adapter.Access{})
+	parts := r.Adapt(adapter.Grant())
 	return slices.ContainsFunc(parts.Share.Slots(kind, obj), parts.Gate.Owns)
 }

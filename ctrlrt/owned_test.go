@@ -192,7 +192,7 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		cm := configMap("a", "b", "")
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "c", UID: "1",
 			Controller: ptr.To(true)}}
-		_, ok := mgr.Rota().Adapt(adapter.Access{}).Share.SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
+		_, ok := mgr.Rota().Adapt(adapter.Grant()).Share.SlotOf(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm)
 		return ok
 	}
 	keep := func(mgr *ctrlrt.Manager) {

@@ -20,7 +20,7 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.Adapt(adapter.Access{}).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
+	c, err := r.Adapt(adapter.Grant()).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
 	if err != nil {
 		t.Fatal(err)
 	}

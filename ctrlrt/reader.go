@@ -75,7 +75,7 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 		slotOf = shareOf(r.rota).OwnerSlotOf
 	}
 	n, ok := slotOf(kind, obj)
-	return ok && r.rota.Adapt(adapter.Access{}).Gate.Owns(n)
+	return ok && r.rota.Adapt(adapter.Grant()).Gate.Owns(n)
 }
 
 // elsewhere returns the reader for objects of a sharded kind that are not this member's. only says that the caller must

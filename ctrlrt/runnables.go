@@ -159,7 +159,7 @@ func (m *Manager) judgeLeaderOnly(names ...string) error {
 		return nil
 	default:
 		or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
-		if m.rota.Adapt(adapter.Access{}).Election.Name != "" {
+		if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
 			or = "" // NewManager refuses that
 		}
 		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+

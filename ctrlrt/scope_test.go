@@ -46,7 +46,7 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, gate := shareOf(r), r.Adapt(adapter.Access{}).Gate
+	share, gate := shareOf(r), r.Adapt(adapter.Grant()).Gate
 	if err := share.Shard(priorityClassGVK.GroupKind()); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestRequestsOfAnObjectWithoutANamespaceAreOne(t *testing.T) {
 	for _, priorities := range []bool{true, false} {
 		for what, add := range adds {
 			rd, _ := ownerOfOne(t, name)
-			c, err := rd.rota.Adapt(adapter.Access{}).NewController("classes", priorityClassGVK.GroupKind(),
+			c, err := rd.rota.Adapt(adapter.Grant()).NewController("classes", priorityClassGVK.GroupKind(),
 				func([]types.NamespacedName, work.Priority) {})
 			if err != nil {
 				t.Fatal(err)

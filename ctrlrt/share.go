@@ -7,4 +7,4 @@ import (
 )
 
 // shareOf returns the informers over a member's share.
-func shareOf(r *rota.Rota) *delivery.Share { return r.Adapt(adapter.Access{}).Share }
+func shareOf(r *rota.Rota) *delivery.Share { return r.Adapt(adapter.Grant()).Share }

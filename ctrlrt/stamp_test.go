@@ -221,7 +221,7 @@ func TestLabelsAreApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, field := mgr.GetClient(), client.FieldOwner("test")
-	label := r.Adapt(adapter.Access{}).Share.Labels(configMapKind)[0]
+	label := r.Adapt(adapter.Grant()).Share.Labels(configMapKind)[0]
 	want := func(name string) *corev1ac.ConfigMapApplyConfiguration {
 		return corev1ac.ConfigMap(name, namespace).
 			WithLabels(map[string]string{"app": "x"}).WithData(map[string]string{"value": "1"}).

@@ -122,7 +122,7 @@ func (c *dispatcherConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reports, err := workers.Reports(cfg, r.Name(), r.Adapt(adapter.Access{}).Table)
+	reports, err := workers.Reports(cfg, r.Name(), r.Adapt(adapter.Grant()).Table)
 	if err != nil {
 		return err
 	}

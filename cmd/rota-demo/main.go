@@ -31,7 +31,7 @@ func main() {
 	os.Exit(run(ctx, newCommand(), os.Args[1:]))
 }
 
-// Exit codes, which mean what those of rota do.
+// Exit codes. exitFindings is also that of a run that could not be made.
 const (
 	exitGood        = 0
 	exitFindings    = 1
@@ -87,7 +87,7 @@ With --dispatch it starts three dispatchers and six workers, two of them in Pyth
 join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
 
 A checker that trusts no replica judges the run by journals and the API server's audit log. The exit status is 1 if
-anything was lost, done twice, or done by the wrong replica.`,
+anything was lost, done twice, or done by the wrong replica, or if the run could not be made.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

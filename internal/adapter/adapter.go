@@ -16,8 +16,18 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Access is what only packages of this module can hand over, since others cannot name it.
-type Access struct{}
+// Access is what rota.Rota.Adapt asks for. Only packages of this module can grant it.
+type Access struct{ granted bool }
+
+// Grant returns access.
+func Grant() Access { return Access{granted: true} }
+
+// Require panics without access.
+func (a Access) Require() {
+	if !a.granted {
+		panic("rota: Rota.Adapt is for packages of Rota: with it a program could work on objects of other members")
+	}
+}
 
 // Parts are those of one rota.
 type Parts struct {

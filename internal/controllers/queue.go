@@ -26,6 +26,9 @@ func NewQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInte
 	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: name}
 }
 
+// IsQueue tells an adapter's queue from others.
+func (q *Queue[T]) IsQueue() {}
+
 // Controller returns the queue's controller.
 func (q *Queue[T]) Controller() *Controller { return q.controller }
 

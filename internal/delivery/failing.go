@@ -151,7 +151,10 @@ func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 			s.changed()
 		})
 	}
-	a.err, a.sent = err, sent
+	a.err = err
+	if sent.After(a.sent) {
+		a.sent = sent
+	}
 	if r == RequestList {
 		s.changed() // the kind may be excused by now
 	}

@@ -244,8 +244,8 @@ func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResourc
 	return now
 }
 
-// locate finds the version in which the kind is served, and makes the  The error is a meta.NoKindMatchError if
-// no version is served.
+// locate finds the version in which the kind is served, and makes the labeller. The error is a
+// meta.NoKindMatchError if no version is served.
 func (k *kindLabels) locate(ctx context.Context) error {
 	m, err := k.find.Mapping(ctx, k.kind)
 	if err != nil {

@@ -205,7 +205,7 @@ func (d *Dispatcher) newFront(self string) (*workers.Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	reports, err := workers.Reports(d.rest, d.rota.Name(), d.rota.Adapt(adapter.Access{}).Table)
+	reports, err := workers.Reports(d.rest, d.rota.Name(), d.rota.Adapt(adapter.Grant()).Table)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ var _ controllers.Keeper = (*Dispatcher)(nil)
 
 // New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
 func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
-	d, err := newDispatcher(r.Adapt(adapter.Access{}), o)
+	d, err := newDispatcher(r.Adapt(adapter.Grant()), o)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher %s: %w", r.Name(), err)
 	}
@@ -124,7 +124,7 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 			}
 		}
 	}
-	r.Adapt(adapter.Access{}).Keep(d)
+	r.Adapt(adapter.Grant()).Keep(d)
 	return d, nil
 }
 

@@ -168,7 +168,7 @@ func (x *tier) start(peer *http.Client) *replica {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	reports, err := workers.Reports(x.config, r.Name(), r.Adapt(adapter.Access{}).Table)
+	reports, err := workers.Reports(x.config, r.Name(), r.Adapt(adapter.Grant()).Table)
 	if err != nil {
 		x.t.Fatal(err)
 	}
