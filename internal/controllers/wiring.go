@@ -34,20 +34,3 @@ func (c *Controller) Check() {
 func (c *Controller) fault(id, text string, details ...any) {
 	c.env.Faults.Note("controller "+c.Name, id, text, details...)
 }
-
-// CheckClients tells of a controller that sends requests through clients that were not wrapped. If it uses no other
-// ones, its writes are not what a member's have to be. Otherwise these may be reads.
-func (c *Controller) CheckClients() {
-	wrapped := c.requests.Wrapped.Load()
-	switch unwrapped := c.requests.All.Load() - wrapped; {
-	case unwrapped <= 0 || c.env.Writes.ByHand():
-	case wrapped == 0:
-		c.fault("unwrapped client", "the clients that its workers use were not made of what rota.WrapConfig (or "+
-			"WrapTransport) returns, so that their writes go on when a slot is lost, and its next owner does not wait until it "+
-			"sees them: make the clients of the wrapped config, or note what they write with Rota.Wrote", "requests", unwrapped)
-	case !c.toldUnwrapped.Swap(true):
-		c.env.Log.Info("Some requests of reconciles go to the API server through a client that was not made of what "+
-			"rota.WrapConfig (or WrapTransport) returns. That is right for reads. Writes through it go on when a slot is lost, "+
-			"and its next owner does not wait until it sees them", "controller", c.Name, "requests", unwrapped)
-	}
-}

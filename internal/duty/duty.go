@@ -11,18 +11,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-const (
-	// Queue is the queue name of duties in the gate's reports.
-	Queue = "rota.dev/duty"
-	// A duty that failed starts again after restartFirst, and after twice the time with each failure, up to restartMost. A
-	// run as long as restartMost counts as a success.
-	restartFirst = time.Second
-	restartMost  = 5 * time.Minute
-	// failingRuns is how many runs of a duty must fail in a row before that is reported.
-	failingRuns = 3
-	// failingAfter is how long they must have failed.
-	failingAfter = time.Minute
-)
+// Queue is the queue name of duties in the gate's reports.
+const Queue = "rota.dev/duty"
 
 // Duty is a duty that this process can do. Its methods may be called concurrently.
 type Duty struct {
@@ -109,29 +99,6 @@ func (d *Duty) work() {
 		d.mu.Unlock()
 		d.serve(t)
 		served = t
-	}
-}
-
-// serve runs the duty until it has finished or the term is over.
-func (d *Duty) serve(t *term) {
-	delay := restartFirst
-	for {
-		again, long := d.once(t)
-		if !again {
-			return
-		}
-		if long {
-			delay = restartFirst
-		}
-		select {
-		case <-time.After(delay):
-		case <-t.over:
-			return
-		}
-		delay = min(2*delay, restartMost)
-		d.mu.Lock()
-		d.restarts++
-		d.mu.Unlock()
 	}
 }
 

@@ -6,6 +6,13 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
+const (
+	// failingRuns is how many runs of a duty must fail in a row before that is reported.
+	failingRuns = 3
+	// failingAfter is how long they must have failed.
+	failingAfter = time.Minute
+)
+
 // runs sums up how the runs of a duty ended.
 type runs struct {
 	// running is since when the present run goes on; 0: there is none.

@@ -347,23 +347,6 @@ func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 	return nil
 }
 
-// failed ends a take that brought nothing.
-func (q *Queue) failed(now time.Duration, t *taken, least time.Duration, reason string) {
-	e := t.entry
-	q.unhand(t)
-	delay := q.cfg.BaseDelay
-	for range e.attempts {
-		if delay = min(2*delay, q.cfg.MaxDelay); delay == q.cfg.MaxDelay {
-			break
-		}
-	}
-	e.fails(now, reason)
-	if !e.pending {
-		e.pending, e.due, e.class = true, later(now, max(delay, least)), t.Class
-	}
-	q.place(now, e)
-}
-
 // Extended is the answer to Extend.
 type Extended struct {
 	Deadline time.Duration
