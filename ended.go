@@ -18,8 +18,8 @@ func (r *Rota) informerStopped(kind schema.GroupKind) {
 func (r *Rota) stopped(kind schema.GroupKind) {
 	if r.working.Load() && !r.ending.Load() && slices.Contains(r.share.Ended(), kind) {
 		r.faults.Note("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is "+
-			"reconciled that needs it: start it, or its factory, with the context that Rota.Work gives to its function, which ends after "+
-			"the member has left")
+			"reconciled that needs it: start it, or its factory, with the context that Rota.Work gives to its function, which "+
+			"ends after the member has left")
 	}
 }
 

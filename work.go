@@ -9,8 +9,8 @@ import (
 // Work calls Run, and beside it run, which starts informers and workers and returns when its context has ended. It
 // replaces RunOrDie of leader election, with run as OnStartedLeading.
 //
-// The member joins once the workers of all controllers have asked their queues for work. So run must not wait for Joined
-// before it starts them.
+// The member joins once the workers of all controllers have asked their queues for work. So run must not wait for
+// Joined before it starts them.
 //
 // When ctx ends, this member leaves the rota first, while informers and workers go on. Then the context of run ends,
 // and Work returns when run has. The error is Run's, or says that run returned too early.

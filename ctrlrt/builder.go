@@ -295,7 +295,8 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
-// enqueue implements controllers.Enqueue. Before the controller starts there is no queue; its start enqueues everything.
+// enqueue implements controllers.Enqueue. Before the controller starts there is no queue; its start enqueues
+// everything.
 func (w *worker) enqueue(keys []types.NamespacedName, priority work.Priority) {
 	w.mu.Lock()
 	q := w.queue

@@ -8,7 +8,8 @@ type (
 	TakeRequest = wire.TakeRequest
 	// StreamRequest begins a stream of keys, with Client.Stream.
 	StreamRequest = wire.StreamRequest
-	// Stats says what waits with all dispatchers; KindStats are those of one kind.
-	Stats     = wire.Stats
+	// Stats says what waits with all dispatchers.
+	Stats = wire.Stats
+	// KindStats are those of one kind.
 	KindStats = wire.KindStats
 )

@@ -185,7 +185,8 @@ func (s *nameSet) rebuild() {
 		size += size / 2
 	}
 	old := *s
-	*s = nameSet{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size), live: old.live, used: old.live}
+	*s = nameSet{text: make([]byte, 0, len(old.text)-old.dead), index: make([]uint32, size)}
+	s.live, s.used = old.live, old.live
 	s.seed = maphash.MakeSeed()
 	old.each(func(at int, name []byte) {
 		s.index[s.vacancy(name)] = uint32(len(s.text)) + 1
