@@ -14,9 +14,6 @@ import (
 var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
 
 const (
-	// failingAfter is how long all reconciles of a controller must fail before that is reported. Backends fail for shorter
-	// times.
-	failingAfter = time.Minute
 	// failingObjects is the least number of objects that must fail, or all that this member has, if no reconcile has ever
 	// succeeded: a few of many objects may be broken themselves. If one has succeeded, half of the member's objects must
 	// fail, up to work.CountedFailures: when there is little to do, the few that are tried may be the broken ones.
@@ -25,7 +22,7 @@ const (
 
 // allFail says what a sum of results comes to if all reconciles fail. there is the number of objects.
 func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, bool) {
-	if sum.Failures == 0 || now-sum.Since < failingAfter || sum.Objects == 0 {
+	if sum.Failures == 0 || now-sum.Since < work.FailingAfter || sum.Objects == 0 {
 		return work.Failing{}, false
 	}
 	if there := there(); sum.Objects < there {

@@ -28,12 +28,12 @@ func TestFewBrokenObjectsAreNoFailure(t *testing.T) {
 		{"one of many", false, 1000, one, slot.Set{}, time.Hour, false},
 		{"the only one", false, 1, one, slot.Set{}, time.Hour, true},
 		{"a deleted one, of none", false, 0, one, slot.Set{}, time.Hour, true},
-		{"different ones of many", false, 1000, many, slot.Set{}, failingAfter, true},
-		{"not for long", false, 1000, many, slot.Set{}, failingAfter - 1, false},
-		{"few of a quiet operator", true, 101, many, slot.Set{}, failingAfter, false},
-		{"half of what there is", true, 100, many, slot.Set{}, failingAfter, true},
-		{"half of them went to another member", true, 60, many, half, failingAfter, false},
-		{"all went to another member", true, 0, many, all, failingAfter, false},
+		{"different ones of many", false, 1000, many, slot.Set{}, work.FailingAfter, true},
+		{"not for long", false, 1000, many, slot.Set{}, work.FailingAfter - 1, false},
+		{"few of a quiet operator", true, 101, many, slot.Set{}, work.FailingAfter, false},
+		{"half of what there is", true, 100, many, slot.Set{}, work.FailingAfter, true},
+		{"half of them went to another member", true, 60, many, half, work.FailingAfter, false},
+		{"all went to another member", true, 0, many, all, work.FailingAfter, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			keys := work.NewKeys[types.NamespacedName, struct{}]()

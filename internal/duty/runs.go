@@ -6,12 +6,8 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-const (
-	// failingRuns is how many runs of a duty must fail in a row before that is reported.
-	failingRuns = 3
-	// failingAfter is how long they must have failed.
-	failingAfter = time.Minute
-)
+// failingRuns is how many runs of a duty must fail in a row before that is reported.
+const failingRuns = 3
 
 // runs sums up how the runs of a duty ended.
 type runs struct {
@@ -41,7 +37,7 @@ func (d *Duty) Failing() (work.Failing, bool) {
 	if o.running > 0 && now-o.running >= restartMost {
 		o.succeed()
 	}
-	if d.term == nil || o.failures < failingRuns || now-o.since < failingAfter {
+	if d.term == nil || o.failures < failingRuns || now-o.since < work.FailingAfter {
 		return work.Failing{}, false
 	}
 	return work.Failing{For: now - o.since, Times: o.failures, Never: !o.worked, Err: o.err}, true

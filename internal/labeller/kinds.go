@@ -33,7 +33,7 @@ const (
 
 // Env is what Kinds are handed of the member. Its functions may be called concurrently.
 type Env struct {
-	// API is the config of the API server; nil: there is none, and nothing to label.
+	// API is the config of the API server. Without one, Locate must not be called.
 	API   *rest.Config
 	Share *delivery.Share
 	Key   slot.Key
@@ -123,9 +123,6 @@ func add(a, b Stats) Stats {
 // Locate finds the versions in which the kinds of the share are served. A kind that is not served yet gets its labeller
 // when it is. Nothing is labelled before Run.
 func (l *Kinds) Locate(ctx context.Context) error {
-	if l.env.API == nil {
-		return nil
-	}
 	find, err := NewFinder(l.env.API)
 	if err != nil {
 		return err
