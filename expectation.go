@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -60,7 +61,7 @@ type counted struct {
 func newExpectation(r *Rota, kinds []schema.GroupKind, from objects) (*expectation, error) {
 	e := &expectation{rota: r, kinds: kinds, from: from, seen: map[schema.GroupKind]counted{},
 		random: rand.New(rand.NewPCG(r.cfg.Seed, 0)), // it spreads requests
-		share:  delivery.New(delivery.Options{Slots: r.cfg.Slots, Key: r.cfg.Key, Mode: delivery.Filter, Label: true})}
+		share:  delivery.New(delivery.Options{Slots: r.cfg.Slots, Key: r.cfg.Key, Mode: sharding.Filter, Label: true})}
 	for _, kind := range kinds {
 		if err := e.share.Shard(kind); err != nil {
 			return nil, err

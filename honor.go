@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // honorPeriod is the time between two checks whether API servers honor the selectors.
@@ -54,7 +55,7 @@ func (h *honor) state() map[schema.GroupKind]bool {
 
 // watchHonor logs for which kinds the API server ignores the selector, until ctx ends.
 func (r *Rota) watchHonor(ctx context.Context) {
-	if r.share.Delivery() != delivery.ShardSelector {
+	if r.share.Delivery() != sharding.ShardSelector {
 		return
 	}
 	tick := time.NewTicker(honorPeriod)

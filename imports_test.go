@@ -27,6 +27,7 @@ var layers = []struct {
 	{"permission", noControllerRuntime},
 	{"internal/await", noKubernetes}, {"internal/store", noControllerRuntime}, {"fence", noControllerRuntime},
 	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
+	{"internal/delivery/sharding", simulated}, {"internal/delivery/written", simulated},
 	{"internal/delivery", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
 	{"internal/writes", noControllerRuntime}, {"internal/moves", noControllerRuntime},
 	{"internal/replica", noControllerRuntime}, {"internal/duty", noControllerRuntime},

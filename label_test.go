@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 )
 
@@ -135,7 +135,7 @@ func (s *sites) eventually(t *testing.T, what string, ok func() bool) {
 // A kind is labelled once it is served, however late, and in another version when the one at hand is served no more.
 func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	s := newSites(t)
-	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel,
+	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: sharding.SlotLabel,
 		Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 func TestFixesFollowWhatIsServed(t *testing.T) {
 	s := newSites(t)
 	s.serve("v1", "")
-	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: delivery.SlotLabel,
+	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: sharding.SlotLabel,
 		Identity: Identity{Pod: "web-0"}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/group"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -26,19 +26,19 @@ import (
 )
 
 // Delivery is how the objects of a member's slots reach it.
-type Delivery = delivery.Mode
+type Delivery = sharding.Mode
 
 // Ways of delivery. The zero value is taken for DeliveryFilter.
 const (
 	// DeliveryFilter receives all objects of a kind and keeps its own. It works with any API server and any key.
-	DeliveryFilter = delivery.Filter
+	DeliveryFilter = sharding.Filter
 	// DeliverySlotLabel asks for the objects whose label says that they are in the slots. The members write that label
 	// once in an object's life. It works with any API server and with the keys Name and Namespace.
-	DeliverySlotLabel = delivery.SlotLabel
+	DeliverySlotLabel = sharding.SlotLabel
 	// DeliveryShardSelector has the API server select by the hash of metadata.uid. It needs Kubernetes 1.36 or later with
 	// the feature gate ShardedListAndWatch, and key UID. If the server ignores the selector, it works as DeliveryFilter;
 	// see Status.Traffic.
-	DeliveryShardSelector = delivery.ShardSelector
+	DeliveryShardSelector = sharding.ShardSelector
 )
 
 // Options say which rota this process belongs to, and how it takes part. Only Name is required.
@@ -250,7 +250,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyName
-		if o.Delivery == delivery.ShardSelector {
+		if o.Delivery == sharding.ShardSelector {
 			o.Key = slot.KeyUID
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -49,11 +49,11 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 		{"workload of two lines", func(o *Options) { o.Identity.Workload = "a\nb" }, []string{`Workload "a\nb"`, "one line"}},
 		{"build of two words", func(o *Options) { o.Identity.Build = "v 7" }, []string{`build "v 7"`, "one printable word"}},
 		{"labels with key UID", func(o *Options) { o.Label = true; o.Key = slot.KeyUID }, nil},
-		{"slot label with key UID", func(o *Options) { o.Delivery = delivery.SlotLabel; o.Key = slot.KeyUID },
+		{"slot label with key UID", func(o *Options) { o.Delivery = sharding.SlotLabel; o.Key = slot.KeyUID },
 			[]string{"SlotLabel", "UID", "ShardSelector"}},
-		{"shard selector with key Name", func(o *Options) { o.Delivery = delivery.ShardSelector; o.Key = slot.KeyName },
+		{"shard selector with key Name", func(o *Options) { o.Delivery = sharding.ShardSelector; o.Key = slot.KeyName },
 			[]string{"ShardSelector", "Name", "UID"}},
-		{"shard selector", func(o *Options) { o.Delivery = delivery.ShardSelector }, nil},
+		{"shard selector", func(o *Options) { o.Delivery = sharding.ShardSelector }, nil},
 		{"uneven slots are fine", func(o *Options) { o.Slots = 1; o.Key = slot.KeyNamespace }, nil},
 	}
 	t.Setenv("POD_NAMESPACE", "")

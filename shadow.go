@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
@@ -79,11 +79,11 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 		return nil, fmt.Errorf("rota %s: give the shadow the name that the rota would have, without %s", opts.Name,
 			names.ShadowSuffix)
 	}
-	if opts.Delivery == delivery.ShardSelector {
+	if opts.Delivery == sharding.ShardSelector {
 		opts.Key = cmp.Or(opts.Key, slot.KeyUID) // as New has it
 	}
 	opts.Name += names.ShadowSuffix
-	opts.Delivery, opts.Label, opts.shadow = delivery.Filter, false, true
+	opts.Delivery, opts.Label, opts.shadow = sharding.Filter, false, true
 	opts.TracerProvider = nil
 	opts.LeaderElectionID, opts.LeaderElectionNamespace = "", ""
 	opts.LeaveTimeout = min(cmp.Or(opts.LeaveTimeout, shadowLeave), shadowLeave)

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
 )
@@ -75,7 +76,7 @@ func (s *shadows) start(pod string, from *websites, change ...func(*Options)) (s
 
 func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) (stop func()) {
 	s.t.Helper()
-	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod}, Delivery: delivery.SlotLabel,
+	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod}, Delivery: sharding.SlotLabel,
 		Label: true, LeaderElectionID: "website-operator", Logger: logr.Discard(), Slots: 64}
 	for _, f := range change {
 		f(&o)
@@ -244,7 +245,7 @@ func TestShadowOptions(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: delivery.ShardSelector}, website)
+	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: sharding.ShardSelector}, website)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +253,7 @@ func TestShadowOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != delivery.Filter {
+	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != sharding.Filter {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
@@ -30,11 +30,11 @@ func (o Options) soloDefaults() (Options, error) {
 		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is no test: every replica " +
 			"would work on all objects. Leave Solo out where the operator is deployed; it is for tests")
 	}
-	if o.Delivery == delivery.ShardSelector && o.Key == slot.KeyUnknown {
+	if o.Delivery == sharding.ShardSelector && o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyUID
 	}
 	// There is nothing to select, and nobody to label for.
-	o.Delivery, o.Label = delivery.Filter, false
+	o.Delivery, o.Label = sharding.Filter, false
 	o.Name, o.Namespace = cmp.Or(o.Name, "solo"), cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE"), "default")
 	return o, nil
 }

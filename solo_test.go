@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/group"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 )
@@ -63,11 +63,11 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 }
 
 func TestSoloOptions(t *testing.T) {
-	r, err := New(nil, Options{Solo: true, Delivery: delivery.ShardSelector, Label: true})
+	r, err := New(nil, Options{Solo: true, Delivery: sharding.ShardSelector, Label: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.opts.Delivery != delivery.Filter || r.opts.Label || r.cfg.Key != slot.KeyUID {
+	if r.opts.Delivery != sharding.Filter || r.opts.Label || r.cfg.Key != slot.KeyUID {
 		t.Errorf("delivery %v, label %t, key %v, want Filter and the key that ShardSelector has", r.opts.Delivery, r.opts.Label,
 			r.cfg.Key)
 	}

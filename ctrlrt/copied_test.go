@@ -23,7 +23,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -100,7 +100,7 @@ func TestLabelsThatAreCopied(t *testing.T) {
 				return next.RoundTrip(r)
 			})
 		})
-		return startMemberVia(t, cfg, namespace, pod, rota.Options{Delivery: delivery.SlotLabel},
+		return startMemberVia(t, cfg, namespace, pod, rota.Options{Delivery: sharding.SlotLabel},
 			func(mgr *ctrlrt.Manager) error {
 				c := mgr.GetClient()
 				if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
@@ -157,10 +157,10 @@ func TestLabelsThatAreCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := maps.Clone(s.Labels)
-		of := func(name string) string { return delivery.LabelValue(slot.KeyName.Hash(namespace, name, "")) }
-		want[delivery.HashLabel(slot.KeyName, configMapKind)] = of(child.Name)
-		want[delivery.OwnerLabel(slot.KeyName, configMapKind)] = of(s.Name)
-		if !maps.Equal(child.Labels, want) || s.Labels[delivery.HashLabel(slot.KeyName, secretKind)] != of(s.Name) {
+		of := func(name string) string { return sharding.LabelValue(slot.KeyName.Hash(namespace, name, "")) }
+		want[sharding.HashLabel(slot.KeyName, configMapKind)] = of(child.Name)
+		want[sharding.OwnerLabel(slot.KeyName, configMapKind)] = of(s.Name)
+		if !maps.Equal(child.Labels, want) || s.Labels[sharding.HashLabel(slot.KeyName, secretKind)] != of(s.Name) {
 			t.Errorf("labels of %s: %v, want %v", child.Name, child.Labels, want)
 		}
 		if n := writes.get(child.Name); n != 1 {

@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -37,7 +37,7 @@ func TestR14Coverage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := rota.Options{Delivery: delivery.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll},
+	o := rota.Options{Delivery: sharding.SlotLabel, LabelNamespaces: []string{metav1.NamespaceAll},
 		ScrubPeriod: 500 * time.Millisecond}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, settled(a, b))

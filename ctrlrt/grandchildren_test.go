@@ -14,7 +14,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -44,7 +44,7 @@ func keepChild[P, C client.Object](mgr *ctrlrt.Manager, letter string, newParent
 // ConfigMap's slot is another than its owner's, and both members have to see it.
 func TestGrandchildren(t *testing.T) {
 	t.Parallel()
-	for _, o := range []rota.Options{{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector}} {
+	for _, o := range []rota.Options{{}, {Delivery: sharding.SlotLabel}, {Delivery: sharding.ShardSelector}} {
 		t.Run(o.Delivery.String(), func(t *testing.T) { testGrandchildren(t, o) })
 	}
 }

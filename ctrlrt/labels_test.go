@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -35,7 +35,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 		}
 	}
 	value := func(i int) string {
-		return delivery.LabelValue(slot.KeyName.Hash(namespace, secret(i).Name, ""))
+		return sharding.LabelValue(slot.KeyName.Hash(namespace, secret(i).Name, ""))
 	}
 	right := func(want string, members ...*replica) func() string {
 		return func() string {
@@ -53,8 +53,8 @@ func TestR11LabelsArePutRight(t *testing.T) {
 				if got := kid.Data["value"]; got != want {
 					return fmt.Sprintf("%s has value %q, want %q", kid.Name, got, want)
 				}
-				if a, b := parent.Labels[delivery.HashLabel(slot.KeyName, secretKind)],
-					kid.Labels[delivery.OwnerLabel(slot.KeyName, configMapKind)]; a != value(i) || b != value(i) {
+				if a, b := parent.Labels[sharding.HashLabel(slot.KeyName, secretKind)],
+					kid.Labels[sharding.OwnerLabel(slot.KeyName, configMapKind)]; a != value(i) || b != value(i) {
 					return fmt.Sprintf("labels of %s and its child are %q and %q, want %q", parent.Name, a, b, value(i))
 				}
 			}
@@ -71,9 +71,9 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			wrong := []string{"null", `"` + value(rng.IntN(objects)) + `"`, fmt.Sprintf(`"%d"`, rng.IntN(slot.MaxCount)),
 				`"x"`}[rng.IntN(4)]
 			var obj client.Object = secret(i)
-			label := delivery.HashLabel(slot.KeyName, secretKind)
+			label := sharding.HashLabel(slot.KeyName, secretKind)
 			if n%2 == 1 {
-				obj, label = child(i), delivery.OwnerLabel(slot.KeyName, configMapKind)
+				obj, label = child(i), sharding.OwnerLabel(slot.KeyName, configMapKind)
 			}
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, wrong)
 			if err := c.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType,
@@ -94,7 +94,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			<-tick.C
 		}
 	}
-	o := rota.Options{Delivery: delivery.SlotLabel}
+	o := rota.Options{Delivery: sharding.SlotLabel}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
 	eventually(t, 30*time.Second, right("", a, b))
 	disturb(200, "1")

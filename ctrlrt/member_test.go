@@ -29,7 +29,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -122,7 +122,7 @@ type replicaOptions struct {
 	setup     func(*ctrlrt.Manager)
 	// leaderElection is for unsharded controllers.
 	leaderElection bool
-	delivery       delivery.Mode
+	delivery       sharding.Mode
 	// selector is a user's own, for ConfigMaps.
 	selector labels.Selector
 	// transform is a user's own, for ConfigMaps.

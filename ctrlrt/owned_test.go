@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -51,8 +51,8 @@ func startParent(t *testing.T, namespace, pod string, o rota.Options) *replica {
 func TestOwnedKindsFollowTheirOwners(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rota.Options{
-		{}, {Delivery: delivery.SlotLabel}, {Delivery: delivery.ShardSelector},
-		{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
+		{}, {Delivery: sharding.SlotLabel}, {Delivery: sharding.ShardSelector},
+		{Delivery: sharding.SlotLabel, Key: slot.KeyNamespace},
 	} {
 		t.Run(fmt.Sprint(o.Delivery, o.Key), func(t *testing.T) { testOwnedKinds(t, o) })
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -77,7 +77,7 @@ func TestR11ShardSelectorIgnored(t *testing.T) {
 	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{},
 		story: map[string][]string{}}
 	start := func(pod string) *replica {
-		return startMemberVia(t, proxy.config(), namespace, pod, rota.Options{Delivery: delivery.ShardSelector},
+		return startMemberVia(t, proxy.config(), namespace, pod, rota.Options{Delivery: sharding.ShardSelector},
 			func(mgr *ctrlrt.Manager) error {
 				return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(j.reconcile(pod, mgr.GetClient()))
 			})

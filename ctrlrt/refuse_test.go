@@ -29,7 +29,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -211,7 +211,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel,
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: sharding.SlotLabel,
 		LabelNamespaces: []string{namespace}})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -64,7 +64,7 @@ func startStock(t *testing.T, namespace, pod string) *stock {
 		t.Fatal(err)
 	}
 	shadow, err := rota.NewShadow(mgr.GetConfig(), rota.Options{Name: "website", Namespace: namespace,
-		Identity: rota.Identity{Pod: pod}, Delivery: delivery.SlotLabel, LeaderElectionID: "website-operator",
+		Identity: rota.Identity{Pod: pod}, Delivery: sharding.SlotLabel, LeaderElectionID: "website-operator",
 		LabelNamespaces: []string{namespace}, LeaseDuration: 6 * time.Second, ScrubPeriod: time.Second},
 		corev1.SchemeGroupVersion.WithKind("Secret").GroupKind())
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
 func TestMembersShareObjects(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []sharding.Mode{sharding.Filter, sharding.SlotLabel, sharding.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testMembersShareObjects(t, kind) })
 	}
 }
 
 // testMembersShareObjects has objects that the cache's own selector leaves out among them: both selectors hold. While
 // slots move all objects change, and their reconciles take a while: none of two members may overlap.
-func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
-	if kind == delivery.Filter {
+func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
+	if kind == sharding.Filter {
 		controlplane.Essential(t)
 	}
 	t.Parallel()
@@ -123,7 +123,7 @@ func testMembersShareObjects(t *testing.T, kind delivery.Mode) {
 			t.Errorf("%s received %d objects, %d of them not asked for; want some, and none", m.Rota().ID(), traffic.Received,
 				traffic.Foreign)
 		}
-		if all := uint64(3*len(keys) + changes); kind != delivery.Filter && traffic.Received >= all {
+		if all := uint64(3*len(keys) + changes); kind != sharding.Filter && traffic.Received >= all {
 			t.Errorf("%s received %d objects, which is as good as all events of all objects, %d", m.Rota().ID(),
 				traffic.Received, all)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -24,12 +24,12 @@ import (
 // and wherever their slots are on the way to: no wake-up is lost.
 func TestSharedKindsWakeOwners(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+	for _, kind := range []sharding.Mode{sharding.Filter, sharding.SlotLabel, sharding.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testSharedKinds(t, kind) })
 	}
 }
 
-func testSharedKinds(t *testing.T, kind delivery.Mode) {
+func testSharedKinds(t *testing.T, kind sharding.Mode) {
 	t.Parallel()
 	const objects, secrets, field = 60, 3, "data.secret"
 	c, namespace := adminClient(t), controlplane.Namespace(t)

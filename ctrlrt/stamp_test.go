@@ -25,7 +25,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -39,13 +39,13 @@ func TestClientLabelsWhatItWrites(t *testing.T) {
 		parent, child string // labels
 	}{
 		{rota.Options{}, "", ""},
-		{rota.Options{Delivery: delivery.SlotLabel}, delivery.HashLabel(slot.KeyName, secretKind),
-			delivery.OwnerLabel(slot.KeyName, configMapKind)},
+		{rota.Options{Delivery: sharding.SlotLabel}, sharding.HashLabel(slot.KeyName, secretKind),
+			sharding.OwnerLabel(slot.KeyName, configMapKind)},
 		{
-			rota.Options{Delivery: delivery.SlotLabel, Key: slot.KeyNamespace},
-			delivery.HashLabel(slot.KeyNamespace, secretKind), delivery.OwnerLabel(slot.KeyNamespace, configMapKind),
+			rota.Options{Delivery: sharding.SlotLabel, Key: slot.KeyNamespace},
+			sharding.HashLabel(slot.KeyNamespace, secretKind), sharding.OwnerLabel(slot.KeyNamespace, configMapKind),
 		},
-		{rota.Options{Delivery: delivery.ShardSelector}, "", delivery.OwnerLabel(slot.KeyUID, configMapKind)},
+		{rota.Options{Delivery: sharding.ShardSelector}, "", sharding.OwnerLabel(slot.KeyUID, configMapKind)},
 	} {
 		t.Run(test.o.Delivery.String()+test.o.Key.String(),
 			func(t *testing.T) { testStamps(t, test.o, test.parent, test.child) })
@@ -76,11 +76,11 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 		if label == "" {
 			return nil
 		}
-		return map[string]string{label: delivery.LabelValue(hash)}
+		return map[string]string{label: sharding.LabelValue(hash)}
 	}
 	key := o.Key
 	if key == slot.KeyUnknown {
-		if key = slot.KeyName; o.Delivery == delivery.ShardSelector {
+		if key = slot.KeyName; o.Delivery == sharding.ShardSelector {
 			key = slot.KeyUID
 		}
 	}
@@ -208,7 +208,7 @@ func TestLabelsAreApplied(t *testing.T) {
 			return next.RoundTrip(r)
 		})
 	})
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: delivery.SlotLabel})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: sharding.SlotLabel})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestLabelsAreApplied(t *testing.T) {
 		}
 		return cm
 	}
-	right := delivery.LabelValue(slot.KeyName.Hash(namespace, "parent", ""))
+	right := sharding.LabelValue(slot.KeyName.Hash(namespace, "parent", ""))
 	apply := func(name string, wantWrites int64) *corev1.ConfigMap {
 		t.Helper()
 		writes.Store(0)
@@ -301,7 +301,7 @@ func TestWholeCache(t *testing.T) {
 	}
 	seen := map[string]chan string{"x": make(chan string, 100), "y": make(chan string, 100)}
 	start := func(pod string) *replica {
-		return startMember(t, namespace, pod, rota.Options{Delivery: delivery.SlotLabel}, func(mgr *ctrlrt.Manager) error {
+		return startMember(t, namespace, pod, rota.Options{Delivery: sharding.SlotLabel}, func(mgr *ctrlrt.Manager) error {
 			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
 				return err
 			}

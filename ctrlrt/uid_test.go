@@ -15,7 +15,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -66,12 +66,12 @@ func (j *uidJournal) reconcile(pod string, c client.Client) reconcile.Func {
 // which is mostly another member's, is reconciled by its owner whatever became of its predecessor.
 func TestR15NamesakesWithKeyUID(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []delivery.Mode{delivery.Filter, delivery.ShardSelector} {
+	for _, kind := range []sharding.Mode{sharding.Filter, sharding.ShardSelector} {
 		t.Run(kind.String(), func(t *testing.T) { testNamesakes(t, kind) })
 	}
 }
 
-func testNamesakes(t *testing.T, kind delivery.Mode) {
+func testNamesakes(t *testing.T, kind sharding.Mode) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	j := &uidJournal{last: map[string]string{}, seen: map[string]bool{}, busy: map[types.UID]string{},

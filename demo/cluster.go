@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/examples/website/config"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/stage"
@@ -45,7 +45,7 @@ func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) 
 		ControlPlane: controlplane.Options{Audit: true, Env: []string{stage.FewCollections}},
 	})
 	if err == nil {
-		if err = grant(ctx, s, o.Delivery > delivery.Filter); err != nil {
+		if err = grant(ctx, s, o.Delivery > sharding.Filter); err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/demo/verdict"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,16 +32,16 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")
 	}
-	kinds := []delivery.Mode{delivery.SlotLabel}
+	kinds := []sharding.Mode{sharding.SlotLabel}
 	if os.Getenv("SLOW") != "" {
-		kinds = append(kinds, delivery.Filter, delivery.ShardSelector)
+		kinds = append(kinds, sharding.Filter, sharding.ShardSelector)
 	}
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) { testDemo(t, kind) })
 	}
 }
 
-func testDemo(t *testing.T, kind delivery.Mode) {
+func testDemo(t *testing.T, kind sharding.Mode) {
 	t.Helper()
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
@@ -95,7 +95,7 @@ func testDemo(t *testing.T, kind delivery.Mode) {
 	for _, p := range report.Phases {
 		received += p.ReceivedObjects
 		// A child that a recreated namesake adopts has the label of another UID for a moment.
-		if p.ForeignObjects > 0 && kind != delivery.ShardSelector {
+		if p.ForeignObjects > 0 && kind != sharding.ShardSelector {
 			t.Errorf("phase %s: members received %d objects that they had not asked for", p.Name, p.ForeignObjects)
 		}
 	}
@@ -104,7 +104,7 @@ func testDemo(t *testing.T, kind delivery.Mode) {
 	}
 	t.Logf("%s writes of labels before anything moved", orUnknown(report.LabelWritesBefore))
 	// The replicas apply their children's labels with the rest; only objects of others' making need a write for them.
-	if n := report.LabelWritesBefore; n == nil || (*n > 0) != (kind == delivery.SlotLabel) {
+	if n := report.LabelWritesBefore; n == nil || (*n > 0) != (kind == sharding.SlotLabel) {
 		t.Errorf("%s: %s writes of labels before anything moved", kind, orUnknown(n))
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {

@@ -18,7 +18,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/journal"
@@ -38,7 +38,7 @@ const EnvOperator = "ROTA_DEMO_OPERATOR"
 type operatorConfig struct {
 	Build, Kubeconfig, Journal, Traffic, Pages string
 	Slots                                      slot.Count
-	Delivery                                   delivery.Mode
+	Delivery                                   sharding.Mode
 	Lease, Renew, Retry, Write                 time.Duration
 	Verbose                                    bool
 	// Stock says that the replica has leader election instead of Rota. Election is the Lease that a rota holds; "": none.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -21,9 +21,9 @@ type Options struct {
 	// Rate is the number of updates, deletions and recreations per second. 0: a third of the Websites that the machine
 	// can bring up per second, at most 50.
 	Rate float64
-	// Delivery is how the objects of their slots reach the replicas. Default delivery.Filter. With delivery.ShardSelector
+	// Delivery is how the objects of their slots reach the replicas. Default sharding.Filter. With sharding.ShardSelector
 	// the rota's key is slot.KeyUID, with the others slot.KeyName.
-	Delivery delivery.Mode
+	Delivery sharding.Mode
 	// Slots is the number of slots of the rota.
 	Slots slot.Count
 	// LeaseDuration and the following are those of rota.Options; zero is its default.
@@ -71,8 +71,8 @@ func (o *Options) validate() error {
 		}
 		return fmt.Errorf("slot count %d: use at least 16, so that there is something to share", o.Slots)
 	}
-	if o.Delivery == delivery.ModeUnknown {
-		o.Delivery = delivery.Filter
+	if o.Delivery == sharding.ModeUnknown {
+		o.Delivery = sharding.Filter
 	}
 	if o.Autoscale != nil {
 		if err := o.Autoscale.validate(); err != nil {
@@ -93,7 +93,7 @@ func (o *Options) validate() error {
 
 // key is what of an object is hashed.
 func (o *Options) key() slot.Key {
-	if o.Delivery == delivery.ShardSelector {
+	if o.Delivery == sharding.ShardSelector {
 		return slot.KeyUID
 	}
 	return slot.KeyName

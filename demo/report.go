@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rota-dev/rota/demo/verdict"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota-demo --output json`. What could not be measured
@@ -16,7 +16,7 @@ type Report struct {
 	// Rate is the number of changes per second of the load.
 	Rate float64 `json:"rate"`
 	// Delivery is how the objects of their slots reached the members.
-	Delivery delivery.Mode `json:"delivery"`
+	Delivery sharding.Mode `json:"delivery"`
 	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
 	// time.
 	LabelWritesBefore *int `json:"label_writes_before"`

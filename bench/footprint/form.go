@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Form is how an operator is run: stock, or with Rota and a delivery.
@@ -16,8 +16,8 @@ const Stock Form = "stock"
 // forms are the deliveries of Rota.
 var forms = []struct {
 	form Form
-	kind delivery.Mode
-}{{"filter", delivery.Filter}, {"slot-label", delivery.SlotLabel}, {"shard-selector", delivery.ShardSelector}}
+	kind sharding.Mode
+}{{"filter", sharding.Filter}, {"slot-label", sharding.SlotLabel}, {"shard-selector", sharding.ShardSelector}}
 
 // ParseForm returns the delivery of that name; Stock is none.
 func ParseForm(name string) (Form, error) {
@@ -32,13 +32,13 @@ func ParseForm(name string) (Form, error) {
 }
 
 // delivery returns the mode of delivery, ModeUnknown for Stock.
-func (f Form) delivery() delivery.Mode {
+func (f Form) delivery() sharding.Mode {
 	for _, known := range forms {
 		if known.form == f {
 			return known.kind
 		}
 	}
-	return delivery.ModeUnknown
+	return sharding.ModeUnknown
 }
 
 // Title is what tables call the form.

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -35,11 +35,11 @@ func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil {
 		own := slot.KeyName.Hash(obj.GetNamespace(), obj.GetName(), "")
-		labels[delivery.HashLabel(slot.KeyName, kind)] = delivery.LabelValue(own)
+		labels[sharding.HashLabel(slot.KeyName, kind)] = sharding.LabelValue(own)
 	} else {
 		byName, byUID := slot.KeyName.Hash(obj.GetNamespace(), owner.Name, ""), slot.KeyUID.Hash("", "", string(owner.UID))
-		labels[delivery.OwnerLabel(slot.KeyName, kind)] = delivery.LabelValue(byName)
-		labels[delivery.OwnerLabel(slot.KeyUID, kind)] = delivery.LabelValue(byUID)
+		labels[sharding.OwnerLabel(slot.KeyName, kind)] = sharding.LabelValue(byName)
+		labels[sharding.OwnerLabel(slot.KeyUID, kind)] = sharding.LabelValue(byUID)
 	}
 	obj.SetLabels(labels)
 	return nil

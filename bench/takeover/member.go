@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"
 )
@@ -30,7 +30,7 @@ const EnvMember = "ROTA_TAKEOVER_MEMBER"
 
 type memberConfig struct {
 	Kubeconfig, Name string // Name is the rota's
-	Delivery         delivery.Mode
+	Delivery         sharding.Mode
 	Debug            bool
 	Profile          string // the address at which net/http/pprof listens; "": it does not
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/process"
@@ -41,7 +41,7 @@ type Options struct {
 	// Objects is the number of Secrets, and of ConfigMaps.
 	Objects int
 	// Deliveries are measured one after the other.
-	Deliveries []delivery.Mode
+	Deliveries []sharding.Mode
 	// Traffic is how many of the Secrets, and of the ConfigMaps, are written per second.
 	Traffic float64
 	// Kubeconfig selects a running control plane; objects of earlier runs there are used again. "": start a new one.
@@ -56,7 +56,7 @@ type Options struct {
 
 // Result is the measurement of one delivery. Times count from the kill or the start.
 type Result struct {
-	Delivery delivery.Mode
+	Delivery sharding.Mode
 	// Join is the time from the start of a member's process until it works on its share and all slots are open.
 	Join time.Duration
 	// List is the time of consistent lists of both kinds by one client, one after the other.
@@ -136,8 +136,8 @@ func (r *runner) fill(ctx context.Context) error {
 	}
 	data := make([]byte, 300)
 	about := func(i int, kind string) metav1.ObjectMeta {
-		label := delivery.HashLabel(slot.KeyName, schema.GroupKind{Kind: kind})
-		value := delivery.LabelValue(slot.KeyName.Hash(namespace, objectName(i), ""))
+		label := sharding.HashLabel(slot.KeyName, schema.GroupKind{Kind: kind})
+		value := sharding.LabelValue(slot.KeyName.Hash(namespace, objectName(i), ""))
 		return metav1.ObjectMeta{Namespace: namespace, Name: objectName(i), Labels: map[string]string{label: value}}
 	}
 	return stage.Parallel(ctx, 0, r.Objects, func(i int) error {
@@ -172,7 +172,7 @@ func (r *runner) traffic(ctx context.Context) {
 }
 
 // measure starts the members. Then one more joins, crashes and comes back, and crashes for good.
-func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, err error) {
+func (r *runner) measure(ctx context.Context, kind sharding.Mode) (out Result, err error) {
 	out.Delivery = kind
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*limit, errors.New("not done in time"))
 	defer cancel()
@@ -253,10 +253,10 @@ func (r *runner) measure(ctx context.Context, kind delivery.Mode) (out Result, e
 }
 
 // pod is the prefix of the names of a rota's pods, and the rota's name. Each run on a control plane has its own.
-func (r *runner) pod(kind delivery.Mode) string { return pods[kind] + "-" + r.run }
+func (r *runner) pod(kind sharding.Mode) string { return pods[kind] + "-" + r.run }
 
-var pods = map[delivery.Mode]string{
-	delivery.Filter: "filter", delivery.SlotLabel: "label", delivery.ShardSelector: "selector",
+var pods = map[sharding.Mode]string{
+	sharding.Filter: "filter", sharding.SlotLabel: "label", sharding.ShardSelector: "selector",
 }
 
 // after waits until all slots that were open before are open again. It returns when the number of open slots first rose
@@ -365,7 +365,7 @@ func (m *replica) now() report {
 	return m.last
 }
 
-func (r *runner) start(pod string, kind delivery.Mode, profile string) (*replica, error) {
+func (r *runner) start(pod string, kind sharding.Mode, profile string) (*replica, error) {
 	command, err := process.Command(nil)
 	if err != nil {
 		return nil, err

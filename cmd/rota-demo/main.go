@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/demo"
 	"github.com/rota-dev/rota/demo/dispatch"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -150,7 +150,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 		"number of Websites; 0: what the machine brings up in half a minute, at most 2000")
 	f.Float64Var(&o.Rate, "rate", 0,
 		"updates, deletions and recreations per second; 0: a third of what the machine can bring up, at most 50")
-	f.TextVar(&o.Delivery, "delivery", delivery.Filter,
+	f.TextVar(&o.Delivery, "delivery", sharding.Filter,
 		"how replicas get their objects: filter, slot-label or shard-selector")
 	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
 	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/cli/check"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // checkTimeout bounds the requests that find the rota. Package checkup bounds its own.
@@ -133,7 +133,7 @@ func (o *checkOptions) parse() (err error) {
 		o.Elections = []types.NamespacedName{{Namespace: namespace, Name: name}}
 	}
 	if o.delivery != "" {
-		if o.Delivery, err = delivery.ParseMode(o.delivery); err != nil {
+		if o.Delivery, err = sharding.ParseMode(o.delivery); err != nil {
 			return withCode(exitUsage, fmt.Errorf("check: %w", err))
 		}
 	}

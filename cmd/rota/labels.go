@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -33,11 +33,11 @@ func labels(w io.Writer, kinds []string) error {
 	}
 	for _, kind := range parsed {
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
-			primary := delivery.HashLabel(key, kind)
+			primary := sharding.HashLabel(key, kind)
 			if primary == "" {
 				primary = "-"
 			}
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", kind, key, primary, delivery.OwnerLabel(key, kind))
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", kind, key, primary, sharding.OwnerLabel(key, kind))
 		}
 	}
 	return t.Flush()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -69,7 +69,7 @@ func TestPrintLabels(t *testing.T) {
 	}
 	for _, kind := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Pod"}} {
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
-			for _, label := range []string{delivery.HashLabel(key, kind), delivery.OwnerLabel(key, kind)} {
+			for _, label := range []string{sharding.HashLabel(key, kind), sharding.OwnerLabel(key, kind)} {
 				if !strings.Contains(out.String(), label) {
 					t.Errorf("%s by %s: no %s in\n%s", kind, key, label, out.String())
 				}

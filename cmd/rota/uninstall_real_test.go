@@ -25,7 +25,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/uninstall"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -82,7 +82,7 @@ func TestUninstall(t *testing.T) {
 	w.expect(t, "uninstall web", exitMissing, "there is nothing of it")
 	before := everything(t, plane)
 
-	label := delivery.HashLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"})
+	label := sharding.HashLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"})
 	id, end := w.startMember(t, "web-0", func(o *rota.Options) { o.Label, o.LabelNamespaces = true, []string{w.namespace} })
 	labelled := func() int {
 		list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: label})

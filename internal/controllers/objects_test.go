@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -11,7 +12,7 @@ import (
 
 // What others may have written meanwhile, the objects of slots that were handed over are not spared.
 func TestSlotsAreNotHandedOverIfTheyAreLoadedAnew(t *testing.T) {
-	share := delivery.New(delivery.Options{Slots: slot.DefaultCount, Key: slot.KeyName, Mode: delivery.Filter})
+	share := delivery.New(delivery.Options{Slots: slot.DefaultCount, Key: slot.KeyName, Mode: sharding.Filter})
 	objects := NewHolder(HolderEnv{Controllers: NewSet(Env{Share: share}), Keeper: NoKeeper{}})
 	load := member.Load{Slots: slot.SetOf(slot.Range{First: 1, Last: 2}), Cause: table.CauseHanded}
 	objects.Expect(load, false)

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -125,7 +126,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	// What the others do is the same for all forms: lists for one, WatchList for the other.
 	for i, f := range forms[:2] {
-		for j, kind := range []delivery.Mode{delivery.SlotLabel, delivery.ShardSelector} {
+		for j, kind := range []sharding.Mode{sharding.SlotLabel, sharding.ShardSelector} {
 			if slow || i == j {
 				run(kind.String()+f.name, deliverytest.Options{Delivery: kind, WatchList: []bool{i == 0}}, f)
 			}
@@ -168,11 +169,11 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 			list, follow := source(namespace)
 			return &cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					o.LabelSelector = delivery.JoinSelectors(selector, o.LabelSelector)
+					o.LabelSelector = sharding.JoinSelectors(selector, o.LabelSelector)
 					return list(ctx, o)
 				},
 				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-					o.LabelSelector = delivery.JoinSelectors(selector, o.LabelSelector)
+					o.LabelSelector = sharding.JoinSelectors(selector, o.LabelSelector)
 					return follow(ctx, o)
 				},
 			}

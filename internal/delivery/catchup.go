@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -33,7 +34,7 @@ func (s *Share) CatchUp(ctx context.Context, set slot.Set) error {
 	var informers, empty []*informer
 	for _, inf := range s.active() {
 		switch {
-		case !inf.role.primary:
+		case !inf.role.Primary:
 		case inf.populates(set):
 			informers = append(informers, inf)
 		default:
@@ -101,4 +102,179 @@ func (s *Share) catchUp(ctx context.Context, inf *informer) error {
 		ctx = limited
 	}
 	return s.reachOne(ctx, inf, version, true)
+}
+
+// nudgeAfter is how long a follower waits for an event before it asks the API server for a bookmark.
+const nudgeAfter = 100 * time.Millisecond
+
+// latest brings slots that are held to the present state (rule R8). Informers follow their streams up to a version that
+// is read now. Slots are listed only if that takes longer than a list would.
+func (s *Share) latest(ctx context.Context, set slot.Set) error {
+	return s.follow(ctx, set, s.active(), func(src *source) (string, error) { return src.present(ctx) })
+}
+
+// follow waits until the informers have reached their versions in the slots, and their stores hold everything up to
+// those. Kinds that the slots go without are not asked; they are listed as soon as that is possible.
+func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
+	version func(*source) (string, error),
+) error {
+	var wg sync.WaitGroup
+	for _, inf := range informers {
+		wg.Go(func() {
+			src := inf.source
+			if src.withoutAll(set) {
+				src.refresh(set) // a list in flight may be older
+				return
+			}
+			v, err := version(src)
+			if src.answered(err) {
+				return // there is nothing of the kind
+			}
+			all := inf.withOrphans(set)
+			if err != nil || !src.follow(ctx, all.Slots(), v) {
+				src.refresh(set)
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.awaitStores(ctx, set, true); err != nil {
+		return err
+	}
+	return s.barrier(ctx, set)
+}
+
+// follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes.
+func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) bool {
+	limit := s.inf.share.patience
+	if !s.silent.Load() {
+		s.mu.Lock()
+		limit = max(limit, s.took)
+		s.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := s.chase(ctx, slots, version, nudgeAfter, true)
+	return err == nil || errors.Is(err, errStopped)
+}
+
+// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have been
+// told. An owner that waits for the versions of its successor's warm lists thereby knows of every deletion that those
+// lists do not show. On a kind without traffic it takes about two seconds, since the API server has to be asked for a
+// bookmark. The error is ctx's cause, if ctx ends.
+func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
+	for _, inf := range s.active() {
+		version, named := versions[inf.versionKey()]
+		if !named {
+			continue
+		}
+		if err := s.reachOne(ctx, inf, version, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Share) reachOne(ctx context.Context, inf *informer, version string, read bool) error {
+	err := inf.source.reach(ctx, version, s.patience, read)
+	if err != nil && !errors.Is(err, errStopped) {
+		return fmt.Errorf("informer of %s: reaching version %s: %w", inf.kind, version, err)
+	}
+	return nil
+}
+
+// reach returns when the stream and the handlers have passed a version. read says that the version was read a moment
+// ago: a consistent read tells the API server's watch cache the present version, and without it no bookmark shows that
+// version.
+func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
+	if err := s.chase(ctx, nil, version, patience, read); err != nil {
+		return err
+	}
+	return s.heard(ctx)
+}
+
+// chase waits until the stream has reached a version in the slots. If that takes long, it asks for bookmarks: the
+// version may be that of an object that this stream does not bring, or of no object. For read see reach.
+//
+// An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
+// watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:
+// then the API server knows of a later one.
+func (s *source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration,
+	read bool,
+) error {
+	for ; ; read = false {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, errStopped) {
+			return err
+		}
+		if !read {
+			if _, err := s.present(ctx); err != nil {
+				s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
+			}
+		}
+		s.nudge()
+		patience = nudgeSeconds * time.Second
+	}
+}
+
+// heard returns when the store holds what was sent to it, and the handlers have been told.
+func (s *source) heard(ctx context.Context) error {
+	serial, err := s.barrier(ctx, slot.Set{})
+	if err != nil {
+		return err
+	}
+	return s.inf.everyoneSaw(ctx, serial)
+}
+
+// mayNudge reports whether to ask for a bookmark now: not if somebody has just done so.
+func (s *source) mayNudge() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.nudged) >= nudgePeriod {
+		s.nudged = now
+		return true
+	}
+	return false
+}
+
+// nudge asks the API server for a bookmark, unless somebody has just done so.
+func (s *source) nudge() {
+	if !s.mayNudge() {
+		return
+	}
+	select {
+	case s.nudges <- struct{}{}:
+	default:
+	}
+}
+
+// ShowWritten returns when the informers show what this member wrote in slot n (see Share.Write), deletions included,
+// and their handlers have heard of everything in the stores. For kinds that are cached whole it does not wait for
+// handlers, and if their cache lags by more than half a minute, that is logged and not waited for. It returns an error
+// if ctx ends.
+func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
+	var set slot.Set
+	set.Add(n)
+	s.Settle(ctx, set)
+	informers := s.active()
+	s.mu.Lock()
+	versions := s.record.Versions(set)
+	s.mu.Unlock()
+	errs := make([]error, len(informers))
+	var wg sync.WaitGroup
+	for at, inf := range informers {
+		wg.Go(func() {
+			errs[at] = inf.source.served(ctx, func(ctx context.Context) error {
+				version := versions[inf.versionKey()]
+				if version == table.List {
+					return s.catchUp(ctx, inf)
+				}
+				return s.reachOne(ctx, inf, version, false)
+			})
+		})
+	}
+	wg.Wait()
+	s.reachShared(ctx, versions)
+	return errors.Join(errs...)
 }

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // informerSetting is what does not change in a sequence.
 type informerSetting struct {
-	Mode           delivery.Mode
+	Mode           sharding.Mode
 	WatchList      bool
 	Resync         time.Duration
 	Transform      bool
@@ -63,7 +63,7 @@ func (s informerStep) slots() slot.Set {
 
 var informerSettings = rapid.Custom(func(t *rapid.T) informerSetting {
 	s := informerSetting{
-		Mode:      rapid.SampledFrom([]delivery.Mode{delivery.Filter, delivery.SlotLabel}).Draw(t, "mode"),
+		Mode:      rapid.SampledFrom([]sharding.Mode{sharding.Filter, sharding.SlotLabel}).Draw(t, "mode"),
 		WatchList: rapid.Bool().Draw(t, "watchList"),
 		Resync:    rapid.SampledFrom([]time.Duration{0, resyncs}).Draw(t, "resync"),
 		Transform: rapid.Bool().Draw(t, "transform"),

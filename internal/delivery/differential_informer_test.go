@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // byObject returns events in the order in which they came, of one object after the other. The last state of a deleted
@@ -29,7 +29,7 @@ func (w *informerWorld) byObject(events []informerEvent) (told []string, repeate
 			repeated[e.name()] = true
 			continue
 		}
-		if e.what == "delete" && w.Mode == delivery.SlotLabel {
+		if e.what == "delete" && w.Mode == sharding.SlotLabel {
 			e.obj, e.unknown = e.obj.DeepCopy(), false
 			e.obj.ResourceVersion = string(e.obj.UID)
 		}
@@ -89,7 +89,7 @@ func (w *informerWorld) check(s informerStep) error {
 		wantTold, wantRepeated := w.byObject(want)
 		gotTold, gotRepeated := w.byObject(w.member.handlers[n].take())
 		diff := cmp.Diff(wantTold, gotTold)
-		if diff != "" && w.Mode == delivery.SlotLabel {
+		if diff != "" && w.Mode == sharding.SlotLabel {
 			diff = cmp.Diff(folded(wantTold), folded(gotTold))
 		}
 		if diff != "" {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -141,10 +142,10 @@ func (w *informerWorld) owners(name types.NamespacedName, m int) ([]metav1.Owner
 	controller := true
 	ref := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Owner", Name: fmt.Sprint("owner-", m), UID: "1",
 		Controller: &controller}
-	label := delivery.OwnerLabel(slot.KeyName, informerKind)
+	label := sharding.OwnerLabel(slot.KeyName, informerKind)
 	switch {
 	case !w.Owned:
-		return nil, map[string]string{delivery.HashLabel(slot.KeyName, informerKind): delivery.LabelValue(
+		return nil, map[string]string{sharding.HashLabel(slot.KeyName, informerKind): sharding.LabelValue(
 			slot.KeyName.Hash(name.Namespace, name.Name, ""))}
 	case m == 0:
 		return nil, map[string]string{label: ""}
@@ -152,7 +153,7 @@ func (w *informerWorld) owners(name types.NamespacedName, m int) ([]metav1.Owner
 		ref.Kind = "Another"
 		return []metav1.OwnerReference{ref}, map[string]string{label: ""}
 	}
-	return []metav1.OwnerReference{ref}, map[string]string{label: delivery.LabelValue(
+	return []metav1.OwnerReference{ref}, map[string]string{label: sharding.LabelValue(
 		slot.KeyName.Hash(name.Namespace, ref.Name, ""))}
 }
 

@@ -1,12 +1,14 @@
 package delivery
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
@@ -34,7 +36,7 @@ func (s *Share) Count(kind schema.GroupKind, obj metav1.Object, digests map[slot
 
 // digestHash returns the hash that represents an object in a digest.
 func (s *Share) digestHash(obj metav1.Object) uint64 {
-	key := s.key
+	key := s.Key()
 	if key == slot.KeyNamespace {
 		key = slot.KeyName // or all objects of a namespace would cancel each other out
 	}
@@ -75,7 +77,7 @@ func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
 
 // counted returns the informers whose objects digests count.
 func (s *Share) counted() []*informer {
-	return slices.DeleteFunc(s.active(), func(inf *informer) bool { return inf.owned() && s.Sharded(inf.kind) })
+	return slices.DeleteFunc(s.active(), func(inf *informer) bool { return inf.role.Owned() && s.Sharded(inf.kind) })
 }
 
 // digestOf returns the digest of a slot from the stores of some informers of a kind. An object in several stores counts
@@ -140,7 +142,7 @@ func (i *informer) digest(n slot.Slot) Digest {
 	defer s.reading.Unlock()
 	s.mu.Lock()
 	if s.known == nil {
-		s.known, s.digest = make([]bool, i.share.slots), make([]Digest, i.share.slots)
+		s.known, s.digest = make([]bool, i.share.SlotCount()), make([]Digest, i.share.SlotCount())
 	}
 	if s.known[n] {
 		defer s.mu.Unlock()
@@ -183,7 +185,7 @@ func (h *handler) touch(before, after any) {
 	}
 	from, _, was := i.slotOf(before)
 	to, _, is := i.slotOf(after)
-	if was && is && from == to && (i.share.key != slot.KeyUID || sameUID(before, after)) {
+	if was && is && from == to && (i.share.Key() != slot.KeyUID || sameUID(before, after)) {
 		return // the same object
 	}
 	if was {
@@ -199,3 +201,53 @@ func sameUID(a, b any) bool {
 	y, errY := meta.Accessor(b)
 	return errX == nil && errY == nil && x.GetUID() == y.GetUID()
 }
+
+// Census lists everything that the informers select and returns the digests of all slots: what all members together
+// should hold. It covers the kinds that Digest knows and keeps one page of a list in memory at a time. Kinds that are
+// not served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's
+// selectors leave out do not count. The error is ctx's cause, if ctx ends.
+func (s *Share) Census(ctx context.Context) (
+	digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error,
+) {
+	out := map[schema.GroupKind]map[slot.Slot]Digest{}
+	failed = map[schema.GroupKind]error{}
+	seen := map[schema.GroupKind]map[uint64]struct{}{}
+	for _, inf := range s.counted() {
+		if out[inf.kind] == nil {
+			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
+		}
+		if err := inf.count(ctx, out[inf.kind], seen[inf.kind]); err != nil && !notServed(err) {
+			failed[inf.kind] = err
+		}
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	for kind := range failed {
+		delete(out, kind)
+	}
+	return out, failed, nil
+}
+
+func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {
+	_, err := i.source.eachListed(ctx, censusPause, func(obj runtime.Object) error {
+		about, err := meta.Accessor(obj)
+		if err != nil {
+			return err
+		}
+		n, _, ok := i.slotOf(obj)
+		if !ok || i.role.Adopts(about) {
+			return nil // orphans belong to no member
+		}
+		hash := i.share.digestHash(about)
+		if _, again := seen[hash]; !again {
+			seen[hash] = struct{}{}
+			digests[n] = digests[n].with(hash)
+		}
+		return nil
+	})
+	return err
+}
+
+// censusPause is the pause between two pages of a census, so that a census takes a small part of the API server's time.
+const censusPause = 20 * time.Millisecond

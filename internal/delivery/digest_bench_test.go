@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -19,7 +20,7 @@ func BenchmarkDigest(b *testing.B) {
 		b.Fatal(err)
 	}
 	inf := s.NewInformer(configMapKind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil).(*informer)
-	inf.running, inf.sharded, inf.role = true, true, role{primary: true}
+	inf.running, inf.sharded, inf.role = true, true, sharding.Role{Primary: true}
 	inf.source.on.Store(true)
 	if err := inf.AddIndexers(cache.Indexers{slotIndex: inf.indexSlot}); err != nil {
 		b.Fatal(err)

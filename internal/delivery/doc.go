@@ -39,7 +39,7 @@
 // hashed on arrival (rule R11). So a server that ignores the selector only costs traffic, which Share.Traffic shows.
 //
 // With ShardSelector, owned kinds are selected by a label: the API server does not hash anything of an owner.
-// Share.Stamp returns the label that an object should carry.
+// Share.Stamp returns the label that an object should carry. Package sharding has the labels and the selectors.
 //
 // With labels an object can leave the watch without being deleted; see confirm.go.
 //

@@ -160,7 +160,7 @@ func (p *pump) use(t stream.Task, l *listing) bool {
 	s.mu.Lock()
 	s.core.Listing(l.version)
 	s.mu.Unlock()
-	if len(old) > 0 && s.inf.owned() && !p.flush() { // the owners that the marks name are those that the store has
+	if len(old) > 0 && s.inf.role.Owned() && !p.flush() { // the owners that the marks name are those that the store has
 		return false
 	}
 	if !p.remove(old, markMissing, l.version) {
@@ -198,7 +198,7 @@ func (s *source) growAbsent(ctx context.Context, t stream.Task) {
 // same reports whether the store has this very version of an object. It is false for objects that move: the stream
 // tracks those itself.
 func (s *source) same(o stream.Object) bool {
-	if s.inf.owned() {
+	if s.inf.role.Owned() {
 		return false
 	}
 	old, exists, err := s.inf.GetIndexer().GetByKey(o.Name.String())

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 )
 
@@ -56,13 +57,13 @@ func (i *informer) missLate(o stream.Object) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.miss(o.Slot, subject{i.kind, types.NamespacedName{Namespace: o.Name.Namespace, Name: o.Name.Name}})
+	i.miss(o.Slot, sharding.Subject{Kind: i.kind, Name: types.NamespacedName{Namespace: o.Name.Namespace, Name: o.Name.Name}})
 }
 
 // copyOwners copies the owner references of an object of an owned kind to the mark that replaces it: the owner has to
 // hear of the deletion.
 func (i *informer) copyOwners(mark runtime.Object, key string) {
-	if !i.owned() {
+	if !i.role.Owned() {
 		return
 	}
 	old, exists, err := i.GetIndexer().GetByKey(key)

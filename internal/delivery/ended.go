@@ -15,7 +15,7 @@ type ended map[view]*informer
 // view is a kind in one of its roles.
 type view struct {
 	kind    schema.GroupKind
-	asOwned bool
+	byOwner bool
 }
 
 // Ended returns the kinds whose informers hold a share and have all stopped, in one of their roles. What this share
@@ -33,8 +33,8 @@ func (s *Share) Ended() []schema.GroupKind {
 // itself, or of children whose owners are of the kind. See Ended.
 func (s *Share) Stale(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(s.endings(), func(inf *informer) bool {
-		_, owner := inf.role.owners[kind]
-		return owner || inf.kind == kind && inf.role.primary
+		_, owner := inf.role.Owners[kind]
+		return owner || inf.kind == kind && inf.role.Primary
 	})
 }
 
@@ -47,7 +47,7 @@ func (s *Share) endings() []*informer {
 	var over []view
 	for _, inf := range s.successors() {
 		if inf.HasSynced() { // it takes locks under which s.mu may be taken
-			over = append(over, view{inf.kind, inf.asOwned})
+			over = append(over, view{inf.kind, inf.byOwner})
 		}
 	}
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *Share) successors() []*informer {
 	defer s.mu.Unlock()
 	var out []*informer
 	for _, inf := range s.informers {
-		if _, ended := s.ended[view{inf.kind, inf.asOwned}]; ended && inf.running {
+		if _, ended := s.ended[view{inf.kind, inf.byOwner}]; ended && inf.running {
 			out = append(out, inf)
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Share) successors() []*informer {
 func (s *Share) stores(kind schema.GroupKind) []*informer {
 	out := s.informersOf(kind)
 	for _, inf := range s.endings() {
-		if inf.kind == kind && inf.role.primary {
+		if inf.kind == kind && inf.role.Primary {
 			out = append(out, inf)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkEvent(b *testing.B) {
 			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 		},
 	}, &corev1.ConfigMap{}, 0, nil)
-	inf.running, inf.sharded, inf.role = true, true, role{primary: true}
+	inf.running, inf.sharded, inf.role = true, true, sharding.Role{Primary: true}
 	s := inf.source
 	s.on.Store(true)
 	share.Hold(slot.SetOf(slot.Range{First: 0, Last: 127}))
@@ -34,7 +35,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := newPump(b.Context(), s, metav1.ListOptions{})
-	p.asked = everything
+	p.asked = sharding.Everything
 	s.mu.Lock()
 	s.pump = p
 	s.commit(s.pending, s.pending.version)

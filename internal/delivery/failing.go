@@ -71,7 +71,7 @@ func (s *Share) Failing() []Failure {
 			if a.err == nil {
 				continue
 			}
-			f := Failure{Kind: inf.kind, Owned: inf.owned(), Request: Request(r), Since: a.since, Err: a.err}
+			f := Failure{Kind: inf.kind, Owned: inf.role.Owned(), Request: Request(r), Since: a.since, Err: a.err}
 			if f.Request == RequestList {
 				f.Without = src.without
 			}

@@ -2,11 +2,14 @@ package delivery
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -53,7 +56,7 @@ func (h *handler) OnUpdate(old, obj any) {
 		n, _, ok := i.slotOf(obj)
 		if i.mobile() {
 			if before, about, was := i.slotOf(old); was && (!ok || before != n) {
-				if i.role.orphans {
+				if i.role.Orphans {
 					h.moved(old, obj, before, about, n, ok)
 					return
 				}
@@ -211,4 +214,53 @@ func (i *informer) RemoveEventHandler(registration cache.ResourceEventHandlerReg
 	close(i.passed) // nobody needs to wait for this handler any more
 	i.passed = make(chan struct{})
 	return err
+}
+
+// Handlers do not hear of deletions in slots that are not open: while slots are on their way to this member, in a
+// handover for instance. They are recorded here, and Open returns them to be enqueued (Opened.Deleted).
+
+// LedElsewhere says whether somebody who is no member works on all objects and hears of their deletions: a leader with
+// stock leader election. Meanwhile none are recorded, however long members wait with the slots that they hold.
+func (s *Share) LedElsewhere(yes bool) { s.ledElsewhere.Store(yes) }
+
+// IsLedElsewhere returns what LedElsewhere was last told.
+func (s *Share) IsLedElsewhere() bool { return s.ledElsewhere.Load() }
+
+// hearsOrMisses reports whether the user may hear of a deletion in slot n, and records the deletion if not. Open flips
+// the slots before it takes the lock, so it gets what is recorded here.
+func (h *handler) hearsOrMisses(n slot.Slot, about sharding.Subject) bool {
+	i := h.informer
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if h.hears(n) {
+		return true
+	}
+	i.miss(n, about)
+	return false
+}
+
+// miss records a deletion in a slot that is held. i.mu is held.
+func (i *informer) miss(n slot.Slot, about sharding.Subject) {
+	if !i.share.Holds(n) || i.share.IsLedElsewhere() {
+		return
+	}
+	if i.missed[n] == nil {
+		i.missed[n] = map[sharding.Subject]struct{}{}
+	}
+	i.missed[n][about] = struct{}{}
+}
+
+// takeMissed removes and returns the deletions recorded in the slots.
+func (i *informer) takeMissed(set slot.Set) []sharding.Subject {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var out []sharding.Subject
+	for n, missed := range i.missed {
+		if !set.Has(n) {
+			continue
+		}
+		out = slices.AppendSeq(out, maps.Keys(missed))
+		delete(i.missed, n)
+	}
+	return out
 }

@@ -169,7 +169,7 @@ func (s *Share) Release(set slot.Set) {
 	held := s.held.Load().Minus(set)
 	s.held.Store(&held)
 	s.anew = s.anew.Minus(set)
-	s.forgetOwed(set)
+	s.record.Forget(set)
 	s.mu.Unlock()
 	s.tombstones.forget(set)
 	for _, inf := range s.active() {

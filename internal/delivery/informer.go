@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -30,14 +31,14 @@ type informer struct {
 	kind   schema.GroupKind
 	mark   marker
 	source *source
-	// asOwned: the informer holds objects by their owners, even if the kind is primary as well.
-	asOwned bool
+	// byOwner: the informer holds objects by their owners, even if the kind is primary as well.
+	byOwner bool
 	// apart: the informer holds all objects, whatever is sharded. See NewWholeInformer.
 	apart bool
 
 	// running and sharded are guarded by share.mu until running is true. Then sharded does not change. ran stays true.
 	running, sharded, ran bool
-	role                  role
+	role                  sharding.Role
 	// started is closed when the informer begins to run.
 	started chan struct{}
 	once    sync.Once
@@ -53,9 +54,9 @@ type informer struct {
 
 	mu       sync.Mutex
 	handlers map[*handler]cache.ResourceEventHandlerRegistration
-	waiting  map[uint64]chan struct{}           // barriers on their way
-	missed   map[slot.Slot]map[subject]struct{} // deletions that handlers could not hear of
-	passed   chan struct{}                      // closed and replaced when any handler passes a barrier
+	waiting  map[uint64]chan struct{}                    // barriers on their way
+	missed   map[slot.Slot]map[sharding.Subject]struct{} // deletions that handlers could not hear of
+	passed   chan struct{}                               // closed and replaced when any handler passes a barrier
 	recorder *handler
 	sums     sums
 	// watchError is the user's handler; nil: client-go's. It is called with reflector; see SetWatchErrorHandler.
@@ -76,9 +77,9 @@ func newInformer(s *Share, kind schema.GroupKind, lw cache.ListerWatcher, exampl
 		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
 	}
 	inf := &informer{
-		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.slots+1),
+		share: s, kind: kind, mark: marker{example}, arrived: make([]atomic.Uint64, s.SlotCount()+1),
 		handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, waiting: map[uint64]chan struct{}{},
-		missed: map[slot.Slot]map[subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
+		missed: map[slot.Slot]map[sharding.Subject]struct{}{}, passed: make(chan struct{}), started: make(chan struct{}),
 		comparing: make(chan struct{}, 1),
 	}
 	inf.source = newSource(inf, lw)
@@ -108,12 +109,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		return
 	}
 	i.ran, i.running = true, true
-	i.role = i.share.roles[i.kind].of(i)
-	if i.apart {
-		i.role = role{}
+	if !i.apart {
+		i.role = i.share.Use(i.kind, i.byOwner)
 	}
-	i.sharded = i.role.primary || i.owned()
-	i.source.deliver(i.share.scopeOf(i.kind, i.role))
+	i.sharded = i.role.Primary || i.role.Owned()
+	i.source.deliver(i.share.Scope(i.kind, i.role))
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()
 	defer i.forget()
@@ -138,7 +138,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 	var wg sync.WaitGroup
 	wg.Go(func() { i.source.drive(ctx) })
-	if i.source.scope.leaves() {
+	if i.source.scope.Leaves() {
 		wg.Go(func() { i.source.confirm(ctx) })
 	}
 	i.SharedIndexInformer.RunWithContext(ctx)
@@ -151,10 +151,13 @@ func (i *informer) forget() {
 	is := func(other *informer) bool { return other == i }
 	i.share.mu.Lock()
 	i.running = false
+	if !i.apart {
+		i.share.Disuse(i.kind, i.byOwner)
+	}
 	i.share.informers = slices.DeleteFunc(slices.Clone(i.share.informers), is)
 	i.share.besides = slices.DeleteFunc(slices.Clone(i.share.besides), is)
 	if i.sharded {
-		i.share.ended[view{i.kind, i.asOwned}] = i
+		i.share.ended[view{i.kind, i.byOwner}] = i
 		i.share.hasEnded.Store(true)
 	}
 	i.share.mu.Unlock()

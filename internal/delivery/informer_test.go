@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -115,7 +116,7 @@ func TestKeepCopiesWhatStays(t *testing.T) {
 	before := &list.Items[0]
 	var ours slot.Set
 	ours.Add(3)
-	if _, err := inf.source.keep(list, &relist{List: inf.source.core.NewList(ours)}, everything); err != nil {
+	if _, err := inf.source.keep(list, &relist{List: inf.source.core.NewList(ours)}, sharding.Everything); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Items) != want || cap(list.Items) > 2*want+8 || &list.Items[0] == before {

@@ -126,8 +126,8 @@ func (s *Share) recount() {
 			continue
 		}
 		needed := []schema.GroupKind{inf.kind}
-		if inf.owned() {
-			needed = slices.Collect(maps.Keys(inf.role.owners))
+		if inf.role.Owned() {
+			needed = slices.Collect(maps.Keys(inf.role.Owners))
 		}
 		for _, kind := range needed {
 			lacking[kind] = lacking[kind].Union(without)

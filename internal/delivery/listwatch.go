@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
@@ -41,11 +42,11 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if pending == nil {
 		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
 	}
-	asked := everything
+	asked := sharding.Everything
 	if pending.Set.Empty() {
 		o.Limit = 1 // only the version is wanted
 	} else {
-		asked = s.scope.narrow(&o, pending.Set)
+		asked = s.scope.Narrow(&o, pending.Set)
 		if o.Limit > 0 {
 			o.Limit = s.pageSize()
 		}
@@ -88,7 +89,7 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.keep(list, again, everything)
+	_, err = s.keep(list, again, sharding.Everything)
 	return list, err
 }
 
@@ -251,7 +252,7 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	}
 	o.ResourceVersion = ""
 	o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	p.asked = s.scope.narrow(&o, initial.Set)
+	p.asked = s.scope.Narrow(&o, initial.Set)
 	w, err := s.upstream.WatchWithContext(p.ctx, o)
 	s.answered(err)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/deliverytest"
 )
 
@@ -18,16 +18,16 @@ func TestMemory(t *testing.T) {
 func memoryKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		kind   delivery.Mode
+		kind   sharding.Mode
 		ignore func() func() bool // of each server
 		lists  []bool             // settings of WatchList; nil: all
 	}{
-		{"Filter", delivery.Filter, nil, nil},
-		{"SlotLabel", delivery.SlotLabel, nil, nil},
-		{"ShardSelector", delivery.ShardSelector, nil, nil},
-		{"ShardSelectorIgnored", delivery.ShardSelector, func() func() bool { return func() bool { return true } }, []bool{true}},
+		{"Filter", sharding.Filter, nil, nil},
+		{"SlotLabel", sharding.SlotLabel, nil, nil},
+		{"ShardSelector", sharding.ShardSelector, nil, nil},
+		{"ShardSelectorIgnored", sharding.ShardSelector, func() func() bool { return func() bool { return true } }, []bool{true}},
 		// Of two API servers one has the feature gate.
-		{"ShardSelectorFlips", delivery.ShardSelector, func() func() bool {
+		{"ShardSelectorFlips", sharding.ShardSelector, func() func() bool {
 			var calls atomic.Int64
 			return func() bool { return calls.Add(1)%2 == 0 }
 		}, []bool{false}},

@@ -16,7 +16,7 @@ func TestDeletionsWhileLedElsewhere(t *testing.T) {
 	h := &handler{informer: inf, user: cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
 		t.Errorf("a handler hears of %v", obj)
 	}}}
-	all := s.slots.All()
+	all := s.SlotCount().All()
 	s.Hold(all)
 	h.OnDelete(configMap("ns", "before", ""))
 	s.LedElsewhere(true)
@@ -27,7 +27,7 @@ func TestDeletionsWhileLedElsewhere(t *testing.T) {
 	h.OnDelete(configMap("ns", "after", ""))
 	got := map[string]bool{}
 	for _, about := range inf.takeMissed(all) {
-		got[about.name.Name] = true
+		got[about.Name.Name] = true
 	}
 	if len(got) != 2 || !got["before"] || !got["after"] {
 		t.Errorf("%d deletions are left to this member, want those before and after the leader: %.200v", len(got), got)

@@ -85,14 +85,14 @@ func (o openings) of(kind schema.GroupKind) *opening {
 }
 
 func (i *informer) collect(set slot.Set, found openings) {
-	if i.role.primary {
+	if i.role.Primary {
 		found.of(i.kind)
 	}
 	for _, about := range i.takeMissed(set) {
-		if i.role.primary {
-			found.of(about.kind).missed[about.name] = true
+		if i.role.Primary {
+			found.of(about.Kind).missed[about.Name] = true
 		} else {
-			found.of(about.kind).changed[about.name] = true
+			found.of(about.Kind).changed[about.Name] = true
 		}
 	}
 	since, recently := i.source.takeSince(set)
@@ -105,18 +105,18 @@ func (i *informer) collect(set slot.Set, found openings) {
 		if !ok {
 			continue
 		}
-		o, version := found.of(about.kind), accessor.GetResourceVersion()
+		o, version := found.of(about.Kind), accessor.GetResourceVersion()
 		switch {
-		case !i.role.primary:
-			o.named(about.name)
+		case !i.role.Primary:
+			o.named(about.Name)
 			i.noteGoneOwner(about, n)
-		case resourceversion.Compare(o.written[about.name], version) <= 0:
-			o.written[about.name] = version
+		case resourceversion.Compare(o.written[about.Name], version) <= 0:
+			o.written[about.Name] = version
 		}
 		if since != nil && since[n] != "" && resourceversion.Compare(version, since[n]) > 0 {
-			o.changed[about.name] = true
+			o.changed[about.Name] = true
 		} else if recently != "" && resourceversion.Compare(version, recently) > 0 {
-			o.recent[about.name] = true
+			o.recent[about.Name] = true
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
@@ -36,7 +37,7 @@ type own struct {
 
 // authored is an object of a primary kind as one controller wrote it.
 type authored struct {
-	subject
+	sharding.Subject
 	controller string
 }
 
@@ -88,13 +89,13 @@ func (o *own) vain(kind schema.GroupKind) {
 // after 100 ms, or when ctx ends. Without it, a reconcile right after a write would find the object as it was before,
 // and write it again in vain. It only saves requests; correctness does not depend on it.
 func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, controller string) {
-	about := authored{subject{kind, name}, controller}
+	about := authored{sharding.Subject{Kind: kind, Name: name}, controller}
 	version := s.own.of(about)
 	if version == "" {
 		return
 	}
 	shown := func() bool {
-		if !s.shows(about.subject, version) {
+		if !s.shows(about.Subject, version) {
 			return false
 		}
 		s.own.shown(about, version)
@@ -125,9 +126,9 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 }
 
 // shows reports whether no informer has the object as it was before the version.
-func (s *Share) shows(about subject, version string) bool {
-	name := cache.NewObjectName(about.name.Namespace, about.name.Name)
-	for _, inf := range s.informersOf(about.kind) {
+func (s *Share) shows(about sharding.Subject, version string) bool {
+	name := cache.NewObjectName(about.Name.Namespace, about.Name.Name)
+	for _, inf := range s.informersOf(about.Kind) {
 		if obj := inf.stored(name); obj != nil && resourceversion.Compare(obj.GetResourceVersion(), version) < 0 {
 			return false
 		}
@@ -137,9 +138,9 @@ func (s *Share) shows(about subject, version string) bool {
 
 // noteOwn notes the version that this write gave to an object of the kind. s.mu is held.
 func (w *Write) noteOwn(obj metav1.Object, version string) {
-	if w.author == "" || !w.share.roles[w.kind].primary || obj.GetName() == "" {
+	if w.author == "" || !w.share.Sharded(w.kind) || obj.GetName() == "" {
 		return
 	}
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	w.share.own.add(authored{subject{w.kind, name}, w.author}, version)
+	w.share.own.add(authored{sharding.Subject{Kind: w.kind, Name: name}, w.author}, version)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -173,7 +174,7 @@ func (g *generation) touch() deliverytest.Object {
 	case 0: // as a client does that knows nothing of labels, or somebody who edits them
 		cm.Labels = nil
 	case 1:
-		cm.Labels = map[string]string{delivery.OwnerLabel(g.key, childKind): strconv.Itoa(g.rng.IntN(4096))}
+		cm.Labels = map[string]string{sharding.OwnerLabel(g.key, childKind): strconv.Itoa(g.rng.IntN(4096))}
 	case 2: // copied
 		cm.Labels = g.share.Stamps(childKind, child("", fmt.Sprintf("s%d", g.rng.IntN(randomSites))))
 	case 3: // as they were

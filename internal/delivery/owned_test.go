@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -290,9 +291,9 @@ func TestOwnedKinds(t *testing.T) {
 // ways runs a test for every mode of delivery and key.
 func ways(t *testing.T, test func(t *testing.T, o delivery.Options, watchList bool)) {
 	for _, o := range []delivery.Options{
-		{Mode: delivery.Filter, Key: slot.KeyName}, {Mode: delivery.Filter, Key: slot.KeyUID},
-		{Mode: delivery.SlotLabel, Key: slot.KeyName}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace},
-		{Mode: delivery.ShardSelector, Key: slot.KeyUID},
+		{Mode: sharding.Filter, Key: slot.KeyName}, {Mode: sharding.Filter, Key: slot.KeyUID},
+		{Mode: sharding.SlotLabel, Key: slot.KeyName}, {Mode: sharding.SlotLabel, Key: slot.KeyNamespace},
+		{Mode: sharding.ShardSelector, Key: slot.KeyUID},
 	} {
 		for _, watchList := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v/WatchList=%v", o.Mode, o.Key, watchList), func(t *testing.T) {

@@ -208,7 +208,7 @@ func (p *pump) open() {
 	p.source.mu.Lock()
 	set := p.source.core.Needed()
 	p.source.mu.Unlock()
-	asked := p.source.scope.narrow(&o, set.Union(p.source.inf.share.Held()))
+	asked := p.source.scope.Narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
 		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
 		select {

@@ -19,41 +19,6 @@ import (
 	"github.com/rota-dev/rota/test/deliverytest"
 )
 
-func TestRoles(t *testing.T) {
-	s := delivery.New(delivery.Options{})
-	slots := func(owner string) []slot.Slot { return s.Slots(childKind, child("x", owner)) }
-	own, owners := s.Slot("a", "x", ""), s.Slot("a", "site", "")
-	if _, ok := s.SlotOf(childKind, child("x", "site")); ok || slots("site") != nil {
-		t.Error("an object of an undeclared kind has a slot")
-	}
-	if !s.Own(childKind, siteKind, true) || !s.Own(childKind, schema.GroupKind{Kind: "Gadget"}, false) {
-		t.Error("a kind can be owned by several kinds")
-	}
-	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != owners ||
-		!slices.Equal(slots("site"), []slot.Slot{owners}) {
-		t.Errorf("slot %v %v, want that of the owner, %v", n, ok, owners)
-	}
-	if err := s.Shard(childKind); err != nil {
-		t.Error(err)
-	}
-	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != own ||
-		!slices.Equal(slots("site"), []slot.Slot{own, owners}) {
-		t.Errorf("slots %v %v %v, want its own, %v, and that of the owner, %v", n, ok, slots("site"), own, owners)
-	}
-	if !slices.Equal(slots(""), []slot.Slot{own}) {
-		t.Errorf("slots %v without owner", slots(""))
-	}
-	if err := s.Disown(childKind); err != nil {
-		t.Error(err)
-	}
-	if !s.Sharded(childKind) || s.Owned(childKind) || !slices.Equal(slots("site"), []slot.Slot{own}) {
-		t.Error("it is only primary now")
-	}
-	if !s.Own(childKind, siteKind, true) || !s.Owned(childKind) {
-		t.Error("a primary kind can be owned")
-	}
-}
-
 // The table takes the keys of both roles.
 func TestVersionsOfBothRoles(t *testing.T) {
 	s := delivery.New(delivery.Options{Slots: 8})

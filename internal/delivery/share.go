@@ -14,18 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/slot"
 )
 
 // Options say what to share. The zero value works.
 type Options struct {
-	// Slots is the number of slots; 0 is slot.DefaultCount. It must be valid.
+	// Slots, Key, Mode and Label are those of sharding.Options.
 	Slots slot.Count
-	// Key is what of an object is hashed; KeyUnknown is KeyName, and KeyUID with ShardSelector.
-	Key slot.Key
-	// Mode is how objects are delivered; ModeUnknown is Filter. It must go with the key.
-	Mode Mode
-	// Label says that objects should carry the labels of SlotLabel although they are delivered in another way; see Stamp.
+	Key   slot.Key
+	Mode  sharding.Mode
 	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
@@ -55,10 +54,7 @@ type Options struct {
 // Share is the set of informers of one manager over its share of the objects. Create it with New. Its methods may be
 // called concurrently, except that Warm, Load, Open, Shut and Release must not run at the same time for the same slot.
 type Share struct {
-	slots    slot.Count
-	key      slot.Key
-	delivery Mode
-	label    bool
+	*sharding.Roles
 	log      logr.Logger
 	patience time.Duration
 	plain    bool
@@ -79,15 +75,11 @@ type Share struct {
 
 	ledElsewhere atomic.Bool
 
-	clusterScoped sync.Map // kinds; see KeyOf
-
 	mu         sync.Mutex
-	roles      map[schema.GroupKind]role
 	informers  []*informer
 	ended      ended
-	besides    []*informer         // see NewWholeInformer
-	wrote      map[string][]string // by the role's key in table.Versions and by slot
-	owed       map[place]*owed
+	besides    []*informer     // see NewWholeInformer
+	record     *written.Record // of what this member wrote; mu guards it
 	own        own
 	tombstones tombstones
 	anew       slot.Set // slots of HoldAnew, until Load
@@ -99,34 +91,19 @@ type Share struct {
 
 // New returns a Share that holds no slots. It panics if the options contradict each other.
 func New(o Options) *Share {
-	if o.Slots == 0 {
-		o.Slots = slot.DefaultCount
-	}
-	if o.Key == slot.KeyUnknown {
-		o.Key = slot.KeyName
-		if o.Mode == ShardSelector {
-			o.Key = slot.KeyUID
-		}
-	}
 	if o.Patience == 0 {
 		o.Patience = 200 * time.Millisecond
 	}
 	if o.Excuse == 0 {
 		o.Excuse = defaultExcuse
 	}
-	if err := o.Slots.Validate(); err != nil {
-		panic(err)
-	}
-	if err := o.Mode.Fits(o.Key); err != nil {
-		panic(err)
-	}
 	s := &Share{
-		slots: o.Slots, key: o.Key, plain: o.Plain, delivery: o.Mode, label: o.Label,
+		Roles: sharding.New(sharding.Options{Slots: o.Slots, Key: o.Key, Mode: o.Mode, Label: o.Label}), plain: o.Plain,
 		mislabelled: o.Mislabelled, unseen: o.Unseen, stopped: o.Stopped, ended: ended{}, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
-		roles: map[schema.GroupKind]role{}, wrote: map[string][]string{}, owed: map[place]*owed{},
 		reading: make(chan struct{}, readers),
 	}
+	s.record = written.New(s.SlotCount(), s.views)
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
 	return s
@@ -150,7 +127,7 @@ func (s *Share) NewOwnedInformer(kind schema.GroupKind, lw cache.ListerWatcher, 
 	resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
 	inf := newInformer(s, kind, lw, example, resync, indexers)
-	inf.asOwned = true
+	inf.byOwner = true
 	return s.add(inf)
 }
 
@@ -199,7 +176,7 @@ func (s *Share) Informers(kind schema.GroupKind) (made, run bool) {
 // HoldsByOwner reports whether NewOwnedInformer made the informer.
 func (s *Share) HoldsByOwner(i cache.SharedIndexInformer) bool {
 	inf, ok := i.(*informer)
-	return ok && inf.asOwned
+	return ok && inf.byOwner
 }
 
 // Heard reports whether this share made the informer and it has event handlers.
@@ -211,11 +188,6 @@ func (s *Share) Heard(i cache.SharedIndexInformer) bool {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	return len(inf.handlers) > 0
-}
-
-// Slot returns the slot of an object by the share's key. uid is used with KeyUID only.
-func (s *Share) Slot(namespace, name, uid string) slot.Slot {
-	return s.slots.Of(s.key.Hash(namespace, name, uid))
 }
 
 // Exists reports whether any informer of the kind holds the object. If none does, it is gone or not this member's. For
@@ -259,12 +231,12 @@ func (s *Share) Held() slot.Set { return *s.held.Load() }
 
 // informersOf returns the informers of a kind that have not stopped, those of the primary role if it has one.
 func (s *Share) informersOf(kind schema.GroupKind) []*informer {
+	primary := s.Sharded(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.roles[kind]
 	var out []*informer
 	for _, inf := range s.informers {
-		if inf.kind == kind && (!r.primary || !r.asOwned(inf)) {
+		if inf.kind == kind && (!primary || !inf.byOwner) {
 			out = append(out, inf)
 		}
 	}
@@ -282,4 +254,44 @@ func (s *Share) active() []*informer {
 		}
 	}
 	return out
+}
+
+// AddOrphans is that of sharding.Roles. It logs if the kind cannot be delivered as others are because of it.
+func (s *Share) AddOrphans(kind schema.GroupKind) error {
+	had := s.Role(kind).Orphans
+	if err := s.Roles.AddOrphans(kind); err != nil || had || s.Delivery() == sharding.Filter {
+		return err
+	}
+	s.log.Info("Every member is sent all objects of this kind, and keeps its share and the orphans: these have no label "+
+		"to select them by",
+		"kind", kind.String(), "delivery", s.Delivery().String())
+	return nil
+}
+
+// Known returns the kinds that are declared as primary or owned, and those that a running informer of this share is of.
+func (s *Share) Known() []schema.GroupKind {
+	kinds := s.Kinds()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, inf := range slices.Concat(s.informers, s.besides) {
+		if inf.running && !slices.Contains(kinds, inf.kind) {
+			kinds = append(kinds, inf.kind)
+		}
+	}
+	return kinds
+}
+
+// Knows reports whether a kind is among those of Known.
+func (s *Share) Knows(kind schema.GroupKind) bool {
+	if s.Sharded(kind) || s.Owned(kind) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs(kind) || s.runsBeside(kind)
+}
+
+// runs reports whether an informer of the kind runs that is not one of NewWholeInformer. s.mu is held.
+func (s *Share) runs(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(s.informers, func(i *informer) bool { return i.kind == kind && i.running })
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
@@ -31,7 +32,7 @@ type source struct {
 	kick        chan struct{}         // the driver should look
 	jobs        chan job              // what the pump should inject
 	nudges      chan struct{}         // the pump should provoke a bookmark
-	scope       scope
+	scope       sharding.Scope
 	suspects    chan struct{} // there are new doubts
 	begun       time.Time
 
@@ -87,18 +88,18 @@ func newSource(inf *informer, lw cache.ListerWatcher) *source {
 		done:        make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, suspects: make(chan struct{}, 1), begun: time.Now(),
 	}
-	s.deliver(filterScope{})
+	s.deliver(sharding.Whole)
 	return s
 }
 
 // deliver sets the scope once the role of the informer is known.
-func (s *source) deliver(by scope) {
+func (s *source) deliver(by sharding.Scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scope = by
 	s.core = stream.New(stream.Config{
-		Slots: int(s.inf.share.slots) + 1, // the last one is that of orphans
-		Moves: s.inf.owned(), Namesakes: s.inf.share.key == slot.KeyUID && !s.inf.owned(), Selects: by.leaves(),
+		Slots: int(s.inf.share.SlotCount()) + 1, // the last one is that of orphans
+		Moves: s.inf.role.Owned(), Namesakes: s.inf.share.Key() == slot.KeyUID && !s.inf.role.Owned(), Selects: by.Leaves(),
 	})
 }
 
@@ -154,7 +155,7 @@ func (s *source) object(obj runtime.Object, about metav1.Object) stream.Object {
 	n, in := s.inf.place(about)
 	return stream.Object{
 		Name: stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}, UID: string(about.GetUID()),
-		Version: about.GetResourceVersion(), Slot: n, In: in, Right: s.scope.right(about), Body: obj,
+		Version: about.GetResourceVersion(), Slot: n, In: in, Right: s.scope.Right(about), Body: obj,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -48,8 +49,8 @@ func newSteps(t *testing.T, o Options, set slot.Set, first *corev1.ConfigMapList
 	share.add(st.inf)
 	// As RunWithContext does.
 	s := st.inf.source
-	st.inf.running, st.inf.sharded, st.inf.role = true, true, share.roles[kind].of(st.inf)
-	s.deliver(share.scopeOf(kind, st.inf.role))
+	st.inf.running, st.inf.sharded, st.inf.role = true, true, share.Use(kind, false)
+	s.deliver(share.Scope(kind, st.inf.role))
 	st.inf.recorder = &handler{informer: st.inf}
 	s.on.Store(true)
 	if err := st.inf.AddIndexers(cache.Indexers{slotIndex: st.inf.indexSlot}); err != nil {
@@ -66,7 +67,7 @@ func newSteps(t *testing.T, o Options, set slot.Set, first *corev1.ConfigMapList
 		}
 	}
 	st.pump = newPump(t.Context(), s, metav1.ListOptions{})
-	st.pump.out, st.pump.asked = make(chan watch.Event, 100), everything
+	st.pump.out, st.pump.asked = make(chan watch.Event, 100), sharding.Everything
 	s.mu.Lock()
 	s.pump = st.pump
 	s.commit(s.pending, s.pending.version)
@@ -264,15 +265,15 @@ func TestChildComesToASlotThatIsListedAgain(t *testing.T) {
 // A list does not show a child, and a look-up shows a namesake of it, whose label is wrong. Until the list is used, the
 // stream has told of the namesake, too. It exists and stays in the store.
 func TestNamesakeOfAVerifiedChild(t *testing.T) {
-	o := Options{Mode: SlotLabel, Slots: 8}
+	o := Options{Mode: sharding.SlotLabel, Slots: 8}
 	share := New(o)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	state := func(uid types.UID, version, label string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, 6), "c", version)
-		obj.UID, obj.Labels = uid, map[string]string{OwnerLabel(slot.KeyName, kind): label}
+		obj.UID, obj.Labels = uid, map[string]string{sharding.OwnerLabel(slot.KeyName, kind): label}
 		return obj
 	}
-	right := LabelValue(slot.KeyName.Hash("a", siteIn(share, 6), ""))
+	right := sharding.LabelValue(slot.KeyName.Hash("a", siteIn(share, 6), ""))
 	six := slot.SetOf(slot.Range{First: 6, Last: 6})
 	st := newSteps(t, o, six, children("101", state("first", "101", right)))
 	st.inf.source.refresh(six)
@@ -295,7 +296,7 @@ func TestNamesakeOfAVerifiedChild(t *testing.T) {
 // gaining returns steps that have slot 6 with a child at version 101, and are listing slot 1. With it come states of
 // that child, or of one of the same name: their labels are right.
 func gaining(t *testing.T,
-	kind Mode,
+	kind sharding.Mode,
 ) (st *steps, state func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap) {
 	t.Helper()
 	o := Options{Mode: kind, Slots: 8}
@@ -303,8 +304,8 @@ func gaining(t *testing.T,
 	state = func(n slot.Slot, uid types.UID, version string) *corev1.ConfigMap {
 		obj := childOf(siteIn(share, n), "c", version)
 		obj.UID = uid
-		obj.Labels = map[string]string{OwnerLabel(slot.KeyName,
-			schema.GroupKind{Kind: "ConfigMap"}): LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
+		obj.Labels = map[string]string{sharding.OwnerLabel(slot.KeyName,
+			schema.GroupKind{Kind: "ConfigMap"}): sharding.LabelValue(slot.KeyName.Hash("a", siteIn(share, n), ""))}
 		return obj
 	}
 	st = newSteps(t, o, slot.SetOf(slot.Range{First: 6, Last: 6}), children("101", state(6, "first", "101")))
@@ -319,7 +320,7 @@ func gaining(t *testing.T,
 // A child is deleted, which waits for its look-up when a namesake takes its place in the store, on its way to the slot
 // that is listed. What the stream had told of the former one before is not to be told again after the list.
 func TestNamesakeDuringAList(t *testing.T) {
-	st, state := gaining(t, SlotLabel)
+	st, state := gaining(t, sharding.SlotLabel)
 	st.receive(watch.Modified, state(6, "first", "102"))
 	st.receive(watch.Deleted, state(6, "first", "103"))
 	st.receive(watch.Added, state(1, "second", "104"))
@@ -332,7 +333,7 @@ func TestNamesakeDuringAList(t *testing.T) {
 // A list is behind the stream: it shows a child in the slot gained whose namesake has come to a slot held, and was
 // deleted. Neither of them comes back, and neither is told of once more.
 func TestListShowsAFormerNamesake(t *testing.T) {
-	st, state := gaining(t, SlotLabel)
+	st, state := gaining(t, sharding.SlotLabel)
 	st.receive(watch.Deleted, state(6, "first", "102"))
 	st.confirm("102")
 	st.receive(watch.Added, state(1, "second", "103"))
@@ -350,7 +351,7 @@ func TestListShowsAFormerNamesake(t *testing.T) {
 // A list ahead of the stream shows a child in the slot gained, and the next one does not any more. The stream, which
 // tells later what it was before, does not bring it back.
 func TestListsAheadOfTheStream(t *testing.T) {
-	st, state := gaining(t, Filter)
+	st, state := gaining(t, sharding.Filter)
 	st.lists <- children("103", state(1, "first", "103"))
 	st.job()()
 	st.apply(len(st.pump.out))
@@ -375,7 +376,7 @@ func TestListsAheadOfTheStream(t *testing.T) {
 func TestLookUpDuringAList(t *testing.T) {
 	for _, version := range []string{"101", "103"} {
 		t.Run("ListAt"+version, func(t *testing.T) {
-			st, state := gaining(t, SlotLabel)
+			st, state := gaining(t, sharding.SlotLabel)
 			st.receive(watch.Deleted, state(6, "first", "102"))
 			st.confirm("105")
 			st.receive(watch.Added, state(1, "first", "103"))

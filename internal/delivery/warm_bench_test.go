@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -37,14 +38,14 @@ func BenchmarkWarm(b *testing.B) {
 				b.Fatal(err)
 			}
 			fill(b, client.Resource(f.resource).Namespace(namespace), f, namespace)
-			for _, kind := range []delivery.Mode{delivery.Filter, delivery.SlotLabel, delivery.ShardSelector} {
+			for _, kind := range []sharding.Mode{sharding.Filter, sharding.SlotLabel, sharding.ShardSelector} {
 				b.Run(kind.String(), func(b *testing.B) { warm(b, f, kind, namespace) })
 			}
 		})
 	}
 }
 
-func warm(b *testing.B, f form, how delivery.Mode, namespace string) {
+func warm(b *testing.B, f form, how sharding.Mode, namespace string) {
 	list, follow := f.source(b, controlplane.For(b).Config(), f)(namespace)
 	share := delivery.New(delivery.Options{Mode: how})
 	kind := schema.GroupKind{Group: f.resource.Group, Kind: f.kind}
@@ -89,8 +90,8 @@ func fill(b *testing.B, client dynamic.ResourceInterface, f form, namespace stri
 			for i := range 250 {
 				u := unstructuredOf(f.resource.Group, f.kind)
 				u.SetName(fmt.Sprintf("o-%d-%d", worker, i))
-				u.SetLabels(map[string]string{delivery.HashLabel(slot.KeyName,
-					schema.GroupKind{Group: f.resource.Group, Kind: f.kind}): delivery.LabelValue(slot.HashName(namespace,
+				u.SetLabels(map[string]string{sharding.HashLabel(slot.KeyName,
+					schema.GroupKind{Group: f.resource.Group, Kind: f.kind}): sharding.LabelValue(slot.HashName(namespace,
 					u.GetName()))})
 				_ = unstructured.SetNestedField(u.Object, strings.Repeat("x", 2048), "data", "text")
 				if _, err := client.Create(b.Context(), u, metav1.CreateOptions{}); err != nil {

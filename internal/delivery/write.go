@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -23,8 +24,8 @@ type Write struct {
 	name  cache.ObjectName
 	// places are where the object counts, by what was known before the request was sent. by are the places to use if
 	// nothing else tells: those of the slots that caused the write.
-	places []place
-	by     []place
+	places []written.Place
+	by     []written.Place
 	// uid is that of the object of the name in the stores; "": there was none.
 	uid types.UID
 	// author is the controller that sends it; "": none.
@@ -37,12 +38,6 @@ func (w *Write) Author(controller string) *Write {
 		w.author = controller
 	}
 	return w
-}
-
-// place is a slot of a kind's role. key is the role's key in table.Versions.
-type place struct {
-	key  string
-	slot slot.Slot
 }
 
 // Write returns a Write for a request that is about to be sent to change the object of that name. body is the object
@@ -59,9 +54,10 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name)}
-	r := s.roles[kind]
+	r := s.Role(kind)
+	parts := r.Parts()
 	beside := s.runsBeside(kind)
-	if r.parts() == nil && !beside && !s.runs(kind, func(i *informer) bool { return !i.sharded }) {
+	if parts == nil && !beside && !s.runs(kind) {
 		return nil
 	}
 	var known []metav1.Object
@@ -79,32 +75,32 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 			w.uid = about.GetUID()
 		}
 	}
-	if name.Name != "" && r.primary && s.key != slot.KeyUID {
+	if name.Name != "" && r.Primary && s.Key() != slot.KeyUID {
 		known = append(known, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace,
 			Name: name.Name}})
 	}
 	for _, about := range known {
 		w.places = append(w.places, s.places(kind, about)...)
 	}
-	if r.primary && s.key == slot.KeyUID && len(w.places) == 0 {
-		if n, ok := s.tombstones.find(subject{kind, name}); ok {
-			w.places = append(w.places, place{kind.String(), n})
+	if r.Primary && s.Key() == slot.KeyUID && len(w.places) == 0 {
+		if n, ok := s.tombstones.find(sharding.Subject{Kind: kind, Name: name}); ok {
+			w.places = append(w.places, written.Place{Key: kind.String(), Slot: n})
 		}
 	}
 	for _, n := range by {
-		if len(r.parts()) == 0 {
-			w.by = append(w.by, place{kind.String(), n})
+		if len(parts) == 0 {
+			w.by = append(w.by, written.Place{Key: kind.String(), Slot: n})
 		}
-		for _, part := range r.parts() {
-			w.by = append(w.by, place{s.versionKey(kind, part), n})
+		for _, part := range parts {
+			w.by = append(w.by, written.Place{Key: s.versionKey(kind, part), Slot: n})
 		}
 	}
-	if len(r.parts()) == 0 {
+	if len(parts) == 0 {
 		w.places = append(w.places, w.by...)
 	}
 	for _, n := range by {
-		if beside && int(n) >= int(s.slots) {
-			w.places = append(w.places, place{kind.String() + wholeSuffix, n})
+		if beside && int(n) >= int(s.SlotCount()) {
+			w.places = append(w.places, written.Place{Key: kind.String() + wholeSuffix, Slot: n})
 		}
 	}
 	w.places = distinct(w.places)
@@ -125,22 +121,22 @@ func (i *informer) stored(name cache.ObjectName) metav1.Object {
 }
 
 // places returns where an object counts by its own content. s.mu is held.
-func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []place {
-	var out []place
-	parts := s.roles[kind].parts()
+func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []written.Place {
+	var out []written.Place
+	parts := s.Role(kind).Parts()
 	for _, part := range parts {
-		if part.primary && (s.key == slot.KeyUID && obj.GetUID() == "" || s.key == slot.KeyName && obj.GetName() == "") {
+		if part.Primary && (s.Key() == slot.KeyUID && obj.GetUID() == "" || s.Key() == slot.KeyName && obj.GetName() == "") {
 			continue // a request to create the object does not have that yet
 		}
-		if n, _, ok := s.slotBy(kind, part, obj); ok {
-			out = append(out, place{s.versionKey(kind, part), n})
+		if n, _, ok := s.SlotBy(kind, part, obj); ok {
+			out = append(out, written.Place{Key: s.versionKey(kind, part), Slot: n})
 		}
 	}
 	if len(parts) > 0 {
 		return out
 	}
 	if n, ok := s.ownerSlot(obj); ok {
-		out = append(out, place{kind.String(), n})
+		out = append(out, written.Place{Key: kind.String(), Slot: n})
 	}
 	return out
 }
@@ -156,7 +152,7 @@ func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 		return 0, false
 	}
 	owner := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
-	if !s.roles[owner].primary {
+	if !s.Sharded(owner) {
 		return 0, false
 	}
 	namespace := obj.GetNamespace()
@@ -171,8 +167,8 @@ func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 	return s.Slot(namespace, ref.Name, string(ref.UID)), true
 }
 
-func distinct(places []place) []place {
-	var out []place
+func distinct(places []written.Place) []written.Place {
+	var out []written.Place
 	for _, p := range places {
 		if !slices.Contains(out, p) {
 			out = append(out, p)
@@ -189,8 +185,8 @@ func (w *Write) Slots() []slot.Slot {
 	}
 	var out []slot.Slot
 	for _, p := range w.places {
-		if !slices.Contains(out, p.slot) {
-			out = append(out, p.slot)
+		if !slices.Contains(out, p.Slot) {
+			out = append(out, p.Slot)
 		}
 	}
 	return out
@@ -217,7 +213,7 @@ func (w *Write) Answered(obj metav1.Object) {
 // left. s.mu is held.
 func (w *Write) noteAnswer(obj metav1.Object) {
 	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
-		w.share.note(p.key, p.slot, obj.GetResourceVersion())
+		w.share.record.Note(p, obj.GetResourceVersion())
 	}
 	w.noteOwn(obj, obj.GetResourceVersion())
 }
@@ -235,17 +231,64 @@ func (w *Write) Version(version string) {
 	w.share.mu.Lock()
 	defer w.share.mu.Unlock()
 	for _, p := range w.places {
-		w.share.note(p.key, p.slot, version)
+		w.share.record.Note(p, version)
 	}
 	w.noteOwn(&metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
 }
 
-// note notes that a version was written at a place. s.mu is held.
-func (s *Share) note(key string, n slot.Slot, version string) {
-	if more := max(int(s.slots), int(n)+1) - len(s.wrote[key]); more > 0 {
-		s.wrote[key] = append(s.wrote[key], make([]string, more)...)
+// Deleted notes the API server's answer to a deletion, which may be that there is no such object. obj is the object
+// that it answered with; nil: it answered with a Status.
+func (w *Write) Deleted(obj metav1.Object) {
+	if w == nil {
+		return
 	}
-	if resourceversion.Compare(s.wrote[key][n], version) < 0 {
-		s.wrote[key][n] = version
+	s := w.share
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj != nil && obj.GetResourceVersion() != "" {
+		w.noteAnswer(obj)
+		if remains(obj) {
+			return // its informers will show that version
+		}
 	}
+	w.deleted()
+}
+
+// remains reports whether a deleted object still exists because finalizers or a grace period keep it.
+func remains(obj metav1.Object) bool {
+	grace := obj.GetDeletionGracePeriodSeconds()
+	return obj.GetDeletionTimestamp() != nil && (len(obj.GetFinalizers()) > 0 || grace != nil && *grace > 0)
+}
+
+// deleted notes that the object does not exist any more. s.mu is held.
+func (w *Write) deleted() {
+	for _, p := range w.anywhere() {
+		w.share.record.Deleted(p, w.name.AsNamespacedName(), w.uid)
+	}
+}
+
+// Lost notes that the write's version is not known, nor whether the write was made: the answer was lost, could not be
+// read, or does not tell. Call it when the request has been given up. The API server may still admit the request; the
+// caller has to wait that out.
+func (w *Write) Lost() {
+	if w == nil {
+		return
+	}
+	w.share.mu.Lock()
+	defer w.share.mu.Unlock()
+	for _, p := range w.anywhere() {
+		w.share.record.Lost(p)
+	}
+}
+
+// anywhere returns the places where the object counts, or else those for which the write was made, as far as this
+// member holds their slots. Whoever writes on behalf of a duty has it.
+func (w *Write) anywhere() []written.Place {
+	places := w.places
+	if len(places) == 0 {
+		places = w.by
+	}
+	return slices.DeleteFunc(slices.Clone(places), func(p written.Place) bool {
+		return !w.share.Holds(p.Slot) && int(p.Slot) < int(w.share.SlotCount())
+	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
@@ -295,7 +296,7 @@ func (k *kindLabels) stats() Stats {
 
 // grace is how long an object without the label may wait for its author's own write: authors label children only.
 func (k *kindLabels) grace() time.Duration {
-	if k.label == delivery.HashLabel(k.env.Key, k.kind) {
+	if k.label == sharding.HashLabel(k.env.Key, k.kind) {
 		return 0
 	}
 	return stampGrace

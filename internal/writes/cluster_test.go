@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -31,7 +32,7 @@ func TestWritesInOtherClustersAreNotNoted(t *testing.T) {
 		"a transport of their own":   {[]cluster{{}}, true},
 		"not read yet":               {nil, true},
 	} {
-		share := delivery.New(delivery.Options{Slots: 256, Key: slot.KeyName, Mode: delivery.Filter})
+		share := delivery.New(delivery.Options{Slots: 256, Key: slot.KeyName, Mode: sharding.Filter})
 		if err := share.Shard(schema.GroupKind{Kind: "Secret"}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	klabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced
@@ -24,7 +25,7 @@ func withSelectors(req *http.Request) *http.Request {
 		requires        func(selector string) []string
 	}{{"labelSelector", want.Label, labelRequirements}, {"fieldSelector", want.Field, fieldRequirements}} {
 		if has := query.Get(s.parameter); !contains(has, s.want, s.requires) {
-			query.Set(s.parameter, delivery.JoinSelectors(has, s.want))
+			query.Set(s.parameter, sharding.JoinSelectors(has, s.want))
 			changed = true
 		}
 	}
@@ -51,7 +52,7 @@ func without(selector, part string, requires func(selector string) []string) str
 		return ""
 	}
 	own := requires(part)
-	return delivery.JoinSelectors(slices.DeleteFunc(requires(selector),
+	return sharding.JoinSelectors(slices.DeleteFunc(requires(selector),
 		func(r string) bool { return slices.Contains(own, r) })...)
 }
 

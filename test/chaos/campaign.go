@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/process"
 )
 
@@ -109,7 +109,7 @@ func (c *campaign) one(ctx context.Context, p planned, into *Result) error {
 		c.used = 0
 	}
 	c.used++
-	if err := c.fleet.prepare(ctx, cmp.Or(f.delivery, delivery.Filter), f.fresh); err != nil {
+	if err := c.fleet.prepare(ctx, cmp.Or(f.delivery, sharding.Filter), f.fresh); err != nil {
 		return err
 	}
 	verdict, err := c.fleet.do(ctx, f, p.Seed)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/chaos/proxy"
 )
 
@@ -32,8 +32,8 @@ type fault struct {
 	crash bool
 	// limit marks faults that show what is not promised. They run only if they are named.
 	limit bool
-	// delivery is the members'; default delivery.Filter.
-	delivery delivery.Mode
+	// delivery is the members'; default sharding.Filter.
+	delivery sharding.Mode
 	do       func(context.Context, *run) error
 }
 

@@ -15,7 +15,7 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -185,9 +185,9 @@ func (r *run) remade(ctx context.Context) error {
 }
 
 var labelFaults = []fault{
-	{name: "rollout-labels", planned: true, delivery: delivery.SlotLabel, what: "a rollout with delivery SlotLabel",
+	{name: "rollout-labels", planned: true, delivery: sharding.SlotLabel, what: "a rollout with delivery SlotLabel",
 		do: doOf(plannedMoves, "rollout")},
-	{name: "labels", delivery: delivery.SlotLabel,
+	{name: "labels", delivery: sharding.SlotLabel,
 		what: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 " +
 			"leases",
 		do: func(ctx context.Context, r *run) error {
@@ -205,9 +205,9 @@ var labelFaults = []fault{
 			}
 			return nil
 		}},
-	{name: "kill-uid", crash: true, delivery: delivery.ShardSelector,
+	{name: "kill-uid", crash: true, delivery: sharding.ShardSelector,
 		what: "a member is killed, with delivery ShardSelector", do: doOf(crashes, "kill")},
-	{name: "strip-selector", planned: true, delivery: delivery.ShardSelector,
+	{name: "strip-selector", planned: true, delivery: sharding.ShardSelector,
 		what: "API servers ignore shard selectors for 2 leases, while a member joins and leaves",
 		do: func(ctx context.Context, r *run) error {
 			strip := proxy.Faults{StripShardSelector: true}

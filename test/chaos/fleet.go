@@ -17,7 +17,7 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/chaos/oracle"
@@ -42,7 +42,7 @@ type form struct {
 }
 
 // websiteLabel is the label by which Websites are delivered.
-var websiteLabel = delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: websites.Group, Kind: "Website"})
+var websiteLabel = sharding.HashLabel(slot.KeyName, schema.GroupKind{Group: websites.Group, Kind: "Website"})
 
 // unlabelled selects the Websites without the label by which they are delivered.
 var unlabelled = func() labels.Selector {
@@ -56,8 +56,8 @@ var unlabelled = func() labels.Selector {
 var forms = []form{{"chaos", slot.KeyName}, {"chaos-uid", slot.KeyUID}}
 
 // formOf returns the rota whose members use a mode of delivery.
-func formOf(d delivery.Mode) form {
-	if d == delivery.ShardSelector {
+func formOf(d sharding.Mode) form {
+	if d == sharding.ShardSelector {
 		return forms[1]
 	}
 	return forms[0]
@@ -76,7 +76,7 @@ type fleet struct {
 	work      sync.WaitGroup
 
 	form
-	delivery delivery.Mode
+	delivery sharding.Mode
 	members  []*member // all that ever were
 	build    int
 	fenced   map[string]bool // rotas
@@ -164,7 +164,7 @@ func pods(members []*member) []string {
 
 // prepare waits until nothing moves among the usual number of members, none of which was ever expelled. With fresh, all
 // of them are new.
-func (s *fleet) prepare(ctx context.Context, d delivery.Mode, fresh bool) error {
+func (s *fleet) prepare(ctx context.Context, d sharding.Mode, fresh bool) error {
 	if d != s.delivery || fresh {
 		if err := s.clear(ctx); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (s *fleet) prepare(ctx context.Context, d delivery.Mode, fresh bool) error 
 // labelled waits, with delivery SlotLabel, until all objects have their labels: without one, an object reaches no
 // member.
 func (s *fleet) labelled(ctx context.Context) error {
-	if s.delivery != delivery.SlotLabel {
+	if s.delivery != sharding.SlotLabel {
 		return nil
 	}
 	return await.Until(ctx, 5*pollPeriod, restLimit+time.Duration(s.o.Objects)*10*time.Millisecond, func() string {

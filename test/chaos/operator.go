@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/journal"
@@ -33,7 +33,7 @@ type operatorConfig struct {
 	Host, Token, Rota, Pod, PodUID, Build, Journal string
 	CA                                             []byte
 	Slots                                          slot.Count
-	Delivery                                       delivery.Mode
+	Delivery                                       sharding.Mode
 	Lease                                          time.Duration
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -414,7 +415,7 @@ func (s suite) keyNamespace(t *testing.T) {
 	if r.kind.Namespaces[0] == "" {
 		t.Skip("a cluster-scoped kind")
 	}
-	if s.delivery == delivery.ShardSelector {
+	if s.delivery == sharding.ShardSelector {
 		t.Skip("hashes UIDs")
 	}
 	r.hashed = slot.KeyNamespace

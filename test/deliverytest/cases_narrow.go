@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -21,7 +21,7 @@ import (
 // narrow skips a test of what a delivery mode that selects on the server does.
 func (s suite) narrow(t *testing.T) {
 	t.Helper()
-	if s.delivery == delivery.Filter || s.ignores {
+	if s.delivery == sharding.Filter || s.ignores {
 		t.Skip("receives everything")
 	}
 }
@@ -188,7 +188,7 @@ func (s suite) lostAndRegainedAtOnce(t *testing.T) {
 // labelled skips a test of labels.
 func (s suite) labelled(t *testing.T) *rig {
 	t.Helper()
-	if s.delivery != delivery.SlotLabel {
+	if s.delivery != sharding.SlotLabel {
 		t.Skip("has no labels")
 	}
 	return s.rig(t)
@@ -347,7 +347,7 @@ func (s suite) deletionsAreWaitedFor(t *testing.T) {
 
 // A name is deleted and created again, under UIDs in different slots.
 func (s suite) namesakes(t *testing.T) {
-	if s.delivery != delivery.ShardSelector {
+	if s.delivery != sharding.ShardSelector {
 		t.Skip("a namesake lies in the same slot")
 	}
 	r := s.rig(t)

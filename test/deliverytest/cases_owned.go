@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -48,9 +49,9 @@ func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
 func (s suite) keys(t *testing.T, test func(t *testing.T, key slot.Key)) {
 	keys := []slot.Key{slot.KeyName}
 	switch s.delivery { //nolint:exhaustive // the others take any key
-	case delivery.SlotLabel:
+	case sharding.SlotLabel:
 		keys = append(keys, slot.KeyNamespace)
-	case delivery.ShardSelector:
+	case sharding.ShardSelector:
 		keys = []slot.Key{slot.KeyUID}
 	}
 	for _, key := range keys {
@@ -132,11 +133,11 @@ func (s suite) ownedKind(t *testing.T) {
 		r.holds(a)
 		before := r.faults.Listed()
 		r.must(r.warm(r.ctx, only(5)))
-		if listed := r.faults.Listed() - before; s.delivery != delivery.Filter && listed != 1 {
+		if listed := r.faults.Listed() - before; s.delivery != sharding.Filter && listed != 1 {
 			t.Errorf("gaining a slot with one child listed %d objects", listed)
 		}
 		r.holds(a, b)
-		if s.delivery != delivery.Filter {
+		if s.delivery != sharding.Filter {
 			r.wantHonored()
 		}
 		r.share.Release(only(5))
@@ -182,12 +183,12 @@ func (s suite) ownersThatAreGone(t *testing.T) {
 
 // Owners change without their children's labels, and labels without owners.
 func (s suite) ownedLabelsGoWrong(t *testing.T) {
-	if s.delivery == delivery.Filter {
+	if s.delivery == sharding.Filter {
 		t.Skip("has no labels")
 	}
 	s.keys(t, func(t *testing.T, key slot.Key) {
 		r := s.ownedRig(t, key)
-		name := delivery.OwnerLabel(key, r.kind.GroupKind)
+		name := sharding.OwnerLabel(key, r.kind.GroupKind)
 		mine, second, theirs := r.parentIn(1), r.parentIn(2), r.parentIn(5)
 		var objs []Object
 		for range 6 {
@@ -355,7 +356,7 @@ func (s suite) ownedLostAheadOfTheStream(t *testing.T) {
 
 // While another slot is listed, a look-up shows that a child is gone, and the stream then delivers the events before.
 func (s suite) ownedLookUpDuringAList(t *testing.T) {
-	if s.delivery == delivery.Filter {
+	if s.delivery == sharding.Filter {
 		t.Skip("looks nothing up")
 	}
 	s.keys(t, func(t *testing.T, key slot.Key) {
@@ -365,7 +366,7 @@ func (s suite) ownedLookUpDuringAList(t *testing.T) {
 		r.run(r.informer)
 		r.own(only(1))
 		r.holds(objs[0])
-		objs[0] = r.relabel(0, objs, map[string]string{delivery.OwnerLabel(key, r.kind.GroupKind): ""})
+		objs[0] = r.relabel(0, objs, map[string]string{sharding.OwnerLabel(key, r.kind.GroupKind): ""})
 		r.holds(objs[0])
 		r.forget()
 		held, release := r.faults.HoldLists()

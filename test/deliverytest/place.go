@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -29,14 +29,14 @@ func (r *rig) slot(obj Object) slot.Slot {
 // labels are those that an object has from its creation on: the suite's, and the labeller's.
 func (r *rig) labels(key types.NamespacedName) map[string]string {
 	out := map[string]string{label: r.label}
-	if r.delivery == delivery.SlotLabel {
-		out[r.hashLabel()] = delivery.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
+	if r.delivery == sharding.SlotLabel {
+		out[r.hashLabel()] = sharding.LabelValue(r.hashed.Hash(key.Namespace, key.Name, ""))
 	}
 	return out
 }
 
 // hashLabel is the label by which objects are delivered with SlotLabel.
-func (r *rig) hashLabel() string { return delivery.HashLabel(r.hashed, r.kind.GroupKind) }
+func (r *rig) hashLabel() string { return sharding.HashLabel(r.hashed, r.kind.GroupKind) }
 
 // place returns a name whose first object lies in a slot.
 func (r *rig) place(n slot.Slot) types.NamespacedName {

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -255,7 +255,7 @@ func (w *walk) touch(rng *rand.Rand, live *[]Object) error {
 			return nil
 		}
 		*live = append(*live, obj)
-	case dice == 3 && w.delivery == delivery.SlotLabel:
+	case dice == 3 && w.delivery == sharding.SlotLabel:
 		key := (*live)[i].Key
 		values := []string{"", "nonsense", strconv.Itoa(rng.IntN(4096))}
 		w.broken[key] = true

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -45,7 +46,7 @@ type rig struct {
 	label     string
 	watchList bool
 	serial    int
-	delivery  delivery.Mode
+	delivery  sharding.Mode
 	hashed    slot.Key
 	places    places
 }
@@ -59,7 +60,7 @@ func (s suite) rig(t *testing.T) *rig {
 		t: t, ctx: ctx, kind: s.kind(t), label: fmt.Sprintf("%d-%d", time.Now().UnixNano(), s.runs.Load()),
 		watchList: s.watchList, delivery: s.delivery, hashed: slot.KeyName,
 	}
-	if s.delivery == delivery.ShardSelector {
+	if s.delivery == sharding.ShardSelector {
 		r.hashed = slot.KeyUID
 	}
 	r.share = s.share(delivery.Options{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Options say what to run the suite on.
@@ -14,7 +15,7 @@ type Options struct {
 	// Kind makes a kind with namespaces of its own for a test.
 	Kind func(t *testing.T) Kind
 	// Delivery is the delivery mode under test; ModeUnknown is Filter.
-	Delivery delivery.Mode
+	Delivery sharding.Mode
 	// Ignores says that the server may ignore what the delivery mode asks for.
 	Ignores bool
 	// Share makes a share of the options; nil: delivery.New as it is.
@@ -28,7 +29,7 @@ type Options struct {
 type suite struct {
 	kind      func(t *testing.T) Kind
 	share     func(delivery.Options) *delivery.Share
-	delivery  delivery.Mode
+	delivery  sharding.Mode
 	ignores   bool
 	watchList bool
 	steps     int
@@ -42,8 +43,8 @@ func Run(t *testing.T, o Options) {
 	if o.Share == nil {
 		o.Share = delivery.New
 	}
-	if o.Delivery == delivery.ModeUnknown {
-		o.Delivery = delivery.Filter
+	if o.Delivery == sharding.ModeUnknown {
+		o.Delivery = sharding.Filter
 	}
 	if o.WatchList == nil {
 		o.WatchList = []bool{false, true}

@@ -3,7 +3,7 @@ package judge
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -33,9 +33,9 @@ func (w World) label(resource string, s Site) (name, value string) {
 	case !ok:
 		return "", ""
 	case resource == websites:
-		name = delivery.HashLabel(w.Key, kind)
+		name = sharding.HashLabel(w.Key, kind)
 	default:
-		name = delivery.OwnerLabel(w.Key, kind)
+		name = sharding.OwnerLabel(w.Key, kind)
 	}
-	return name, delivery.LabelValue(w.hash(s))
+	return name, sharding.LabelValue(w.hash(s))
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/bench/takeover"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/process"
 )
 
@@ -41,7 +41,7 @@ func run() error {
 		o.Trace = os.Stderr
 	}
 	for _, name := range strings.Split(*deliveries, ",") {
-		kind, err := delivery.ParseMode(name)
+		kind, err := sharding.ParseMode(name)
 		if err != nil {
 			return err
 		}

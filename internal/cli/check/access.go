@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 )
 
@@ -164,9 +164,9 @@ func (r *run) needs(ctx context.Context) (needs []permission.Error, complete boo
 // labels reports whether members write labels on objects of the kind.
 func (r *run) labels(kind schema.GroupKind) bool {
 	switch {
-	case r.Delivery == delivery.SlotLabel || r.Label:
+	case r.Delivery == sharding.SlotLabel || r.Label:
 		return true
-	case r.Delivery == delivery.ShardSelector:
+	case r.Delivery == sharding.ShardSelector:
 		return slices.Contains(r.Owned, kind)
 	default:
 		return false

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Page is where each code has a section.
@@ -143,7 +143,7 @@ type Options struct {
 	// Kinds and Owned are the kinds that are sharded by their own keys and by their owners, Delivery and Label the options
 	// of those names. They are what members report, if there are members that report.
 	Kinds, Owned []schema.GroupKind
-	Delivery     delivery.Mode
+	Delivery     sharding.Mode
 	Label        bool
 	// Namespaces are those to which informers are limited. Empty: none.
 	Namespaces []string

@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/sharding"
+	shardselector "k8s.io/apimachinery/pkg/sharding"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // deliveries says which modes of delivery are possible here.
@@ -24,7 +24,7 @@ func (r *run) deliveries(ctx context.Context) {
 		why = ""
 	}
 	mayLabel := !r.found(groupPermissions)
-	if r.Delivery == delivery.ShardSelector && why != "" {
+	if r.Delivery == sharding.ShardSelector && why != "" {
 		r.warn(groupDelivery, codeDelivery, "turn the feature gate on, or use delivery SlotLabel; until then each member "+
 			"receives all objects, as with Filter", "delivery ShardSelector: %s", why)
 	}
@@ -48,7 +48,7 @@ func (r *run) deliveries(ctx context.Context) {
 	} else {
 		text += "; not ShardSelector: " + why
 	}
-	if r.Delivery != delivery.ModeUnknown {
+	if r.Delivery != sharding.ModeUnknown {
 		text = fmt.Sprintf("delivery is %s; %s", r.Delivery, text)
 	}
 	r.good(groupDelivery, codeDelivery, "%s", text)
@@ -75,7 +75,7 @@ func (r *run) lacksPatch() bool {
 
 // shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds.
 func (r *run) shards(ctx context.Context) (bool, error) {
-	half := sharding.NewSelector(sharding.ShardRangeRequirement{
+	half := shardselector.NewSelector(shardselector.ShardRangeRequirement{
 		Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x8000000000000000",
 	})
 	request := r.client.CoreV1().RESTClient().Get().Resource(string(corev1.ResourceConfigMaps)).

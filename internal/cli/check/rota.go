@@ -16,7 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -102,7 +102,7 @@ func (r *run) learn(v *view.Rota) {
 				primary[kind] = true
 			}
 		}
-		if mode, err := delivery.ParseMode(report.Setup[coverage.SettingDelivery]); err == nil {
+		if mode, err := sharding.ParseMode(report.Setup[coverage.SettingDelivery]); err == nil {
 			r.Delivery = max(r.Delivery, mode)
 		}
 		r.Label = r.Label || report.Setup[coverage.SettingLabel] == "true"

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -75,7 +75,7 @@ func (f *Finder) labels(ctx context.Context, out *Remains) error {
 	out.Kinds = len(kinds)
 	for _, k := range kinds {
 		for _, key := range keys {
-			for _, label := range []string{delivery.HashLabel(key, k.kind), delivery.OwnerLabel(key, k.kind)} {
+			for _, label := range []string{sharding.HashLabel(key, k.kind), sharding.OwnerLabel(key, k.kind)} {
 				if label == "" {
 					continue
 				}

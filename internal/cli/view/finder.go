@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 )
@@ -152,7 +153,7 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 	}
 	group := groupOf(p.slot, report.Fold)
 	o := metav1.ListOptions{Limit: listPage}
-	if p.share.Delivery() == delivery.Filter {
+	if p.share.Delivery() == sharding.Filter {
 		objects := 0
 		for _, other := range r.Reports {
 			for _, d := range other.Digests[about.kind] {

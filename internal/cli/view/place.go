@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -62,7 +63,7 @@ type place struct {
 // sharding returns how a member shards a kind, as a share without any slot.
 func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *delivery.Share {
 	o := delivery.Options{Slots: r.Table.Slots, Key: r.Table.Key}
-	mode, err := delivery.ParseMode(report.Setup[coverage.SettingDelivery])
+	mode, err := sharding.ParseMode(report.Setup[coverage.SettingDelivery])
 	if err == nil && mode.Fits(o.Key) == nil {
 		o.Mode = mode
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -218,7 +219,7 @@ func TestWho(t *testing.T) {
 				q.in.table.Members[i].Duties = q.in.table.Duties[0]
 			}
 		}, WorksNo, []string{" is 7 and should be ", "b labels the kind"}},
-		"label right": {func(q *question) { q.label(delivery.LabelValue(slot.HashName("default", "blog"))) }, WorksYes, []string{"SlotLabel", "b holds it"}},
+		"label right": {func(q *question) { q.label(sharding.LabelValue(slot.HashName("default", "blog"))) }, WorksYes, []string{"SlotLabel", "b holds it"}},
 		"dispatched": {func(q *question) { q.in.reports[1].Setup[coverage.SettingDispatched] = "Pod,Website.web.example.com" }, WorksYes,
 			[]string{"b hands Website default/blog out to workers"}},
 		"a key waits": {func(q *question) { q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second} }, WorksYes, []string{"waiting for a worker for 12s"}},
@@ -264,7 +265,7 @@ func (q *question) label(value string) {
 		r.Setup[coverage.SettingDelivery] = "SlotLabel"
 	}
 	if value != "" {
-		q.about.object.Labels = map[string]string{delivery.HashLabel(slot.KeyName, website): value}
+		q.about.object.Labels = map[string]string{sharding.HashLabel(slot.KeyName, website): value}
 	}
 }
 

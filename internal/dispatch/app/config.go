@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
@@ -217,7 +217,7 @@ func (c *Config) Check() error {
 		}
 		seen[k.groupKind()] = true
 	}
-	if mode, err := delivery.ParseMode(c.Delivery); c.Delivery != "" && (err != nil || mode != delivery.Filter) {
+	if mode, err := sharding.ParseMode(c.Delivery); c.Delivery != "" && (err != nil || mode != sharding.Filter) {
 		refuse("delivery %q: dispatchers have Filter only: leave it out", c.Delivery)
 	}
 	if key, err := slot.ParseKey(c.Key); c.Key != "" && (err != nil || key == slot.KeyUID) {
@@ -367,7 +367,7 @@ func (s Server) advertised(port int) (string, error) {
 
 func (c *Config) rota() rota.Options {
 	o := rota.Options{
-		Name: c.Name, Namespace: c.Namespace, Slots: slot.Count(c.Slots), Delivery: delivery.Filter,
+		Name: c.Name, Namespace: c.Namespace, Slots: slot.Count(c.Slots), Delivery: sharding.Filter,
 		LeaseDuration: time.Duration(c.LeaseDuration), RenewDeadline: time.Duration(c.RenewDeadline),
 		RetryPeriod: time.Duration(c.RetryPeriod), WriteTimeout: time.Duration(c.WriteTimeout),
 		FenceDelay: time.Duration(c.FenceDelay), LeaveTimeout: time.Duration(c.LeaveTimeout),

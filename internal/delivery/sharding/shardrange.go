@@ -1,11 +1,11 @@
-package delivery
+package sharding
 
 import (
 	"fmt"
 	"math"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/sharding"
+	shardselector "k8s.io/apimachinery/pkg/sharding"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -13,21 +13,21 @@ import (
 // maxRanges is how many ranges a shard selector may have: the API server compares them with every object.
 const maxRanges = 32
 
-// shardScope asks for ranges of the UID's hash, with Kubernetes' own shard selector. A UID never changes, so no object
+// hashScope asks for ranges of the UID's hash, with Kubernetes' own shard selector. A UID never changes, so no object
 // leaves such a selector. Whether the server honors the selector shows in what arrives.
-type shardScope struct{ slots slot.Count }
+type hashScope struct{ slots slot.Count }
 
-func (shardScope) right(metav1.Object) bool { return true }
-func (shardScope) leaves() bool             { return false }
+func (hashScope) Right(metav1.Object) bool { return true }
+func (hashScope) Leaves() bool             { return false }
 
-func (s shardScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
+func (s hashScope) Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
 	slots = bridge(slots, maxRanges)
 	if slots.Len() == int(s.slots) {
-		return everything
+		return Everything
 	}
-	var requirements []sharding.ShardRangeRequirement
+	var requirements []shardselector.ShardRangeRequirement
 	add := func(start, end string) {
-		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: start,
+		requirements = append(requirements, shardselector.ShardRangeRequirement{Key: "object.metadata.uid", Start: start,
 			End: end})
 	}
 	for _, r := range slots.Ranges() {
@@ -42,6 +42,6 @@ func (s shardScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
 	if len(requirements) == 0 {
 		add(fmt.Sprintf("0x%016x", 0), fmt.Sprintf("0x%016x", 1)) // an empty range is refused
 	}
-	opts.ShardSelector = sharding.NewSelector(requirements...).String()
+	opts.ShardSelector = shardselector.NewSelector(requirements...).String()
 	return slots
 }

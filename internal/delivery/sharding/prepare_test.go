@@ -1,4 +1,4 @@
-package delivery
+package sharding
 
 import (
 	"testing"
@@ -14,9 +14,9 @@ func TestLabelsInPreparation(t *testing.T) {
 	s := New(Options{Mode: Filter, Label: true})
 	owner, child := schema.GroupKind{Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
 	s.Own(child, owner, true)
-	sc := s.scopeOf(child, role{owners: map[schema.GroupKind]bool{owner: true}})
+	sc := s.Scope(child, Role{Owners: map[schema.GroupKind]bool{owner: true}})
 	var o metav1.ListOptions
-	sc.narrow(&o, slot.SetOf(slot.Range{First: 0, Last: 3}))
+	sc.Narrow(&o, slot.SetOf(slot.Range{First: 0, Last: 3}))
 	if o.LabelSelector != "" {
 		t.Errorf("Filter with Label selects owned kinds by %q", o.LabelSelector)
 	}

@@ -1,4 +1,4 @@
-package delivery
+package sharding
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/sharding"
+	shardselector "k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -95,7 +95,7 @@ func TestLabelRight(t *testing.T) {
 	for value, want := range map[string]bool{"7": true, "07": false, "+7": false, "8": false, "": false, "x": false,
 		"4103": false} {
 		obj := &metav1.ObjectMeta{Labels: map[string]string{aLabel: value}}
-		if got := l.right(obj); got != want {
+		if got := l.Right(obj); got != want {
 			t.Errorf("%q is right: %v, want %v", value, got, want)
 		}
 	}
@@ -111,29 +111,29 @@ var shardRange = regexp.MustCompile(`^shardRange\(object\.metadata\.uid, '(0x[0-
 func shardRanges(t *rapid.T) {
 	count, set := drawSlots(t)
 	var o metav1.ListOptions
-	asked := shardScope{slots: count}.narrow(&o, set)
+	asked := hashScope{slots: count}.Narrow(&o, set)
 	if missing := set.Minus(asked); !missing.Empty() {
 		t.Errorf("%v lacks %v", asked, missing)
 	}
-	if len(asked.Ranges()) > maxRanges || len(set.Ranges()) <= maxRanges && asked != set && asked != everything {
+	if len(asked.Ranges()) > maxRanges || len(set.Ranges()) <= maxRanges && asked != set && asked != Everything {
 		t.Errorf("asks for %v where %v is wanted", asked, set)
 	}
-	if (o.ShardSelector == "") != (asked == everything) {
+	if (o.ShardSelector == "") != (asked == Everything) {
 		t.Errorf("%q for %v", o.ShardSelector, asked)
 	}
 	if o.ShardSelector == "" {
 		return
 	}
-	var requirements []sharding.ShardRangeRequirement
+	var requirements []shardselector.ShardRangeRequirement
 	for part := range strings.SplitSeq(o.ShardSelector, " || ") {
 		words := shardRange.FindStringSubmatch(part)
 		if words == nil {
 			t.Fatalf("%q: %q is no range", o.ShardSelector, part)
 		}
-		requirements = append(requirements, sharding.ShardRangeRequirement{Key: "object.metadata.uid", Start: words[1],
+		requirements = append(requirements, shardselector.ShardRangeRequirement{Key: "object.metadata.uid", Start: words[1],
 			End: words[2]})
 	}
-	selector := sharding.NewSelector(requirements...)
+	selector := shardselector.NewSelector(requirements...)
 	for range 50 {
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.FormatUint(rand.Uint64(),
 			36))}}
@@ -150,7 +150,7 @@ func shardRanges(t *rapid.T) {
 func TestShardRanges(t *testing.T) {
 	rapid.Check(t, shardRanges)
 	var o metav1.ListOptions
-	shardScope{slots: 4}.narrow(&o, slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 3, Last: 3}))
+	hashScope{slots: 4}.Narrow(&o, slot.SetOf(slot.Range{First: 1, Last: 1}, slot.Range{First: 3, Last: 3}))
 	want := "shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000') || " +
 		"shardRange(object.metadata.uid, '0xc000000000000000', '0x10000000000000000')"
 	if o.ShardSelector != want {

@@ -1,4 +1,4 @@
-package delivery_test
+package sharding
 
 import (
 	"fmt"
@@ -8,29 +8,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 )
 
 func TestStamp(t *testing.T) {
 	value := func(key slot.Key, name string) string {
-		return delivery.LabelValue(key.Hash("a", name, string(uidOf(name))))
+		return LabelValue(key.Hash("a", name, name+"-1"))
 	}
 	for _, c := range []struct {
-		kind       delivery.Mode
+		kind       Mode
 		key        slot.Key
 		own, owner string // the labels
 	}{
-		{delivery.Filter, slot.KeyName, "", ""},
-		{delivery.Filter, slot.KeyUID, "", ""},
-		{delivery.SlotLabel, slot.KeyName, "rota.dev/hash-site-1720ae", "rota.dev/owner-hash-configmap-fd3f2d"},
-		{delivery.SlotLabel, slot.KeyNamespace, "rota.dev/namespace-hash-site-1720ae",
+		{Filter, slot.KeyName, "", ""},
+		{Filter, slot.KeyUID, "", ""},
+		{SlotLabel, slot.KeyName, "rota.dev/hash-site-1720ae", "rota.dev/owner-hash-configmap-fd3f2d"},
+		{SlotLabel, slot.KeyNamespace, "rota.dev/namespace-hash-site-1720ae",
 			"rota.dev/owner-namespace-hash-configmap-fd3f2d"},
-		{delivery.ShardSelector, slot.KeyUID, "", "rota.dev/owner-uid-hash-configmap-fd3f2d"},
+		{ShardSelector, slot.KeyUID, "", "rota.dev/owner-uid-hash-configmap-fd3f2d"},
 	} {
 		t.Run(fmt.Sprint(c.kind, c.key), func(t *testing.T) {
-			s := delivery.New(delivery.Options{Mode: c.kind, Key: c.key})
+			s := New(Options{Mode: c.kind, Key: c.key})
 			if err := s.Shard(siteKind); err != nil {
 				t.Fatal(err)
 			}
@@ -54,8 +53,8 @@ func TestStamp(t *testing.T) {
 			check("of another kind", schema.GroupKind{Kind: "Other"}, "x", "site", "", "")
 		})
 	}
-	if delivery.HashLabel(slot.KeyUID, siteKind) != "" || delivery.HashLabel(slot.KeyUnknown, siteKind) != "" ||
-		delivery.OwnerLabel(slot.KeyUnknown, siteKind) != "" {
+	if HashLabel(slot.KeyUID, siteKind) != "" || HashLabel(slot.KeyUnknown, siteKind) != "" ||
+		OwnerLabel(slot.KeyUnknown, siteKind) != "" {
 		t.Error("labels of keys that have none")
 	}
 }
@@ -71,8 +70,8 @@ func TestLabelNames(t *testing.T) {
 		{Group: "a.example.com", Kind: long[:40]},
 	} {
 		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
-			for role, label := range map[string]string{"primary": delivery.HashLabel(key, kind),
-				"owned": delivery.OwnerLabel(key, kind)} {
+			for role, label := range map[string]string{"primary": HashLabel(key, kind),
+				"owned": OwnerLabel(key, kind)} {
 				if label == "" && key == slot.KeyUID && role == "primary" {
 					continue
 				}
@@ -88,7 +87,7 @@ func TestLabelNames(t *testing.T) {
 		}
 	}
 	// It stands in the objects of clusters.
-	if got, want := delivery.HashLabel(slot.KeyName, schema.GroupKind{Group: "web.example.com", Kind: "Website"}),
+	if got, want := HashLabel(slot.KeyName, schema.GroupKind{Group: "web.example.com", Kind: "Website"}),
 		"rota.dev/hash-website-b2c498"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -97,9 +96,9 @@ func TestLabelNames(t *testing.T) {
 // What is copied from a parent to its child, as some operators copy all labels, says nothing about the child, even
 // where its kind is sharded by its own keys, too, and nothing about the child's own children.
 func TestCopiedLabelsMeanNothing(t *testing.T) {
-	for _, o := range []delivery.Options{{Mode: delivery.SlotLabel}, {Mode: delivery.SlotLabel, Key: slot.KeyNamespace},
-		{Mode: delivery.ShardSelector}} {
-		s := delivery.New(o)
+	for _, o := range []Options{{Mode: SlotLabel}, {Mode: SlotLabel, Key: slot.KeyNamespace},
+		{Mode: ShardSelector}} {
+		s := New(o)
 		leafKind := schema.GroupKind{Kind: "Leaf"}
 		for _, kind := range []schema.GroupKind{siteKind, childKind} {
 			if err := s.Shard(kind); err != nil {

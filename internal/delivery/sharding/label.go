@@ -1,4 +1,4 @@
-package delivery
+package sharding
 
 import (
 	"fmt"
@@ -87,14 +87,14 @@ type labelScope struct {
 	hash func(metav1.Object) (uint64, bool)
 }
 
-func (l labelScope) leaves() bool { return true }
+func (l labelScope) Leaves() bool { return true }
 
-func (l labelScope) right(obj metav1.Object) bool {
+func (l labelScope) Right(obj metav1.Object) bool {
 	hash, ok := l.hash(obj)
 	return !ok || obj.GetLabels()[l.label] == LabelValue(hash)
 }
 
-func (l labelScope) narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
+func (l labelScope) Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
 	selector, asked := l.selector(slots)
 	opts.LabelSelector = JoinSelectors(opts.LabelSelector, selector)
 	return asked

@@ -1,0 +1,72 @@
+package sharding
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// Scope is how a delivery mode narrows requests. Every object that arrives is hashed and compared with the wanted
+// slots, whatever the scope (rule R11).
+type Scope interface {
+	// Narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that the options
+	// then select, which may be more.
+	Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set
+	// Right reports whether the scope selects an object for the slot that it is in. If not, the object came by chance, and
+	// its next event may not come.
+	Right(obj metav1.Object) bool
+	// Leaves reports whether a DELETED may mean that an object left the selector.
+	Leaves() bool
+}
+
+// Everything is all slots of any count.
+var Everything = slot.SetOf(slot.Range{First: 0, Last: slot.MaxCount - 1})
+
+// Whole asks for everything.
+var Whole Scope = wholeScope{}
+
+type wholeScope struct{}
+
+func (wholeScope) Narrow(*metav1.ListOptions, slot.Set) slot.Set { return Everything }
+func (wholeScope) Right(metav1.Object) bool                      { return true }
+func (wholeScope) Leaves() bool                                  { return false }
+
+// Scope returns the scope of a part of a kind's role. All modes that select do it by a label for owned kinds: the API
+// server does not hash anything of an owner.
+func (s *Roles) Scope(kind schema.GroupKind, part Role) Scope {
+	label := s.labelBy(kind, part)
+	switch {
+	case s.mode == ShardSelector && !part.Owned():
+		return hashScope{slots: s.slots}
+	case label != "" && (s.mode == SlotLabel || s.mode == ShardSelector):
+		return labelScope{label: label, slots: s.slots, hash: func(obj metav1.Object) (uint64, bool) {
+			hash, _, ok := s.hashBy(kind, part, obj)
+			return hash, ok
+		}}
+	default: // labels may be written before they are asked for
+		return Whole
+	}
+}
+
+// bridge returns a superset of at most n ranges: it fills the smallest gaps.
+func bridge(set slot.Set, n int) slot.Set {
+	for {
+		ranges := set.Ranges()
+		if len(ranges) <= n {
+			return set
+		}
+		// Fill all gaps of the smallest size that are needed at once: there are few sizes.
+		smallest := slot.MaxCount
+		for i := 1; i < len(ranges); i++ {
+			smallest = min(smallest, int(ranges[i].First-ranges[i-1].Last))
+		}
+		excess := len(ranges) - n
+		for i := 1; i < len(ranges) && excess > 0; i++ {
+			if int(ranges[i].First-ranges[i-1].Last) == smallest {
+				set.AddRange(slot.Range{First: ranges[i-1].Last, Last: ranges[i].First})
+				excess--
+			}
+		}
+	}
+}
