@@ -23,7 +23,7 @@ func (r *Rota) Adapt(access adapter.Access) adapter.Parts {
 			defer r.mu.Unlock()
 			r.finishSetup = append(r.finishSetup, f)
 		},
-		Reported: func() bool { _, bytes, _ := r.published.get(); return bytes > 0 },
+		Reported: func() bool { _, bytes, _ := r.reporter.Published(); return bytes > 0 },
 		NewController: func(
 			name string, kind schema.GroupKind, enqueue controllers.Enqueue,
 		) (*controllers.Controller, error) {

@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
 	"github.com/rota-dev/rota/test/store/memory"
@@ -240,7 +241,7 @@ func TestR18OwnDutiesInARollout(t *testing.T) {
 	}
 	for name, want := range map[string]slot.Slot{
 		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(schema.GroupKind{Kind: "Secret"}): 126,
-		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, scrubName: 91,
+		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, report.ScrubDuty: 91,
 	} {
 		if got, ok := r.ownSlot(name); got != want || !ok {
 			t.Errorf("%s: slot %v, want %v", name, got, want)
@@ -256,7 +257,7 @@ func TestR18OwnDuties(t *testing.T) {
 			l.t.Helper()
 			var who []*labMember
 			for _, m := range l.members {
-				if m.doesOwn(scrubName) {
+				if m.doesOwn(report.ScrubDuty) {
 					who = append(who, m)
 				}
 			}
@@ -267,7 +268,7 @@ func TestR18OwnDuties(t *testing.T) {
 		}
 		inTable := func(when string, want bool) {
 			l.t.Helper()
-			if _, there := l.members[len(l.members)-1].state.Table().DutySlot(scrubName); there != want {
+			if _, there := l.members[len(l.members)-1].state.Table().DutySlot(report.ScrubDuty); there != want {
 				l.t.Errorf("%s: the table has the duty: %v, want %v", when, there, want)
 			}
 		}

@@ -2,7 +2,6 @@ package rota
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +76,7 @@ func TestShadowSurvivesAPanicInAList(t *testing.T) {
 		stop := s.start("a", &websites{count: 5, panics: 1}, func(o *Options) { o.Logger = log.logger() })
 		time.Sleep(time.Minute)
 		told := log.with("cannot list", "panic: no list", "shadow_test.go")
-		if r := expectationOf(s.all()[0]).report(nil); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
+		if r := s.all()[0].account.Report(s.all()[0].ID(), nil); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
 			t.Errorf("it counted %+v, and told %q", r.Would, told)
 		}
 		stop()
@@ -171,10 +170,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 		if err := shadow.Start(ctx); err != nil {
 			t.Error(err)
 		}
-		e := expectationOf(made)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if seen := e.seen; len(seen) != 1 || seen[secrets].version != "9" {
+		if seen := made.account.Report(made.ID(), nil).Would; len(seen) != 1 || seen[0].Kind != secrets {
 			t.Errorf("counted %+v", seen)
 		}
 		if told := log.with("cannot list", website.String(), "did not answer within 10s"); len(told) != 1 {
@@ -189,24 +185,27 @@ type pacer struct {
 	at    []time.Time
 }
 
-func (p *pacer) list(ctx context.Context, _ schema.GroupKind, _ func(metav1.Object)) (string, error) {
+func (p *pacer) List(ctx context.Context, _ schema.GroupKind, _ func(metav1.Object)) (string, error) {
 	p.at = append(p.at, time.Now())
 	_ = await.Sleep(ctx, p.takes)
 	return fmt.Sprint(len(p.at)), nil
 }
 
+// firstList is the longest time before the first list of a member.
+const firstList = 10 * time.Second
+
 // Lists take at most 1/1000 of the time, however long they take, and do not begin at one time on all members.
 func TestShadowPace(t *testing.T) {
 	first := map[time.Duration]bool{}
 	for _, test := range []struct{ set, period, spread time.Duration }{
-		{0, 7000 * time.Second, shadowSpread}, {0, 7000 * time.Second, shadowSpread}, {0, 7000 * time.Second, shadowSpread},
-		{time.Second, time.Second, time.Second}, {time.Hour, time.Hour, shadowSpread},
+		{0, 7000 * time.Second, firstList}, {0, 7000 * time.Second, firstList}, {0, 7000 * time.Second, firstList},
+		{time.Second, time.Second, time.Second}, {time.Hour, time.Hour, firstList},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 			p, begun := &pacer{takes: 7 * time.Second}, time.Now()
 			stop := s.startFrom("a", p, func(o *Options) { o.ScrubPeriod = test.set })
-			time.Sleep(2*test.period + 3*shadowSpread)
+			time.Sleep(2*test.period + 3*firstList)
 			stop()
 			synctest.Wait()
 			wait := p.at[0].Sub(begun)
@@ -218,13 +217,6 @@ func TestShadowPace(t *testing.T) {
 	}
 	if len(first) < 4 {
 		t.Errorf("the first lists came after %v, want random times", first)
-	}
-	e := &expectation{rota: &Rota{}, kinds: []schema.GroupKind{website, website}}
-	if got := e.period(time.Minute, nil); got != 2000*time.Minute {
-		t.Errorf("with two kinds: %v", got)
-	}
-	if got := e.period(time.Minute, errors.New("it failed")); got != scrubLatest {
-		t.Errorf("after a failure: %v", got)
 	}
 }
 

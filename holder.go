@@ -14,8 +14,6 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-var _ replica.Blocking = bystander{}
-
 // workers are the parts of a member that works. Duties come first: what ends them takes no time.
 func (r *Rota) workers(calls *replica.Calls) []replica.Part {
 	return []replica.Part{

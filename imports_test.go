@@ -20,19 +20,20 @@ var layers = []struct {
 	// forbidden are import path prefixes, with the reason.
 	forbidden map[string]string
 }{
-	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure}, {"internal/delivery/stream", pure},
-	{"internal/protocol/plan", pure}, {"internal/protocol/inspect", pure}, {"internal/protocol/member", pure},
-	{"internal/protocol/election", pure}, {"internal/dispatch/queue", pure}, {"internal/dispatch/wire", pure},
-	{"internal/elapsed", noKubernetes}, {"dispatch/client", workers}, {"internal/names", pure},
-	{"permission", noControllerRuntime},
-	{"internal/await", noKubernetes}, {"internal/store", noControllerRuntime}, {"fence", noControllerRuntime},
-	{"internal/nearest", pure}, {"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
+	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure},
+	{"internal/delivery/stream", pure}, {"internal/protocol/plan", pure}, {"internal/protocol/inspect", pure},
+	{"internal/protocol/member", pure}, {"internal/protocol/election", pure}, {"internal/dispatch/queue", pure},
+	{"internal/dispatch/wire", pure}, {"internal/elapsed", noKubernetes}, {"dispatch/client", workers},
+	{"internal/names", pure}, {"permission", noControllerRuntime}, {"internal/await", noKubernetes},
+	{"internal/store", noControllerRuntime}, {"fence", noControllerRuntime}, {"internal/nearest", pure},
+	{"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery/sharding", simulated}, {"internal/delivery/written", simulated},
-	{"internal/delivery", noControllerRuntime}, {"internal/labeller", noControllerRuntime}, {"internal/coverage", noControllerRuntime},
-	{"internal/writes", noControllerRuntime}, {"internal/moves", noControllerRuntime},
-	{"internal/replica", noControllerRuntime}, {"internal/duty", noControllerRuntime},
-	{"internal/controllers", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
-	{"", noControllerRuntime}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
+	{"internal/delivery", noControllerRuntime}, {"internal/labeller", noControllerRuntime},
+	{"internal/coverage", noControllerRuntime}, {"internal/writes", noControllerRuntime},
+	{"internal/moves", noControllerRuntime}, {"internal/replica", noControllerRuntime},
+	{"internal/duty", noControllerRuntime}, {"internal/controllers", noControllerRuntime},
+	{"internal/report", noControllerRuntime}, {"internal/adapter", noControllerRuntime}, {"", noControllerRuntime},
+	{"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 
 var (

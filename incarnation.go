@@ -2,11 +2,13 @@ package rota
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 )
 
@@ -42,8 +44,8 @@ func (i *incarnation) run(ctx context.Context) member.Stop {
 // beside begins what tells others of this member.
 func (i *incarnation) beside() {
 	if i.rota.reports != nil {
-		i.Go(i.publish)
-		i.Go(func() { i.rota.account.run(i) })
+		i.Go(func() { i.rota.reporter.Publish(i, i.report) })
+		i.Go(func() { i.rota.account.Run(i) })
 	}
 }
 
@@ -110,4 +112,21 @@ func (i *incarnation) trace(tell func(moves.Tracing)) {
 	if provider := i.rota.opts.TracerProvider; provider != nil {
 		i.Go(func() { tell(moves.NewTracing(provider, i.rota.Name().String(), i.ID())) })
 	}
+}
+
+// plans says whether a table plans moves that the one before did not: it gives slots a next owner, or slots of nobody,
+// or of a member that is expelled, a new one.
+func plans(old, next *table.Table) bool {
+	return slices.ContainsFunc(next.Runs, func(r table.Run) bool {
+		for s := r.Slots.First; ; s++ {
+			before := old.At(s)
+			_, stays := next.Member(before.Owner)
+			if r.Next != "" && r.Next != before.Next || r.Owner != "" && r.Owner != before.Owner && !stays {
+				return true
+			}
+			if s == r.Slots.Last {
+				return false
+			}
+		}
+	})
 }

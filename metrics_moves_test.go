@@ -14,8 +14,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -141,31 +139,6 @@ func TestOldestWaitingKey(t *testing.T) {
 		a.want("with a worker", "rota_oldest_waiting_seconds", "", 0)
 		a.controller.Done(key)
 	})
-}
-
-func TestImbalance(t *testing.T) {
-	tab := table.New(8, slot.KeyName, 5)
-	for id, weight := range map[string]int{"a": 1, "b": 2, "c": 1} {
-		tab.Put(table.Member{ID: id, Pod: id, Weight: weight, MinFormat: 1, MaxFormat: 1, Leaving: id == "c"})
-	}
-	tab.Runs = []table.Run{{Slots: rangeOf(0, 3), Owner: "a", Epoch: 1}, {Slots: rangeOf(4, 7), Owner: "b", Epoch: 1}}
-	report := func(id string, objects int) *coverage.Report {
-		return &coverage.Report{Member: id, Digests: coverage.Digests{labKind: {3: delivery.Digest{Objects: objects}}}}
-	}
-	for name, test := range map[string]struct {
-		reports []*coverage.Report
-		want    imbalance
-	}{
-		// 4 and 4 slots, of which b should have twice as many as a: 4 by 8/3.
-		"even objects":       {[]*coverage.Report{report("a", 10), report("b", 20), report("c", 99)}, imbalance{1.5, 1}},
-		"all objects at one": {[]*coverage.Report{report("a", 10), report("b", 0)}, imbalance{1.5, 3}},
-		"one is silent":      {[]*coverage.Report{report("a", 10)}, imbalance{slots: 1.5}},
-		"no objects":         {[]*coverage.Report{report("a", 0), report("b", 0)}, imbalance{slots: 1.5}},
-	} {
-		if got := imbalanceOf(tab, test.reports); got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
-		}
-	}
 }
 
 func TestPlans(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
@@ -39,15 +40,13 @@ type Rota struct {
 	fakes bool
 	// parts are who has which slots, for an incarnation.
 	parts   func(*replica.Calls) []replica.Part
-	account account
+	account report.Account
 	// reports is nil where there is no API server.
-	reports   reports
-	scrubbed  scrubbed
-	published published
-	gaps      gaps
-	gate      *gate.Gate
-	share     *delivery.Share
-	clock     replica.Clock
+	reports  report.Store
+	reporter *report.Reporter
+	gate     *gate.Gate
+	share    *delivery.Share
+	clock    replica.Clock
 
 	metrics *metrics
 	// present is the incarnation; nil: there is none.
@@ -61,8 +60,6 @@ type Rota struct {
 	labels     *labeller.Kinds
 	// refusals are reported once each.
 	refusals refusals
-	honor    honor
-	unlike   unlike
 
 	writes      *writes.Writes
 	duties      *duty.Duties
@@ -128,7 +125,7 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
 		fakes: fakes, denied: make(chan error, 1),
-		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: controllers.NoKeeper{}, account: holdings{},
+		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: controllers.NoKeeper{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
@@ -148,6 +145,12 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
 		Now: r.now, Timeout: config.WriteTimeout, Patience: config.RenewDeadline, Fenced: r.metrics.fenced.Inc,
 		Late: r.metrics.late.Inc,
+	})
+	r.account = holdings{r}
+	r.reporter = report.New(report.Env{
+		Rota: r.Name(), Config: config, Period: opts.ScrubPeriod, Group: opts.Group, Log: log, Now: r.now,
+		Store: func() report.Store { return r.reports }, Table: r.tableOf, Census: r.share.Census, Lacks: r.lacks,
+		Compares: func() bool { return r.doesOwn(report.ScrubDuty) }, Tell: r.tell,
 	})
 	r.faults = controllers.NewFaults(r.now, log)
 	r.controllers = controllers.NewSet(controllers.Env{
@@ -239,12 +242,12 @@ func (r *Rota) Run(ctx context.Context) error {
 		return err
 	}
 	r.askForResets()
-	if !r.awaitAlike(ctx) {
+	if r.reports != nil && !r.reporter.AwaitAlike(ctx, r.outline(r.cfg.Self.ID, r.setup())) {
 		return nil
 	}
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLooking()
-	go r.watchHonor(looking)
+	go r.share.WatchSelectors(looking)
 	go r.watchFailing(looking)
 	go r.watchWiring(looking)
 	r.working.Store(true)

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
@@ -76,7 +77,7 @@ var scenarios = map[string]func(l *lab){
 		}
 		duties := 0
 		for _, m := range []*labMember{a, b} {
-			if m.doesOwn(scrubName) {
+			if m.doesOwn(report.ScrubDuty) {
 				duties++
 				m.want("with the duty", "rota_coverage_findings", `what="unowned"`, 0)
 			} else {
@@ -553,7 +554,7 @@ var scenarios = map[string]func(l *lab){
 		a.want("while two are drained", "rota_members_drained", "", 2)
 		a.want("while two are drained", "rota_slots", `state="open"`, 256)
 		for _, m := range l.members {
-			if m.doesOwn(scrubName) {
+			if m.doesOwn(report.ScrubDuty) {
 				m.want("while two are drained", "rota_imbalance_ratio", `of="slots"`, 1)
 			}
 		}
@@ -859,8 +860,7 @@ func TestDocumented(t *testing.T) {
 	doc := string(text)
 	var told []string
 	for _, pattern := range []string{"*.go", "ctrlrt/*.go", "internal/controllers/*.go", "internal/labeller/*.go",
-		"internal/replica/*.go",
-		"internal/protocol/member/*.go"} {
+		"internal/replica/*.go", "internal/report/*.go", "internal/protocol/member/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

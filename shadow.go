@@ -5,20 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -47,7 +44,9 @@ type Shadow struct {
 	kinds []schema.GroupKind
 	log   logr.Logger
 	retry time.Duration
-	// made is called with each member before it runs; nil: nothing is. Tests need it.
+	// from lists the objects; nil: the API server is asked. made is called with each member before it runs; nil: nothing
+	// is. Tests set them.
+	from report.Objects
 	made func(*Rota)
 }
 
@@ -104,19 +103,19 @@ func (s *Shadow) member() (*Rota, error) {
 	if err != nil {
 		return nil, err
 	}
-	find, err := labeller.NewFinder(s.cfg)
-	if err != nil {
-		return nil, err
-	}
-	client, err := metadata.NewForConfig(s.cfg)
-	if err != nil {
-		return nil, fmt.Errorf("metadata client: %w", err)
+	from := s.from
+	if from == nil {
+		if from, err = report.NewLister(s.cfg, s.opts.LabelNamespaces); err != nil {
+			return nil, err
+		}
 	}
 	r.parts = func(calls *replica.Calls) []replica.Part {
 		all := r.cfg.Slots.All().Union(dutySlots(r.cfg.Slots))
-		return []replica.Part{{Holder: replica.Wait(bystander{}, calls), Slots: all}}
+		return []replica.Part{{Holder: replica.Wait(replica.Bystander{}, calls), Slots: all}}
 	}
-	r.account, err = newExpectation(r, s.kinds, &lister{find: find, client: client, namespaces: s.opts.LabelNamespaces})
+	r.account, err = report.NewExpectation(report.ExpectationEnv{
+		Config: r.cfg, Kinds: s.kinds, From: from, Period: s.opts.ScrubPeriod, Log: r.log, Now: r.now, Table: r.tableOf,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func (s *Shadow) Start(ctx context.Context) error {
 func (s *Shadow) again(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.run(ctx); ctx.Err() == nil {
-			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", append(stackOf(err),
+			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", append(report.StackOf(err),
 				"after", s.retry.String())...)
 			_ = await.Sleep(ctx, s.retry)
 		}
@@ -162,7 +161,7 @@ func (s *Shadow) again(ctx context.Context) {
 }
 
 func (s *Shadow) run(ctx context.Context) (err error) {
-	defer caught(&err)
+	defer report.Caught(&err)
 	r, err := s.member()
 	if err != nil {
 		return err
@@ -170,50 +169,5 @@ func (s *Shadow) run(ctx context.Context) (err error) {
 	return r.Run(ctx)
 }
 
-// crash is a panic of a shadow.
-type crash struct {
-	value any
-	stack string
-}
-
-func (c *crash) Error() string { return fmt.Sprintf("panic: %v", c.value) }
-
-// caught turns a panic of the function that defers it into its error.
-func caught(err *error) {
-	if value := recover(); value != nil {
-		*err = &crash{value, string(debug.Stack())}
-	}
-}
-
-// stackOf returns keys and values for the log: the stack, if err is a panic.
-func stackOf(err error) []any {
-	var c *crash
-	if !errors.As(err, &c) {
-		return nil
-	}
-	return []any{"stack", c.stack}
-}
-
 // NeedLeaderElection says that it runs on every replica.
 func (*Shadow) NeedLeaderElection() bool { return false }
-
-// bystander is the holder of a shadow's slots: nothing is done in them.
-type bystander struct{}
-
-func (bystander) Hold(slot.Set)                                           {}
-func (bystander) Warm(_ context.Context, set slot.Set) (slot.Set, error)  { return set, nil }
-func (bystander) Expect(member.Load, bool)                                {}
-func (bystander) Load(_ context.Context, a member.Load) (slot.Set, error) { return a.Slots, nil }
-func (bystander) Open(context.Context, slot.Set, uint64) func()           { return nil }
-func (bystander) CatchUp(context.Context, slot.Set) error                 { return nil }
-func (bystander) Shut(slot.Set)                                           {}
-func (bystander) Release(slot.Set)                                        {}
-func (bystander) HeldBack(slot.Set) []string                              { return nil }
-func (bystander) Abandon(slot.Set)                                        {}
-
-func (bystander) Drain(d replica.Drain) func() bool {
-	for _, s := range d.Slots.Slots() {
-		d.Idle(s, nil)
-	}
-	return func() bool { return false }
-}

@@ -19,8 +19,8 @@ import (
 
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
 )
@@ -31,11 +31,11 @@ var website = schema.GroupKind{Group: "web.example.com", Kind: "Website"}
 type websites struct {
 	count, labeled, changing int
 	panics                   int64 // so many of the first lists panic
-	share                    *delivery.Share
+	roles                    *sharding.Roles
 	lists                    atomic.Int64
 }
 
-func (s *websites) list(_ context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
+func (s *websites) List(_ context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
 	n := s.lists.Add(1) // 1,000 versions for each list
 	if n <= s.panics {
 		panic("no list")
@@ -44,7 +44,7 @@ func (s *websites) list(_ context.Context, kind schema.GroupKind, each func(meta
 		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("site-", i),
 			ResourceVersion: "7"}}
 		if i < s.labeled {
-			obj.Labels = s.share.Stamps(kind, obj)
+			obj.Labels = s.roles.Stamps(kind, obj)
 		}
 		if i < s.changing {
 			obj.ResourceVersion = fmt.Sprint(1000*n - 1)
@@ -74,7 +74,7 @@ func (s *shadows) start(pod string, from *websites, change ...func(*Options)) (s
 	return s.startFrom(pod, from, change...)
 }
 
-func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) (stop func()) {
+func (s *shadows) startFrom(pod string, from report.Objects, change ...func(*Options)) (stop func()) {
 	s.t.Helper()
 	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod}, Delivery: sharding.SlotLabel,
 		Label: true, LeaderElectionID: "website-operator", Logger: logr.Discard(), Slots: 64}
@@ -85,12 +85,15 @@ func (s *shadows) startFrom(pod string, from objects, change ...func(*Options)) 
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	shadow.from = from
+	if all, ok := from.(*websites); ok {
+		all.roles = sharding.New(sharding.Options{Slots: shadow.opts.Slots, Key: shadow.opts.Key, Label: true})
+		if err := all.roles.Shard(website); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	shadow.made = func(r *Rota) {
 		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
-		expectationOf(r).from = from
-		if all, ok := from.(*websites); ok {
-			all.share = expectationOf(r).share
-		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.members = append(s.members, r)
@@ -154,7 +157,7 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 		}
 		var sum coverage.Would
 		for _, r := range all {
-			if !r.Open.Empty() || r.Waits != shadowText || len(r.Would) != 1 {
+			if !r.Open.Empty() || r.Waits != "this member is a shadow, which works on nothing" || len(r.Would) != 1 {
 				t.Fatalf("report %+v", r)
 			}
 			w := r.Would[0]
@@ -257,6 +260,3 @@ func TestShadowOptions(t *testing.T) {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
 }
-
-// expectationOf returns the account of a shadow.
-func expectationOf(r *Rota) *expectation { return r.account.(*expectation) }

@@ -90,14 +90,14 @@ func (r *Rota) Status() Status {
 		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.hashes(r.gate.Working()),
 		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
 		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
-		Traffic: r.share.Traffic(), Ignored: r.honor.state(), Failing: r.Failing(), Refused: r.share.Failing(),
+		Traffic: r.share.Traffic(), Ignored: r.share.Ignored(), Failing: r.Failing(), Refused: r.share.Failing(),
 		Health: r.controllers.Health(),
 	}
 	if i := r.present.Load(); i != nil {
 		s.Waiting = i.Waiting()
 	}
-	s.Findings, s.Scrubs, _ = r.scrubbed.get()
-	s.Gaps = r.gaps.get()
+	s.Findings, s.Scrubs, _ = r.reporter.Findings()
+	s.Gaps = r.reporter.Gaps()
 	if id == "" {
 		s.Owned, s.Coming = slot.Set{}, slot.Set{}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -108,7 +108,7 @@ func (w *written) tell(t *testing.T, tab *table.Table, id string, setup map[stri
 		t.Fatal(err)
 	}
 	r := &coverage.Report{
-		Member: id, Serial: 2, Open: tab.Owned(id), Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]delivery.Digest{}},
+		Member: id, Serial: 2, Open: tab.Owned(id), Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]sharding.Digest{}},
 		Setup: map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDelivery: "Filter"},
 	}
 	for name, value := range setup {
@@ -309,7 +309,7 @@ func TestCheckFindings(t *testing.T) {
 		short[coverage.SettingDelivery] = "Filter"
 		w.report(t, &coverage.Report{
 			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
-			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]delivery.Digest{}},
+			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]sharding.Digest{}},
 		}, lease)
 		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slots 127: their owner reports that it does not work on them", "restart that member")
 		// Without another look nobody knows whether it lasts.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
@@ -267,18 +267,18 @@ func (v *verifier) read(ctx context.Context,
 // census counts the objects of the kinds that members report, and says what it left out.
 func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report,
 ) (census coverage.Digests, leftOut []string, err error) {
-	share := delivery.New(delivery.Options{Slots: t.Slots, Key: t.Key})
+	roles := sharding.New(sharding.Options{Slots: t.Slots, Key: t.Key})
 	kinds := map[schema.GroupKind]bool{}
 	for _, r := range reports {
 		for kind := range r.Digests {
 			kinds[kind] = true
 			if len(r.Owners[kind]) == 0 {
-				if err := share.Shard(kind); err != nil {
+				if err := roles.Shard(kind); err != nil {
 					return nil, nil, err
 				}
 			}
 			for owner, namespaced := range r.Owners[kind] {
-				share.Own(kind, owner, namespaced)
+				roles.Own(kind, owner, namespaced)
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 			return nil, nil, fmt.Errorf("kind %s: %w", kind, err)
 		}
 		parts := partsOf(kind, ofMembers(t, reports), v.flagged(mapping))
-		if census[kind], err = v.countParts(ctx, share, mapping, parts); err != nil {
+		if census[kind], err = v.countParts(ctx, roles, mapping, parts); err != nil {
 			return nil, nil, fmt.Errorf("list the metadata of %s: %w", mapping.Resource.GroupResource(), err)
 		}
 		told.add(kind, parts)
@@ -328,25 +328,25 @@ func notServed(kinds []schema.GroupKind) error {
 }
 
 // flagged is what informers ask for by the flags.
-func (v *verifier) flagged(m *meta.RESTMapping) []delivery.Selection {
-	by := delivery.Selectors{Label: v.o.selector}
+func (v *verifier) flagged(m *meta.RESTMapping) []sharding.Selection {
+	by := sharding.Selectors{Label: v.o.selector}
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
-		return []delivery.Selection{{Selectors: by}}
+		return []sharding.Selection{{Selectors: by}}
 	}
-	var out []delivery.Selection
+	var out []sharding.Selection
 	for _, namespace := range v.o.namespaces {
-		out = append(out, delivery.Selection{Namespace: namespace, Selectors: by})
+		out = append(out, sharding.Selection{Namespace: namespace, Selectors: by})
 	}
 	return out
 }
 
 // countParts returns, for each slot, the digest of what the members ask for that have the slot open. Slots that none of
 // them has open are counted by the first part.
-func (v *verifier) countParts(ctx context.Context, share *delivery.Share, m *meta.RESTMapping, parts []*part,
-) (map[slot.Slot]delivery.Digest, error) {
-	out := map[slot.Slot]delivery.Digest{}
+func (v *verifier) countParts(ctx context.Context, roles *sharding.Roles, m *meta.RESTMapping, parts []*part,
+) (map[slot.Slot]sharding.Digest, error) {
+	out := map[slot.Slot]sharding.Digest{}
 	for i, p := range parts {
-		digests, err := v.count(ctx, share, m, p.selections)
+		digests, err := v.count(ctx, roles, m, p.selections)
 		if err != nil {
 			return nil, err
 		}
@@ -365,10 +365,10 @@ func (v *verifier) countParts(ctx context.Context, share *delivery.Share, m *met
 }
 
 // count counts each object once that one of the selections selects.
-func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RESTMapping,
-	selections []delivery.Selection,
-) (map[slot.Slot]delivery.Digest, error) {
-	digests := map[slot.Slot]delivery.Digest{}
+func (v *verifier) count(ctx context.Context, roles *sharding.Roles, m *meta.RESTMapping,
+	selections []sharding.Selection,
+) (map[slot.Slot]sharding.Digest, error) {
+	digests := map[slot.Slot]sharding.Digest{}
 	var seen map[types.UID]struct{}
 	if overlap(selections) {
 		seen = map[types.UID]struct{}{}
@@ -391,7 +391,9 @@ func (v *verifier) count(ctx context.Context, share *delivery.Share, m *meta.RES
 				if seen != nil {
 					seen[obj.UID] = struct{}{}
 				}
-				share.Count(m.GroupVersionKind.GroupKind(), obj, digests)
+				if n, ok := roles.SlotOf(m.GroupVersionKind.GroupKind(), obj); ok {
+					digests[n] = digests[n].With(sharding.DigestHash(roles.Key(), obj))
+				}
 			}
 			if o.Continue = page.Continue; o.Continue == "" {
 				break

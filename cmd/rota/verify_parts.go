@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
 // part is what some members' informers ask for of a kind.
 type part struct {
-	selections []delivery.Selection
+	selections []sharding.Selection
 	// members are those, open the slots that they have open.
 	members []string
 	open    slot.Set
@@ -33,7 +33,7 @@ func ofMembers(t *table.Table, reports []*coverage.Report) []*coverage.Report {
 }
 
 // partsOf returns what the members ask for of a kind. Members that do not report it are taken to ask for the usual.
-func partsOf(kind schema.GroupKind, reports []*coverage.Report, usual []delivery.Selection) []*part {
+func partsOf(kind schema.GroupKind, reports []*coverage.Report, usual []sharding.Selection) []*part {
 	parts := map[string]*part{}
 	for _, r := range reports {
 		if _, reads := r.Digests[kind]; !reads {
@@ -63,7 +63,7 @@ func partsOf(kind schema.GroupKind, reports []*coverage.Report, usual []delivery
 }
 
 // overlap reports whether an object may match several selections.
-func overlap(selections []delivery.Selection) bool {
+func overlap(selections []sharding.Selection) bool {
 	namespaces := map[string]bool{}
 	for _, s := range selections {
 		namespaces[s.Namespace] = true
@@ -73,8 +73,8 @@ func overlap(selections []delivery.Selection) bool {
 
 // String says what the part is; empty: it is all objects.
 func (p *part) String() string {
-	namespaces := map[delivery.Selectors][]string{}
-	var order []delivery.Selectors
+	namespaces := map[sharding.Selectors][]string{}
+	var order []sharding.Selectors
 	for _, s := range p.selections {
 		if _, known := namespaces[s.Selectors]; !known {
 			order = append(order, s.Selectors)

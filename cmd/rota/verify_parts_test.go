@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -16,16 +16,16 @@ import (
 // ones do not say.
 func TestPartsOfAKind(t *testing.T) {
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	member := func(id string, n slot.Slot, selections ...delivery.Selection) *coverage.Report {
+	member := func(id string, n slot.Slot, selections ...sharding.Selection) *coverage.Report {
 		r := &coverage.Report{Member: id, Open: slot.SetOf(slot.Range{First: n, Last: n}), Digests: coverage.Digests{kind: {}}}
 		if selections != nil {
-			r.Selections = map[schema.GroupKind][]delivery.Selection{kind: selections}
+			r.Selections = map[schema.GroupKind][]sharding.Selection{kind: selections}
 		}
 		return r
 	}
-	a, b := delivery.Selection{Namespace: "a"}, delivery.Selection{Namespace: "b"}
-	web := delivery.Selection{Selectors: delivery.Selectors{Label: "tier=web", Field: "type=x"}}
-	usual := []delivery.Selection{{}}
+	a, b := sharding.Selection{Namespace: "a"}, sharding.Selection{Namespace: "b"}
+	web := sharding.Selection{Selectors: sharding.Selectors{Label: "tier=web", Field: "type=x"}}
+	usual := []sharding.Selection{{}}
 	other := member("other", 5)
 	other.Digests = nil // it does not shard the kind
 	now := &table.Table{}
@@ -55,8 +55,8 @@ func TestPartsOfAKind(t *testing.T) {
 	}
 	for _, c := range []struct {
 		want       bool
-		selections []delivery.Selection
-	}{{false, usual}, {false, []delivery.Selection{a, b}}, {true, []delivery.Selection{a, web}}, {true, []delivery.Selection{a, a}}} {
+		selections []sharding.Selection
+	}{{false, usual}, {false, []sharding.Selection{a, b}}, {true, []sharding.Selection{a, web}}, {true, []sharding.Selection{a, a}}} {
 		if got := overlap(c.selections); got != c.want {
 			t.Errorf("overlap of %v: %v", c.selections, got)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -109,8 +109,8 @@ func (w *written) sharded(t *testing.T) {
 			Setup: map[string]string{coverage.SettingLease: "10ms", coverage.SettingFence: "1ms", coverage.SettingRetry: "1h", coverage.SettingDelivery: "Filter"},
 		}
 		if r.Open.Has(n) {
-			r.Digests[configMap][n] = delivery.Digest{Objects: 1, Hashes: hash}
-			r.Digests[secret][n] = delivery.Digest{Objects: 1, Hashes: slot.HashName(w.namespace, "shop")}
+			r.Digests[configMap][n] = sharding.Digest{Objects: 1, Hashes: hash}
+			r.Digests[secret][n] = sharding.Digest{Objects: 1, Hashes: slot.HashName(w.namespace, "shop")}
 		}
 		w.report(t, r, lease)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -78,7 +78,7 @@ type Finding struct {
 	Members string
 	// Kind, Exist and Held are for Differs and Unread: what exists and what the member holds.
 	Kind        schema.GroupKind
-	Exist, Held delivery.Digest
+	Exist, Held sharding.Digest
 	// Waiting is for Stalled.
 	Waiting time.Duration
 	// About, Values and Clash are for Mixed: see Difference.
@@ -90,9 +90,9 @@ func (f Finding) Same() Finding {
 	switch f.What {
 	case Differs:
 		// What matters is what is missing or too much; the rest of the slot may change.
-		f.Exist = delivery.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
+		f.Exist = sharding.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
 	case Unread:
-		f.Exist = delivery.Digest{}
+		f.Exist = sharding.Digest{}
 	case Mixed:
 		f.Members, f.Values = "", "" // members come and go
 	default:
@@ -100,7 +100,7 @@ func (f Finding) Same() Finding {
 	if f.What == Silent {
 		f.Slot = 0 // another one may be its first by now
 	}
-	f.Held, f.Waiting = delivery.Digest{}, 0
+	f.Held, f.Waiting = sharding.Digest{}, 0
 	return f
 }
 
@@ -204,7 +204,7 @@ func (r *Report) compare(t *table.Table, census Digests) []Finding {
 		figures[firstOf(n, fold)] = figure{last: n, epoch: max(f.epoch, t.At(n).Epoch)}
 	}
 	for _, kind := range slices.SortedFunc(maps.Keys(census), byName) {
-		exist := map[slot.Slot]delivery.Digest{}
+		exist := map[slot.Slot]sharding.Digest{}
 		for n, d := range census[kind] {
 			if open.Has(n) {
 				exist[n] = d

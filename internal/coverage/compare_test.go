@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -25,18 +25,18 @@ func TestCompare(t *testing.T) {
 		r := &coverage.Report{Member: member, Digests: coverage.Digests{cm: {}}}
 		for _, n := range open {
 			r.Open.Add(n)
-			r.Digests[cm][n] = delivery.Digest{Objects: 2, Hashes: uint64(n)}
+			r.Digests[cm][n] = sharding.Digest{Objects: 2, Hashes: uint64(n)}
 		}
 		return r
 	}
 	census := coverage.Digests{cm: {}}
 	for n := range slot.Slot(4) {
-		census[cm][n] = delivery.Digest{Objects: 2, Hashes: uint64(n)}
+		census[cm][n] = sharding.Digest{Objects: 2, Hashes: uint64(n)}
 	}
 	slow := report("b", 2)
 	slow.Waiting = map[slot.Slot]time.Duration{2: time.Hour}
 	missing := report("a", 0, 1)
-	missing.Digests[cm][1] = delivery.Digest{Objects: 1, Hashes: 17}
+	missing.Digests[cm][1] = sharding.Digest{Objects: 1, Hashes: 17}
 	blind := report("a", 0, 1)
 	blind.Digests = coverage.Digests{}
 	free := coverage.Finding{Slot: 3, What: coverage.Unowned}
@@ -56,12 +56,12 @@ func TestCompare(t *testing.T) {
 		"stalled": {[]*coverage.Report{report("a", 0, 1), slow},
 			[]coverage.Finding{{Slot: 2, What: coverage.Stalled, Epoch: 6, Members: "b", Waiting: time.Hour}, free}},
 		"missing object": {[]*coverage.Report{missing, report("b", 2)}, []coverage.Finding{{
-			Slot: 1, What: coverage.Differs, Epoch: 5, Members: "a", Kind: cm, Exist: delivery.Digest{Objects: 2, Hashes: 1},
-			Held: delivery.Digest{Objects: 1, Hashes: 17},
+			Slot: 1, What: coverage.Differs, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2, Hashes: 1},
+			Held: sharding.Digest{Objects: 1, Hashes: 17},
 		}, free}},
 		"no informer": {[]*coverage.Report{blind, report("b", 2)}, []coverage.Finding{
-			{Slot: 0, What: coverage.Unread, Epoch: 5, Members: "a", Kind: cm, Exist: delivery.Digest{Objects: 2}},
-			{Slot: 1, What: coverage.Unread, Epoch: 5, Members: "a", Kind: cm, Exist: delivery.Digest{Objects: 2, Hashes: 1}},
+			{Slot: 0, What: coverage.Unread, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2}},
+			{Slot: 1, What: coverage.Unread, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2, Hashes: 1}},
 			free,
 		}},
 	} {

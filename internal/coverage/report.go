@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
 // Digests are the digests of slots, by kind. A slot without objects may be left out.
-type Digests map[schema.GroupKind]map[slot.Slot]delivery.Digest
+type Digests = sharding.Digests
 
 // Report is what one member reports about itself.
 type Report struct {
@@ -36,7 +36,7 @@ type Report struct {
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
 	// Selections are what its informers of a kind ask for, in order, apart from slots. A kind is missing if that is not
 	// known. nil: nothing is known; reports of older builds have none.
-	Selections map[schema.GroupKind][]delivery.Selection
+	Selections map[schema.GroupKind][]sharding.Selection
 	// Setup has the member's settings by name; see Setting….
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
@@ -198,15 +198,15 @@ func (r *Report) encodeObjects(fold int) string {
 }
 
 // Fold sums up each group of so many neighboring slots, a power of two, under the first of them.
-func Fold(digests map[slot.Slot]delivery.Digest, slots int) map[slot.Slot]delivery.Digest {
+func Fold(digests map[slot.Slot]sharding.Digest, slots int) map[slot.Slot]sharding.Digest {
 	if slots <= 1 {
 		return digests
 	}
-	out := map[slot.Slot]delivery.Digest{}
+	out := map[slot.Slot]sharding.Digest{}
 	for n, d := range digests {
 		first := firstOf(n, slots)
 		sum := out[first]
-		out[first] = delivery.Digest{Objects: sum.Objects + d.Objects, Hashes: sum.Hashes ^ d.Hashes}
+		out[first] = sharding.Digest{Objects: sum.Objects + d.Objects, Hashes: sum.Hashes ^ d.Hashes}
 	}
 	return out
 }
@@ -359,7 +359,7 @@ func (r *Report) decodeObjects(text string) error {
 		switch {
 		case len(words) == 1 || len(words) > 1 && words[1] == ownedBy:
 			k := schema.ParseGroupKind(words[0])
-			kind, r.Digests[k] = &k, map[slot.Slot]delivery.Digest{}
+			kind, r.Digests[k] = &k, map[slot.Slot]sharding.Digest{}
 			if err := r.decodeOwners(k, words[1:]); err != nil {
 				return r.lineError(fieldObjects, i, line)
 			}
@@ -370,7 +370,7 @@ func (r *Report) decodeObjects(text string) error {
 			if err != nil || countErr != nil || hashErr != nil || n != firstOf(n, r.Fold) {
 				return r.lineError(fieldObjects, i, line)
 			}
-			r.Digests[*kind][n] = delivery.Digest{Objects: int(count), Hashes: hashes}
+			r.Digests[*kind][n] = sharding.Digest{Objects: int(count), Hashes: hashes}
 		default:
 			return r.lineError(fieldObjects, i, line)
 		}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -29,8 +29,8 @@ func full() *coverage.Report {
 			cm:      {},
 		},
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{cm: {website: true, {Kind: "Node"}: false}},
-		Selections: map[schema.GroupKind][]delivery.Selection{
-			website: {{Namespace: "a"}, {Namespace: "b"}, {Namespace: "b", Selectors: delivery.Selectors{Label: "tier in (a,b)", Field: `x="y"`}}},
+		Selections: map[schema.GroupKind][]sharding.Selection{
+			website: {{Namespace: "a"}, {Namespace: "b"}, {Namespace: "b", Selectors: sharding.Selectors{Label: "tier in (a,b)", Field: `x="y"`}}},
 			cm:      {{}},
 		},
 		Setup:   map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s"},
@@ -207,9 +207,9 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 			return schema.GroupKind{Group: "example.com", Kind: fmt.Sprintf("Kind%d", k)}
 		}
 		for k := range c.kinds {
-			r.Digests[kind(k)], census[kind(k)] = map[slot.Slot]delivery.Digest{}, map[slot.Slot]delivery.Digest{}
+			r.Digests[kind(k)], census[kind(k)] = map[slot.Slot]sharding.Digest{}, map[slot.Slot]sharding.Digest{}
 			for n := range slot.Slot(c.slots) {
-				d := delivery.Digest{Objects: 25, Hashes: 0xdeadbeefdeadbeef * uint64(n+3) * uint64(k+1)}
+				d := sharding.Digest{Objects: 25, Hashes: 0xdeadbeefdeadbeef * uint64(n+3) * uint64(k+1)}
 				if n%5 != 2 { // another member has these
 					r.Digests[kind(k)][n] = d
 					r.Open.Add(n)
@@ -241,7 +241,7 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 		// The other one's report is exact.
 		other := &coverage.Report{Member: "other", Serial: 1, Fold: 1, Digests: coverage.Digests{}}
 		for k := range c.kinds {
-			other.Digests[kind(k)] = map[slot.Slot]delivery.Digest{}
+			other.Digests[kind(k)] = map[slot.Slot]sharding.Digest{}
 			for n := slot.Slot(2); int(n) < c.slots; n += 5 {
 				other.Open.Add(n)
 				other.Digests[kind(k)][n] = census[kind(k)][n]
@@ -260,7 +260,7 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 		}
 		last := slot.Slot(c.slots - 1)
 		d := census[kind(3)][last]
-		census[kind(3)][last] = delivery.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ 99}
+		census[kind(3)][last] = sharding.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ 99}
 		owner := tab.At(last).Owner
 		found := differences()
 		if len(found) != 1 || found[0].Kind != kind(3) || found[0].Members != owner || found[0].Slot > last ||
@@ -276,7 +276,7 @@ func TestTooManyKinds(t *testing.T) {
 	r := &coverage.Report{Member: "m", Digests: coverage.Digests{}}
 	for k := range 20000 {
 		r.Digests[schema.GroupKind{Group: "quite.a.long.group.example.com",
-			Kind: fmt.Sprintf("RatherLongNameOfAKind%d", k)}] = map[slot.Slot]delivery.Digest{}
+			Kind: fmt.Sprintf("RatherLongNameOfAKind%d", k)}] = map[slot.Slot]sharding.Digest{}
 	}
 	if _, err := r.Encode(); err == nil || !strings.Contains(err.Error(), "20000 kinds") {
 		t.Errorf("%v, want an error that says how many kinds there are", err)

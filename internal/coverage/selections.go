@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 func (r *Report) encodeSelections() string {
 	kindsOf := map[string][]string{} // by the line's first part
 	for _, kind := range slices.SortedFunc(maps.Keys(r.Selections), byName) {
-		namespaces := map[delivery.Selectors][]string{}
+		namespaces := map[sharding.Selectors][]string{}
 		for _, s := range r.Selections[kind] {
 			name := s.Namespace
 			if name == "" {
@@ -52,12 +52,12 @@ func (r *Report) decodeSelections(text string) error {
 			return r.lineError(fieldSelections, i, line)
 		}
 		if r.Selections == nil {
-			r.Selections = map[schema.GroupKind][]delivery.Selection{}
+			r.Selections = map[schema.GroupKind][]sharding.Selection{}
 		}
 		for _, name := range words[3:] {
 			kind := schema.ParseGroupKind(name)
 			for namespace := range strings.SplitSeq(words[2], ",") {
-				s := delivery.Selection{Namespace: namespace, Selectors: delivery.Selectors{Label: words[0], Field: words[1]}}
+				s := sharding.Selection{Namespace: namespace, Selectors: sharding.Selectors{Label: words[0], Field: words[1]}}
 				if namespace == allNamespaces {
 					s.Namespace = ""
 				}
@@ -66,7 +66,7 @@ func (r *Report) decodeSelections(text string) error {
 		}
 	}
 	for _, selections := range r.Selections {
-		slices.SortFunc(selections, delivery.Selection.Compare)
+		slices.SortFunc(selections, sharding.Selection.Compare)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -135,7 +135,7 @@ func TestDifferencesThatCount(t *testing.T) {
 			at += 5 * time.Second
 			r := opens("a", s.serial, 0, 1)
 			if s.held > 0 {
-				r.Digests[cm][1] = delivery.Digest{Objects: s.held, Hashes: s.hold}
+				r.Digests[cm][1] = sharding.Digest{Objects: s.held, Hashes: s.hold}
 			}
 			var census coverage.Digests
 			if s.listed {

@@ -7,41 +7,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
-
-// Digest sums up the objects of a kind in a slot (rule R14). If two digests are equal, they almost certainly come from
-// the same set of names, or of UIDs with key UID.
-type Digest struct {
-	Objects int
-	// Hashes is the XOR of the hashes of the objects' keys. With key Namespace it is that of their names, as KeyName
-	// hashes them.
-	Hashes uint64
-}
-
-// with returns the digest with one more object.
-func (d Digest) with(hash uint64) Digest { return Digest{d.Objects + 1, d.Hashes ^ hash} }
-
-// Count adds an object of a sharded kind to the digest of its slot, if it has one. The caller must not count an object
-// twice.
-func (s *Share) Count(kind schema.GroupKind, obj metav1.Object, digests map[slot.Slot]Digest) {
-	if n, ok := s.SlotOf(kind, obj); ok {
-		digests[n] = digests[n].with(s.digestHash(obj))
-	}
-}
-
-// digestHash returns the hash that represents an object in a digest.
-func (s *Share) digestHash(obj metav1.Object) uint64 {
-	key := s.Key()
-	if key == slot.KeyNamespace {
-		key = slot.KeyName // or all objects of a namespace would cancel each other out
-	}
-	return key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
-}
 
 // Digest returns the digests of the slots for all sharded kinds whose informers run. For a kind that is primary and
 // owned it uses the primary role. Slots without objects are left out.
@@ -49,24 +20,24 @@ func (s *Share) digestHash(obj metav1.Object) uint64 {
 // A digest must show what the store holds, not what the store was told. So Digest reads the store for slots in which
 // objects came or went since the last call, and for all slots as often as that takes at most 1/100 of the time. For a
 // kind with several informers it reads all stores each time.
-func (s *Share) Digest(set slot.Set) map[schema.GroupKind]map[slot.Slot]Digest {
+func (s *Share) Digest(set slot.Set) sharding.Digests {
 	of := map[schema.GroupKind][]*informer{}
 	for _, inf := range s.counted() {
 		of[inf.kind] = append(of[inf.kind], inf)
 	}
-	out := map[schema.GroupKind]map[slot.Slot]Digest{}
+	out := sharding.Digests{}
 	slots := set.Slots()
 	for kind, informers := range of {
 		informers[0].sums.age()
-		digests := map[slot.Slot]Digest{}
+		digests := map[slot.Slot]sharding.Digest{}
 		for _, n := range slots {
-			var d Digest
+			var d sharding.Digest
 			if len(informers) == 1 {
 				d = informers[0].digest(n)
 			} else {
 				d = s.digestOf(n, informers...)
 			}
-			if d != (Digest{}) {
+			if d != (sharding.Digest{}) {
 				digests[n] = d
 			}
 		}
@@ -82,8 +53,8 @@ func (s *Share) counted() []*informer {
 
 // digestOf returns the digest of a slot from the stores of some informers of a kind. An object in several stores counts
 // once.
-func (s *Share) digestOf(n slot.Slot, informers ...*informer) Digest {
-	var d Digest
+func (s *Share) digestOf(n slot.Slot, informers ...*informer) sharding.Digest {
+	var d sharding.Digest
 	var seen map[uint64]struct{}
 	if len(informers) > 1 {
 		seen = map[uint64]struct{}{}
@@ -94,14 +65,14 @@ func (s *Share) digestOf(n slot.Slot, informers ...*informer) Digest {
 			if err != nil {
 				continue
 			}
-			hash := s.digestHash(about)
+			hash := sharding.DigestHash(s.Key(), about)
 			if _, again := seen[hash]; again {
 				continue
 			}
 			if seen != nil {
 				seen[hash] = struct{}{}
 			}
-			d = d.with(hash)
+			d = d.With(hash)
 		}
 	}
 	return d
@@ -115,7 +86,7 @@ type sums struct {
 
 	mu     sync.Mutex
 	known  []bool
-	digest []Digest
+	digest []sharding.Digest
 	// begun is when known was last cleared; took is the time spent on reading stores since.
 	begun time.Time
 	took  time.Duration
@@ -136,13 +107,13 @@ func (s *sums) age() {
 }
 
 // digest returns the digest of a slot in the informer's store.
-func (i *informer) digest(n slot.Slot) Digest {
+func (i *informer) digest(n slot.Slot) sharding.Digest {
 	s := &i.sums
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	s.mu.Lock()
 	if s.known == nil {
-		s.known, s.digest = make([]bool, i.share.SlotCount()), make([]Digest, i.share.SlotCount())
+		s.known, s.digest = make([]bool, i.share.SlotCount()), make([]sharding.Digest, i.share.SlotCount())
 	}
 	if s.known[n] {
 		defer s.mu.Unlock()
@@ -203,18 +174,18 @@ func sameUID(a, b any) bool {
 }
 
 // Census lists everything that the informers select and returns the digests of all slots: what all members together
-// should hold. It covers the kinds that Digest knows and keeps one page of a list in memory at a time. Kinds that are
+// should hold. It covers the kinds that sharding.Digest knows and keeps one page of a list in memory at a time. Kinds that are
 // not served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's
 // selectors leave out do not count. The error is ctx's cause, if ctx ends.
 func (s *Share) Census(ctx context.Context) (
-	digests map[schema.GroupKind]map[slot.Slot]Digest, failed map[schema.GroupKind]error, err error,
+	digests sharding.Digests, failed map[schema.GroupKind]error, err error,
 ) {
-	out := map[schema.GroupKind]map[slot.Slot]Digest{}
+	out := sharding.Digests{}
 	failed = map[schema.GroupKind]error{}
 	seen := map[schema.GroupKind]map[uint64]struct{}{}
 	for _, inf := range s.counted() {
 		if out[inf.kind] == nil {
-			out[inf.kind], seen[inf.kind] = map[slot.Slot]Digest{}, map[uint64]struct{}{}
+			out[inf.kind], seen[inf.kind] = map[slot.Slot]sharding.Digest{}, map[uint64]struct{}{}
 		}
 		if err := inf.count(ctx, out[inf.kind], seen[inf.kind]); err != nil && !notServed(err) {
 			failed[inf.kind] = err
@@ -229,7 +200,7 @@ func (s *Share) Census(ctx context.Context) (
 	return out, failed, nil
 }
 
-func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen map[uint64]struct{}) error {
+func (i *informer) count(ctx context.Context, digests map[slot.Slot]sharding.Digest, seen map[uint64]struct{}) error {
 	_, err := i.source.eachListed(ctx, censusPause, func(obj runtime.Object) error {
 		about, err := meta.Accessor(obj)
 		if err != nil {
@@ -239,10 +210,10 @@ func (i *informer) count(ctx context.Context, digests map[slot.Slot]Digest, seen
 		if !ok || i.role.Adopts(about) {
 			return nil // orphans belong to no member
 		}
-		hash := i.share.digestHash(about)
+		hash := sharding.DigestHash(i.share.Key(), about)
 		if _, again := seen[hash]; !again {
 			seen[hash] = struct{}{}
-			digests[n] = digests[n].with(hash)
+			digests[n] = digests[n].With(hash)
 		}
 		return nil
 	})

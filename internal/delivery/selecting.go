@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,37 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-)
 
-// Selectors are what a list or a watch of a sharded informer must select by.
-type Selectors struct{ Label, Field string }
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+)
 
 type selectorsKey struct{}
 
 // SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. Some
 // ListerWatchers overwrite the selectors of the options, as that of controller-runtime's cache does for selectors that
 // its user gave. Code below such a one can restore them; see JoinSelectors.
-func SelectorsFrom(ctx context.Context) Selectors {
-	s, _ := ctx.Value(selectorsKey{}).(Selectors)
+func SelectorsFrom(ctx context.Context) sharding.Selectors {
+	s, _ := ctx.Value(selectorsKey{}).(sharding.Selectors)
 	return s
 }
 
 // WithSelectors returns a context whose selectors SelectorsFrom returns.
-func WithSelectors(ctx context.Context, s Selectors) context.Context {
+func WithSelectors(ctx context.Context, s sharding.Selectors) context.Context {
 	return context.WithValue(ctx, selectorsKey{}, s)
-}
-
-// Selection is what an informer asks for, whatever its slots: the objects of a namespace that its user's selectors
-// select. An empty namespace stands for all.
-type Selection struct {
-	Namespace string
-	Selectors
-}
-
-// Compare orders selections.
-func (s Selection) Compare(other Selection) int {
-	return cmp.Or(cmp.Compare(s.Label, other.Label), cmp.Compare(s.Field, other.Field),
-		cmp.Compare(s.Namespace, other.Namespace))
 }
 
 type passageKey struct{}
@@ -52,13 +37,13 @@ type passageKey struct{}
 type passage struct {
 	kind  schema.GroupKind
 	seen  atomic.Bool // a transport asked for the kind
-	asked *atomic.Pointer[Selection]
+	asked *atomic.Pointer[sharding.Selection]
 }
 
 // NoteSelection is for transports. It notes what the request with the context, if an informer of a Share sends it, asks
 // for whatever the informer's slots. Only a transport sees that: ListerWatchers add their users' namespaces and
 // selectors to the options that they are given.
-func NoteSelection(ctx context.Context, s Selection) {
+func NoteSelection(ctx context.Context, s sharding.Selection) {
 	p, ok := ctx.Value(passageKey{}).(*passage)
 	if !ok {
 		return
@@ -70,8 +55,8 @@ func NoteSelection(ctx context.Context, s Selection) {
 
 // Selections returns what the informers of the kinds of Digest ask for, in order. A kind is missing if the last request
 // of one of its informers is not known; see NoteSelection.
-func (s *Share) Selections() map[schema.GroupKind][]Selection {
-	out := map[schema.GroupKind][]Selection{}
+func (s *Share) Selections() map[schema.GroupKind][]sharding.Selection {
+	out := map[schema.GroupKind][]sharding.Selection{}
 	unknown := map[schema.GroupKind]bool{}
 	for _, inf := range s.counted() {
 		if asked := inf.source.upstream.asked.Load(); asked == nil {
@@ -81,7 +66,7 @@ func (s *Share) Selections() map[schema.GroupKind][]Selection {
 		}
 	}
 	for kind, selections := range out {
-		slices.SortFunc(selections, Selection.Compare)
+		slices.SortFunc(selections, sharding.Selection.Compare)
 		out[kind] = slices.Compact(selections)
 	}
 	for kind := range unknown {
@@ -106,7 +91,7 @@ type selecting struct {
 	cache.ListerWatcherWithContext
 	kind   schema.GroupKind
 	unseen func(schema.GroupKind)
-	asked  atomic.Pointer[Selection] // of the last request
+	asked  atomic.Pointer[sharding.Selection] // of the last request
 }
 
 func (s *selecting) with(ctx context.Context, o metav1.ListOptions) (context.Context, *passage) {
@@ -115,7 +100,7 @@ func (s *selecting) with(ctx context.Context, o metav1.ListOptions) (context.Con
 	if o.LabelSelector == "" && o.FieldSelector == "" {
 		return ctx, p
 	}
-	return WithSelectors(ctx, Selectors{Label: o.LabelSelector, Field: o.FieldSelector}), p
+	return WithSelectors(ctx, sharding.Selectors{Label: o.LabelSelector, Field: o.FieldSelector}), p
 }
 
 // passed reports an answered request that no transport has asked about. err is its result.

@@ -74,6 +74,7 @@ type Share struct {
 	held, open atomic.Pointer[slot.Set]
 
 	ledElsewhere atomic.Bool
+	honor        honor
 
 	mu         sync.Mutex
 	informers  []*informer

@@ -28,8 +28,8 @@ func (s *Share) Traffic() map[schema.GroupKind]Traffic {
 	return s.traffic(func(*informer) bool { return true })
 }
 
-// SelectorTraffic is Traffic of the primary role only: owned kinds are selected by a label in every mode.
-func (s *Share) SelectorTraffic() map[schema.GroupKind]Traffic {
+// selectorTraffic is Traffic of the primary role only: owned kinds are selected by a label in every mode.
+func (s *Share) selectorTraffic() map[schema.GroupKind]Traffic {
 	return s.traffic(func(inf *informer) bool { return !inf.role.Owned() })
 }
 

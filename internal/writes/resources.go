@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // resources maps resources to kinds, as far as this process has seen them.
@@ -61,7 +62,7 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 	case !ok || t.name.Name != "":
 	case ours:
 		r.learn(t.group(), kind)
-		delivery.NoteSelection(req.Context(), delivery.Selection{Namespace: t.name.Namespace, Selectors: usersSelectors(req)})
+		delivery.NoteSelection(req.Context(), sharding.Selection{Namespace: t.name.Namespace, Selectors: usersSelectors(req)})
 		r.reads(t.group(), from)
 	default:
 		r.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // them by its own, both apply. Other requests are returned unchanged.
 func withSelectors(req *http.Request) *http.Request {
 	want := delivery.SelectorsFrom(req.Context())
-	if want == (delivery.Selectors{}) {
+	if want == (sharding.Selectors{}) {
 		return req
 	}
 	query := req.URL.Query()
@@ -38,9 +38,9 @@ func withSelectors(req *http.Request) *http.Request {
 }
 
 // usersSelectors returns the selectors of an informer's request that are not the informer's own.
-func usersSelectors(req *http.Request) delivery.Selectors {
+func usersSelectors(req *http.Request) sharding.Selectors {
 	own, query := delivery.SelectorsFrom(req.Context()), req.URL.Query()
-	return delivery.Selectors{
+	return sharding.Selectors{
 		Label: without(query.Get("labelSelector"), own.Label, labelRequirements),
 		Field: without(query.Get("fieldSelector"), own.Field, fieldRequirements),
 	}

@@ -10,10 +10,11 @@ import (
 	klabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // joined returns the selectors that arrive in a request whose informer wants some and whose ListerWatcher wrote others.
-func joined(t *testing.T, wrote, want delivery.Selectors) (label, field string) {
+func joined(t *testing.T, wrote, want sharding.Selectors) (label, field string) {
 	t.Helper()
 	query := url.Values{"labelSelector": {wrote.Label}, "fieldSelector": {wrote.Field}}
 	ctx := delivery.WithSelectors(t.Context(), want)
@@ -35,12 +36,12 @@ func TestSelectorsAreJoined(t *testing.T) {
 		{"a in (a,b,c)", "b", "a in (a,b,c),b"}, // b stands in it, and is none of its requirements
 		{"x in (1,2)", "x in (2,1)", "x in (1,2)"},
 	} {
-		if got, _ := joined(t, delivery.Selectors{Label: c.wrote}, delivery.Selectors{Label: c.want}); got != c.joined {
+		if got, _ := joined(t, sharding.Selectors{Label: c.wrote}, sharding.Selectors{Label: c.want}); got != c.joined {
 			t.Errorf("%q with %q: %q, want %q", c.wrote, c.want, got, c.joined)
 		}
 	}
-	if _, got := joined(t, delivery.Selectors{Field: "a=x"},
-		delivery.Selectors{Field: "metadata.name=y"}); got != "a=x,metadata.name=y" {
+	if _, got := joined(t, sharding.Selectors{Field: "a=x"},
+		sharding.Selectors{Field: "metadata.name=y"}); got != "a=x,metadata.name=y" {
 		t.Errorf("field selectors: %q", got)
 	}
 }
@@ -56,12 +57,12 @@ func TestSelectorsOfTheUser(t *testing.T) {
 		{"x in (1,2),a in (b,c)", "a in (c,b)", "x in (1,2)"},
 	} {
 		query := url.Values{"labelSelector": {c.sent}, "fieldSelector": {"spec.type=x,metadata.name=y"}}
-		ctx := delivery.WithSelectors(t.Context(), delivery.Selectors{Label: c.own, Field: "metadata.name=y"})
+		ctx := delivery.WithSelectors(t.Context(), sharding.Selectors{Label: c.own, Field: "metadata.name=y"})
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := usersSelectors(req), (delivery.Selectors{Label: c.user, Field: "spec.type=x"}); got != want {
+		if got, want := usersSelectors(req), (sharding.Selectors{Label: c.user, Field: "spec.type=x"}); got != want {
 			t.Errorf("%q without %q: %+v, want %+v", c.sent, c.own, got, want)
 		}
 	}
@@ -78,8 +79,8 @@ func FuzzSelectors(f *testing.F) {
 		if strings.Contains(wrote+want, "\x00") {
 			return // the end of a selector, to Kubernetes' lexer
 		}
-		label, field := joined(t, delivery.Selectors{Label: wrote, Field: wrote},
-			delivery.Selectors{Label: want, Field: want})
+		label, field := joined(t, sharding.Selectors{Label: wrote, Field: wrote},
+			sharding.Selectors{Label: want, Field: want})
 		first, err1 := klabels.Parse(wrote)
 		second, err2 := klabels.Parse(want)
 		if err1 == nil && err2 == nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -49,7 +49,7 @@ func (h *recorder) dropBeaconsBut(keys []types.NamespacedName) {
 // wantDigest compares the digest of a slot with what the server has.
 func (r *rig) wantDigest(n slot.Slot) {
 	r.t.Helper()
-	want := delivery.Digest{}
+	want := sharding.Digest{}
 	objects, _, err := r.kind.Client.List(r.ctx)
 	r.must(err)
 	for _, obj := range objects {

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -165,7 +165,7 @@ func (r *rig) wantDigests(set slot.Set, children ...Object) {
 	held := r.share.Digest(set)[r.kind.GroupKind]
 	census, _, err := r.share.Census(r.ctx)
 	r.must(err)
-	count := func(digests map[slot.Slot]delivery.Digest) (n int) {
+	count := func(digests map[slot.Slot]sharding.Digest) (n int) {
 		for s, digest := range digests {
 			if set.Has(s) {
 				n += digest.Objects

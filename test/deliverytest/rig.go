@@ -295,9 +295,12 @@ func (r *rig) wantStore(set slot.Set) {
 		if diff := cmp.Diff(r.truth(set), store(r.informer)); diff != "" {
 			return fmt.Errorf("store (-want +got):\n%s", diff)
 		}
-		want := map[slot.Slot]delivery.Digest{}
+		want := map[slot.Slot]sharding.Digest{}
 		for _, obj := range r.informer.GetStore().List() {
-			r.share.Count(r.kind.GroupKind, obj.(metav1.Object), want)
+			about := obj.(metav1.Object)
+			if n, ok := r.share.SlotOf(r.kind.GroupKind, about); ok {
+				want[n] = want[n].With(sharding.DigestHash(r.share.Key(), about))
+			}
 		}
 		if diff := cmp.Diff(want, r.share.Digest(set)[r.kind.GroupKind]); diff != "" {
 			return fmt.Errorf("digests (-store +told):\n%s", diff)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -40,9 +40,9 @@ func (w *World) scrubs() {
 func (w *World) reports(serial uint64) []*coverage.Report {
 	var out []*coverage.Report
 	for _, n := range w.Live() {
-		held := map[slot.Slot]delivery.Digest{}
+		held := map[slot.Slot]sharding.Digest{}
 		for _, s := range n.informer.wanted.Slots() {
-			held[s] = delivery.Digest{}
+			held[s] = sharding.Digest{}
 		}
 		for _, is := range n.informer.has {
 			count(held, is)
@@ -56,9 +56,9 @@ func (w *World) reports(serial uint64) []*coverage.Report {
 }
 
 func (w *World) census(t *table.Table) coverage.Digests {
-	census := map[slot.Slot]delivery.Digest{}
+	census := map[slot.Slot]sharding.Digest{}
 	for s := range slot.Slot(t.Slots) {
-		census[s] = delivery.Digest{}
+		census[s] = sharding.Digest{}
 	}
 	for name := range w.objects.names {
 		count(census, w.objects.state(name))
@@ -67,9 +67,9 @@ func (w *World) census(t *table.Table) coverage.Digests {
 }
 
 // count adds an object to the digest of its slot.
-func count(digests map[slot.Slot]delivery.Digest, is state) {
+func count(digests map[slot.Slot]sharding.Digest, is state) {
 	if d, ok := digests[is.slot]; ok && is.exists && is.in {
-		digests[is.slot] = delivery.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ (uint64(is.uid) + 1)}
+		digests[is.slot] = sharding.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ (uint64(is.uid) + 1)}
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
@@ -94,7 +93,7 @@ func (f *Finder) Who(ctx context.Context, r *Rota, kind, namespace, name string)
 		return nil, fmt.Errorf("get %s: %w", about, about.unread)
 	}
 	p := r.place(about)
-	if p.nowhere != "" && about.unread != nil && p.share != nil {
+	if p.nowhere != "" && about.unread != nil && p.roles != nil {
 		return nil, fmt.Errorf("%s: %s: %w", about, p.nowhere, about.unread)
 	}
 	return r.judge(about, p, f.list(ctx, r, m, about, p)), nil
@@ -153,7 +152,7 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 	}
 	group := groupOf(p.slot, report.Fold)
 	o := metav1.ListOptions{Limit: listPage}
-	if p.share.Delivery() == sharding.Filter {
+	if p.roles.Delivery() == sharding.Filter {
 		objects := 0
 		for _, other := range r.Reports {
 			for _, d := range other.Digests[about.kind] {
@@ -165,7 +164,7 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 				objects)}
 		}
 	}
-	for label := range p.share.Stamps(about.kind, about.object) {
+	for label := range p.roles.Stamps(about.kind, about.object) {
 		// The members ask by this label, too, so that objects that lack it are held by nobody.
 		o.LabelSelector = labelSelector(label, group, r.Slots)
 	}
@@ -178,13 +177,11 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 			return listed{not: "the objects of the kind could not be listed: " + oneLine(err)}
 		}
 		for i := range page.Items {
-			one := map[slot.Slot]delivery.Digest{}
-			p.share.Count(about.kind, &page.Items[i], one)
-			for s, d := range one {
-				if group.Contains(s) {
-					item := subject{namespace: page.Items[i].Namespace, name: page.Items[i].Name}
-					out.objects = append(out.objects, listedObject{slot: s, hash: d.Hashes, path: item.path()})
-				}
+			obj := &page.Items[i]
+			if s, ok := p.roles.SlotOf(about.kind, obj); ok && group.Contains(s) {
+				item := subject{namespace: obj.Namespace, name: obj.Name}
+				out.objects = append(out.objects,
+					listedObject{slot: s, hash: sharding.DigestHash(p.roles.Key(), obj), path: item.path()})
 			}
 		}
 		n += len(page.Items)

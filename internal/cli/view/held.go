@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -59,8 +59,7 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 		w.Evidence = exist.not
 		return
 	}
-	self := map[slot.Slot]delivery.Digest{}
-	p.share.Count(about.kind, about.object, self)
+	self := sharding.DigestHash(p.roles.Key(), about.object)
 	var hashes []uint64
 	var paths []string
 	index := -1
@@ -68,7 +67,7 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 		if !group.Contains(o.slot) || !report.Open.Has(o.slot) {
 			continue
 		}
-		if o.hash == self[p.slot].Hashes {
+		if o.hash == self {
 			index = len(hashes)
 		}
 		hashes, paths = append(hashes, o.hash), append(paths, o.path)
@@ -109,12 +108,12 @@ func groupOf(n slot.Slot, fold int) slot.Range {
 // summands returns which of the hashes make up the digest. ok says that there is one answer. Up to maxUnknowns hashes
 // are almost certainly linearly independent over GF(2). Then the XOR of some of them tells which these are. With more
 // of them it finds out whether it is all.
-func summands(hashes []uint64, sum delivery.Digest) (chosen []bool, ok bool) {
+func summands(hashes []uint64, sum sharding.Digest) (chosen []bool, ok bool) {
 	chosen = make([]bool, len(hashes))
-	all := delivery.Digest{}
+	all := sharding.Digest{}
 	for i, h := range hashes {
 		chosen[i] = true
-		all = delivery.Digest{Objects: all.Objects + 1, Hashes: all.Hashes ^ h}
+		all = sharding.Digest{Objects: all.Objects + 1, Hashes: all.Hashes ^ h}
 	}
 	if all == sum {
 		return chosen, true

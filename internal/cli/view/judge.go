@@ -42,7 +42,7 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 		}
 	case p.nowhere != "" && p.uncertain:
 		w.unknown("%s", p.nowhere)
-	case p.nowhere != "" && (w.Exists == nil || *w.Exists || p.share == nil):
+	case p.nowhere != "" && (w.Exists == nil || *w.Exists || p.roles == nil):
 		w.no("%s", p.nowhere)
 	case p.nowhere == "":
 		w.Slot = ptr.To(int(p.slot))
@@ -239,13 +239,13 @@ func (r *Rota) judgeDelivery(w *Who, about subject, p place, exist listed) {
 			"of the kind runs", w.Member, p.slot, about.kind)
 		return
 	}
-	w.Delivery = p.share.Delivery().String()
+	w.Delivery = p.roles.Delivery().String()
 	w.Dispatched = slices.Contains(strings.Split(report.Setup[coverage.SettingDispatched], ","), about.kind.String())
 	if about.object == nil {
 		r.noteDeletion(w, about, p)
 		return
 	}
-	for label, value := range p.share.Stamps(about.kind, about.object) {
+	for label, value := range p.roles.Stamps(about.kind, about.object) {
 		w.Label, w.LabelValue, w.LabelHas = label, value, about.object.Labels[label]
 	}
 	r.judgeHeld(w, about, p, report, exist)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -48,8 +47,8 @@ func (s subject) metadata() *metav1.PartialObjectMetadata {
 
 // place is where an object belongs.
 type place struct {
-	// share computes slots and labels as the owner of the slot does.
-	share *delivery.Share
+	// roles compute slots and labels as the owner of the slot does.
+	roles *sharding.Roles
 	slot  slot.Slot
 	// by and owner are as in Who.
 	by, owner string
@@ -60,14 +59,14 @@ type place struct {
 	also string
 }
 
-// sharding returns how a member shards a kind, as a share without any slot.
-func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *delivery.Share {
-	o := delivery.Options{Slots: r.Table.Slots, Key: r.Table.Key}
+// sharding returns how a member shards a kind, and labels it.
+func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *sharding.Roles {
+	o := sharding.Options{Slots: r.Table.Slots, Key: r.Table.Key}
 	mode, err := sharding.ParseMode(report.Setup[coverage.SettingDelivery])
 	if err == nil && mode.Fits(o.Key) == nil {
 		o.Mode = mode
 	}
-	s := delivery.New(o)
+	s := sharding.New(o)
 	for owner, namespaced := range report.Owners[kind] {
 		s.Own(kind, owner, namespaced)
 	}
@@ -88,21 +87,21 @@ func (r *Rota) place(about subject) place {
 		}
 		p := r.placeBy(report, about)
 		if p.nowhere == "" && r.Table.At(p.slot).Owner == id {
-			if found.share == nil {
+			if found.roles == nil {
 				found = p
 			} else if p.slot != found.slot {
 				found.also = fmt.Sprintf("members shard the kind in different ways, so that %s takes it for its own, too, by %s",
 					id, p.by)
 			}
 		}
-		if first.share == nil {
+		if first.roles == nil {
 			first = p
 		}
 	}
-	if found.share != nil {
+	if found.roles != nil {
 		return found
 	}
-	if first.share != nil {
+	if first.roles != nil {
 		return first
 	}
 	if len(r.Members) == 0 {
@@ -128,7 +127,7 @@ func (r *Rota) place(about subject) place {
 }
 
 func (r *Rota) placeBy(report *coverage.Report, about subject) place {
-	p := place{share: r.sharding(report, about.kind)}
+	p := place{roles: r.sharding(report, about.kind)}
 	obj := about.metadata()
 	of := "its"
 	owners := report.Owners[about.kind]
@@ -159,7 +158,7 @@ func (r *Rota) placeBy(report *coverage.Report, about subject) place {
 		p.nowhere = "its slot follows from its UID, so it must be read to know it"
 		return p
 	}
-	n, ok := p.share.SlotOf(about.kind, obj)
+	n, ok := p.roles.SlotOf(about.kind, obj)
 	if !ok {
 		p.nowhere = "its controlling owner cannot be read from its metadata"
 		return p

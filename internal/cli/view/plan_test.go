@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -25,7 +25,7 @@ func loaded(t *testing.T) input {
 		r.Digests = coverage.Digests{website: {}}
 		for _, s := range r.Open.Slots() {
 			if !in.table.IsDuty(s) {
-				r.Digests[website][s] = delivery.Digest{Objects: 2 - i}
+				r.Digests[website][s] = sharding.Digest{Objects: 2 - i}
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestPlanFor(t *testing.T) {
 			[]string{"not all members report"}},
 		"a report in folds": {func(in *input) {
 			in.reports[1].Fold = 128
-			in.reports[1].Digests[website] = map[slot.Slot]delivery.Digest{128: {Objects: 128}}
+			in.reports[1].Digests[website] = map[slot.Slot]sharding.Digest{128: {Objects: 128}}
 		}, PlanOptions{Replicas: 3}, "a 128-42+0=86 objects 256=172 duties 0=0\nb 128-43+0=85 objects 128=85 duties 1=1\n+new-1 0-0+85=85 objects 0=127 duties 0=0\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -54,8 +53,8 @@ func sites(t *testing.T) *question {
 		}}
 	}
 	b := in.reports[1]
-	b.Digests[website][n] = delivery.Digest{Objects: 1, Hashes: hash}
-	b.Digests[deployment][n] = delivery.Digest{Objects: 1, Hashes: slot.HashName("default", "hello-page")}
+	b.Digests[website][n] = sharding.Digest{Objects: 1, Hashes: hash}
+	b.Digests[deployment][n] = sharding.Digest{Objects: 1, Hashes: slot.HashName("default", "hello-page")}
 	return &question{
 		in: in, about: subject{kind: website, namespaced: true, namespace: "default", name: "blog", object: site},
 		exist: listed{objects: []listedObject{{n, hash, "default/blog"}}},
@@ -193,22 +192,22 @@ func TestWho(t *testing.T) {
 		"an older build":     {func(q *question) { delete(q.in.reports[1].Digests, website) }, WorksNo, []string{"knows nothing of kind Website"}},
 		"left out, alone": {func(q *question) {
 			q.in.reports[1].Digests[website] = nil
-			q.in.reports[1].Digests[website] = map[slot.Slot]delivery.Digest{}
+			q.in.reports[1].Digests[website] = map[slot.Slot]sharding.Digest{}
 		}, WorksNo,
 			[]string{"does not hold it: its informers' label selector", "has no object of the kind"}},
 		"left out beside others": {func(q *question) {
 			q.exist.objects = append(q.exist.objects, listedObject{n, 17, "x/y"}, listedObject{n, 18, "x/z"})
-			q.in.reports[1].Digests[website][n] = delivery.Digest{Objects: 2, Hashes: 17 ^ 18}
+			q.in.reports[1].Digests[website][n] = sharding.Digest{Objects: 2, Hashes: 17 ^ 18}
 		}, WorksNo, []string{"of the 3 objects of the kind in slot 157 b holds 2 by its report: x/y, x/z"}},
 		"held beside others that are left out": {func(q *question) {
 			q.exist.objects = append(q.exist.objects, listedObject{n, 17, "x/y"}, listedObject{n, 18, "x/z"}, listedObject{n + 1, 19, "x/a"})
 		}, WorksYes, []string{"b works on Website default/blog\n", "holds 1 by its report: default/blog"}},
-		"others come and go": {func(q *question) { q.in.reports[1].Digests[website][n] = delivery.Digest{Objects: 2, Hashes: 99} }, WorksYes,
+		"others come and go": {func(q *question) { q.in.reports[1].Digests[website][n] = sharding.Digest{Objects: 2, Hashes: 99} }, WorksYes,
 			[]string{"and b reported others, 2, a few seconds ago"}},
 		"too many to list": {func(q *question) { q.exist = listed{not: "too many"} }, WorksYes, []string{"b works on Website", "too many"}},
 		"new": {func(q *question) {
 			q.about.object.CreationTimestamp = metav1.NewTime(now)
-			q.in.reports[1].Digests[website] = map[slot.Slot]delivery.Digest{}
+			q.in.reports[1].Digests[website] = map[slot.Slot]sharding.Digest{}
 		}, WorksYes, []string{"younger than 15s"}},
 		"label missing": {func(q *question) { q.label(""); q.gone(n) }, WorksNo, []string{"it lacks the label rota.dev/hash-website-", "no member labels the kind"}},
 		"label wrong": {func(q *question) {
@@ -307,7 +306,7 @@ func TestWhoOfMixedMembers(t *testing.T) {
 	}
 	q.about.name, q.about.object.Name = "docs", "docs" // in a slot of b by its own name, too
 	q.exist.objects[0].hash = slot.HashName("default", "docs")
-	q.in.reports[1].Digests[deployment][157] = delivery.Digest{Objects: 1, Hashes: slot.HashName("default", "docs")}
+	q.in.reports[1].Digests[deployment][157] = sharding.Digest{Objects: 1, Hashes: slot.HashName("default", "docs")}
 	if w := q.ask(); w.Member != "b" || len(w.Notes) > 0 || w.Owner != "Website default/blog" || w.Works != WorksYes {
 		t.Errorf("%+v", w)
 	}
@@ -366,11 +365,11 @@ func TestSummands(t *testing.T) {
 	for round := range 2000 {
 		hashes := make([]uint64, random.IntN(maxUnknowns+1))
 		want := make([]bool, len(hashes))
-		var sum delivery.Digest
+		var sum sharding.Digest
 		for i := range hashes {
 			hashes[i] = random.Uint64()
 			if want[i] = random.IntN(2) == 0; want[i] {
-				sum = delivery.Digest{Objects: sum.Objects + 1, Hashes: sum.Hashes ^ hashes[i]}
+				sum = sharding.Digest{Objects: sum.Objects + 1, Hashes: sum.Hashes ^ hashes[i]}
 			}
 		}
 		if got, ok := summands(hashes, sum); !ok || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -382,7 +381,7 @@ func TestSummands(t *testing.T) {
 		}
 	}
 	many := make([]uint64, maxUnknowns+1)
-	all := delivery.Digest{Objects: len(many)}
+	all := sharding.Digest{Objects: len(many)}
 	for i := range many {
 		many[i] = random.Uint64()
 		all.Hashes ^= many[i]
@@ -390,13 +389,13 @@ func TestSummands(t *testing.T) {
 	if chosen, ok := summands(many, all); !ok || !chosen[0] || !chosen[maxUnknowns] {
 		t.Error("all of many are not recognized")
 	}
-	if _, ok := summands(many, delivery.Digest{Objects: 1, Hashes: many[0]}); ok {
+	if _, ok := summands(many, sharding.Digest{Objects: 1, Hashes: many[0]}); ok {
 		t.Error("some of too many are told apart")
 	}
-	if _, ok := summands([]uint64{5, 5}, delivery.Digest{Objects: 1, Hashes: 5}); ok {
+	if _, ok := summands([]uint64{5, 5}, sharding.Digest{Objects: 1, Hashes: 5}); ok {
 		t.Error("two equal hashes are told apart")
 	}
-	if _, ok := summands([]uint64{4, 8}, delivery.Digest{Objects: 2, Hashes: 4}); ok {
+	if _, ok := summands([]uint64{4, 8}, sharding.Digest{Objects: 2, Hashes: 4}); ok {
 		t.Error("the number does not fit")
 	}
 }

@@ -1,4 +1,4 @@
-package rota
+package report
 
 import (
 	"context"
@@ -42,29 +42,35 @@ type renewal struct {
 	again  bool // the member has renewed its report since the first look
 }
 
-// awaitAlike waits while there are live members that this one cannot work together with (rule R14). If it took slots
+const (
+	// startPatience is the time between two log lines about what a member waits for, and how long it tries to read reports.
+	startPatience = 10 * time.Second
+	// startEvents is the time between two events about it: API servers keep events for an hour.
+	startEvents = 30 * time.Minute
+)
+
+// Conflicts describes the live members that this one cannot work together with; it waits for their end.
+func (r *Reporter) Conflicts() []string { return r.unlike.texts() }
+
+// AwaitAlike waits while there are live members that this one cannot work together with (rule R14). If it took slots
 // beside them, their objects would have no owner, or two. It returns false when ctx ends. A member counts as live while
-// it renews its report. If reports cannot be read, the member joins: the member with the scrub duty compares them, too.
-func (r *Rota) awaitAlike(ctx context.Context) bool {
-	if r.reports == nil {
-		return true
-	}
+// it renews its report. self is what this one holds and how it is set up. If reports cannot be read, the member joins: the member with the scrub duty compares them, too.
+func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 	defer r.unlike.set(nil)
-	self := r.outline()
 	seen := map[string]renewal{}
-	begun := r.now()
+	begun := r.env.Now()
 	var told, logged time.Duration // 0: never
-	for ; ; _ = await.Sleep(ctx, r.cfg.RetryPeriod) {
+	for ; ; _ = await.Sleep(ctx, r.env.Config.RetryPeriod) {
 		if ctx.Err() != nil {
 			return false
 		}
-		reports, err := r.reports.Read(ctx)
+		reports, err := r.env.Store().Read(ctx)
 		if len(reports) == 0 && err != nil {
-			if denied := new(permission.Error); !errors.As(err, &denied) && r.now()-begun < startPatience {
+			if denied := new(permission.Error); !errors.As(err, &denied) && r.env.Now()-begun < startPatience {
 				continue
 			}
 			if ctx.Err() == nil {
-				r.log.Info("Cannot see what other members are set up for, and joins without", "cause", err.Error())
+				r.env.Log.Info("Cannot see what other members are set up for, and joins without", "cause", err.Error())
 			}
 			return ctx.Err() == nil
 		}
@@ -76,14 +82,14 @@ func (r *Rota) awaitAlike(ctx context.Context) bool {
 			continue
 		}
 		r.unlike.set(conflicts)
-		now := r.now()
+		now := r.env.Now()
 		event, line := told == 0 || now-told >= startEvents, now-logged >= startPatience
 		for _, d := range conflicts {
 			message := "This member takes no slots while others work with which it cannot work together: " + d.String()
 			if event {
-				r.tell(ctx, member.Notify{Reason: "SetupDiffers", Warning: true, Message: message})
+				r.env.Tell(ctx, member.Notify{Reason: "SetupDiffers", Warning: true, Message: message})
 			} else if line {
-				r.log.Info(message)
+				r.env.Log.Info(message)
 			}
 		}
 		if event {
@@ -97,7 +103,7 @@ func (r *Rota) awaitAlike(ctx context.Context) bool {
 
 // conflicts returns the differences between this member and live ones. certain says that one of those is known to be
 // alive: a dead member leaves its report behind.
-func (r *Rota) conflicts(self *coverage.Report, reports []*coverage.Report,
+func (r *Reporter) conflicts(self *coverage.Report, reports []*coverage.Report,
 	seen map[string]renewal,
 ) (found []coverage.Difference, certain bool) {
 	stale := coverage.BoundsBy(append(reports, self)).Stale
@@ -105,10 +111,10 @@ func (r *Rota) conflicts(self *coverage.Report, reports []*coverage.Report,
 	for _, report := range reports {
 		last, known := seen[report.Member]
 		if !known || last.serial != report.Serial {
-			last = renewal{serial: report.Serial, at: r.now(), again: known}
+			last = renewal{serial: report.Serial, at: r.env.Now(), again: known}
 			seen[report.Member] = last
 		}
-		if r.now()-last.at <= stale {
+		if r.env.Now()-last.at <= stale {
 			live = append(live, report)
 		}
 	}

@@ -1,4 +1,4 @@
-package rota
+package report
 
 import (
 	"maps"
@@ -15,9 +15,8 @@ import (
 // nothing stands for an empty list of controllers in a report.
 const nothing = "-"
 
-// announceGroup adds to the settings in this member's report which of its program's controllers it runs.
-func (r *Rota) announceGroup(out map[string]string) {
-	g := r.opts.Group
+// Announce adds to the settings in a member's report which of its program's controllers it runs. g may be nil.
+func Announce(g *group.Group, out map[string]string) {
 	if g == nil {
 		return
 	}
@@ -47,27 +46,28 @@ func (g *gaps) end() {
 	g.seen, g.since, g.told, g.found = nil, nil, nil, nil
 }
 
-func (g *gaps) get() []group.Gap {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.found)
+// Gaps returns the controllers of this member's program that are in no group or in several.
+func (r *Reporter) Gaps() []group.Gap {
+	r.gaps.mu.Lock()
+	defer r.gaps.mu.Unlock()
+	return slices.Clone(r.gaps.found)
 }
 
 // compareGroups looks at what the rotas of this member's program run. It reports controllers that are in no group or in
 // several, once that has lasted for as long as a crashed member is taken over, and for two looks: groups start and roll
 // out one after the other.
-func (i *incarnation) compareGroups() {
-	r := i.rota
-	if r.opts.Group == nil {
+func (r *Reporter) compareGroups(m Member) {
+	env := r.env
+	if env.Group == nil {
 		return
 	}
-	all, err := r.reports.ReadAll(i.Context())
-	if len(all) == 0 || err != nil && i.Context().Err() != nil {
+	all, err := env.Store().ReadAll(m.Context())
+	if len(all) == 0 || err != nil && m.Context().Err() != nil {
 		return // compare says so
 	}
-	bounds := coverage.BoundsOf(r.cfg.LeaseDuration, r.cfg.FenceDelay)
-	for _, gap := range r.gaps.look(r.now(), r.opts.Group.Program(), all, bounds) {
-		i.Notify(member.Notify{Reason: "GroupsDiffer", Warning: true, Message: gap.String()})
+	bounds := coverage.BoundsOf(env.Config.LeaseDuration, env.Config.FenceDelay)
+	for _, gap := range r.gaps.look(env.Now(), env.Group.Program(), all, bounds) {
+		m.Notify(member.Notify{Reason: "GroupsDiffer", Warning: true, Message: gap.String()})
 	}
 }
 

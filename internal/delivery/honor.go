@@ -1,4 +1,4 @@
-package rota
+package delivery
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
@@ -19,13 +18,13 @@ const honorPeriod = 5 * time.Second
 // answer may come from another server, or from the same one with another feature gate.
 type honor struct {
 	mu      sync.Mutex
-	last    map[schema.GroupKind]delivery.Traffic
+	last    map[schema.GroupKind]Traffic
 	ignored map[schema.GroupKind]bool
 }
 
 // look compares the traffic with that of the last look, and returns the kinds whose verdict changed. A kind without
 // traffic keeps its verdict.
-func (h *honor) look(now map[schema.GroupKind]delivery.Traffic) (changed map[schema.GroupKind]bool) {
+func (h *honor) look(now map[schema.GroupKind]Traffic) (changed map[schema.GroupKind]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ignored == nil {
@@ -53,9 +52,13 @@ func (h *honor) state() map[schema.GroupKind]bool {
 	return maps.Clone(h.ignored)
 }
 
-// watchHonor logs for which kinds the API server ignores the selector, until ctx ends.
-func (r *Rota) watchHonor(ctx context.Context) {
-	if r.share.Delivery() != sharding.ShardSelector {
+// Ignored says, by kind, whether the API server ignored the shard selector in its last answer with objects, as far as
+// WatchSelectors has looked.
+func (s *Share) Ignored() map[schema.GroupKind]bool { return s.honor.state() }
+
+// WatchSelectors looks for which kinds API servers ignore the shard selector, and logs it, until ctx ends.
+func (s *Share) WatchSelectors(ctx context.Context) {
+	if s.Delivery() != sharding.ShardSelector {
 		return
 	}
 	tick := time.NewTicker(honorPeriod)
@@ -67,13 +70,13 @@ func (r *Rota) watchHonor(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for kind, ignored := range r.honor.look(r.share.SelectorTraffic()) {
+		for kind, ignored := range s.honor.look(s.selectorTraffic()) {
 			switch {
 			case ignored:
-				r.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and "+
+				s.log.Info("The API server ignores the shard selector, so that this member receives all objects of the kind and "+
 					"keeps its own: does it have the feature gate ShardedListAndWatch?", "kind", kind.String())
 			case known[kind]:
-				r.log.Info("The API server honors the shard selector again", "kind", kind.String())
+				s.log.Info("The API server honors the shard selector again", "kind", kind.String())
 			}
 			known[kind] = true
 		}

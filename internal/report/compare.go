@@ -1,0 +1,201 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
+)
+
+const (
+	// scrubShare limits the lists of all objects to 1/1000 of the time of the member with the duty. They cost the API
+	// server about the same. The longest time between two lists is scrubLatest.
+	scrubShare  = 1000
+	scrubLatest = 10 * time.Minute
+	// scrubFirst bounds the time from getting the duty to the first list.
+	scrubFirst = time.Minute
+	// scrubNotices is how many findings are reported one by one.
+	scrubNotices = 3
+)
+
+// scrubbed are the results of the last scrub of this member.
+type scrubbed struct {
+	mu       sync.Mutex
+	scrubs   uint64
+	findings []coverage.Finding
+	uneven   Imbalance
+	on       bool // this member has the duty and has compared at least once
+}
+
+func (s *scrubbed) look(findings []coverage.Finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings, s.on = findings, true
+	s.scrubs++
+}
+
+func (s *scrubbed) weigh(load Imbalance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uneven = load
+}
+
+func (s *scrubbed) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings, s.on = nil, false
+}
+
+// Findings returns those of the last comparison, and how many comparisons there were. on is false while this member
+// does not compare.
+func (r *Reporter) Findings() (findings []coverage.Finding, scrubs uint64, on bool) {
+	s := &r.scrubbed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.findings, s.scrubs, s.on
+}
+
+// Imbalance returns that of the last comparison.
+func (r *Reporter) Imbalance() Imbalance {
+	r.scrubbed.mu.Lock()
+	defer r.scrubbed.mu.Unlock()
+	return r.scrubbed.uneven
+}
+
+// Compare compares what members hold with the table, and from time to time with what there is, while this member has
+// the scrub duty. It reports what is wrong. It returns when the incarnation ends.
+func (r *Reporter) Compare(m Member) {
+	env := r.env
+	// Not at once: members that come and go list enough.
+	first := func() scrubber {
+		bounds := coverage.BoundsOf(env.Config.LeaseDuration, env.Config.FenceDelay)
+		return scrubber{tracker: coverage.NewTracker(bounds), due: env.Now() + r.period(scrubFirst/scrubShare)}
+	}
+	s := first()
+	tick := time.NewTicker(lookPeriod(env.Config.LeaseDuration))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.Context().Done():
+			r.end()
+			return
+		}
+		if !env.Compares() {
+			r.end()
+			s = first()
+			continue
+		}
+		r.compareGroups(m)
+		findings, err := r.compare(m, &s)
+		if err != nil {
+			if m.Context().Err() == nil && !s.failing {
+				env.Lacks("Cannot compare what members hold with what there is; trying again", err)
+			}
+			s.failing = true
+			continue
+		}
+		s.failing = false
+		r.scrubbed.look(findings)
+		r.tell(m, findings, &s)
+	}
+}
+
+// end forgets what was found: another member compares, or none.
+func (r *Reporter) end() {
+	r.scrubbed.end()
+	r.gaps.end()
+}
+
+// scrubber is the state of a member's comparisons.
+type scrubber struct {
+	tracker *coverage.Tracker
+	due     time.Duration // of the next list of all objects
+	told    map[coverage.Finding]bool
+	failing bool
+	// failed are the kinds that could not be listed last time, unlisted those of the last two times.
+	failed   map[schema.GroupKind]error
+	unlisted []coverage.Finding
+}
+
+// both returns findings about the kinds in both maps.
+func both(before, now map[schema.GroupKind]error) []coverage.Finding {
+	var out []coverage.Finding
+	for kind := range now {
+		if before[kind] != nil {
+			out = append(out, coverage.Finding{What: coverage.Unlisted, Kind: kind})
+		}
+	}
+	return out
+}
+
+// compare returns the findings that count.
+func (r *Reporter) compare(m Member, s *scrubber) ([]coverage.Finding, error) {
+	env := r.env
+	t := env.Table()
+	if t.Slots == 0 {
+		return nil, errors.New("there is no table")
+	}
+	reports, err := env.Store().Read(m.Context())
+	if len(reports) == 0 && err != nil {
+		return nil, err
+	}
+	if err != nil {
+		env.Log.Error(err, "Cannot read all reports of what members hold")
+	}
+	r.scrubbed.weigh(imbalanceOf(t, reports))
+	census := coverage.Digests(nil)
+	if begun := env.Now(); begun >= s.due || s.tracker.Undecided(reports) {
+		var failed map[schema.GroupKind]error
+		census, failed, err = env.Census(m.Context())
+		s.due = env.Now() + r.period(env.Now()-begun)
+		if err != nil {
+			return nil, err
+		}
+		for kind, err := range failed {
+			env.Log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind",
+				kind.String(), "after", (s.due - env.Now()).String())
+		}
+		s.unlisted, s.failed = both(s.failed, failed), failed
+	}
+	return append(s.tracker.Look(env.Now(), t, reports, census), s.unlisted...), nil
+}
+
+// period returns the time to the next lists, by how long the last ones took.
+func (r *Reporter) period(took time.Duration) time.Duration {
+	if r.env.Period > 0 {
+		return r.env.Period
+	}
+	return min(scrubShare*took, scrubLatest)
+}
+
+// tell reports new findings.
+func (r *Reporter) tell(m Member, findings []coverage.Finding, s *scrubber) {
+	now := map[coverage.Finding]bool{}
+	fresh := 0
+	for _, f := range findings {
+		same := f.Same()
+		now[same] = true
+		if s.told[same] {
+			continue
+		}
+		if fresh++; fresh <= scrubNotices {
+			notice := member.Notify{Reason: "Coverage", Warning: true, Message: f.String()}
+			if f.What == coverage.Mixed {
+				notice.Reason = "SetupDiffers"
+			}
+			m.Notify(notice)
+		}
+	}
+	if fresh > scrubNotices {
+		m.Notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
+			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, r.env.Rota.Namespace,
+			r.env.Rota.Name)})
+	}
+	s.told = now
+}
