@@ -1,7 +1,7 @@
 package rota
 
 import (
-	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -13,16 +13,16 @@ import (
 // objects of other members. It panics unless a package of Rota has granted access.
 func (r *Rota) Adapt(access adapter.Access) adapter.Parts {
 	access.Require()
+	return r.adapted
+}
+
+// adaptable returns what Adapt does.
+func (r *Rota) adaptable() adapter.Parts {
 	return adapter.Parts{
-		Share: r.share, Gate: r.gate, Late: r.clock.Late, Slots: r.cfg.Slots, Key: r.cfg.Key,
-		Election: r.opts.electionLease(), Solo: r.opts.Solo, Table: r.state.Table,
-		Ending:    func() { r.ending.Store(true) },
-		SettingUp: r.settingUp,
-		FinishSetup: func(f func(context.Context) error) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.finishSetup = append(r.finishSetup, f)
-		},
+		Share: r.share, Gate: r.gate, Slots: r.cfg.Slots, Key: r.cfg.Key, Election: r.opts.electionLease(),
+		Solo: r.opts.Solo, Table: r.state.Table, SettingUp: r.setup.goesOn, FinishSetup: r.setup.atEnd,
+		Late:     func() time.Duration { return r.clock.Late() },
+		Ending:   func() { r.ending.Store(true) },
 		Reported: func() bool { _, bytes, _ := r.reporter.Published(); return bytes > 0 },
 		NewController: func(
 			name string, kind schema.GroupKind, enqueue controllers.Enqueue,

@@ -58,13 +58,12 @@ func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) err
 	if err := table.ValidDuty(name); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.late() {
+	var err error
+	if !r.setup.during(func() { err = r.duties.Declare(name, run) }) {
 		return fmt.Errorf("duty %s: Run was called before: declare duties before the member starts, or have it wait for "+
 			"them with JoinAfter of the rota.Rota", name)
 	}
-	return r.duties.Declare(name, run)
+	return err
 }
 
 // declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which

@@ -201,7 +201,7 @@ func TestRotaTakesTurnsWithLeaderElection(t *testing.T) {
 				t.Errorf("status %q, %d slots open and %d owned; want %q", s.Waiting, s.Open.Len(), s.Owned.Len(), want)
 			}
 			m.want("it waits", "rota_elected", "", 0)
-			if got := m.setup()[coverage.SettingElection]; got != electionLease.String() {
+			if got := m.settings()[coverage.SettingElection]; got != electionLease.String() {
 				t.Errorf("the member reports the Lease %q", got)
 			}
 		}
@@ -373,7 +373,7 @@ func TestElectionWithoutALease(t *testing.T) {
 			return strings.Contains(a.Status().Waiting, "which does not exist; the rota creates it in 17.5s unless a leader does")
 		})
 		l.until("the member works", time.Minute, a.works)
-		if got := a.setup()[coverage.SettingElection]; got != electionLease.String() {
+		if got := a.settings()[coverage.SettingElection]; got != electionLease.String() {
 			l.t.Errorf("it reports leader election's Lease as %q", got)
 		}
 		a.stop()

@@ -65,7 +65,7 @@ func TestR14Groups(t *testing.T) {
 // Without a group nothing is announced. One that was not parsed is refused.
 func TestOptionsGroup(t *testing.T) {
 	r := testRota(t)
-	if _, announced := r.setup()[coverage.SettingProgram]; announced {
+	if _, announced := r.settings()[coverage.SettingProgram]; announced {
 		t.Error("a program without groups announces some")
 	}
 	o := Options{Name: "website", Namespace: "operators", Group: &group.Group{}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,9 +86,7 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 		return nil, err
 	}
 	_, started, _ := r.share.KindOf(made)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.started = append(slices.Clip(r.started), start{
+	r.setup.needs(start{
 		kind: kind.GroupKind(), started: started, client: true, owned: len(children) > 0, informer: made,
 	})
 	return made, nil
@@ -128,10 +125,7 @@ func (r *Rota) Shard(kind schema.GroupKind, children ...Children) error {
 
 // declare sets how a kind is sharded. call is the name of the user's call, for errors.
 func (r *Rota) declare(call string, kind schema.GroupKind, children []Children) error {
-	r.mu.Lock()
-	late := r.late()
-	r.mu.Unlock()
-	if late {
+	if r.setup.late() {
 		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
 	}
 	if len(children) == 0 {

@@ -77,7 +77,7 @@ func TestNewInformer(t *testing.T) {
 	if !r.share.HoldsByOwner(children) || !r.share.Owned(secretKind) || r.share.Sharded(secretKind) {
 		t.Error("the informer of children does not hold the share by owners")
 	}
-	r.ran = true
+	r.setup.ran = true
 	if err := r.Shard(gadgetKind); err == nil || !strings.Contains(err.Error(), "call Shard first") {
 		t.Errorf("Shard after Run: error %v, want one", err)
 	}

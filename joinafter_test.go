@@ -27,7 +27,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			}
 		}
 		finished := 0
-		r.finishSetup = append(r.finishSetup, func(context.Context) error { finished++; return nil })
+		r.setup.atEnd(func(context.Context) error { finished++; return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

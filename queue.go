@@ -91,7 +91,7 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by "+
 			"rota.ShareInformer without rota.Children, of another factory", name, kind, kind)
 	}
-	if err := r.take(name, inner); err != nil {
+	if err := r.setup.take(name, inner); err != nil {
 		return nil, err
 	}
 	var c *controllers.Controller
@@ -110,9 +110,7 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 		name, err := items.Name(item)
 		return r.share.KeyOf(kind, name), err
 	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.started = append(r.started, start{kind: kind, started: started})
+	r.setup.needs(start{kind: kind, started: started})
 	return &Queue[T]{TypedRateLimitingInterface: q, queue: q}, nil
 }
 
@@ -120,10 +118,7 @@ func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexIn
 func (r *Rota) newController(
 	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue controllers.Enqueue,
 ) (*controllers.Controller, error) {
-	r.mu.Lock()
-	late := r.late()
-	r.mu.Unlock()
-	if late {
+	if r.setup.late() {
 		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
 			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
 	}
@@ -131,25 +126,6 @@ func (r *Rota) newController(
 		return nil, fmt.Errorf("controller %s: %w", name, err)
 	}
 	return r.controllers.New(name, kind, informer, enqueue)
-}
-
-// take notes which Queue a work queue belongs to. Two Queues would each believe that items taken by the other still
-// wait.
-func (r *Rota) take(name string, inner any) error {
-	if !reflect.TypeOf(inner).Comparable() {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if owner, taken := r.inner[inner]; taken {
-		return fmt.Errorf("queue %s: its work queue is that of queue %s already: make a work queue for each", name, owner)
-	}
-	_, ours := inner.(interface{ isQueue() })
-	if _, adapters := inner.(interface{ IsQueue() }); ours || adapters {
-		return fmt.Errorf("queue %s: its work queue is a Queue of the rota already", name)
-	}
-	r.inner[inner] = name
-	return nil
 }
 
 // namesAsItems returns the Items of NewQueue.

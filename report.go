@@ -40,7 +40,7 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 
 // report returns the account's report, with the handovers.
 func (i *incarnation) report() *coverage.Report {
-	r := i.rota.account.Report(i.ID(), i.rota.setup())
+	r := i.rota.account.Report(i.ID(), i.rota.settings())
 	r.Handovers = i.moves.Handovers()
 	if waits := i.Waiting(); waits != "" {
 		r.Waits = waits
@@ -66,8 +66,8 @@ func (r *Rota) outline(id string, setup map[string]string) *coverage.Report {
 	return out
 }
 
-// setup returns this member's settings for its report.
-func (r *Rota) setup() map[string]string {
+// settings returns this member's settings for its report.
+func (r *Rota) settings() map[string]string {
 	out := map[string]string{
 		coverage.SettingLease: r.cfg.LeaseDuration.String(), coverage.SettingDeadline: r.cfg.RenewDeadline.String(),
 		coverage.SettingRetry: r.cfg.RetryPeriod.String(), coverage.SettingWrite: r.cfg.WriteTimeout.String(),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
@@ -65,19 +66,13 @@ type Rota struct {
 	duties      *duty.Duties
 	keeper      controllers.Keeper
 	controllers *controllers.Set
+	adapted     adapter.Parts
 
-	mu      sync.Mutex
-	started []start
-	inner   map[any]string // the work queues that belong to queues
-	ran     bool
-	// after is what JoinAfter was told. isSetUp says that nothing can be set up any more; finishSetup is called then.
-	after       []prerequisite
-	isSetUp     bool
-	finishSetup []func(context.Context) error
-	denied      chan error // a permission is missing
-	bypassed    chan error // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen  sync.Map   // kinds for which that was logged
-	declared    sync.Map   // kinds for which Shard was called
+	setup      setup
+	denied     chan error // a permission is missing
+	bypassed   chan error // an informer of ShareInformer reads through a client that was not wrapped
+	toldUnseen sync.Map   // kinds for which that was logged
+	declared   sync.Map   // kinds for which Shard was called
 }
 
 // New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs
@@ -125,7 +120,7 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	r := &Rota{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
 		fakes: fakes, denied: make(chan error, 1),
-		bypassed: make(chan error, 1), inner: map[any]string{}, keeper: controllers.NoKeeper{},
+		bypassed: make(chan error, 1), keeper: controllers.NoKeeper{},
 	}
 	r.share = delivery.New(delivery.Options{
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
@@ -157,6 +152,7 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
 		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow,
 	})
+	r.adapted = r.adaptable()
 	return r
 }
 
@@ -216,13 +212,9 @@ func (r *Rota) untilDeadline() time.Duration {
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
 // nothing in flight joins again.
 func (r *Rota) Run(ctx context.Context) error {
-	r.mu.Lock()
-	if r.ran {
-		r.mu.Unlock()
+	if !r.setup.begin() {
 		return fmt.Errorf("rota %s: Run was called before", r.Name())
 	}
-	r.ran = true
-	r.mu.Unlock()
 	if len(r.keeper.Kinds()) > 0 && r.opts.LeaderElectionID != "" {
 		return fmt.Errorf("rota %s: Options.LeaderElectionID: dispatchers cannot hold leader election's Lease, since their "+
 			"workers go on after it is lost; leave it out", r.Name())
@@ -242,7 +234,7 @@ func (r *Rota) Run(ctx context.Context) error {
 		return err
 	}
 	r.askForResets()
-	if r.reports != nil && !r.reporter.AwaitAlike(ctx, r.outline(r.cfg.Self.ID, r.setup())) {
+	if r.reports != nil && !r.reporter.AwaitAlike(ctx, r.outline(r.cfg.Self.ID, r.settings())) {
 		return nil
 	}
 	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))

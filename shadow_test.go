@@ -204,7 +204,7 @@ func TestShadowNeverEndsTheOperator(t *testing.T) {
 		tries := 0
 		shadow.made = func(r *Rota) {
 			tries++
-			r.rest, r.ran = nil, true // Run returns an error at once
+			r.rest, r.setup.ran = nil, true // Run returns an error at once
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*shadowRetry-time.Second)
 		defer cancel()

@@ -39,10 +39,8 @@ type prerequisite struct {
 }
 
 func (r *Rota) prerequisites() []prerequisite {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out []prerequisite
-	for _, s := range r.started {
+	for _, s := range r.setup.informers() {
 		out = append(out, prerequisite{s.started,
 			func() string { return fmt.Sprintf("the informer of %s, which was not started", s.kind) }})
 	}
@@ -55,10 +53,7 @@ func (r *Rota) prerequisites() []prerequisite {
 // waitsFor says what the member waits for before it joins.
 func (r *Rota) waitsFor() []string {
 	var out []string
-	r.mu.Lock()
-	after := r.after
-	r.mu.Unlock()
-	for _, p := range slices.Concat(after, r.prerequisites()) {
+	for _, p := range slices.Concat(r.setup.prerequisites(), r.prerequisites()) {
 		select {
 		case <-p.done:
 		default:
@@ -118,40 +113,20 @@ func (r *Rota) JoinAfter(what string, done <-chan struct{}) error {
 		return fmt.Errorf("rota %s: JoinAfter %s: its channel is nil, so this member would never join: close one when that "+
 			"is done", r.Name(), what)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ran {
+	if !r.setup.waits(prerequisite{done, func() string { return what }}) {
 		return fmt.Errorf("rota %s: JoinAfter %s: Run was called before: call JoinAfter before the member starts", r.Name(),
 			what)
 	}
-	r.after = append(r.after, prerequisite{done, func() string { return what }})
 	return nil
 }
 
-// settingUp reports whether Run waits, or will wait, until something is set up.
-func (r *Rota) settingUp() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.isSetUp && len(r.after) > 0
-}
-
-// late reports whether it is too late to set something up. r.mu is held.
-func (r *Rota) late() bool { return r.ran && (r.isSetUp || len(r.after) == 0) }
-
 // awaitSetup waits for what JoinAfter was told. It returns false when ctx ends. Afterwards nothing can be set up.
 func (r *Rota) awaitSetup(ctx context.Context) (bool, error) {
-	r.mu.Lock()
-	after := r.after // JoinAfter adds no more
-	r.mu.Unlock()
-	if !r.await(ctx, after) {
+	if !r.await(ctx, r.setup.prerequisites()) { // JoinAfter adds no more
 		return false, nil
 	}
-	r.mu.Lock()
-	r.isSetUp = true
-	finish := r.finishSetup
-	r.mu.Unlock()
 	var errs []error
-	for _, f := range finish {
+	for _, f := range r.setup.end() {
 		errs = append(errs, f(ctx))
 	}
 	return true, errors.Join(errs...)

@@ -84,9 +84,7 @@ func (r *Rota) checkClients() error {
 // such clients watch, nor which resource is of which kind, so that writes might not be noted (rule R8). If
 // ShareInformer got the client, Run ends.
 func (r *Rota) unseen(kind schema.GroupKind) {
-	r.mu.Lock()
-	shared := slices.ContainsFunc(r.started, func(s start) bool { return s.client && s.kind == kind })
-	r.mu.Unlock()
+	shared := slices.ContainsFunc(r.setup.informers(), func(s start) bool { return s.client && s.kind == kind })
 	if r.fakes {
 		return
 	}
@@ -128,9 +126,7 @@ func (r *Rota) watchWiring(ctx context.Context) {
 // askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
 // those of Kubernetes count the events that such handlers get; whether these do cannot be known.
 func (r *Rota) askForResets() {
-	r.mu.Lock()
-	started := r.started
-	r.mu.Unlock()
+	started := r.setup.informers()
 	for _, c := range r.controllers.All() {
 		if c.HasDecided() || c.Informer == nil {
 			continue
@@ -152,9 +148,7 @@ func (r *Rota) askForResets() {
 // UID, an object that a handler enqueues for another one is mostly on another member than that one. A call of Shard for
 // the kind says that this is wanted.
 func (r *Rota) checkUnworked() error {
-	r.mu.Lock()
-	started := r.started
-	r.mu.Unlock()
+	started := r.setup.informers()
 	controllers := r.controllers.All()
 	var worked []schema.GroupKind
 	for _, c := range controllers {
