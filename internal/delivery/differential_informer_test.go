@@ -95,7 +95,9 @@ func (w *informerWorld) check(s informerStep) error {
 		if diff != "" {
 			return fmt.Errorf("handler %d heard (-stock +member):\n%s", n, diff)
 		}
-		if diff := cmp.Diff(wantRepeated, gotRepeated); diff != "" && s.Do == "pass" {
+		// A resync comes once a period. A stock informer counts it from its last list, a member's from its start, since its
+		// reflector need not list again. So only several periods are sure to have one in both.
+		if diff := cmp.Diff(wantRepeated, gotRepeated); diff != "" && s.Do == "pass" && s.For > 0 {
 			return fmt.Errorf("handler %d heard again (-stock +member):\n%s", n, diff)
 		}
 		if w.stock.added[n].HasSynced() != w.member.added[n].HasSynced() {

@@ -11,6 +11,10 @@
 //
 // Hold begins to list the slots. Warm and Load only wait.
 //
+// Package sharding says which slot an object is in and how to ask for the objects of slots, package stream what of an
+// event, a list or a look-up goes to a store, and package written what the next owner of a slot has to see. They send
+// nothing and wait for nothing; this package does.
+//
 // # How it works
 //
 // The real SharedIndexInformer is embedded; its ListerWatcher, handlers and transform are wrapped. The wrapper owns the
@@ -39,7 +43,7 @@
 // hashed on arrival (rule R11). So a server that ignores the selector only costs traffic, which Share.Traffic shows.
 //
 // With ShardSelector, owned kinds are selected by a label: the API server does not hash anything of an owner.
-// Share.Stamp returns the label that an object should carry. Package sharding has the labels and the selectors.
+// Share.Stamp returns the label that an object should carry.
 //
 // With labels an object can leave the watch without being deleted; see confirm.go.
 //
