@@ -170,7 +170,8 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 		if err := shadow.Start(ctx); err != nil {
 			t.Error(err)
 		}
-		if seen := made.account.Report(made.ID(), nil).Would; len(seen) != 1 || seen[0].Kind != secrets {
+		if seen := made.account.Report(made.ID(), nil).Would; len(seen) != 1 || seen[0].Kind != secrets ||
+			seen[0].Changed != 0 || seen[0].Over == 0 { // it is older than the list before
 			t.Errorf("counted %+v", seen)
 		}
 		if told := log.with("cannot list", website.String(), "did not answer within 10s"); len(told) != 1 {

@@ -47,8 +47,8 @@
 //
 // With labels an object can leave the watch without being deleted; see confirm.go.
 //
-// A ListerWatcher that has a label selector of its own must join it with the options' selector (JoinSelectors). If it
-// overwrites the options' selector, SlotLabel is a costly Filter.
+// A ListerWatcher that has a label selector of its own must join it with the options' selector
+// (sharding.JoinSelectors). If it overwrites the options' selector, SlotLabel is a costly Filter.
 //
 // # Kinds that are primary and owned
 //

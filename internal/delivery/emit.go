@@ -57,7 +57,7 @@ func (i *informer) missLate(o stream.Object) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.miss(o.Slot, sharding.Subject{Kind: i.kind, Name: types.NamespacedName{Namespace: o.Name.Namespace, Name: o.Name.Name}})
+	i.miss(o.Slot, sharding.Subject{Kind: i.kind, Name: types.NamespacedName(o.Name)})
 }
 
 // copyOwners copies the owner references of an object of an owned kind to the mark that replaces it: the owner has to

@@ -153,14 +153,14 @@ func (i *informer) wholeKey() string {
 }
 
 // versionKey returns the key in table.Versions of a part of a kind's role.
-func (s *Share) versionKey(kind schema.GroupKind, part sharding.Role) string {
-	if part.Owned() && s.Sharded(kind) {
+func versionKey(kind schema.GroupKind, of, part sharding.Role) string {
+	if part.Owned() && of.Primary {
 		return kind.String() + ownedSuffix
 	}
 	return kind.String()
 }
 
-func (i *informer) versionKey() string { return i.share.versionKey(i.kind, i.role) }
+func (i *informer) versionKey() string { return versionKey(i.kind, i.share.Role(i.kind), i.role) }
 
 // Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions
 // included (rule R8); for kinds that are cached whole, the highest that it wrote. Settle finds versions for writes

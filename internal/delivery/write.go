@@ -80,7 +80,7 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 			Name: name.Name}})
 	}
 	for _, about := range known {
-		w.places = append(w.places, s.places(kind, about)...)
+		w.places = append(w.places, s.places(kind, r, about)...)
 	}
 	if r.Primary && s.Key() == slot.KeyUID && len(w.places) == 0 {
 		if n, ok := s.tombstones.find(sharding.Subject{Kind: kind, Name: name}); ok {
@@ -92,7 +92,7 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 			w.by = append(w.by, written.Place{Key: kind.String(), Slot: n})
 		}
 		for _, part := range parts {
-			w.by = append(w.by, written.Place{Key: s.versionKey(kind, part), Slot: n})
+			w.by = append(w.by, written.Place{Key: versionKey(kind, r, part), Slot: n})
 		}
 	}
 	if len(parts) == 0 {
@@ -121,15 +121,15 @@ func (i *informer) stored(name cache.ObjectName) metav1.Object {
 }
 
 // places returns where an object counts by its own content. s.mu is held.
-func (s *Share) places(kind schema.GroupKind, obj metav1.Object) []written.Place {
+func (s *Share) places(kind schema.GroupKind, r sharding.Role, obj metav1.Object) []written.Place {
 	var out []written.Place
-	parts := s.Role(kind).Parts()
+	parts := r.Parts()
 	for _, part := range parts {
 		if part.Primary && (s.Key() == slot.KeyUID && obj.GetUID() == "" || s.Key() == slot.KeyName && obj.GetName() == "") {
 			continue // a request to create the object does not have that yet
 		}
 		if n, _, ok := s.SlotBy(kind, part, obj); ok {
-			out = append(out, written.Place{Key: s.versionKey(kind, part), Slot: n})
+			out = append(out, written.Place{Key: versionKey(kind, r, part), Slot: n})
 		}
 	}
 	if len(parts) > 0 {
@@ -212,7 +212,7 @@ func (w *Write) Answered(obj metav1.Object) {
 // noteAnswer notes the version of an answer, also for the slots that the object was in before: they must see that it
 // left. s.mu is held.
 func (w *Write) noteAnswer(obj metav1.Object) {
-	for _, p := range distinct(append(w.share.places(w.kind, obj), w.places...)) {
+	for _, p := range distinct(append(w.share.places(w.kind, w.share.Role(w.kind), obj), w.places...)) {
 		w.share.record.Note(p, obj.GetResourceVersion())
 	}
 	w.noteOwn(obj, obj.GetResourceVersion())

@@ -25,7 +25,7 @@ func Example() {
 		}
 		l, err := labeller.New(cfg, labeller.Options{
 			Resources: []schema.GroupVersionResource{{Group: "web.example.com", Version: "v1", Resource: "websites"}},
-			Label:     "rota.dev/hash-website-b2c498", // delivery.HashLabel returns it
+			Label:     "rota.dev/hash-website-b2c498", // sharding.HashLabel returns it
 			Report:    func(err error) { log.Print(err) },
 		})
 		if err != nil {

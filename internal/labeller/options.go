@@ -33,7 +33,7 @@ type Options struct {
 	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. All labellers of a resource must use the same. It
 	// is not used if Value is set.
 	Key slot.Key
-	// Label is the label to write: for objects sharded by their own Key, delivery.HashLabel of key and kind.
+	// Label is the label to write: for objects sharded by their own Key, sharding.HashLabel of key and kind.
 	Label string
 	// Value returns the label's value for an object, whose metadata it gets. false: the object needs none, and its label
 	// is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
@@ -83,7 +83,7 @@ func (o Options) withDefaults() (Options, error) {
 			"or choose one of these", o.Key)
 	}
 	if o.Label == "" {
-		return o, errors.New("labeller: Options.Label is empty: name the label to write, as delivery.HashLabel does")
+		return o, errors.New("labeller: Options.Label is empty: name the label to write, as sharding.HashLabel does")
 	}
 	if problems := validation.IsQualifiedName(o.Label); len(problems) > 0 {
 		return o, fmt.Errorf("labeller: Options.Label %q is no name of a label: %s", o.Label, strings.Join(problems, "; "))

@@ -42,19 +42,13 @@ type renewal struct {
 	again  bool // the member has renewed its report since the first look
 }
 
-const (
-	// startPatience is the time between two log lines about what a member waits for, and how long it tries to read reports.
-	startPatience = 10 * time.Second
-	// startEvents is the time between two events about it: API servers keep events for an hour.
-	startEvents = 30 * time.Minute
-)
-
 // Conflicts describes the live members that this one cannot work together with; it waits for their end.
 func (r *Reporter) Conflicts() []string { return r.unlike.texts() }
 
 // AwaitAlike waits while there are live members that this one cannot work together with (rule R14). If it took slots
 // beside them, their objects would have no owner, or two. It returns false when ctx ends. A member counts as live while
-// it renews its report. self is what this one holds and how it is set up. If reports cannot be read, the member joins: the member with the scrub duty compares them, too.
+// it renews its report. self is what this one holds and how it is set up. If reports cannot be read, the member joins:
+// the member with the scrub duty compares them, too.
 func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 	defer r.unlike.set(nil)
 	seen := map[string]renewal{}
@@ -66,7 +60,7 @@ func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 		}
 		reports, err := r.env.Store().Read(ctx)
 		if len(reports) == 0 && err != nil {
-			if denied := new(permission.Error); !errors.As(err, &denied) && r.env.Now()-begun < startPatience {
+			if denied := new(permission.Error); !errors.As(err, &denied) && r.env.Now()-begun < r.env.Patience {
 				continue
 			}
 			if ctx.Err() == nil {
@@ -83,7 +77,7 @@ func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 		}
 		r.unlike.set(conflicts)
 		now := r.env.Now()
-		event, line := told == 0 || now-told >= startEvents, now-logged >= startPatience
+		event, line := told == 0 || now-told >= r.env.Again, now-logged >= r.env.Patience
 		for _, d := range conflicts {
 			message := "This member takes no slots while others work with which it cannot work together: " + d.String()
 			if event {

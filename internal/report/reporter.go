@@ -58,10 +58,13 @@ type Env struct {
 	// Period is the time between two lists of all objects; 0: so long that they take 1/1000 of the time.
 	Period time.Duration
 	Group  *group.Group // nil: there is none
-	Log    logr.Logger
-	Now    func() time.Duration // monotonic
-	Store  func() Store
-	Table  func() *table.Table
+	// Patience is the time between two log lines about what a member waits for before it joins, and how long it tries to
+	// read reports then. Again is the time between two events about it.
+	Patience, Again time.Duration
+	Log             logr.Logger
+	Now             func() time.Duration // monotonic
+	Store           func() Store
+	Table           func() *table.Table
 	// Compares says whether this member has the scrub duty.
 	Compares func() bool
 	// Census lists what there is. It returns the kinds that could not be listed.
