@@ -64,13 +64,14 @@ func (m *metrics) declareTable() {
 		put(float64(s.Unowned.Len()), "unowned")
 		put(float64(s.rota.cfg.Slots), "all")
 	})
-	m.gauge("rota_table_epoch", "Epoch of the table; 0 without a table.", func(s sample) float64 { return float64(s.Epoch) })
+	m.gauge("rota_table_epoch", "Epoch of the table; 0 without a table.",
+		func(s sample) float64 { return float64(s.Epoch) })
 	m.gauge("rota_table_bytes", "Size of the table as text, of at most 983,040 bytes. Above 737,280 there is the event "+
 		"TableLarge.", func(s sample) float64 { return float64(s.table.Size(1)) })
 	m.gauge("rota_members", "Members in the table; 0 without a table.",
 		func(s sample) float64 { return float64(s.Members) })
-	m.declare(prometheus.GaugeValue, "rota_table_present", "1: there is a table. 0: there is none, because it was deleted "+
-		"or no member has made one yet. Absent before the member has looked.", nil,
+	m.declare(prometheus.GaugeValue, "rota_table_present", "1: there is a table. 0: there is none, because it was "+
+		"deleted or no member has made one yet. Absent before the member has looked.", nil,
 		func(s sample, put func(float64, ...string)) {
 			if s.TableGone || s.Epoch > 0 {
 				put(one(!s.TableGone))
@@ -91,8 +92,8 @@ func (m *metrics) declareTable() {
 				put((own - s.rota.clock.Late()).Seconds())
 			}
 		})
-	m.declare(prometheus.GaugeValue, "rota_elected", "1: the rota holds leader election's Lease, so this member works. 0: "+
-		"it works on nothing, because another one holds it. Only with Options.LeaderElectionID.", nil,
+	m.declare(prometheus.GaugeValue, "rota_elected", "1: the rota holds leader election's Lease, so this member works. "+
+		"0: it works on nothing, because another one holds it. Only with Options.LeaderElectionID.", nil,
 		func(s sample, put func(float64, ...string)) {
 			if s.rota.opts.LeaderElectionID != "" && s.ID != "" {
 				put(one(s.Waiting == ""))
@@ -106,8 +107,8 @@ func (m *metrics) declareWork() {
 		_, ending := s.rota.gate.Tasks()
 		return float64(s.rota.inFlight() - ending) // it says how busy the workers are
 	})
-	m.gauges("rota_go_functions", "Functions of rota.Go: those that run, and those that have to end and have not returned "+
-		"yet.", "state", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_go_functions", "Functions of rota.Go: those that run, and those that have to end and have not "+
+		"returned yet.", "state", func(s sample, put func(float64, ...string)) {
 		running, ending := s.rota.gate.Tasks()
 		put(float64(running), "running")
 		put(float64(ending), "ending")
@@ -127,8 +128,8 @@ func (m *metrics) declareWork() {
 	})
 	m.gauge("rota_handover_oldest_seconds", "For how long the oldest handover to this member has been under way; 0 if "+
 		"there is none.", func(s sample) float64 { return s.rota.oldestMove().Seconds() })
-	m.gauge("rota_oldest_waiting_seconds", "For how long the oldest key of this member has been waiting for a worker; 0 if "+
-		"none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
+	m.gauge("rota_oldest_waiting_seconds", "For how long the oldest key of this member has been waiting for a worker; 0 "+
+		"if none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
 	m.gauges("rota_objects", "Objects of sharded kinds in the slots on which this member works.", "kind",
 		func(s sample, put func(float64, ...string)) {
 			for kind, n := range s.rota.objects() {
@@ -194,8 +195,8 @@ func (m *metrics) declareReports() {
 		})
 	m.counts("rota_coverage_scrubs_total", "Comparisons of what members hold with what there is that this member made.",
 		nil, func(s sample, put func(float64, ...string)) { put(float64(s.Scrubs)) })
-	m.gauges("rota_imbalance_ratio", "Load of the member that has most, divided by the mean, by what is counted: slots, or "+
-		"objects as members report them. Weights are accounted for. 1 is even. Only the member that compares has the "+
+	m.gauges("rota_imbalance_ratio", "Load of the member that has most, divided by the mean, by what is counted: slots, "+
+		"or objects as members report them. Weights are accounted for. 1 is even. Only the member that compares has the "+
 		"metric, and only if something is known to count.", "of", func(s sample, put func(float64, ...string)) {
 		if _, _, on := s.rota.reporter.Findings(); !on {
 			return

@@ -31,8 +31,8 @@ func newMetrics(r *Rota) *metrics {
 		"Events of this member, by reason; those that could not be sent are among them.", "reason")
 	m.verdicts = m.counters("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them: admitted, "+
 		"refused, parked, or expired.", "verdict")
-	m.swaps = m.counters("rota_table_swaps_total", "Changes of the table that this member sent, by outcome: done, conflict, "+
-		"missing, failed, or unknown.", "outcome")
+	m.swaps = m.counters("rota_table_swaps_total", "Changes of the table that this member sent, by outcome: done, "+
+		"conflict, missing, failed, or unknown.", "outcome")
 	m.renewals = m.counters("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome")
 	m.plans = m.counters("rota_plans_total", "Changes of the table by which this member planned moves or took slots from "+
 		"dead members, by outcome.", "outcome")

@@ -143,8 +143,8 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 	})
 	r.account = holdings{r}
 	r.reporter = report.New(report.Env{
-		Rota: r.Name(), Config: config, Period: opts.ScrubPeriod, Group: opts.Group, Patience: startPatience, Again: startEvents,
-		Log: log, Now: r.now,
+		Rota: r.Name(), Config: config, Period: opts.ScrubPeriod, Group: opts.Group,
+		Patience: startPatience, Again: startEvents, Log: log, Now: r.now,
 		Store: func() report.Store { return r.reports }, Table: r.tableOf, Census: r.share.Census, Lacks: r.lacks,
 		Compares: func() bool { return r.doesOwn(report.ScrubDuty) }, Tell: r.tell,
 	})

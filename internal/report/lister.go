@@ -44,6 +44,7 @@ const (
 	shadowAnswer = 10 * time.Second
 )
 
+// List implements Objects.
 func (l *Lister) List(ctx context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
 	version := ""
 	m, err := l.look(ctx, kind)
