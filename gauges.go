@@ -178,8 +178,8 @@ func (m *metrics) declareDuties() {
 
 // declareReports declares what tells of reports and of what members hold.
 func (m *metrics) declareReports() {
-	m.gauges("rota_coverage_findings", "Findings of the last comparison of what members hold with what there is, by kind "+
-		"of finding. One member compares, and only that one has the metric.", "what",
+	m.gauges("rota_coverage_findings", "Findings of the last comparison of what members hold with what there is, by "+
+		"kind of finding. One member compares, and only that one has the metric.", "what",
 		func(s sample, put func(float64, ...string)) {
 			findings, _, on := s.rota.reporter.Findings()
 			if !on {
@@ -208,8 +208,8 @@ func (m *metrics) declareReports() {
 			}
 		}
 	})
-	m.gauge("rota_join_conflicts", "Kinds and options because of which this process does not join: it cannot work together "+
-		"with members that are working. Else 0.", func(s sample) float64 {
+	m.gauge("rota_join_conflicts", "Kinds and options because of which this process does not join: it cannot work "+
+		"together with members that are working. Else 0.", func(s sample) float64 {
 		return float64(len(s.rota.reporter.Conflicts()))
 	})
 	published := func(name, help string, value func(now, at time.Duration, bytes, fold int) float64) {
@@ -223,8 +223,8 @@ func (m *metrics) declareReports() {
 		func(now, at time.Duration, _, _ int) float64 { return (now - at).Seconds() })
 	published("rota_report_bytes", "Size of the report in which this member says what it holds; it is kept below 230 KiB.",
 		func(_, _ time.Duration, bytes, _ int) float64 { return float64(bytes) })
-	published("rota_report_slots_per_digest", "How many slots share one digest in the report. More than 1: there are too "+
-		"many kinds and slots for a digest each.", func(_, _ time.Duration, _, fold int) float64 { return float64(fold) })
+	published("rota_report_slots_per_digest", "How many slots share one digest in the report. More than 1: there are "+
+		"too many kinds and slots for a digest each.", func(_, _ time.Duration, _, fold int) float64 { return float64(fold) })
 }
 
 // declareDelivery declares what tells of informers and labels.
@@ -237,8 +237,8 @@ func (m *metrics) declareDelivery() {
 		}
 	}
 	byKind := []string{"kind"}
-	m.counts("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists and "+
-		"events.", byKind, traffic(func(t delivery.Traffic) uint64 { return t.Received }))
+	m.counts("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists "+
+		"and events.", byKind, traffic(func(t delivery.Traffic) uint64 { return t.Received }))
 	m.counts("rota_delivery_objects_foreign_total", "Objects that came although they were not asked for: the API server "+
 		"ignores the shard selector, or they are mislabelled.", byKind,
 		traffic(func(t delivery.Traffic) uint64 { return t.Foreign }))
@@ -248,16 +248,16 @@ func (m *metrics) declareDelivery() {
 			put(one(ignored), kind.String())
 		}
 	})
-	m.gauges("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed. Controllers that "+
-		"need it do not work on them.", "kind", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed. Controllers "+
+		"that need it do not work on them.", "kind", func(s sample, put func(float64, ...string)) {
 		lacking := s.rota.share.Lacking()
 		for kind := range s.Traffic {
 			set := lacking[kind]
 			put(float64(set.Len()), kind.String())
 		}
 	})
-	m.declare(prometheus.GaugeValue, "rota_delivery_failing_seconds", "For how long an informer's list, watch or look-up "+
-		"has failed; 0 if the last one succeeded. The log has the error.", []string{"kind", "request"}, lasting)
+	m.declare(prometheus.GaugeValue, "rota_delivery_failing_seconds", "For how long an informer's list, watch or "+
+		"look-up has failed; 0 if the last one succeeded. The log has the error.", []string{"kind", "request"}, lasting)
 	m.counts("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", byKind,
 		func(s sample, put func(float64, ...string)) {
 			for kind, n := range s.rota.labels.Stats() {

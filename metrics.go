@@ -34,24 +34,24 @@ func newMetrics(r *Rota) *metrics {
 	m.swaps = m.counters("rota_table_swaps_total", "Changes of the table that this member sent, by outcome: done, "+
 		"conflict, missing, failed, or unknown.", "outcome")
 	m.renewals = m.counters("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome")
-	m.plans = m.counters("rota_plans_total", "Changes of the table by which this member planned moves or took slots from "+
-		"dead members, by outcome.", "outcome")
+	m.plans = m.counters("rota_plans_total", "Changes of the table by which this member planned moves or took slots "+
+		"from dead members, by outcome.", "outcome")
 	m.rejoins = m.counter("rota_rejoins_total", "How often this process was expelled and joined again.")
-	m.abandoned = m.counter("rota_deletions_abandoned_total", "Slots given up with deletions that were not reconciled and "+
-		"that no next owner was told of. The log names them. Reasons: the last member leaves; a member's build cannot read "+
-		"them; there are too many; the next owner has no controller for the kind.")
-	m.inherited = m.counter("rota_deletions_inherited_total", "Deletions that former owners of slots left to this member, "+
-		"because no worker had come to them.")
+	m.abandoned = m.counter("rota_deletions_abandoned_total", "Slots given up with deletions that were not reconciled "+
+		"and that no next owner was told of. The log names them. Reasons: the last member leaves; a member's build cannot "+
+		"read them; there are too many; the next owner has no controller for the kind.")
+	m.inherited = m.counter("rota_deletions_inherited_total", "Deletions that former owners of slots left to this "+
+		"member, because no worker had come to them.")
 	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide within "+
 		"WriteTimeout, or did not answer: admission webhooks or the API server are slow.")
 	m.fenced = m.counter("rota_fence_rejections_total", "Writes of this process that a fence refused.")
-	m.phase = m.histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for each "+
-		"slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. activate: "+
-		"from then until it worked on it. A phase that did not happen is not counted.",
+	m.phase = m.histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for "+
+		"each slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. "+
+		"activate: from then until it worked on it. A phase that did not happen is not counted.",
 		"phase", moves.PhaseWarm, moves.PhaseDrain, moves.PhaseActivate)
-	m.stall = m.histogram("rota_handover_stall_seconds", "For how long nobody worked on the objects of a slot that came to "+
-		"this member, as far as the tables tell, by how it came. The last moment of the former owner's drain, and the wait "+
-		"until a crashed member was expelled, are not in it.", "cause",
+	m.stall = m.histogram("rota_handover_stall_seconds", "For how long nobody worked on the objects of a slot that came "+
+		"to this member, as far as the tables tell, by how it came. The last moment of the former owner's drain, and the "+
+		"wait until a crashed member was expelled, are not in it.", "cause",
 		table.CauseAssigned.String(), table.CauseHanded.String(), table.CauseExpelled.String())
 	// A counter that appears with its first event would not count as an increase.
 	for _, o := range []member.Outcome{member.OutcomeDone, member.OutcomeConflict, member.OutcomeMissing,
