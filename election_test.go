@@ -126,6 +126,7 @@ func (l *lab) startStock(id string, release bool) *stockReplica {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	l.t.Cleanup(func() { s.stands.Store(false) }) // a test that fails has to end
 	ctx, end := context.WithCancel(l.t.Context())
 	s.end = end
 	go func() {
@@ -171,13 +172,23 @@ func (l *lab) watchSides(stock ...*stockReplica) (end func()) {
 // until waits until something is so, and says how long that took.
 func (l *lab) until(what string, limit time.Duration, is func() bool) time.Duration {
 	l.t.Helper()
+	return l.poll(what, limit, 20*time.Millisecond, func() bool { synctest.Wait(); return is() })
+}
+
+// each is until with a look each millisecond, some of them between what happens at one moment.
+func (l *lab) each(what string, limit time.Duration, is func() bool) {
+	l.t.Helper()
+	l.poll(what, limit, time.Millisecond, is)
+}
+
+func (l *lab) poll(what string, limit, period time.Duration, is func() bool) time.Duration {
+	l.t.Helper()
 	begun := time.Now()
 	for !is() {
 		if time.Since(begun) > limit {
 			l.t.Fatalf("not within %v: %s", limit, what)
 		}
-		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
+		time.Sleep(period)
 	}
 	return time.Since(begun)
 }
@@ -311,13 +322,15 @@ func TestElectionsLeaseIsClearedByALeaderThatStoodStill(t *testing.T) {
 				l.wait(30 * time.Second)
 				flight, leave := l.enter(a)
 				defer leave()
-				if r := l.election(); r.Holder != a.candidacy().Holder {
-					t.Fatalf("the Lease says %+v", r)
+				before := l.election()
+				if before.Holder != a.candidacy().Holder {
+					t.Fatalf("the Lease says %+v", before)
 				}
+				// It reads the Lease, and clears what it read: a renewal in between would save the rota.
+				l.each("the rota renews", time.Minute, func() bool { return l.election().Version != before.Version })
 				zombie.stands.Store(false)
-				for l.election().Holder == a.candidacy().Holder {
-					time.Sleep(time.Millisecond)
-				}
+				l.each("it clears the Lease", time.Minute,
+					func() bool { return l.election().Holder != a.candidacy().Holder })
 				synctest.Wait()
 				cleared, lasted := time.Now(), time.Duration(0)
 				if r := l.election(); r.Holder != "" {
