@@ -83,12 +83,17 @@ type labMember struct {
 	done       chan error
 }
 
+// endless is longer than any test takes by its own clock. What waits for something that does not come would wait for ever:
+// simulated time goes on as long as anything has a timer.
+const endless = 48 * time.Hour
+
 // inLab runs a test in a lab, and ends the members that are left.
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{t: t, memory: memory.New(), reports: newSharedReports(), objects: deliverytest.NewMemory(),
 			gadgets: deliverytest.NewMemory(), series: map[string]map[int]float64{}, over: make(chan struct{})}
+		defer time.AfterFunc(endless, func() { panic(fmt.Sprintf("%s goes on after %v of its time", t.Name(), endless)) }).Stop()
 		defer func() {
 			defer close(l.over)
 			for _, m := range l.members {
