@@ -61,6 +61,8 @@ func newSending(parent context.Context, timeout, patience time.Duration) *sendin
 		// A server may answer before it has read all.
 		GotFirstResponseByte: func() { s.wrote(nil) },
 	})
+	s.mu.Lock() // parent may have ended: its function runs at once
+	defer s.mu.Unlock()
 	s.cleanup = []func() bool{
 		time.AfterFunc(timeout, s.late).Stop,
 		context.AfterFunc(parent, func() {
