@@ -93,14 +93,18 @@ func TestKeptForATime(t *testing.T) {
 	opened(t, s, false, func(t *testing.T, d *Dispatcher) {
 		(<-s.watches).Delete(object("8"))
 		synctest.Wait()
-		if d.Shut(all); len(d.kept.by) != 1 {
-			t.Errorf("%v is kept, want one deletion", d.kept.by)
+		kept := func() int {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return len(d.kept.by)
+		}
+		d.Shut(all)
+		if n := kept(); n != 1 {
+			t.Errorf("%d deletions are kept, want one", n)
 		}
 		time.Sleep(keep + time.Minute)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if len(d.kept.by) != 0 {
-			t.Errorf("%v is kept for ever", d.kept.by)
+		if n := kept(); n != 0 {
+			t.Errorf("%d deletions are kept for ever", n)
 		}
 	})
 }
