@@ -153,8 +153,8 @@ func (s *Shadow) Start(ctx context.Context) error {
 func (s *Shadow) again(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.run(ctx); ctx.Err() == nil {
-			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned", append(report.StackOf(err),
-				"after", s.retry.String())...)
+			s.log.Error(err, "The shadow has stopped, and starts again; the operator is not concerned",
+				append(report.StackOf(err), "after", s.retry.String())...)
 			_ = await.Sleep(ctx, s.retry)
 		}
 	}

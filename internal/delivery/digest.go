@@ -174,8 +174,8 @@ func sameUID(a, b any) bool {
 }
 
 // Census lists everything that the informers select and returns the digests of all slots: what all members together
-// should hold. It covers the kinds that Digest does, and keeps one page of a list in memory at a time. Kinds that are not
-// served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's
+// should hold. It covers the kinds that Digest does, and keeps one page of a list in memory at a time. Kinds that are
+// not served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's
 // selectors leave out do not count. The error is ctx's cause, if ctx ends.
 func (s *Share) Census(ctx context.Context) (
 	digests sharding.Digests, failed map[schema.GroupKind]error, err error,
