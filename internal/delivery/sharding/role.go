@@ -32,10 +32,10 @@ func (r Role) Owned() bool { return r.Owners != nil }
 func (r Role) Parts() []Role {
 	var out []Role
 	if r.Primary {
-		out = append(out, Role{Primary: true})
+		out = append(out, r.part(false))
 	}
 	if r.Owned() {
-		out = append(out, Role{Owners: r.Owners, Orphans: r.Orphans})
+		out = append(out, r.part(true))
 	}
 	return out
 }
