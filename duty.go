@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -51,15 +52,11 @@ func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
 	if run == nil {
 		return fmt.Errorf("duty %s: its function is nil", name)
 	}
-	return r.declareDuty(name, run)
-}
-
-func (r *Rota) declareDuty(name string, run func(ctx context.Context) error) error {
 	if err := table.ValidDuty(name); err != nil {
 		return err
 	}
 	var err error
-	if !r.setup.during(func() { err = r.duties.Declare(name, run) }) {
+	if !r.setup.during(func() { err = r.duties.Declare(name, duty.Function(run)) }) {
 		return fmt.Errorf("duty %s: Run was called before: declare duties before the member starts, or have it wait for "+
 			"them with JoinAfter of the rota.Rota", name)
 	}

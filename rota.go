@@ -134,7 +134,11 @@ func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
 		API: cfg, Share: r.share, Key: config.Key, Namespaces: opts.LabelNamespaces, Log: log, Permit: r.permit,
 		Report: r.report, Tell: r.tell,
 	})
-	r.duties = duty.New(duty.Env{Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack})
+	r.duties = duty.New(duty.Env{
+		Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack,
+		After:     func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
+		AfterFunc: func(ctx context.Context, do func()) { context.AfterFunc(ctx, do) },
+	})
 	r.metrics = newMetrics(r)
 	r.writes = writes.New(writes.Env{
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,

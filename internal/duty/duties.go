@@ -23,9 +23,11 @@ import (
 type Env struct {
 	Gate *gate.Gate
 	Log  logr.Logger
-	// Now is the monotonic time.
-	Now    func() time.Duration
-	Caches Caches
+	// Now is the monotonic time. After calls a function after a while, AfterFunc when a context has ended.
+	Now       func() time.Duration
+	After     func(wait time.Duration, do func())
+	AfterFunc func(ctx context.Context, do func())
+	Caches    Caches
 	// HeldBack says what holds slots back.
 	HeldBack func(slot.Set) []string
 }
@@ -55,8 +57,8 @@ func New(env Env) *Duties {
 	return &Duties{env: env, of: map[string]*Duty{}, at: map[slot.Slot]*Duty{}}
 }
 
-// Declare adds a duty. run is nil for one of the rota's own, which ask the gate each time.
-func (d *Duties) Declare(name string, run func(context.Context) error) error {
+// Declare adds a duty. begin is nil for one of the rota's own, which ask the gate each time.
+func (d *Duties) Declare(name string, begin Begin) error {
 	if err := table.ValidDuty(name); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func (d *Duties) Declare(name string, run func(context.Context) error) error {
 	case len(d.of) >= slot.MaxDuties:
 		return fmt.Errorf("duty %s: a rota may have %d duties", name, slot.MaxDuties)
 	}
-	d.of[name] = &Duty{env: &d.env, name: name, run: run}
+	d.of[name] = &Duty{env: &d.env, name: name, begin: begin}
 	return nil
 }
 
@@ -118,7 +120,7 @@ func (d *Duties) Expect(a member.Load, _ bool) {
 func (d *Duties) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	waits := slices.ContainsFunc(a.Slots.Slots(), func(s slot.Slot) bool {
 		one := d.in(s)
-		return one == nil || one.run != nil
+		return one == nil || one.begin != nil
 	})
 	if waits && !a.Held {
 		d.env.Caches.LoadDuties(ctx, a.Cause, a.Versions)
@@ -149,8 +151,8 @@ func (d *Duties) SlotOf(name string) (slot.Slot, bool) {
 func (d *Duties) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
 	d.env.Gate.Open(set, epoch)
 	for _, s := range set.Slots() {
-		if one := d.in(s); one != nil && one.run != nil {
-			one.open(&term{base: context.WithoutCancel(ctx), slot: s, epoch: epoch, over: make(chan struct{})})
+		if one := d.in(s); one != nil && one.begin != nil {
+			one.open(&term{base: context.WithoutCancel(ctx), slot: s, epoch: epoch})
 		}
 	}
 	return nil

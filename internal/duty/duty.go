@@ -14,18 +14,28 @@ import (
 // Queue is the queue name of duties in the gate's reports.
 const Queue = "rota.dev/duty"
 
+// Begin begins a run of a duty, and returns. done is called once, in any goroutine, when the run has ended. It returns
+// when what the run started has ended, too.
+type Begin func(ctx context.Context, done func(error))
+
+// Function returns a Begin that calls run in a goroutine of its own.
+func Function(run func(context.Context) error) Begin {
+	// A panic ends the process, so nothing is to be undone then.
+	return func(ctx context.Context, done func(error)) { go func() { done(run(ctx)) }() }
+}
+
 // Duty is a duty that this process can do. Its methods may be called concurrently.
 type Duty struct {
-	env  *Env
-	name string
-	run  func(context.Context) error // nil: it is one of the rota's own, which ask the gate each time
+	env   *Env
+	name  string
+	begin Begin // nil: it is one of the rota's own, which ask the gate each time
 
 	mu sync.Mutex
 	// term is the present term; nil: this member does not have the duty, or gives it up.
 	term *term
-	// working says that a goroutine serves the terms, one after the other.
-	working bool
-	// epoch is that of the last term, finished the one for which run has returned nil.
+	// busy says that a run is under way, in the present term or a former one.
+	busy bool
+	// epoch is that of the last term, finished the one for which a run has returned nil.
 	epoch, finished uint64
 	// goesOn says that a run went on until its context ended.
 	goesOn bool
@@ -43,31 +53,22 @@ type term struct {
 	base  context.Context //nolint:containedctx // that of the incarnation
 	slot  slot.Slot
 	epoch uint64
-	over  chan struct{}
+	delay time.Duration // of the next restart
 }
 
-func (t *term) ended() bool {
-	select {
-	case <-t.over:
-		return true
-	default:
-		return false
-	}
-}
-
+// open begins a term. A run that is under way from a former one ends first.
 func (d *Duty) open(t *term) {
+	t.delay = restartFirst
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.term != nil {
-		close(d.term.over)
-	}
 	d.term = t
 	if d.epoch != t.epoch { // it was elsewhere: what failed here before says nothing now
 		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.told = t.epoch, 0, nil, false
 	}
-	if !d.working {
-		d.working = true
-		go d.work()
+	idle := !d.busy
+	d.busy = true
+	d.mu.Unlock()
+	if idle {
+		d.run(t)
 	}
 }
 
@@ -78,7 +79,6 @@ func (d *Duty) stop(cause error) {
 	if d.term == nil {
 		return
 	}
-	close(d.term.over)
 	d.term = nil
 	if d.cancel != nil {
 		d.stopped = d.env.Now()
@@ -86,54 +86,68 @@ func (d *Duty) stop(cause error) {
 	}
 }
 
-// work serves terms until there is none.
-func (d *Duty) work() {
-	var served *term
-	for {
-		d.mu.Lock()
-		t := d.term
-		if d.working = t != nil && t != served; !d.working {
-			d.mu.Unlock()
-			return
-		}
-		d.mu.Unlock()
-		d.serve(t)
-		served = t
-	}
-}
-
-// once runs the duty once. again says that it failed and has to run again. long says that it ran long.
-func (d *Duty) once(t *term) (again, long bool) {
+// run runs the duty once in a term. Its caller has made the duty busy.
+func (d *Duty) run(t *term) {
 	entered, leave, verdict := d.env.Gate.Enter(t.base, t.slot, gate.Key{Queue: Queue, Name: d.name}, false)
 	if verdict != gate.Admitted {
-		return false, false // it is drained, lost or lapsed; if it stays, it is opened again
+		d.next(t) // it is drained, lost or lapsed; if it stays, it is opened again
+		return
 	}
 	started := &tasks{}
 	entered = work.Admitted{Gate: d.env.Gate, Slot: t.slot, Context: entered, Start: started.start}.In(entered)
 	ctx, cancel := context.WithCancelCause(withHeld(entered, entered))
-	defer cancel(context.Canceled)
 	started.run = ctx
 	started.ctx, started.stop = context.WithCancelCause(ctx)
-	context.AfterFunc(ctx, func() { d.ends(ctx) })
-	if !d.begin(ctx, t, cancel) {
+	d.env.AfterFunc(ctx, func() { d.ends(ctx) })
+	over := func() {
 		leave()
-		return false, false
+		cancel(context.Canceled)
+		d.next(t)
 	}
-	begun := d.env.Now()
-	// A panic ends the process, so nothing is to be undone then.
-	err := d.run(ctx)
-	started.end()
-	long = d.env.Now()-begun >= restartMost
-	again = d.end(ctx, t, err, long)
-	leave()
-	return again, long
+	if !d.begins(ctx, t, cancel) {
+		over()
+		return
+	}
+	d.begin(ctx, func(err error) {
+		started.end()
+		if wait, again := d.end(ctx, t, err); again {
+			d.env.After(wait, func() { d.restart(t) })
+		}
+		over()
+	})
 }
 
-// begin notes that a run begins, unless the term is over or the duty has finished in it.
-func (d *Duty) begin(ctx context.Context, t *term, cancel context.CancelCauseFunc) bool {
+// next goes on after a run in a term: with another term that has begun meanwhile.
+func (d *Duty) next(served *term) {
+	d.mu.Lock()
+	t := d.term
+	more := t != nil && t != served
+	d.busy = more
+	d.mu.Unlock()
+	if more {
+		d.run(t)
+	}
+}
+
+// restart runs the duty again in a term, unless that is over.
+func (d *Duty) restart(t *term) {
+	d.mu.Lock()
+	due := d.term == t
+	if due {
+		d.busy = true
+		d.restarts++
+	}
+	d.mu.Unlock()
+	if due {
+		d.run(t)
+	}
+}
+
+// begins notes that a run begins, unless the term is over or the duty has finished in it.
+func (d *Duty) begins(ctx context.Context, t *term, cancel context.CancelCauseFunc) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t.ended() || d.finished == t.epoch {
+	if d.term != t || d.finished == t.epoch {
 		return false
 	}
 	d.ctx, d.cancel, d.stopped = ctx, cancel, 0
@@ -150,12 +164,13 @@ func (d *Duty) ends(ctx context.Context) {
 	}
 }
 
-// end notes that a run has ended, and says whether it has to be repeated.
-func (d *Duty) end(ctx context.Context, t *term, err error, long bool) (again bool) {
+// end notes that a run has ended, and says whether it has to be repeated, and after how long.
+func (d *Duty) end(ctx context.Context, t *term, err error) (wait time.Duration, again bool) {
 	log := d.env.Log.WithValues("duty", d.name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	brief := d.env.Now()-d.outcomes.running < restartFirst
+	lasted := d.env.Now() - d.outcomes.running
+	brief, long := lasted < restartFirst, lasted >= restartMost
 	d.ctx, d.cancel, d.stopped, d.outcomes.running = nil, nil, 0, 0
 	switch {
 	case gate.CutShort(ctx):
@@ -166,7 +181,7 @@ func (d *Duty) end(ctx context.Context, t *term, err error, long bool) (again bo
 		if long {
 			d.outcomes.succeed()
 		}
-		return false
+		return 0, false
 	case err == nil:
 		log.Info("Duty has finished", "epoch", t.epoch)
 		if brief && d.goesOn {
@@ -176,14 +191,17 @@ func (d *Duty) end(ctx context.Context, t *term, err error, long bool) (again bo
 		}
 		d.finished = t.epoch
 		d.outcomes.succeed()
-		return false
+		return 0, false
 	}
 	log.Error(err, "Duty failed; it starts again")
 	if long {
+		t.delay = restartFirst
 		d.outcomes.succeed()
 	}
 	d.outcomes.fail(d.env.Now(), err)
-	return true
+	wait = t.delay
+	t.delay = min(2*t.delay, restartMost)
+	return wait, true
 }
 
 // Name is the duty's name.

@@ -6,6 +6,13 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
+const (
+	// A duty that failed starts again after restartFirst, and after twice the time with each failure, up to restartMost. A
+	// run as long as restartMost counts as a success.
+	restartFirst = time.Second
+	restartMost  = 5 * time.Minute
+)
+
 // failingRuns is how many runs of a duty must fail in a row before that is reported.
 const failingRuns = 3
 

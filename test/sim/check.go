@@ -307,7 +307,7 @@ func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool
 func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	h := &w.slots[f.key.slot]
 	switch {
-	case w.wild && f.duty:
+	case w.wild && f.duty != "":
 	case w.wild:
 		w.change(w.objects.state(f.key.index()))
 	default:

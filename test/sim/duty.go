@@ -2,18 +2,26 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
-// Duties (rule R18). A duty has no objects. It is a single flight that lasts until the slot drains or is lost, and
-// writes now and then. A function that returns by itself is called again after a while.
+// Duties (rule R18). A duty has no objects. The production Duties run it: a flight that lasts until the slot drains or is
+// lost, and writes now and then. Some return by themselves: most of these fail, and are called again.
 
 // maxDuties is how many duties a world may have at a time by default.
 const maxDuties = 16
@@ -36,10 +44,109 @@ func (w *World) split(set slot.Set) (hash, duties slot.Set) {
 
 // duties are the duties of a node.
 type duties struct {
+	*duty.Duties
 	// names are those that a Load told of.
 	names map[slot.Slot]string
-	// draining are slots whose duties have to end.
-	draining slot.Set
+	// awaited are contexts, and what is to be done when they have ended.
+	awaited []awaited
+	// last are the last runs that have ended, by name.
+	last map[string]lastRun
+}
+
+type awaited struct {
+	ctx context.Context //nolint:containedctx // it is watched
+	do  func()
+}
+
+// lastRun is how a run of a duty ended.
+type lastRun struct {
+	epoch uint64
+	at    time.Duration
+	err   error
+}
+
+// errFailed is what runs return that fail.
+var errFailed = errors.New("the duty has failed")
+
+// restartMost is how long a duty that failed may wait for its next run, by any clock.
+const restartMost = 10 * time.Minute
+
+// takeDuties declares what a node can do.
+func (n *Node) takeDuties() {
+	n.duties = duties{names: map[slot.Slot]string{}, last: map[string]lastRun{}}
+	n.duties.Duties = duty.New(duty.Env{
+		Gate: n.gate, Log: logr.Discard(), Now: n.mono,
+		After: func(wait time.Duration, do func()) {
+			n.w.after(wait, func() { n.local(func() { n.answered(do) }) })
+		},
+		AfterFunc: func(ctx context.Context, do func()) {
+			n.duties.awaited = append(n.duties.awaited, awaited{ctx, do})
+		},
+		Caches: noCaches{}, HeldBack: func(slot.Set) []string { return nil },
+	})
+	for name := range strings.SplitSeq(n.cfg.Self.Duties, ",") {
+		if name == "" {
+			continue
+		}
+		err := n.duties.Declare(name, func(ctx context.Context, done func(error)) { n.beginDuty(name, ctx, done) })
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+// noCaches are the caches of duties that read in none.
+type noCaches struct{}
+
+func (noCaches) LoadDuties(context.Context, table.Cause, table.Versions) {}
+
+func (noCaches) ReleaseDuties(slot.Set) {}
+
+// dutyHolder has the duties of a node. In scripts it answers after a moment, unless that is held.
+type dutyHolder struct {
+	*duty.Duties
+	n *Node
+}
+
+var _ replica.Holder = dutyHolder{}
+
+func (h dutyHolder) Warm(set slot.Set, done func(held slot.Set)) {
+	h.n.answers(Warm, func() { done(set) })
+}
+
+func (h dutyHolder) Expect(a member.Load, later bool) {
+	maps.Copy(h.n.duties.names, a.Duties)
+	h.Duties.Expect(a, later)
+}
+
+// Load answers after a while. There is nothing to list, but caches of other kinds have to catch up.
+func (h dutyHolder) Load(a member.Load, done func(held slot.Set)) {
+	h.n.answers(Load, func() { done(a.Slots) })
+}
+
+func (h dutyHolder) Open(set slot.Set, epoch uint64) {
+	h.Duties.Open(context.Background(), set, epoch)
+	h.n.cancelled()
+}
+
+func (h dutyHolder) CatchUp(_ slot.Set, done func()) { h.n.whenReleased(Drain, done) }
+
+func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
+	reviews := h.Duties.Drain(d)
+	h.n.cancelled()
+	return func() bool {
+		if !h.n.w.wild {
+			return false // a script says what happens
+		}
+		more := reviews()
+		h.n.cancelled() // a leaver may have cut some short
+		return more
+	}
+}
+
+func (h dutyHolder) Shut(set slot.Set) {
+	h.Duties.Shut(set)
+	h.n.cancelled()
 }
 
 // dutyHistory is what is known of a duty, whatever its slot.
@@ -49,26 +156,29 @@ type dutyHistory struct {
 	slot   slot.Slot
 }
 
-// runDuty begins a duty whose slot is open, unless the former run of it has not ended yet.
-func (n *Node) runDuty(s slot.Slot) {
-	k := key{s, 0}
-	if n.Dead || n.work.flights[k] != nil || n.duties.draining.Has(s) || n.Stopped != nil {
-		return
-	}
-	ctx, leave, verdict := n.gate.Enter(context.Background(), s,
-		gate.Key{Queue: "duty", Namespace: s.String()}, false)
-	if verdict != gate.Admitted {
-		return
-	}
+// beginDuty begins a run of a duty.
+func (n *Node) beginDuty(name string, ctx context.Context, done func(error)) {
+	by, _ := work.AdmittedBy(ctx, n.gate)
 	epoch, _ := gate.EpochFrom(ctx)
-	f := &flight{key: k, epoch: epoch, ctx: ctx, leave: leave, duty: true}
+	f := &flight{key: key{by.Slot, 0}, epoch: epoch, ctx: ctx, duty: name, done: done}
+	for _, k := range n.flying() {
+		if n.work.flights[k].duty == name {
+			n.w.violate("duty twice", "%s begins duty %s in slot %v, and does it in slot %v", n.ID, name, by.Slot, k.slot)
+		}
+	}
+	if last := n.duties.last[name]; last.epoch == epoch && last.err == nil && last.at > 0 {
+		n.w.violate("duty again", "%s begins duty %s at epoch %d, at which it has finished", n.ID, name, epoch)
+	}
 	n.checkAdmitted(f)
-	n.work.flights[k] = f
+	n.work.flights[f.key] = f
 	n.w.Counts.Duties++
-	n.work.serial++
-	f.slow = n.w.wild && n.work.serial%20 == 0 // it takes long to return
+	runs := n.w.Counts.Duties
+	f.slow = n.w.wild && runs%20 == 0 // it takes long to return
 	n.dutyWrites(f)
-	if n.w.wild && n.work.serial%5 == 0 { // it returns by itself
+	if n.w.wild && runs%5 == 1 { // it returns by itself
+		if runs%4 > 0 {
+			f.err = errFailed
+		}
 		n.w.after(n.w.between(time.Second, 30*time.Second), func() { n.local(func() { n.finish(f) }) })
 	}
 }
@@ -85,23 +195,40 @@ func (n *Node) dutyWrites(f *flight) {
 	})
 }
 
-// dutyEnded has a duty run again that ended while its slot is open.
+// dutyEnded tells production that a run has returned.
 func (n *Node) dutyEnded(f *flight) {
-	n.w.after(time.Second, func() { n.local(func() { n.runDuty(f.key.slot) }) })
+	if f.ctx.Err() == nil {
+		n.duties.last[f.duty] = lastRun{epoch: f.epoch, at: n.w.now, err: f.err}
+		if f.err == nil {
+			n.w.Counts.Finished++
+		} else {
+			n.w.Counts.Failed++
+		}
+	}
+	n.answered(func() { f.done(f.err) })
 }
 
-// endDuties asks the duties of a drain to return.
-func (n *Node) endDuties(set slot.Set) {
-	n.duties.draining = n.duties.draining.Union(set)
-	for _, s := range set.Slots() {
-		if f := n.work.flights[key{s, 0}]; f != nil && !f.stuck {
-			n.returns(f)
+// dutiesEnd looks for contexts of duties that have ended.
+func (n *Node) dutiesEnd() {
+	var ended []func()
+	n.duties.awaited = slices.DeleteFunc(n.duties.awaited, func(a awaited) bool {
+		over := a.ctx.Err() != nil
+		if over {
+			ended = append(ended, a.do)
 		}
+		return over
+	})
+	for _, do := range ended {
+		do()
 	}
 }
 
 // returns has a duty return a moment after its context has ended.
 func (n *Node) returns(f *flight) {
+	if f.returning {
+		return
+	}
+	f.returning = true
 	wait := n.w.delay(time.Millisecond, 300*time.Millisecond)
 	if f.slow {
 		wait = n.w.between(time.Second, 20*time.Second)
@@ -204,7 +331,7 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 		if owner == "" {
 			return fmt.Sprintf("nobody has duty %s", name)
 		}
-		if n := w.live(owner); n.work.flights[key{s, 0}] == nil && !w.wild {
+		if n := w.live(owner); n.work.flights[key{s, 0}] == nil && !n.rests(name, t.At(s).Epoch) {
 			return fmt.Sprintf("%s does not do its duty %s", owner, name)
 		}
 		for _, m := range t.Members {
@@ -214,4 +341,10 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 		}
 	}
 	return ""
+}
+
+// rests says that a duty has finished, or waits to be run again.
+func (n *Node) rests(name string, epoch uint64) bool {
+	last := n.duties.last[name]
+	return last.at > 0 && last.epoch == epoch && (last.err == nil || n.w.now-last.at < restartMost)
 }

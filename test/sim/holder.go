@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"time"
 
 	"github.com/rota-dev/rota/internal/gate"
@@ -12,17 +11,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// objectHolder has the objects of a node, dutyHolder its duties. In scripts both answer after a moment, unless that is
-// held, and nobody works.
-type (
-	objectHolder struct{ n *Node }
-	dutyHolder   struct{ n *Node }
-)
+// objectHolder has the objects of a node. In scripts it answers after a moment, unless that is held, and nobody works.
+type objectHolder struct{ n *Node }
 
 // parts are as in production: duties come first.
 func (n *Node) parts() []replica.Part {
 	hash, duties := n.w.split(n.w.all())
-	return []replica.Part{{Holder: dutyHolder{n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
+	return []replica.Part{{Holder: dutyHolder{n.duties.Duties, n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
 }
 
 func (o objectHolder) Hold(set slot.Set) {
@@ -122,57 +117,6 @@ func (o objectHolder) Release(set slot.Set) {
 func (objectHolder) HeldBack(slot.Set) []string { return nil }
 
 func (objectHolder) Abandon(slot.Set) {}
-
-func (dutyHolder) Hold(slot.Set) {}
-
-func (h dutyHolder) Warm(set slot.Set, done func(held slot.Set)) {
-	h.n.answers(Warm, func() { done(set) })
-}
-
-func (h dutyHolder) Expect(a member.Load, _ bool) { maps.Copy(h.n.duties.names, a.Duties) }
-
-// Load answers after a while. There is nothing to list, but caches of other kinds have to catch up.
-func (h dutyHolder) Load(a member.Load, done func(held slot.Set)) {
-	h.n.answers(Load, func() { done(a.Slots) })
-}
-
-func (h dutyHolder) Open(set slot.Set, epoch uint64) {
-	n := h.n
-	n.gate.Open(set, epoch)
-	n.cancelled()
-	n.duties.draining = n.duties.draining.Minus(set)
-	for _, s := range set.Slots() {
-		n.runDuty(s)
-	}
-}
-
-func (h dutyHolder) CatchUp(_ slot.Set, done func()) { h.n.whenReleased(Drain, done) }
-
-func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
-	n := h.n
-	n.endDuties(d.Slots)
-	n.gate.Drain(d.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { d.Idle(s, nil) })
-	return func() bool {
-		if !n.w.wild {
-			return false // a script says what happens
-		}
-		parked, more := n.reviews(d)
-		n.runDuties(parked)
-		return more
-	}
-}
-
-func (h dutyHolder) Shut(set slot.Set) {
-	h.n.gate.Shut(set)
-	h.n.duties.draining = h.n.duties.draining.Minus(set)
-	h.n.cancelled()
-}
-
-func (dutyHolder) Release(slot.Set) {}
-
-func (dutyHolder) HeldBack(slot.Set) []string { return nil }
-
-func (dutyHolder) Abandon(slot.Set) {}
 
 // reviews looks at a drain.
 func (n *Node) reviews(d replica.Drain) (parked []gate.Key, more bool) {

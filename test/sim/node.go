@@ -128,8 +128,8 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.everything(), n.late)
 	n.employ()
+	n.takeDuties()
 	n.drive()
-	n.duties.names = map[slot.Slot]string{}
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)

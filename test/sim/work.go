@@ -39,10 +39,10 @@ type workers struct {
 	flights    map[key]*flight
 	// gone are keys whose objects do not exist, as the node sees it. left are slots whose drain leaves them to the next
 	// owner. held are slots that this node holds.
-	gone         map[key]bool
-	left, held   slot.Set
-	opened       []slot.Slot
-	serial, busy int // of duties begun; workers that have a key
+	gone       map[key]bool
+	left, held slot.Set
+	opened     []slot.Slot
+	busy       int // workers that have a key
 	// gathering are slots that were opened whose objects are not enqueued.
 	gathering []*gathering
 }
@@ -104,7 +104,6 @@ type flight struct {
 	key   key
 	epoch uint64
 	ctx   context.Context //nolint:containedctx // the gate cancels it
-	leave func()          // of a duty
 	// unknown is the real time until which a write of it may be admitted.
 	unknown time.Duration
 	// sending: a write was checked and not sent yet.
@@ -117,8 +116,11 @@ type flight struct {
 	// seen is the version of the object that it began with, awaits the writes whose answers it waits for.
 	seen   uint64
 	awaits int
-	// duty: it is a duty. slow: it takes long to return.
-	duty, slow bool
+	// duty is the name of the duty that it is; "": it is none. It returns err. slow: it takes long to return.
+	duty            string
+	done            func(error)
+	err             error
+	slow, returning bool
 }
 
 // startWork adds a key now and then, as handlers of other kinds do, and now and then one that the queue kept from
@@ -204,15 +206,6 @@ func (n *Node) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
 	return keys
 }
 
-// runDuties runs the duties among keys that the gate gave back.
-func (n *Node) runDuties(keys []gate.Key) {
-	for _, k := range keys {
-		if s, _ := strconv.Atoi(k.Namespace); n.w.isDuty(slot.Slot(s)) {
-			n.runDuty(slot.Slot(s))
-		}
-	}
-}
-
 // Try has a worker take a key, and ask the gate for it, at once; it says whether it was admitted.
 func (n *Node) Try(s slot.Slot, i int) bool {
 	k := key{s, i}
@@ -273,11 +266,9 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
-	if f.duty {
+	if f.duty != "" {
 		delete(n.work.flights, f.key)
 		n.dutyEnded(f)
-		f.leave()
-		n.run()
 		return
 	}
 	switch {
@@ -359,7 +350,7 @@ func (n *Node) write(f *flight) {
 				w.checkWrite(n, f, deceived)
 				version := w.version
 				answer(func() {
-					if w.wild && !f.duty {
+					if w.wild && f.duty == "" {
 						w.objects.told(n, f.key, version)
 					}
 				})
@@ -381,11 +372,12 @@ func (n *Node) write(f *flight) {
 
 // cancelled ends the flights whose context is cancelled: soon, as those reconcilers do that look at it.
 func (n *Node) cancelled() {
+	n.dutiesEnd()
 	for _, k := range n.flying() {
 		f := n.work.flights[k]
 		switch {
 		case f.ctx.Err() == nil || f.stuck:
-		case f.duty:
+		case f.duty != "":
 			n.returns(f)
 		default:
 			n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { n.finish(f) }) })

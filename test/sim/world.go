@@ -210,8 +210,8 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
-	// Duties are how often one was begun.
-	Duties int
+	// Duties are how often one was begun, Finished and Failed how often one returned by itself.
+	Duties, Finished, Failed int
 	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole, LookedUp
 	// look-ups of single objects, Split writes before which the process stopped, Reconciled changes by users that were,
 	// Excused violations that clocks beyond the bound explain, or a fence that goes by an old copy of the table.

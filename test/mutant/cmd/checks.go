@@ -73,7 +73,7 @@ func checks() []tool {
 		{
 			name: "simulation", reaches: []string{
 				"internal/protocol/member", "internal/gate", "internal/store", "internal/delivery/stream", "internal/work",
-				"internal/replica",
+				"internal/replica", "internal/duty",
 			},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},
