@@ -63,13 +63,12 @@ type lastRun struct {
 	epoch uint64
 	at    time.Duration
 	err   error
+	// failures are how many failed in a row at that epoch.
+	failures int
 }
 
 // errFailed is what runs return that fail.
 var errFailed = errors.New("the duty has failed")
-
-// restartMost is how long a duty that failed may wait for its next run, by any clock.
-const restartMost = 10 * time.Minute
 
 // takeDuties declares what a node can do.
 func (n *Node) takeDuties() {
@@ -175,8 +174,8 @@ func (n *Node) beginDuty(name string, ctx context.Context, done func(error)) {
 	runs := n.w.Counts.Duties
 	f.slow = n.w.wild && runs%20 == 0 // it takes long to return
 	n.dutyWrites(f)
-	if n.w.wild && runs%5 == 1 { // it returns by itself
-		if runs%4 > 0 {
+	if n.w.wild && runs%3 == 1 { // it returns by itself
+		if runs%2 > 0 {
 			f.err = errFailed
 		}
 		n.w.after(n.w.between(time.Second, 30*time.Second), func() { n.local(func() { n.finish(f) }) })
@@ -198,12 +197,17 @@ func (n *Node) dutyWrites(f *flight) {
 // dutyEnded tells production that a run has returned.
 func (n *Node) dutyEnded(f *flight) {
 	if f.ctx.Err() == nil {
-		n.duties.last[f.duty] = lastRun{epoch: f.epoch, at: n.w.now, err: f.err}
+		last := lastRun{epoch: f.epoch, at: n.w.now, err: f.err}
 		if f.err == nil {
 			n.w.Counts.Finished++
 		} else {
 			n.w.Counts.Failed++
+			last.failures = 1
+			if before := n.duties.last[f.duty]; before.epoch == f.epoch {
+				last.failures += before.failures
+			}
 		}
+		n.duties.last[f.duty] = last
 	}
 	n.answered(func() { f.done(f.err) })
 }
@@ -343,8 +347,12 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 	return ""
 }
 
-// rests says that a duty has finished, or waits to be run again.
+// rests says that a duty has finished, or may still wait to be run again: for a second, and twice as long with each
+// failure, by a clock that may be half as fast.
 func (n *Node) rests(name string, epoch uint64) bool {
 	last := n.duties.last[name]
-	return last.at > 0 && last.epoch == epoch && (last.err == nil || n.w.now-last.at < restartMost)
+	if last.at == 0 || last.epoch != epoch {
+		return false
+	}
+	return last.err == nil || n.w.now-last.at < 2*time.Second<<min(last.failures-1, 8)+time.Second
 }
