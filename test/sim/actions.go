@@ -53,6 +53,7 @@ func (n *Node) decided(action member.Action) {
 		n.checkOpen(a)
 	case member.Shut:
 		n.outlive(a.Slots)
+		n.loaded = n.loaded.Minus(a.Slots)
 	case member.Release:
 		n.Releases += a.Slots.Len()
 		n.loaded = n.loaded.Minus(a.Slots)

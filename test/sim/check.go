@@ -20,7 +20,7 @@ import (
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
-//   - where work outlives members (Config.Outlives), a slot opens once the deadline of whoever had it open has passed
+//   - where work outlives members (Config.Outlives), a slot opens once the deadline of another who had it open has passed
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded
@@ -37,7 +37,7 @@ import (
 // In lives also:
 //
 //   - a slot opens in a member that has listed it, or followed it since it was listed, and that sees each object of it
-//     at least as others saw it when they reconciled it, and wrote it and were told so (R8)
+//     at least as others saw it when they reconciled it, and wrote it, whether or not they were told so (R8)
 //
 // and once faults have ended:
 //
@@ -203,7 +203,7 @@ func (n *Node) outlive(set slot.Set) {
 	}
 	busy = busy.Intersect(set)
 	for _, s := range busy.Slots() {
-		n.w.outlives[s] = max(n.w.outlives[s], n.real(n.deadline))
+		n.outlives[s] = max(n.outlives[s], n.real(n.deadline))
 	}
 }
 
@@ -239,10 +239,13 @@ func (n *Node) checkOpen(a member.Open) {
 	}
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
-		if until := w.outlives[s]; w.now < until {
-			w.violateAtGate("outlived", "slot %v is opened by %s at epoch %d, and work that was begun before may go on for %v",
-				s, n.ID, a.Epoch, until-w.now)
+		for _, other := range w.Nodes {
+			if until := other.outlives[s]; other != n && w.now < until {
+				w.violateAtGate("outlived", "slot %v is opened by %s at epoch %d, and work that %s has begun may go on for %v",
+					s, n.ID, a.Epoch, other.ID, until-w.now)
+			}
 		}
+		delete(n.outlives, s) // it knows of that work, and waits for it
 		if h.owners[a.Epoch] != n.ID {
 			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
 		}
@@ -306,13 +309,6 @@ func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool
 // checkWrite looks at a write that commits now. The fence may have been deceived when it was admitted.
 func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	h := &w.slots[f.key.slot]
-	switch {
-	case w.wild && f.duty != "":
-	case w.wild:
-		w.change(w.objects.state(f.key.index()))
-	default:
-		w.version++
-	}
 	h.version = w.version
 	if w.opts.Timeline != nil {
 		w.opts.Timeline.wrote(n, f.key.slot)
@@ -342,7 +338,7 @@ func (n *Node) checkLoad(a member.Load) {
 	owned := t.Owned(n.ID).Intersect(a.Slots)
 	for _, s := range owned.Slots() {
 		want := n.w.slots[s].version
-		if got := a.Versions["Website"]; want > 0 && resourceversion.Compare(got, strconv.FormatUint(want, 10)) < 0 {
+		if got := a.Versions[website.Kind]; want > 0 && resourceversion.Compare(got, strconv.FormatUint(want, 10)) < 0 {
 			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
 		}
 	}
@@ -373,7 +369,7 @@ func (n *Node) beginLoad(a member.Load) {
 	for _, s := range a.Slots.Slots() {
 		n.loading[s] = a.Round
 		delete(n.present, s)
-		switch handed := number(a.Versions["Website"]); {
+		switch handed := number(a.Versions[website.Kind]); {
 		case a.Held:
 		case a.Cause == table.CauseHanded && handed > 0:
 			n.present[s] = handed

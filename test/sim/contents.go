@@ -149,16 +149,17 @@ func (n *Node) checkComplete(a member.Open) {
 				n.w.violate("stale open", "%s opens slot %v and sees version %d of %v; it was at %d when that was to be loaded",
 					n.ID, s, sees, k, was)
 			}
-			if of.told > sees && of.toldBy != n {
-				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d and was told so",
-					n.ID, s, sees, k, of.toldBy.ID, of.told)
+			if of.wrote > sees && of.wroteBy != n {
+				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d",
+					n.ID, s, sees, k, of.wroteBy.ID, of.wrote)
+			}
+		}
+		for _, was := range o.removed {
+			has := in.has[was.name]
+			if was.by != nil && was.by != n && was.slot == s && has.exists && has.uid == was.uid && has.slot == s {
+				n.w.violateAtGate("stale open", "%s opens slot %v with %v, which %s has deleted", n.ID, s, has, was.by.ID)
 			}
 		}
 		in.checkShown(s, n.present[s], "opens")
 	}
-}
-
-// known is the word that an owner leaves of a slot: the highest version it saw or wrote.
-func (in *informer) known(s slot.Slot) uint64 {
-	return max(in.told[s], number(in.core.Highest([]slot.Slot{s})))
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -110,6 +109,7 @@ func (o objectHolder) Shut(set slot.Set) {
 func (o objectHolder) Release(set slot.Set) {
 	if o.n.w.wild {
 		o.n.informer.release(set)
+		o.n.record.Forget(set)
 	}
 	o.n.forget(set)
 }
@@ -150,27 +150,4 @@ func (n *Node) whenReleased(name string, do func()) {
 		return
 	}
 	do()
-}
-
-// leaves are the versions that the next owner of drained slots has to reach.
-func (n *Node) leaves(set slot.Set) table.Versions {
-	w := n.w
-	if w.opts.Leaves != nil {
-		return w.opts.Leaves()
-	}
-	latest := uint64(0)
-	hash, duties := w.split(set)
-	for _, s := range hash.Slots() {
-		if w.wild {
-			latest = max(latest, n.informer.known(s))
-		} else {
-			latest = max(latest, w.slots[s].version+1)
-		}
-	}
-	if hash.Empty() {
-		for _, s := range duties.Slots() {
-			latest = max(latest, w.slots[s].version)
-		}
-	}
-	return table.Versions{"Website": text(latest)}
 }

@@ -33,8 +33,6 @@ type informer struct {
 	busy         bool // the driver is at work
 	waits        []wait
 	looks        int // tells looks for what is in doubt from earlier ones
-	// told is the highest version that the node wrote in the slot, as answers told.
-	told []uint64
 }
 
 // start lists the objects, and follows them.
@@ -42,7 +40,6 @@ func (in *informer) start(n *Node) {
 	o := &n.w.objects
 	*in = informer{
 		n: n, server: n.server, core: stream.New(o.kind), contents: newContents(len(o.names)),
-		told: make([]uint64, o.kind.Slots),
 	}
 	in.relist()
 }

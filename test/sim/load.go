@@ -70,7 +70,7 @@ func (in *informer) settled(set slot.Set, then func(slot.Set)) {
 
 // follows says up to which version a load follows the former owner's writes; false: it does not.
 func follows(a member.Load) (version uint64, does bool) {
-	version, err := strconv.ParseUint(a.Versions["Website"], 10, 64)
+	version, err := strconv.ParseUint(a.Versions[website.Kind], 10, 64)
 	return version, a.Cause == table.CauseHanded && err == nil
 }
 

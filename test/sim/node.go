@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -73,8 +74,11 @@ type Node struct {
 	work           workers
 	duties         duties
 	informer       informer
-	server         int           // that answers it, in lives
-	deaf, mute     time.Duration // until then no answers reach it, or no requests of it arrive
+	// outlives is until when work that it has begun may go on in a slot that it has lost, with Config.Outlives.
+	outlives   map[slot.Slot]time.Duration
+	record     *written.Record
+	server     int           // that answers it, in lives
+	deaf, mute time.Duration // until then no answers reach it, or no requests of it arrive
 	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
 	loading map[slot.Slot]uint64
 	loaded  slot.Set
@@ -128,6 +132,7 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	n.member = member.New(n.cfg)
 	n.gate = gate.New(w.opts.everything(), n.late)
 	n.employ()
+	n.record, n.outlives = n.recorded(), map[slot.Slot]time.Duration{}
 	n.takeDuties()
 	n.drive()
 	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
@@ -148,7 +153,7 @@ func (n *Node) drive() {
 	n.driver = replica.NewDriver(replica.DriverEnv{
 		Config: n.cfg, Member: n.member, Clock: ownClock{n}, State: n.state, Parts: n.parts(),
 		Turns: turns{replica.Always{Set: n.setDeadline}, n}, Send: requests{n}, Watch: observer{n}, Expire: n.expires,
-		Versions: n.leaves, Settle: func(_ slot.Slot, then func()) { then() }, // flights last until it is known
+		Versions: n.leaves, Settle: n.settle,
 		After: func(wait time.Duration, do func()) {
 			n.w.after(wait, func() {
 				n.local(func() {

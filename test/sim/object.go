@@ -25,6 +25,8 @@ type objects struct {
 	// wrong is, by name, the version since which its label has not been right without a break; 0: it is right.
 	wrong []uint64
 	of    []object // by key.index
+	// removed are, by wanderer, those that members deleted last, from slots whose watches tell of it.
+	removed [wanderers]removed
 }
 
 // state is an object in one state.
@@ -48,9 +50,9 @@ type change struct {
 type object struct {
 	// asked is the latest change by a user; reconciled the latest version that a reconcile which came to its end had seen.
 	asked, reconciled uint64
-	// seen is the latest version that a reconcile saw, told the latest that a reconcile wrote and got an answer for.
-	seen, told     uint64
-	seenBy, toldBy *Node
+	// seen is the latest version that a reconcile saw, wrote the latest that one wrote.
+	seen, wrote     uint64
+	seenBy, wroteBy *Node
 }
 
 // wanderers is how many there are.
@@ -217,14 +219,6 @@ func (s state) String() string {
 	}
 	return fmt.Sprintf("object %d (%d): in slot %v at %d, label %v, in=%v",
 		s.name, s.uid, s.slot, s.version, s.label, s.in)
-}
-
-// told notes that a node got the answer to its write.
-func (o *objects) told(n *Node, k key, version uint64) {
-	if of := &o.of[k.index()]; version > of.told {
-		of.told, of.toldBy = version, n
-	}
-	n.informer.told[k.slot] = max(n.informer.told[k.slot], version)
 }
 
 // missed names a change by a user that nobody has reconciled; empty: there is none.

@@ -55,9 +55,7 @@ type World struct {
 	// Messages counts the traffic.
 	Messages Messages
 
-	slots []slotHistory
-	// outlives is until when work of a former owner may go on in a slot, in members with Config.Outlives.
-	outlives   map[slot.Slot]time.Duration
+	slots      []slotHistory
 	duties     map[string]*dutyHistory
 	named      map[string]time.Duration // by member ID: when a table last named it
 	member     map[string]time.Duration // the same, of tables that members wrote
@@ -120,11 +118,11 @@ func New(o Options) *World {
 		rng:     rand.New(rand.NewPCG(o.Seed, 1)), // must be repeatable
 		Objects: memory.NewObjects(),
 		slots:   make([]slotHistory, o.everything()),
-		duties:  map[string]*dutyHistory{}, outlives: map[slot.Slot]time.Duration{},
-		clocks: clocks{1, 1},
-		ghosts: map[string]string{},
-		named:  map[string]time.Duration{},
-		member: map[string]time.Duration{},
+		duties:  map[string]*dutyHistory{},
+		clocks:  clocks{1, 1},
+		ghosts:  map[string]string{},
+		named:   map[string]time.Duration{},
+		member:  map[string]time.Duration{},
 
 		tombstones: map[key]*tombstone{},
 		Messages: Messages{
@@ -210,6 +208,8 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
+	// Deleted wanderers by members, Settled slots in which something was written whose version was not known.
+	Deleted, Settled int
 	// Duties are how often one was begun, Finished and Failed how often one returned by itself.
 	Duties, Finished, Failed int
 	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole, LookedUp

@@ -93,13 +93,15 @@ func (m *Member) drained(e Drained) {
 }
 
 // shutSlots sends every slot that was open, or about to open, back to where rule R8 starts. The gate is already shut. A
-// transfer that was sent stays sent.
+// transfer that was sent stays sent. If it turns out not to have happened, its slot starts there, too.
 func (m *Member) shutSlots() {
 	for i := range m.slots {
 		switch s := &m.slots[i]; s.state {
 		case loading, loaded, open, draining, drained:
 			s.state, s.epoch = away, 0
-		case away, warming, warm, fenced, sent:
+		case sent:
+			s.epoch = 0
+		case away, warming, warm, fenced:
 		}
 	}
 }
@@ -183,6 +185,9 @@ func (m *Member) followSlot(t *table.Table, s slot.Slot, r table.Run, req *reque
 }
 
 func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
+	if l.state == sent && l.epoch == 0 && t.Epoch <= l.sentAt {
+		return // it was shut since, and how its transfer ended is not known
+	}
 	if l.epoch != r.Epoch {
 		m.activate(t, s, r, l, req)
 	}

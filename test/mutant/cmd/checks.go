@@ -73,7 +73,7 @@ func checks() []tool {
 		{
 			name: "simulation", reaches: []string{
 				"internal/protocol/member", "internal/gate", "internal/store", "internal/delivery/stream", "internal/work",
-				"internal/replica", "internal/duty",
+				"internal/replica", "internal/duty", "internal/delivery/written",
 			},
 			probe: func(o options) []string { return []string{"-seeds", itoa(o.seeds)} },
 		},

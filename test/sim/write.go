@@ -1,0 +1,248 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// What reconciles write: their own object, and now and then they delete a wanderer. The production Record says what the
+// next owner of the slot has to see of that (rule R8), as it does for package delivery.
+
+// place is where the objects of a slot count.
+func place(s slot.Slot) written.Place { return written.Place{Key: website.Kind, Slot: s} }
+
+// recorded makes the record of a node that has written nothing.
+func (n *Node) recorded() *written.Record {
+	return written.New(n.w.opts.Slots, func(string) []written.View { return []written.View{view{n}} })
+}
+
+// view is the informer of a node. It notes the versions that it sees.
+type view struct{ n *Node }
+
+func (v view) Shows(name types.NamespacedName, uid types.UID) bool {
+	at, _ := strconv.Atoi(name.Name)
+	has := v.n.informer.has[at]
+	return !has.exists || wandererUID(has) != uid
+}
+
+func (view) Version() string { return "" }
+
+func wandererUID(s state) types.UID { return types.UID(strconv.Itoa(s.uid)) }
+
+// sent is a write. It changes the object of its flight, or deletes a wanderer: gone is that as the node's store has it.
+type sent struct {
+	of   *flight
+	gone *state
+}
+
+// write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
+// context.WithoutCancel.
+func (n *Node) write(f *flight) {
+	left := n.deadline - n.late()
+	if f.over || gate.Ended(f.ctx) != nil || left <= 0 {
+		return
+	}
+	w := n.w
+	if n.mute > w.now {
+		return // it does not get there
+	}
+	timeout := min(n.cfg.WriteTimeout, left)
+	one := sent{of: f, gone: n.target(f)}
+	if w.chance(w.Net.Stall * 3) {
+		// The process stops between the check and the sending.
+		f.sending = true
+		n.Pause(w.between(0, 30*time.Second))
+		n.local(func() { n.sendWrite(one, timeout) })
+		return
+	}
+	n.sendWrite(one, timeout)
+}
+
+// target is a wanderer for a flight to delete; nil: it writes its own object.
+func (n *Node) target(f *flight) *state {
+	if !n.w.wild || f.duty != "" || n.w.rng.IntN(3) > 0 {
+		return nil
+	}
+	for _, has := range n.informer.has[len(n.w.objects.of):] {
+		if has.exists && has.slot == f.key.slot {
+			return &has
+		}
+	}
+	return nil
+}
+
+// sendWrite sends a write, which the API server may take so long for.
+func (n *Node) sendWrite(one sent, timeout time.Duration) {
+	w, f := n.w, one.of
+	f.sending = false
+	w.Counts.Writes++
+	arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
+	commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), timeout)
+	if w.chance(w.Net.Late) {
+		w.Counts.LateWrites++
+		commits = arrives + w.between(0, timeout)
+	}
+	f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
+	answer := func(do func()) {
+		n.local(func() {
+			f.awaits--
+			do()
+		})
+	}
+	if w.chance(w.Net.LoseResponse+w.Net.Late) || n.deaf > w.now {
+		// Of unknown outcome: in flight until it cannot be admitted any more.
+		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n.rate) }
+		f.unknown = w.now + own(timeout+unknownMargin)
+		w.after(own(timeout), func() { n.local(func() { n.noteLost(one) }) })
+		answer = func(func()) {}
+	} else {
+		f.awaits++
+	}
+	w.after(arrives, func() {
+		if w.fenced(n) {
+			w.Counts.Fenced++
+			answer(func() {})
+			return
+		}
+		deceived := w.deceived(n)
+		w.at(w.now+commits-arrives, func() {
+			done := w.commit(n, one, deceived)
+			version := w.version
+			answer(func() { n.noteAnswer(one, done, version) })
+		})
+	})
+}
+
+// commit has a write take effect. It says whether it did: a wanderer may have gone, or be another by now.
+func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
+	k, o := one.of.key, &w.objects
+	switch {
+	case !w.wild:
+		w.version++
+	case one.of.duty != "":
+	case one.gone == nil:
+		w.change(o.state(k.index()))
+		o.of[k.index()].wrote, o.of[k.index()].wroteBy = w.version, n
+	default:
+		is := o.state(one.gone.name)
+		if !is.exists || is.uid != one.gone.uid {
+			return !is.exists
+		}
+		if was := is; was.slot == k.slot && was.in && was.label == was.slot {
+			o.removed[was.name-len(o.of)] = removed{state: was, by: n}
+		}
+		is.exists = false
+		w.change(is)
+		w.Counts.Deleted++
+	}
+	w.checkWrite(n, one.of, deceived)
+	return true
+}
+
+// removed is a wanderer that a member deleted.
+type removed struct {
+	state
+	by *Node
+}
+
+// noteAnswer notes the answer to a write. Those to deletions tell no version.
+func (n *Node) noteAnswer(one sent, done bool, version uint64) {
+	k := one.of.key
+	switch {
+	case !n.w.wild || one.of.duty != "" || !done:
+	case one.gone == nil:
+		n.record.Note(place(k.slot), text(version))
+	default:
+		n.record.Deleted(place(k.slot), types.NamespacedName{Name: strconv.Itoa(one.gone.name)}, wandererUID(*one.gone))
+	}
+}
+
+// noteLost notes that nobody will tell the outcome of a write.
+func (n *Node) noteLost(one sent) {
+	if n.w.wild && one.of.duty == "" {
+		n.record.Lost(place(one.of.key.slot))
+	}
+}
+
+const (
+	// settlePatience is how long a node waits for its informer to show deletions, settleTimeout how long for a version.
+	settlePatience = 100 * time.Millisecond
+	settleTimeout  = time.Second
+)
+
+// settle finds the versions of what was written in a slot, and calls then. See delivery.Share.Settle.
+func (n *Node) settle(s slot.Slot, then func()) {
+	if !n.record.Owes(s) {
+		then()
+		return
+	}
+	w, set := n.w, slot.SetOf(slot.Range{First: s, Last: s})
+	w.Counts.Settled++
+	wait := time.Duration(0)
+	if n.record.Awaits(set) {
+		wait = settlePatience
+	}
+	w.after(wait, func() {
+		n.local(func() {
+			n.record.Awaits(set)
+			proofs := n.record.Unproved(set)[website.Kind]
+			if len(proofs) == 0 {
+				n.answered(then)
+				return
+			}
+			n.readVersion(func(version string) {
+				for _, p := range proofs {
+					if version == "" {
+						n.record.Unread(p)
+					} else {
+						n.record.Prove(p, version)
+					}
+				}
+				n.answered(then)
+			})
+		})
+	})
+}
+
+// readVersion reads the version of all objects. It is "" where nobody answers in time.
+func (n *Node) readVersion(then func(version string)) {
+	w := n.w
+	w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() {
+		version, wait := text(w.version), w.delay(time.Millisecond, 30*time.Millisecond)
+		if n.informer.silent() || w.chance(w.Net.LoseResponse) {
+			version, wait = "", settleTimeout
+		}
+		w.after(wait, func() { n.local(func() { then(version) }) })
+	})
+}
+
+// leaves are the versions that the next owner of drained slots has to reach.
+func (n *Node) leaves(set slot.Set) table.Versions {
+	w := n.w
+	if w.opts.Leaves != nil {
+		return w.opts.Leaves()
+	}
+	hash, duties := w.split(set)
+	if w.wild && !hash.Empty() {
+		out := n.record.Versions(hash)
+		written.Raise(out, website.Kind, n.informer.core.Highest(hash.Slots()))
+		return out
+	}
+	latest := uint64(0)
+	for _, s := range hash.Slots() {
+		latest = max(latest, w.slots[s].version+1)
+	}
+	if hash.Empty() {
+		for _, s := range duties.Slots() {
+			latest = max(latest, w.slots[s].version)
+		}
+	}
+	return table.Versions{website.Kind: text(latest)}
+}
