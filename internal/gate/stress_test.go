@@ -68,6 +68,9 @@ func TestR5R6Model(t *testing.T) {
 		expectIdle := map[slot.Slot]int{}
 		gotIdle := map[slot.Slot]int{}
 		settle := func(s slot.Slot) {
+			if m.draining[s] && c.now() >= m.deadline {
+				return // it has lapsed, which ends the drain as soon as somebody looks
+			}
 			if waiting[s] && m.draining[s] && (m.inFlight[s] == 0 || !hard[s]) {
 				if hard[s] = !pending[s]; hard[s] {
 					end(s, gate.ErrHandover)

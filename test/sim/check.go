@@ -20,7 +20,7 @@ import (
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
 //   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
-//   - where work outlives members (Config.Outlives), a slot opens once the deadline of another who had it open has passed
+//   - where work outlives members (Config.Outlives), a slot opens once the deadlines of others who had it open are over
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
 //   - a handed slot is loaded up to the last write of its former owner at least, and a gate opens for what is loaded

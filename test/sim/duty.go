@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Duties (rule R18). A duty has no objects. The production Duties run it: a flight that lasts until the slot drains or is
-// lost, and writes now and then. Some return by themselves: most of these fail, and are called again.
+// Duties (rule R18). A duty has no objects. The production Duties run it: a flight that lasts until the slot drains or
+// is lost, and writes now and then. Some return by themselves, of these half with an error.
 
 // maxDuties is how many duties a world may have at a time by default.
 const maxDuties = 16
@@ -87,7 +87,7 @@ func (n *Node) takeDuties() {
 		if name == "" {
 			continue
 		}
-		err := n.duties.Declare(name, func(ctx context.Context, done func(error)) { n.beginDuty(name, ctx, done) })
+		err := n.duties.Declare(name, func(ctx context.Context, done func(error)) { n.beginDuty(ctx, name, done) })
 		if err != nil {
 			panic(err)
 		}
@@ -156,7 +156,7 @@ type dutyHistory struct {
 }
 
 // beginDuty begins a run of a duty.
-func (n *Node) beginDuty(name string, ctx context.Context, done func(error)) {
+func (n *Node) beginDuty(ctx context.Context, name string, done func(error)) {
 	by, _ := work.AdmittedBy(ctx, n.gate)
 	epoch, _ := gate.EpochFrom(ctx)
 	f := &flight{key: key{by.Slot, 0}, epoch: epoch, ctx: ctx, duty: name, done: done}

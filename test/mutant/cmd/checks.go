@@ -48,14 +48,15 @@ func checks() []tool {
 			name: "conformance",
 			reaches: []string{
 				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work",
-				"internal/writes", "internal/duty", "internal/controllers", "rota",
+				"internal/writes", "internal/duty", "internal/controllers", "internal/delivery/written", "rota",
 			},
 			tests: map[string][]test{
 				"":                  slices.Concat(gateTests, storeTests, deliveryTests, rotaTests),
 				"internal/gate":     gateTests,
 				"internal/store":    storeTests,
 				"internal/delivery": deliveryTests, "internal/delivery/stream": deliveryTests,
-				"rota": rotaTests, "internal/work": rotaTests, "internal/writes": rotaTests,
+				"internal/delivery/written": deliveryTests,
+				"rota":                      rotaTests, "internal/work": rotaTests, "internal/writes": rotaTests,
 				"internal/duty": rotaTests, "internal/controllers": rotaTests,
 			},
 		},
