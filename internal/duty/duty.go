@@ -110,10 +110,11 @@ func (d *Duty) run(t *term) {
 	}
 	d.begin(ctx, func(err error) {
 		started.end()
-		if wait, again := d.end(ctx, t, err); again {
+		wait, again := d.end(ctx, t, err)
+		over()
+		if again { // a restart must not come before this run is over
 			d.env.After(wait, func() { d.restart(t) })
 		}
-		over()
 	})
 }
 

@@ -335,7 +335,9 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 		if owner == "" {
 			return fmt.Sprintf("nobody has duty %s", name)
 		}
-		if n := w.live(owner); n.work.flights[key{s, 0}] == nil && !n.rests(name, t.At(s).Epoch) {
+		n := w.live(owner)
+		f := n.work.flights[key{s, 0}]
+		if does := f != nil && f.duty == name && f.ctx.Err() == nil; !does && !n.rests(name, t.At(s).Epoch) {
 			return fmt.Sprintf("%s does not do its duty %s", owner, name)
 		}
 		for _, m := range t.Members {
@@ -347,8 +349,8 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 	return ""
 }
 
-// rests says that a duty has finished, or may still wait to be run again: for a second, and twice as long with each
-// failure, by a clock that may be half as fast.
+// rests says that a duty has finished, or may still wait to be run again: production waits for a second, and twice as
+// long with each failure, and may be late by as much here.
 func (n *Node) rests(name string, epoch uint64) bool {
 	last := n.duties.last[name]
 	if last.at == 0 || last.epoch != epoch {

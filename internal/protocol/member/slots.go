@@ -48,6 +48,8 @@ type slotState struct {
 	// heldSince is the epoch since which the stores have held the slot's objects because this member owns it; 0: they do
 	// not.
 	heldSince uint64
+	// shut says that the slot was shut since its transfer was sent.
+	shut bool
 	// sentAt is the epoch of the table on which the transfer under way is conditional.
 	sentAt uint64
 	// round tells answers to the latest request from answers to earlier ones.
@@ -93,14 +95,15 @@ func (m *Member) drained(e Drained) {
 }
 
 // shutSlots sends every slot that was open, or about to open, back to where rule R8 starts. The gate is already shut. A
-// transfer that was sent stays sent. If it turns out not to have happened, its slot starts there, too.
+// transfer that was sent stays sent. If it turns out not to have happened, and the slot stays, it is loaded before it
+// opens.
 func (m *Member) shutSlots() {
 	for i := range m.slots {
 		switch s := &m.slots[i]; s.state {
 		case loading, loaded, open, draining, drained:
 			s.state, s.epoch = away, 0
 		case sent:
-			s.epoch = 0
+			s.shut = true
 		case away, warming, warm, fenced:
 		}
 	}
@@ -185,9 +188,6 @@ func (m *Member) followSlot(t *table.Table, s slot.Slot, r table.Run, req *reque
 }
 
 func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
-	if l.state == sent && l.epoch == 0 && t.Epoch <= l.sentAt {
-		return // it was shut since, and how its transfer ended is not known
-	}
 	if l.epoch != r.Epoch {
 		m.activate(t, s, r, l, req)
 	}
@@ -252,10 +252,10 @@ func (m *Member) handsOver(t *table.Table, r table.Run) bool {
 // goneRoom is how many bytes the names of deleted objects may take in a table.
 func (m *Member) goneRoom() int { return m.cfg.MaxTable / 8 }
 
-// reopen opens a drained slot that stays. If it was never loaded, it is loaded first.
+// reopen opens a drained slot that stays. If it was never loaded, or was shut since, it is loaded first.
 func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
-	if l.heldSince != l.epoch {
-		l.state = loading
+	if l.heldSince != l.epoch || l.shut {
+		l.state, l.shut = loading, false
 		req.addLoad(s, l, table.CauseAssigned)
 		return
 	}

@@ -88,6 +88,9 @@ func (m *Member) forget() {
 		if s.state != fenced {
 			s.until = 0
 		}
+		if s.state != drained && s.state != sent && s.state != draining {
+			s.shut = false
+		}
 		if s.state != drained && s.state != sent {
 			s.cause, s.gone, s.versions = table.CauseUnknown, nil, nil
 		}
@@ -218,6 +221,7 @@ func (s *slotState) visit(v inspect.Visitor) {
 	}
 	v.Epoch(&s.epoch)
 	v.Epoch(&s.heldSince)
+	v.Flags(s.shut)
 	v.Epoch(&s.sentAt)
 	v.Serial(&s.round)
 	v.Until(&s.until)
