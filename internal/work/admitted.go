@@ -68,20 +68,31 @@ func Start(ctx context.Context, f func(context.Context)) error {
 	case by.Start != nil:
 		return by.Start(ctx, f)
 	}
-	task, leave, err := gate.Extend(ctx)
+	task, returned, err := Extend(ctx)
 	if err != nil {
 		return fmt.Errorf("start a goroutine: %w", err)
 	}
-	by.Context = task
 	go func() {
-		defer func() {
-			if leave() && by.CutShort != nil {
-				by.CutShort()
-			}
-		}()
-		f(by.In(task))
+		defer returned()
+		f(task)
 	}()
 	return nil
+}
+
+// Extend begins a task of the reconcile of ctx, with a context that ends as gate.Extend says. Call returned when nothing
+// more will be written for the key.
+func Extend(ctx context.Context) (task context.Context, returned func(), err error) {
+	by, _ := ctx.Value(anyAdmitted{}).(Admitted)
+	task, leave, err := gate.Extend(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	by.Context = task
+	return by.In(task), func() {
+		if leave() && by.CutShort != nil {
+			by.CutShort()
+		}
+	}, nil
 }
 
 // startedBy says which object's reconcile started a task.

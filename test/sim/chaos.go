@@ -109,6 +109,7 @@ func (c *Chaos) draw() int {
 		c.opts.Tune = func(cfg *member.Config) { cfg.Self.Weight = 1 + len(cfg.Self.ID+cfg.Self.PodUID)%3 }
 	}
 	c.drawDuties()
+	c.drawTasks()
 	c.drawOutlives()
 	c.drawOrders()
 	c.crashed = c.restart

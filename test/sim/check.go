@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
@@ -19,7 +22,7 @@ import (
 //   - a slot's gate is open in one member at most; paused members count until their deadline (R5, R6)
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
-//   - no key is in flight in two members, unless the earlier one was cancelled or is past its deadline
+//   - no key is in flight in two members, nor what its reconciles left running, unless its gate has lost the earlier one
 //   - where work outlives members (Config.Outlives), a slot opens once the deadlines of others who had it open are over
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
@@ -196,9 +199,9 @@ func (n *Node) outlive(set slot.Set) {
 		return
 	}
 	busy := n.gate.OpenSet()
-	for k, f := range n.work.flights {
+	for _, f := range n.begun() {
 		if n.valid(f) {
-			busy.Add(k.slot)
+			busy.Add(f.key.slot)
 		}
 	}
 	busy = busy.Intersect(set)
@@ -224,10 +227,10 @@ func (n *Node) checkOpen(a member.Open) {
 			w.violateAtGate("two open", "slots %v are opened by %s at epoch %d, and are open in %s",
 				both, n.ID, a.Epoch, other.ID)
 		}
-		for k, f := range other.work.flights {
-			if a.Slots.Has(k.slot) && other.valid(f) {
+		for _, f := range other.begun() {
+			if a.Slots.Has(f.key.slot) && other.valid(f) {
 				w.violateAtGate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it",
-					k.slot, n.ID, a.Epoch, other.ID)
+					f.key.slot, n.ID, a.Epoch, other.ID)
 			}
 		}
 	}
@@ -273,11 +276,15 @@ func (n *Node) checkOpen(a member.Open) {
 func (n *Node) checkAdmitted(f *flight) {
 	w := n.w
 	for _, other := range w.Nodes {
-		o := other.work.flights[f.key]
-		if other == n || other.Dead || o == nil || !other.valid(o) {
+		if other == n || other.Dead {
 			continue
 		}
-		w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
+		at := other.work.flights[f.key]
+		if at != nil && other.valid(at) || slices.ContainsFunc(other.work.tasks, func(t *flight) bool {
+			return t.key == f.key && other.valid(t)
+		}) {
+			w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
+		}
 	}
 	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
 		w.violateAtGate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since",
@@ -285,8 +292,13 @@ func (n *Node) checkAdmitted(f *flight) {
 	}
 }
 
-// valid says that a flight is not cancelled, nor would be if its process ran.
-func (n *Node) valid(f *flight) bool { return f.ctx.Err() == nil && n.late() < n.deadline }
+// begun are the flights and tasks of a node.
+func (n *Node) begun() []*flight {
+	return slices.AppendSeq(slices.Clone(n.work.tasks), maps.Values(n.work.flights))
+}
+
+// valid says that something may still be written for a flight, as far as its process knows, or would if it ran.
+func (n *Node) valid(f *flight) bool { return gate.Ended(f.ctx) == nil && n.late() < n.deadline }
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
 func (w *World) fenced(n *Node) bool { return !w.names(n, true, w.named) }

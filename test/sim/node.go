@@ -282,6 +282,7 @@ func (n *Node) run() {
 		}
 	}
 	n.running = false
+	n.tasksEnd()
 	if !n.Paused && !n.Dead && !n.busy {
 		n.planTick()
 	}

@@ -37,6 +37,7 @@ type workers struct {
 	controller *work.Controller
 	items      items
 	flights    map[key]*flight
+	tasks      []*flight
 	// gone are keys whose objects do not exist, as the node sees it. left are slots whose drain leaves them to the next
 	// owner. held are slots that this node holds.
 	gone       map[key]bool
@@ -116,6 +117,8 @@ type flight struct {
 	// seen is the version of the object that it began with, awaits the writes whose answers it waits for.
 	seen   uint64
 	awaits int
+	// returned is to be called when it returns; nil: it is no task.
+	returned func()
 	// duty is the name of the duty that it is; "": it is none. It returns err. slow: it takes long to return.
 	duty            string
 	done            func(error)
@@ -231,7 +234,8 @@ func (n *Node) admit(k key) *flight {
 	}
 	n.w.Counts.Admissions++
 	epoch, _ := gate.EpochFrom(a.Context)
-	f := &flight{key: k, epoch: epoch, ctx: a.Context, gone: a.Gone}
+	by := work.Admitted{Gate: n.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, CutShort: func() { n.add(k) }}
+	f := &flight{key: k, epoch: epoch, ctx: by.In(a.Context), gone: a.Gone}
 	if f.gone {
 		n.w.logf("%s begins the deletion of %v", n.ID, k)
 	}
@@ -248,6 +252,7 @@ func (n *Node) reconcile(k key) {
 		return
 	}
 	n.begin(f)
+	n.startTask(f)
 	lasts := n.w.between(time.Millisecond, 500*time.Millisecond)
 	if n.w.rng.IntN(50) == 0 {
 		lasts = n.w.between(time.Second, 20*time.Second) // stuck
@@ -266,6 +271,10 @@ func (n *Node) finish(f *flight) {
 		return
 	}
 	f.over = true
+	if f.returned != nil {
+		n.taskEnded(f)
+		return
+	}
 	if f.duty != "" {
 		delete(n.work.flights, f.key)
 		n.dutyEnded(f)

@@ -76,12 +76,14 @@ type World struct {
 	// The rest is for lives. paced: see pace.go. passesOn: drains may leave deletions to the slots' next owners.
 	paced    bool
 	passesOn bool
-	servers  [2]server
-	changed  []time.Duration // by version of Objects
-	objects  objects
-	clocks   clocks
-	over     bool // no more faults
-	spoiled  spoiled
+	// tasks is the source of chance of tasks; nil: there are none in this life.
+	tasks   *rand.Rand
+	servers [2]server
+	changed []time.Duration // by version of Objects
+	objects objects
+	clocks  clocks
+	over    bool // no more faults
+	spoiled spoiled
 	// crashed and ended hear of processes that ended by Net.Fall, and by themselves.
 	crashed, ended func(*Node)
 }
@@ -210,6 +212,8 @@ type Counts struct {
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
 	// Deleted wanderers by members, Settled slots in which something was written whose version was not known.
 	Deleted, Settled int
+	// Tasks are how many were started.
+	Tasks int
 	// Duties are how often one was begun, Finished and Failed how often one returned by itself.
 	Duties, Finished, Failed int
 	// Compacted are watches and lists that met a 410, Grown lists of slots, Replaced those of the whole, LookedUp

@@ -67,7 +67,7 @@ func (n *Node) write(f *flight) {
 
 // target is a wanderer for a flight to delete; nil: it writes its own object.
 func (n *Node) target(f *flight) *state {
-	if !n.w.wild || f.duty != "" || n.w.rng.IntN(3) > 0 {
+	if !n.w.wild || f.duty != "" || f.returned != nil || n.w.rng.IntN(3) > 0 {
 		return nil
 	}
 	for _, has := range n.informer.has[len(n.w.objects.of):] {
