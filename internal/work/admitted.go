@@ -79,8 +79,8 @@ func Start(ctx context.Context, f func(context.Context)) error {
 	return nil
 }
 
-// Extend begins a task of the reconcile of ctx, with a context that ends as gate.Extend says. Call returned when nothing
-// more will be written for the key.
+// Extend begins a task of the reconcile of ctx, with a context that ends as gate.Extend says. Call returned when
+// nothing more will be written for the key.
 func Extend(ctx context.Context) (task context.Context, returned func(), err error) {
 	by, _ := ctx.Value(anyAdmitted{}).(Admitted)
 	task, leave, err := gate.Extend(ctx)

@@ -22,7 +22,7 @@ import (
 //   - a slot's gate is open in one member at most; paused members count until their deadline (R5, R6)
 //   - a gate opens for a member that owned the slot at that epoch in some version, while its Lease says "open" (R5)
 //   - the epochs for which a slot is opened rise, and no two members open it for the same one (R12)
-//   - no key is in flight in two members, nor what its reconciles left running, unless its gate has lost the earlier one
+//   - no key is in flight in two members, nor what its reconciles left running, unless the earlier gate has lost it
 //   - where work outlives members (Config.Outlives), a slot opens once the deadlines of others who had it open are over
 //   - no write commits after the slot was opened for a later epoch elsewhere (R7), the fence provided
 //   - a table that cannot be read is not written over (R4)
