@@ -18,6 +18,8 @@ type recovery struct {
 	// since is the heard time at which it began. It is pending until the next echo.
 	since   time.Duration
 	pending bool
+	// ready is since when it may write but for its turn; 0: it may not.
+	ready time.Duration
 	// confirmed: a consistent read found the table missing.
 	confirmed bool
 	// proof is the version of the first renewal of its own that began after it saw the object to adopt. Once the watch
@@ -101,14 +103,16 @@ func (c *Config) aftermath() time.Duration {
 
 // repair creates or adopts the table once that is safe.
 func (m *Member) repair() {
-	if m.unfit.err != nil || m.swap.underWay || m.lapsed || m.phase == starting || !m.safe() || !m.due(m.swap.retryAt) {
+	may := m.unfit.err == nil && !m.swap.underWay && !m.lapsed && m.phase != starting && m.safe()
+	mine := m.waited(&m.recovery.ready, may, m.turn())
+	if !may || !m.due(m.swap.retryAt) {
 		return
 	}
 	if !m.snap.Missing() && m.swap.refused == m.snap.Version {
 		return // a newer version is about to be read
 	}
 	// Members take turns. If two write all the same, the swap decides.
-	if !m.due(m.recovery.turn(m)) {
+	if !mine {
 		return
 	}
 	if m.snap.Missing() {
@@ -147,8 +151,9 @@ func (m *Member) repair() {
 	m.send(t, false)
 }
 
-// turn is when this member may write. Members take turns in the order of the hash of their IDs, the first at once.
-func (r *recovery) turn(m *Member) time.Duration {
+// turn is how long this member waits until it writes. Members take turns in the order of the hash of their IDs, the
+// first at once, and after a while all: those whose turn is first may have gone, or be unable to read the table.
+func (m *Member) turn() time.Duration {
 	ids := []string{m.cfg.Self.ID}
 	for id, o := range m.watch.others {
 		if !o.missing && !m.dead(id) {
@@ -158,7 +163,7 @@ func (r *recovery) turn(m *Member) time.Duration {
 	slices.SortFunc(ids, func(a, b string) int {
 		return cmp.Compare(xxhash.Sum64String(a), xxhash.Sum64String(b))
 	})
-	return m.watch.echo + min(m.cfg.RetryPeriod, time.Duration(slices.Index(ids, m.cfg.Self.ID))*m.cfg.RetryPeriod/8)
+	return min(m.cfg.RetryPeriod, time.Duration(slices.Index(ids, m.cfg.Self.ID))*m.cfg.RetryPeriod/8)
 }
 
 // epochsPerSecond is more than the number of epochs that a rota can use in a second, so the wall clock stays ahead.

@@ -212,6 +212,7 @@ func (r *recovery) visit(c *Config, v inspect.Visitor) {
 	if r.on && !r.pending {
 		v.Heard(&r.since, c.LeaseDuration)
 	}
+	v.Past(&r.ready, c.RetryPeriod)
 }
 
 func (s *slotState) visit(v inspect.Visitor) {
