@@ -103,9 +103,12 @@ func (c *Config) aftermath() time.Duration {
 
 // repair creates or adopts the table once that is safe.
 func (m *Member) repair() {
-	may := m.unfit.err == nil && !m.swap.underWay && !m.lapsed && m.phase != starting && m.safe()
-	mine := m.waited(&m.recovery.ready, may, m.turn())
-	if !may || !m.due(m.swap.retryAt) {
+	if m.unfit.err != nil || m.swap.underWay || m.lapsed || m.phase == starting || !m.safe() {
+		m.recovery.ready = 0
+		return
+	}
+	mine := m.waited(&m.recovery.ready, true, m.turn())
+	if !m.due(m.swap.retryAt) {
 		return
 	}
 	if !m.snap.Missing() && m.swap.refused == m.snap.Version {
