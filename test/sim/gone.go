@@ -22,9 +22,13 @@ func (w *World) handsOver() bool { return w.passesOn || !w.wild }
 // tombstone is a deletion that somebody has to reconcile: the node that knows of it, and whoever the table names it
 // for.
 type tombstone struct {
+	// holder is nobody while only the table knows: who left it has released the slot, and no owner has loaded it since.
 	holder *Node
 	named  bool
 }
+
+// nobody holds what only the table knows of.
+var nobody = &Node{}
 
 // goneKind is the kind of the objects in tables.
 const goneKind = "Website"
@@ -164,7 +168,11 @@ func (n *Node) forget(set slot.Set) {
 		}
 	}
 	for k, t := range n.w.tombstones {
-		if t.holder == n && !t.named && set.Has(k.slot) {
+		switch {
+		case t.holder != n || !set.Has(k.slot):
+		case t.named:
+			t.holder = nobody
+		default:
 			delete(n.w.tombstones, k)
 		}
 	}
@@ -231,8 +239,9 @@ func (w *World) live(id string) *Node {
 // unreconciled tells of a deletion that the owner of its slot has not reconciled.
 func (w *World) unreconciled() string {
 	for k, t := range w.tombstones {
-		if owner := w.Objects.Table().Table.At(k.slot).Owner; w.live(owner) == t.holder {
-			return fmt.Sprintf("the deletion of %v is not reconciled by %s", k, t.holder.ID)
+		owner := w.Objects.Table().Table.At(k.slot).Owner
+		if n := w.live(owner); n != nil && (t.holder == n || t.holder == nobody) {
+			return fmt.Sprintf("the deletion of %v is not reconciled by %s", k, owner)
 		}
 	}
 	return ""
