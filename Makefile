@@ -18,7 +18,7 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 	@bin/rota-demo $(ARGS)
 
 # What has dependencies that the main module must not have is a module of its own. The longest tests come first.
-MODULES := tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
+MODULES := bench/ tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
 
 # `make lint` runs go vet. Under -short tests use a control plane only if they call controlplane.Essential.
 .PHONY: test
@@ -26,7 +26,7 @@ test: kube ## Run what needs no real time, and a short part on the real API serv
 	$(GO) test -short -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vE '$(MEASURING)')
 
 # What measures, and the tools around it.
-MEASURING := /bench/|/test/(conformance|incidents|stage|zoo)(/|$$)
+MEASURING := /test/(conformance|incidents|stage|zoo)(/|$$)
 
 .PHONY: test-all
 test-all: test ## Run all tests, most of them on the real API server (slow ones: make check WHAT=slow)
@@ -60,7 +60,7 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | x
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
-TOOLS := /cmd/|/(apiservers|bench|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
+TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -90,17 +90,17 @@ kube: ## Build the control plane that demo and tests run against (about 5 minute
 
 .PHONY: footprint
 footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
-	@$(GO) build -o bin/footprint ./bench/footprint/cmd
+	@cd bench && $(GO) build -o ../bin/footprint ./footprint/cmd
 	@bin/footprint $(ARGS)
 
 .PHONY: bench-split
 bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
-	@$(GO) build -o bin/bench-split ./bench/split/cmd
+	@cd bench && $(GO) build -o ../bin/bench-split ./split/cmd
 	@bin/bench-split $(ARGS)
 
 .PHONY: bench-dispatch
 bench-dispatch: kube ## Measure dispatchers: memory, latency, cost (ARGS="--objects 1000,10000")
-	@$(GO) build -o bin/bench-dispatch ./bench/dispatch/cmd
+	@cd bench && $(GO) build -o ../bin/bench-dispatch ./dispatch/cmd
 	@bin/bench-dispatch $(ARGS)
 
 .PHONY: chaos
@@ -172,7 +172,8 @@ $(MODULES):
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
-		./test/controlplane ./demo ./bench/footprint ./apiservers/front/agent ./bench/split ./test/zoo
+		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo
+	cd bench && GOWORK=off SLOW=1 $(GO) test -count=1 -timeout 30m ./footprint ./split
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
@@ -187,13 +188,13 @@ check-front: kube
 # Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"), or
 # what health checks cost an API server (ARGS="-checks 400"). It needs HAProxy.
 check-balance: kube
-	@$(GO) build -o bin/balance ./bench/balance/cmd
+	@cd bench && $(GO) build -o ../bin/balance ./balance/cmd
 	@bin/balance $(ARGS)
 
 # Measure the API server while Leases are renewed, with one etcd, and with etcds of their own for Leases and Events
 # (ARGS="-rounds 3 -periods 0s,2s").
 check-etcd: kube
-	@$(GO) build -o bin/bench-etcd ./bench/etcd/cmd
+	@cd bench && $(GO) build -o ../bin/bench-etcd ./etcd/cmd
 	@bin/bench-etcd $(ARGS)
 
 # Scale the example operator by the autoscaler of its manifests, in real time: about 25 minutes
@@ -211,6 +212,7 @@ check-bench:
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod
 	$(LINT) run ./...
+	cd bench && GOWORK=off ../$(LINT) run ./...
 
 $(LINT): tools/go.mod
 	cd tools && $(GO) build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
 )
 
@@ -36,7 +38,7 @@ func (c *crew) start(ctx context.Context, n int, watch string) error {
 		go func() {
 			pod := fmt.Sprintf("%s-%d", c.name, first+i)
 			r, err := startReplica(ctx, c.Command, c.dir, pod, operatorConfig{
-				Form: c.c.Form, Kubeconfig: c.cluster.Plane.Kubeconfig(), Name: c.name, Pages: c.cluster.pages, Watch: watch,
+				Form: c.c.Form, Kubeconfig: c.cluster.Plane.Kubeconfig(), Name: c.name, Pages: c.dir, Watch: watch,
 				Lease: c.Lease, Stamp: c.stamp,
 			})
 			results <- result{r, err}
@@ -113,7 +115,7 @@ func activity(now []reading) int64 {
 	sum := total(now)
 	for _, r := range now {
 		for what, n := range r.Requests {
-			if _, ok := sharded()[resource(what)]; ok {
+			if _, ok := cluster.Sharded()[meter.Resource(what)]; ok {
 				sum += int64(n)
 			}
 		}

@@ -1,6 +1,11 @@
 package footprint
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
+)
 
 // figures are computed from results: per replica of a role, and as the difference from an idle one.
 
@@ -105,13 +110,11 @@ func count(by map[string]int) (n int) {
 	return n
 }
 
-var writing = []string{"create", "update", "patch", "delete"}
-
 // requests counts the requests with one of the verbs for objects of sharded kinds.
 func requests(by map[string]int, verbs ...string) (n int) {
 	for what, c := range by {
-		verb, resource := what[:len(what)-len(resource(what))-1], resource(what)
-		if _, ok := sharded()[resource]; ok && slices.Contains(verbs, verb) {
+		verb, resource := meter.Verb(what), meter.Resource(what)
+		if _, ok := cluster.Sharded()[resource]; ok && slices.Contains(verbs, verb) {
 			n += c
 		}
 	}
@@ -121,7 +124,7 @@ func requests(by map[string]int, verbs ...string) (n int) {
 // coordination counts the requests for the table and the Leases.
 func coordination(by map[string]int) (n int) {
 	for what, c := range by {
-		if r := resource(what); r == table || r == leases {
+		if r := meter.Resource(what); r == meter.Table || r == meter.Leases {
 			n += c
 		}
 	}
@@ -129,7 +132,7 @@ func coordination(by map[string]int) (n int) {
 }
 
 // startWrites counts the writes of objects of sharded kinds before all was quiet. None of them was necessary.
-func startWrites(p *Replica) float64 { return float64(requests(p.Start.Requests, writing...)) }
+func startWrites(p *Replica) float64 { return float64(requests(p.Start.Requests, meter.Writing...)) }
 
 // caused returns the processor seconds of the API server and etcd in a join, less those of an equally long time before.
 func (r *Result) caused() (server, etcd float64) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/bench/cluster"
 )
 
 // The test binary is also the replicas'.
@@ -62,8 +64,8 @@ func TestRun(t *testing.T) {
 		if n := sum(res.values("", cached)); n < 4*objects || n > 4*objects+20 { // and what else a stock replica sees
 			t.Errorf("%s: %v objects cached, want %d", c, n, 4*objects)
 		}
-		if size := res.Sizes["websites"]; math.Abs(float64(size-websiteBytes)) > websiteBytes/20 {
-			t.Errorf("%s: Websites have %d bytes, want %d", c, size, websiteBytes)
+		if size := res.Sizes["websites"]; math.Abs(float64(size-cluster.WebsiteBytes)) > cluster.WebsiteBytes/20 {
+			t.Errorf("%s: Websites have %d bytes, want %d", c, size, cluster.WebsiteBytes)
 		}
 	}
 	// To save time the idle one is of two.
@@ -116,5 +118,18 @@ func TestLatencyAndJoin(t *testing.T) {
 	delays := report.find(Case{Latency, "filter", joined}).Delays
 	if len(delays) != 2 || delays[0].Creates != 20 || delays[0].P50 <= 0 || delays[1].P99 < delays[1].P50 || delays[0].Writes < 3 {
 		t.Errorf("%+v", delays)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var values []time.Duration
+	for i := 100; i > 0; i-- {
+		values = append(values, time.Duration(i)*time.Millisecond)
+	}
+	if p50, p99 := percentile(values, 50), percentile(values, 99); p50 != 50 || p99 != 99 {
+		t.Errorf("p50 %v, p99 %v", p50, p99)
+	}
+	if one := percentile(values[:1], 99); one != 100 {
+		t.Errorf("of one value: %v", one)
 	}
 }

@@ -11,10 +11,10 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{Base: &Window{}}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, run.Sizes, err = r.cluster.count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.Count(ctx); err != nil {
 		return nil, err
 	}
-	before, err := r.cluster.watches(ctx)
+	before, err := r.cluster.Watches(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	if _, err := crew.settle(ctx, r.objects(c)); err != nil {
 		return nil, err
 	}
-	if run.Quiet, err = r.cluster.serverHeap(ctx); err != nil {
+	if run.Quiet, err = r.cluster.ServerHeap(ctx); err != nil {
 		return nil, err
 	}
 	run.Quiet.Watches -= before

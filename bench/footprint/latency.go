@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/stage"
@@ -40,7 +42,7 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 		if err := await.Sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
 			return err
 		}
-		obj := site(sides[i%len(sides)].namespace, createdName(i))
+		obj := cluster.Site(sides[i%len(sides)].namespace, createdName(i))
 		sent[i] = journal.Now()
 		err := r.cluster.Client.Create(ctx, obj)
 		took[i] = journal.Now() - sent[i]
@@ -57,7 +59,7 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 		}
 		writes := 0
 		for _, now := range settled {
-			writes += requests(now.Requests, writing...)
+			writes += requests(now.Requests, meter.Writing...)
 		}
 		first := map[string]time.Duration{}
 		for _, p := range s.crew.replicas {
@@ -84,11 +86,11 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 			Create: percentile(creates, 50), Writes: float64(writes) / float64(len(waits)),
 		})
 		s.crew.end()
-		if err := r.cluster.empty(ctx, s.namespace); err != nil {
+		if err := r.cluster.Empty(ctx, s.namespace); err != nil {
 			return nil, err
 		}
 	}
-	run.Objects, run.Sizes, err = r.cluster.count(ctx)
+	run.Objects, run.Sizes, err = r.cluster.Count(ctx)
 	return run, err
 }
 

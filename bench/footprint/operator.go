@@ -13,9 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"
+)
+
+const (
+	operatorNamespace = "footprint"
+	// Where latencies are measured the operators work side by side, each in a namespace of its own.
+	stockNamespace = operatorNamespace + "-stock"
+	rotaNamespace  = operatorNamespace + "-rota"
 )
 
 // EnvOperator is the environment variable that carries a replica's configuration.
@@ -43,9 +52,9 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	cfg.QPS = -1 // as controller-runtime sets it
-	p := &probe{meter: &meter{}, reconciles: &reconciles{first: map[string]time.Duration{}}}
-	p.meter.wire.watch(cfg)
-	go p.meter.run(ctx)
+	p := &probe{meter: meter.New(operatorNamespace), reconciles: &reconciles{first: map[string]time.Duration{}}}
+	p.meter.Watch(cfg)
+	go p.meter.Run(ctx)
 	if p.manager, p.rota, err = c.manager(cfg); err != nil {
 		return err
 	}
@@ -74,7 +83,7 @@ func (c *operatorConfig) manager(cfg *rest.Config) (manager.Manager, *rota.Rota,
 		namespaces = []string{c.Watch}
 	}
 	if c.Stamp {
-		o.NewClient = stampingClient
+		o.NewClient = cluster.StampingClient
 	}
 	if c.Form == Stock {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, operatorNamespace

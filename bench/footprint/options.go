@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/bench/cluster"
 	"github.com/rota-dev/rota/test/stage"
 )
 
@@ -68,6 +69,6 @@ func (o *Options) validate() error {
 func (o *Options) parameters() Parameters {
 	return Parameters{
 		Objects: o.Objects, JoinObjects: o.JoinObjects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(),
-		Creates: o.Creates, CreateRate: o.CreateRate, WebsiteBytes: websiteBytes, Concurrency: stage.Concurrency,
+		Creates: o.Creates, CreateRate: o.CreateRate, WebsiteBytes: cluster.WebsiteBytes, Concurrency: stage.Concurrency,
 	}
 }

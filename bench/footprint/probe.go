@@ -2,36 +2,22 @@ package footprint
 
 import (
 	"context"
-	"runtime"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/ctrlrt"
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 )
-
-// sharded are the kinds that Rota distributes over the members, by their names in reports.
-func sharded() map[string]client.ObjectList {
-	return map[string]client.ObjectList{
-		"websites": &webv1.WebsiteList{}, "deployments": &appsv1.DeploymentList{},
-		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{},
-	}
-}
 
 // reading is a replica's report of itself. Counts begin with the process.
 type reading struct {
-	CPUSeconds float64        `json:"cpu_seconds"`
-	Bytes      int64          `json:"bytes"` // received from the API server
-	Watches    int64          `json:"watches"`
+	meter.Counts
 	Reconciles int64          `json:"reconciles"`
-	Requests   map[string]int `json:"requests"`
 	Received   map[string]int `json:"received"` // objects of sharded kinds, in lists and events
-	PeakHeap   uint64         `json:"peak_heap"`
 	// Working says that a stock replica is the leader. Members, Open, Coming, Going and Unowned are a member's Status,
 	// the last four in slots. Settled says that the member owns slots and all of them are open.
 	Working bool `json:"working"`
@@ -43,16 +29,13 @@ type reading struct {
 
 // resident is what remains in a replica's memory after a garbage collection.
 type resident struct {
-	LiveHeap   uint64         `json:"live_heap"`
-	HeapInuse  uint64         `json:"heap_inuse"`
-	Sys        uint64         `json:"sys"`
-	Goroutines int            `json:"goroutines"`
-	Cached     map[string]int `json:"cached"` // objects by kind
+	meter.Resident
+	Cached map[string]int `json:"cached"` // objects by kind
 }
 
 // probe answers the questions about a replica.
 type probe struct {
-	meter      *meter
+	meter      *meter.Meter
 	reconciles *reconciles
 	manager    manager.Manager
 	rota       *rota.Rota // nil: Stock
@@ -75,16 +58,14 @@ func (p *probe) answer(ctx context.Context, question string) any {
 	case askSeen:
 		return p.reconciles.seen()
 	case askReset:
-		p.meter.reset()
+		p.meter.Reset()
 	}
 	return struct{}{}
 }
 
 func (p *probe) reading() reading {
 	r := reading{
-		CPUSeconds: cpu(), Bytes: p.meter.wire.received.Load(), Watches: p.meter.wire.watches.Load(),
-		Reconciles: p.reconciles.count.Load(), Requests: p.meter.wire.counts(), PeakHeap: p.meter.peak.Load(),
-		Received: map[string]int{},
+		Counts: p.meter.Counts(), Reconciles: p.reconciles.count.Load(), Received: map[string]int{},
 	}
 	if p.rota == nil {
 		r.Working = p.leads()
@@ -112,10 +93,8 @@ func (p *probe) leads() bool {
 }
 
 func (p *probe) resident(ctx context.Context) resident {
-	r := resident{Cached: p.cached(ctx)}
-	s := collect()
-	r.LiveHeap, r.HeapInuse, r.Sys, r.Goroutines = s.HeapAlloc, s.HeapInuse, s.Sys, runtime.NumGoroutine()
-	return r
+	cached := p.cached(ctx)
+	return resident{Resident: meter.Collect(), Cached: cached}
 }
 
 // cached counts the objects in the caches.
@@ -124,7 +103,7 @@ func (p *probe) cached(ctx context.Context) map[string]int {
 	if p.rota == nil && !p.leads() {
 		return out // a list would start informers that a standby does not have
 	}
-	for kind, list := range sharded() {
+	for kind, list := range cluster.Sharded() {
 		if err := p.manager.GetCache().List(ctx, list, client.UnsafeDisableDeepCopy, ctrlrt.Share); err == nil {
 			out[kind] = meta.LenList(list)
 		}

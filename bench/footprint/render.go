@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/rota-dev/rota/bench/meter"
 )
 
 //go:embed memory.md.tmpl
@@ -35,7 +37,7 @@ func (r *Report) Markdown() ([]byte, error) {
 		Conditions  []string
 		Joined      int
 		SampleEvery string
-	}{r.Parameters, r.sizes(), r.replicaRows(), r.joinRows(), r.delayRows(), r.conditions(), joined, sampleEvery.String()})
+	}{r.Parameters, r.sizes(), r.replicaRows(), r.joinRows(), r.delayRows(), r.conditions(), joined, meter.SampleEvery.String()})
 	return out.Bytes(), err
 }
 

@@ -64,15 +64,10 @@ func (r *replica) reset(ctx context.Context) error { return r.ask(ctx, askReset,
 
 // since returns what a process did between two readings.
 func (now reading) since(then reading) Phase {
+	did := now.Counts.Since(then.Counts)
 	p := Phase{
-		CPUSeconds: now.CPUSeconds - then.CPUSeconds, Bytes: now.Bytes - then.Bytes,
-		Reconciles: now.Reconciles - then.Reconciles, PeakHeap: now.PeakHeap,
-		Requests: map[string]int{}, Received: map[string]int{},
-	}
-	for k, n := range now.Requests {
-		if n -= then.Requests[k]; n > 0 {
-			p.Requests[k] = n
-		}
+		CPUSeconds: did.CPUSeconds, Bytes: did.Bytes, Reconciles: now.Reconciles - then.Reconciles, PeakHeap: did.PeakHeap,
+		Requests: did.Requests, Received: map[string]int{},
 	}
 	for k, n := range now.Received {
 		p.Received[k] = n - then.Received[k]

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/bench/cluster"
 )
 
 // Report holds the measurements.
@@ -32,9 +34,9 @@ type Parameters struct {
 // Result is the result of one case.
 type Result struct {
 	Case
-	Date    time.Time `json:"date"`
-	Seconds float64   `json:"seconds"` // how long the case took
-	Machine Machine   `json:"machine"`
+	Date    time.Time       `json:"date"`
+	Seconds float64         `json:"seconds"` // how long the case took
+	Machine cluster.Machine `json:"machine"`
 	// Objects in the cluster, by kind.
 	Objects map[string]int `json:"objects"`
 	// Sizes are their mean sizes in JSON, in bytes.
@@ -42,24 +44,12 @@ type Result struct {
 	// Replicas are the processes; the one that joins is the last.
 	Replicas []Replica `json:"replicas"`
 	// Quiet are the servers when all is settled, before the window.
-	Quiet  ServerHeap `json:"quiet"`
-	Window Window     `json:"window"`
+	Quiet  cluster.Heap `json:"quiet"`
+	Window Window       `json:"window"`
 	// Base is a quiet time before a join.
 	Base   *Window `json:"base,omitempty"`
 	Moved  int     `json:"moved,omitempty"` // objects of all sharded kinds that the joiner holds at the end
 	Delays []Delay `json:"delays,omitempty"`
-}
-
-// Machine is the machine and the software of a run.
-type Machine struct {
-	CPUs       int    `json:"cpus"`
-	CPU        string `json:"cpu"`
-	Memory     uint64 `json:"memory"`
-	System     string `json:"system"`
-	Go         string `json:"go"`
-	Revision   string `json:"revision"`
-	Kubernetes string `json:"kubernetes"`
-	Libraries  string `json:"libraries"`
 }
 
 // Replica is the cost of one process.
@@ -108,13 +98,6 @@ type Delay struct {
 	Create float64 `json:"create_p50_ms"`
 	// Writes is how many requests the operator made per new Website to write objects of sharded kinds.
 	Writes float64 `json:"writes"`
-}
-
-// ServerHeap is the memory of the API server after a garbage collection.
-type ServerHeap struct {
-	Heap     uint64 `json:"heap"`
-	Resident uint64 `json:"resident"`
-	Watches  int    `json:"watches"` // of the replicas
 }
 
 // resultsPath is the path of the results beside a page.

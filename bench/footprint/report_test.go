@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/bench/cluster"
 )
 
 // fixture is what a run of everything could give.
@@ -16,7 +18,7 @@ func fixture() *Report {
 	o := Options{Objects: 1000, JoinObjects: 800, Members: []int{1, 3}, Deliveries: []Form{"filter", "slot-label"}, Rate: 50, Window: time.Second, Creates: 100, CreateRate: 10}
 	r := &Report{Parameters: o.parameters()}
 	for _, c := range o.Cases() {
-		res := Result{Case: c, Date: time.Unix(0, 0).UTC(), Window: Window{1, 0.5, 0.25}, Quiet: ServerHeap{100e6, 200e6, 12}}
+		res := Result{Case: c, Date: time.Unix(0, 0).UTC(), Window: Window{1, 0.5, 0.25}, Quiet: cluster.Heap{Heap: 100e6, Resident: 200e6, Watches: 12}}
 		share := 1000 / c.Members
 		if c.What == Idle {
 			share = 0

@@ -3,6 +3,8 @@ package footprint
 import (
 	"cmp"
 	"slices"
+
+	"github.com/rota-dev/rota/bench/meter"
 )
 
 // A part is a value as a fraction of the same value of a single member, and its deviation from 1/N. It is not Known
@@ -124,7 +126,7 @@ func (r *Report) joinRows() (rows []joinRow) {
 			row.Lists += requests(p.Window.Requests, "list")
 			row.Watches += requests(p.Window.Requests, "watch")
 			row.Gets += requests(p.Window.Requests, "get")
-			row.Writes += requests(p.Window.Requests, writing...)
+			row.Writes += requests(p.Window.Requests, meter.Writing...)
 			row.Coordination += coordination(p.Window.Requests)
 			if p.Role == roleJoiner {
 				row.Received += count(p.Window.Received)

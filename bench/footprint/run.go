@@ -9,13 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/bench/cluster"
 	"github.com/rota-dev/rota/test/process"
 )
 
 // runner measures one case after the other, on one control plane.
 type runner struct {
 	Options
-	cluster *cluster
+	cluster *cluster.Cluster
 	dir     string
 	begun   time.Time
 }
@@ -45,11 +46,11 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	r.say("starting a control plane")
-	if r.cluster, err = openCluster(ctx, r.dir); err != nil {
+	if r.cluster, err = cluster.Open(ctx, operatorNamespace, stockNamespace, rotaNamespace); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.cluster.Close()) }()
-	where := r.cluster.machine(ctx)
+	where := r.cluster.Machine(ctx)
 	for i, c := range cases {
 		r.say("%s (%d of %d)", c, i+1, len(cases))
 		begun := time.Now()
@@ -73,7 +74,7 @@ func (r *runner) measure(ctx context.Context, c Case) (*Result, error) {
 		return nil, fmt.Errorf("make %d Websites: %w", r.objects(c), err)
 	}
 	if !r.keep {
-		if err := r.cluster.fresh(ctx); err != nil {
+		if err := r.cluster.Fresh(ctx); err != nil {
 			return nil, fmt.Errorf("restart the API server: %w", err)
 		}
 	}
@@ -90,12 +91,12 @@ func (r *runner) measure(ctx context.Context, c Case) (*Result, error) {
 // seed creates Websites until there are n, and has an operator create their children. The measured operators then find
 // everything in place.
 func (r *runner) seed(ctx context.Context, n int) error {
-	if n <= r.cluster.sites {
+	if n <= r.cluster.Made() {
 		return nil
 	}
-	missing, begun := n-r.cluster.sites, time.Now()
+	missing, begun := n-r.cluster.Made(), time.Now()
 	r.say("  making %d Websites", missing)
-	if err := r.cluster.create(ctx, n); err != nil {
+	if err := r.cluster.Fill(ctx, n); err != nil {
 		return err
 	}
 	crew := &crew{runner: r, c: Case{"seed", Stock, 1}, name: fmt.Sprintf("seed-%d", n), stamp: true}
@@ -106,7 +107,7 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if _, err := crew.settle(ctx, n); err != nil {
 		return err
 	}
-	there, _, err := r.cluster.count(ctx)
+	there, _, err := r.cluster.Count(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,10 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, run.Sizes, err = r.cluster.count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.Count(ctx); err != nil {
 		return nil, err
 	}
-	before, err := r.cluster.watches(ctx)
+	before, err := r.cluster.Watches(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	for i := range started {
 		run.Replicas[i].Start = started[i].since(reading{})
 	}
-	if run.Quiet, err = r.cluster.serverHeap(ctx); err != nil {
+	if run.Quiet, err = r.cluster.ServerHeap(ctx); err != nil {
 		return nil, err
 	}
 	run.Quiet.Watches -= before
@@ -41,7 +41,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 		if c.What == Idle {
 			return await.Sleep(ctx, r.Window/2)
 		}
-		if err := r.cluster.churn(ctx, r.Rate, r.Window); err != nil {
+		if err := r.cluster.Churn(ctx, r.Rate, r.Window); err != nil {
 			return err
 		}
 		return crew.quieten(ctx)
@@ -55,7 +55,7 @@ func (c *crew) during(ctx context.Context, replicas []Replica, do func() error) 
 	if err != nil {
 		return w, err
 	}
-	api, etcd, err := c.cluster.serverCPU(ctx)
+	api, etcd, err := c.cluster.ServerCPU(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -76,7 +76,7 @@ func (c *crew) during(ctx context.Context, replicas []Replica, do func() error) 
 		replicas[i].Window = now[i].since(from)
 		replicas[i].Window.Seconds = w.Seconds
 	}
-	if w.ServerSeconds, w.EtcdSeconds, err = c.cluster.serverCPU(ctx); err != nil {
+	if w.ServerSeconds, w.EtcdSeconds, err = c.cluster.ServerCPU(ctx); err != nil {
 		return w, err
 	}
 	w.ServerSeconds -= api

@@ -1,4 +1,5 @@
-package footprint
+// Package cluster is the control plane that benchmarks run on, with Websites and their children in it.
+package cluster
 
 import (
 	"context"
@@ -7,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,33 +21,30 @@ import (
 	"github.com/rota-dev/rota/test/stage"
 )
 
-const (
-	operatorNamespace = "footprint"
-	sitesNamespace    = operatorNamespace + "-sites"
-	// Where latencies are measured the operators work side by side, each in a namespace of its own.
-	stockNamespace = operatorNamespace + "-stock"
-	rotaNamespace  = operatorNamespace + "-rota"
+// apiserver is the name of the only API server.
+const apiserver = "apiserver-0"
 
-	apiserver = "apiserver-0"
-)
-
-// cluster is a control plane and the objects in it. Each run has its own.
-type cluster struct {
+// Cluster is a control plane and the objects in it. Each run has its own.
+type Cluster struct {
 	*stage.Cluster
 	http  *http.Client // for what is no Kubernetes object
-	pages string       // the folder of the published pages
-	sites int          // Websites in sitesNamespace: site-0 and so on
+	sites int          // Websites in the namespace for them: site-0 and so on
 }
 
-// openCluster starts a control plane with default settings, since the cost of its servers is measured too.
-func openCluster(ctx context.Context, dir string) (*cluster, error) {
-	s, err := stage.Open(ctx, stage.Options{Name: operatorNamespace})
+// Open starts a control plane with default settings, since the cost of its servers is measured too. name is the
+// operator's namespace, and the prefix of that of the Websites. Further namespaces are created.
+func Open(ctx context.Context, name string, namespaces ...string) (*Cluster, error) {
+	s, err := stage.Open(ctx, stage.Options{Name: name})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{Cluster: s, pages: dir}
+	c := &Cluster{Cluster: s}
 	if c.http, err = rest.HTTPClientFor(s.Config); err == nil {
-		err = s.Create(ctx, stage.Namespace(stockNamespace), stage.Namespace(rotaNamespace))
+		var objs []client.Object
+		for _, n := range namespaces {
+			objs = append(objs, stage.Namespace(n))
+		}
+		err = s.Create(ctx, objs...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -52,8 +52,19 @@ func openCluster(ctx context.Context, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// fresh restarts the API server, so that no case finds leftovers of another one in its memory.
-func (c *cluster) fresh(ctx context.Context) error {
+// Made is how many Websites Create has made.
+func (c *Cluster) Made() int { return c.sites }
+
+// Sharded are the kinds that operators with replicas at work distribute over them, by their names in reports.
+func Sharded() map[string]client.ObjectList {
+	return map[string]client.ObjectList{
+		"websites": &webv1.WebsiteList{}, "deployments": &appsv1.DeploymentList{},
+		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{},
+	}
+}
+
+// Fresh restarts the API server, so that no case finds leftovers of another one in its memory.
+func (c *Cluster) Fresh(ctx context.Context) error {
 	if err := c.Plane.StopServer(apiserver); err != nil {
 		return err
 	}
@@ -70,10 +81,10 @@ func (c *cluster) fresh(ctx context.Context) error {
 	}
 }
 
-// count returns the number of objects of the sharded kinds in sitesNamespace, and the mean size of some in JSON.
-func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err error) {
+// Count returns the number of objects of the sharded kinds of the Websites, and the mean size of some in JSON.
+func (c *Cluster) Count(ctx context.Context) (objects, sizes map[string]int, err error) {
 	objects, sizes = map[string]int{}, map[string]int{}
-	for kind, list := range sharded() {
+	for kind, list := range Sharded() {
 		gvk, err := c.Client.GroupVersionKindFor(list)
 		if err != nil {
 			return nil, nil, err
@@ -81,7 +92,7 @@ func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(gvk)
 		for first := true; first || page.Continue != ""; first = false {
-			in, more := client.InNamespace(sitesNamespace), client.Continue(page.Continue)
+			in, more := client.InNamespace(c.Sites), client.Continue(page.Continue)
 			if err := c.Client.List(ctx, page, in, client.Limit(1000), more); err != nil {
 				return nil, nil, fmt.Errorf("count %s: %w", kind, err)
 			}
@@ -89,7 +100,7 @@ func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err
 		}
 		some := &unstructured.UnstructuredList{}
 		some.SetGroupVersionKind(gvk)
-		if err := c.Client.List(ctx, some, client.InNamespace(sitesNamespace), client.Limit(100)); err != nil {
+		if err := c.Client.List(ctx, some, client.InNamespace(c.Sites), client.Limit(100)); err != nil {
 			return nil, nil, fmt.Errorf("list some %s: %w", kind, err)
 		}
 		for i := range some.Items {
@@ -104,9 +115,9 @@ func (c *cluster) count(ctx context.Context) (objects, sizes map[string]int, err
 	return objects, sizes, nil
 }
 
-// empty removes the Websites of a namespace and their children.
-func (c *cluster) empty(ctx context.Context, namespace string) error {
-	for _, list := range sharded() {
+// Empty removes the Websites of a namespace and their children.
+func (c *Cluster) Empty(ctx context.Context, namespace string) error {
+	for _, list := range Sharded() {
 		if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package footprint
+package cluster
 
 import (
 	"context"
@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// websiteBytes is the size of a Website in JSON, with its metadata and its status.
-	websiteBytes = 2048
+	// WebsiteBytes is the size of a Website in JSON, with its metadata and its status.
+	WebsiteBytes = 2048
 	// overhead is the part of it that is not content.
 	overhead = 1325
 )
 
-// site returns a Website that has websiteBytes once its status is written.
-func site(namespace, name string) *webv1.Website {
+// Site returns a Website that has WebsiteBytes once its status is written.
+func Site(namespace, name string) *webv1.Website {
 	return &webv1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       webv1.WebsiteSpec{Title: "The website " + name, Content: letters(name, websiteBytes-overhead)},
+		Spec:       webv1.WebsiteSpec{Title: "The website " + name, Content: letters(name, WebsiteBytes-overhead)},
 	}
 }
 
@@ -45,14 +45,14 @@ func letters(seed string, n int) string {
 	return b.String()[:n]
 }
 
-// siteName is the name of the i-th Website of sitesNamespace.
-func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
+// SiteName is the name of the i-th Website that Fill makes.
+func SiteName(i int) string { return fmt.Sprintf("site-%05d", i) }
 
-// create creates Websites until there are n.
-func (c *cluster) create(ctx context.Context, n int) error {
+// Fill creates Websites until there are n.
+func (c *Cluster) Fill(ctx context.Context, n int) error {
 	err := stage.Parallel(ctx, c.sites, n, func(i int) error {
-		obj := site(sitesNamespace, siteName(i))
-		if err := stamp(c.Client.Scheme(), obj); err != nil {
+		obj := Site(c.Sites, SiteName(i))
+		if err := Stamp(c.Client.Scheme(), obj); err != nil {
 			return err
 		}
 		return c.Client.Create(ctx, obj)
@@ -61,8 +61,8 @@ func (c *cluster) create(ctx context.Context, n int) error {
 	return err
 }
 
-// churn changes Websites at the rate for a period, spread over all of them.
-func (c *cluster) churn(ctx context.Context, rate float64, window time.Duration) error {
+// Churn changes Websites at the rate for a period, spread over all of them.
+func (c *Cluster) Churn(ctx context.Context, rate float64, window time.Duration) error {
 	n := int(rate * window.Seconds())
 	step := time.Duration(float64(time.Second) / rate)
 	begun := journal.Now()
@@ -71,9 +71,9 @@ func (c *cluster) churn(ctx context.Context, rate float64, window time.Duration)
 			return err
 		}
 		// The stride is coprime to round numbers of Websites, so each is changed once before any is changed again.
-		name := siteName(i * 7919 % c.sites)
+		name := SiteName(i * 7919 % c.sites)
 		patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, name, begun.Milliseconds())
-		obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: name}}
+		obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: c.Sites, Name: name}}
 		return c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 	})
 }

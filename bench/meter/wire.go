@@ -1,9 +1,8 @@
-package footprint
+package meter
 
 import (
 	"context"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -18,15 +17,14 @@ import (
 // wire counts the traffic between a process and the API server: requests, and bytes read from the connections. The
 // bytes are compressed and include TLS and HTTP/2.
 type wire struct {
+	namespace         string
 	received, watches atomic.Int64
 
-	mu       sync.Mutex
-	requests map[string]int // by verb and resource
+	mu               sync.Mutex
+	requests, beside map[string]int // by verb and resource
 }
 
-// watch makes all clients of cfg count their traffic.
 func (w *wire) watch(cfg *rest.Config) {
-	w.requests = map[string]int{}
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // client-go's
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
@@ -36,12 +34,6 @@ func (w *wire) watch(cfg *rest.Config) {
 		return &countedConn{Conn: conn, received: &w.received}, nil
 	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{wire: w, next: next} })
-}
-
-func (w *wire) counts() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.requests)
 }
 
 type countedConn struct {
@@ -56,6 +48,13 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+type reconcileKey struct{}
+
+// Reconcile returns a context whose requests count as those of a reconcile.
+func Reconcile(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reconcileKey{}, true)
+}
+
 // counted counts the requests and the open watches.
 type counted struct {
 	wire *wire
@@ -64,9 +63,12 @@ type counted struct {
 
 // RoundTrip implements http.RoundTripper.
 func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	what := request(r)
+	what := request(r, c.wire.namespace)
 	c.wire.mu.Lock()
 	c.wire.requests[what]++
+	if r.Context().Value(reconcileKey{}) == nil {
+		c.wire.beside[what]++
+	}
 	c.wire.mu.Unlock()
 	resp, err := c.next.RoundTrip(r)
 	if err == nil && strings.HasPrefix(what, "watch ") {
@@ -89,16 +91,23 @@ func (b *watchBody) Close() error {
 }
 
 const (
-	// table stands for requests for the ConfigMaps in the operator's own namespace.
-	table  = "table"
-	leases = "leases"
+	// Table stands for requests for the ConfigMaps in the operator's own namespace.
+	Table = "table"
+	// Leases are all Leases.
+	Leases = "leases"
 )
 
-// resource returns the resource in a result of request.
-func resource(what string) string { return what[strings.IndexByte(what, ' ')+1:] }
+// Writing are the verbs that write.
+var Writing = []string{"create", "update", "patch", "delete"}
+
+// Resource returns the resource in a key of Counts.Requests, and Verb the verb.
+func Resource(what string) string { return what[strings.IndexByte(what, ' ')+1:] }
+
+// Verb returns the verb in a key of Counts.Requests.
+func Verb(what string) string { return what[:strings.IndexByte(what, ' ')] }
 
 // request returns the verb and the resource of a request, such as "list websites".
-func request(r *http.Request) string {
+func request(r *http.Request, namespace string) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	skip := map[string]int{"api": 2, "apis": 3}[parts[0]] // api/v1, apis/group/v1
 	if skip == 0 || len(parts) <= skip {
@@ -107,11 +116,11 @@ func request(r *http.Request) string {
 	parts = parts[skip:]
 	own := false
 	if parts[0] == "namespaces" && len(parts) > 2 {
-		own = parts[1] == operatorNamespace
+		own = parts[1] == namespace
 		parts = parts[2:]
 	}
 	if own && parts[0] == "configmaps" {
-		parts[0] = table
+		parts[0] = Table
 	}
 	verb, ok := map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",

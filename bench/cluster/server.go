@@ -1,4 +1,4 @@
-package footprint
+package cluster
 
 import (
 	"context"
@@ -11,8 +11,15 @@ import (
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// get fetches a page of a server.
-func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
+// Heap is the memory of the API server after a garbage collection.
+type Heap struct {
+	Heap     uint64 `json:"heap"`
+	Resident uint64 `json:"resident"`
+	Watches  int    `json:"watches"` // of the replicas
+}
+
+// Get fetches a page of a server.
+func (c *Cluster) Get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -29,39 +36,39 @@ func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// metrics fetches a server's metrics.
-func (c *cluster) metrics(ctx context.Context, server string) (stage.Metrics, error) {
-	body, err := c.get(ctx, server+"/metrics")
+// Metrics fetches a server's metrics.
+func (c *Cluster) Metrics(ctx context.Context, server string) (stage.Metrics, error) {
+	body, err := c.Get(ctx, server+"/metrics")
 	return stage.Metrics(body), err
 }
 
-// serverCPU returns the processor seconds of the API server and etcd since their start.
-func (c *cluster) serverCPU(ctx context.Context) (api, etcd float64, err error) {
+// ServerCPU returns the processor seconds of the API server and etcd since their start.
+func (c *Cluster) ServerCPU(ctx context.Context) (api, etcd float64, err error) {
 	const seconds = "process_cpu_seconds_total"
-	a, errA := c.metrics(ctx, c.Config.Host)
-	e, errE := c.metrics(ctx, c.Plane.Etcd()[0])
+	a, errA := c.Metrics(ctx, c.Config.Host)
+	e, errE := c.Metrics(ctx, c.Plane.Etcd()[0])
 	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
 }
 
-// serverHeap makes the API server collect garbage, and returns the remaining heap.
-func (c *cluster) serverHeap(ctx context.Context) (ServerHeap, error) {
+// ServerHeap makes the API server collect garbage, and returns the remaining heap.
+func (c *Cluster) ServerHeap(ctx context.Context) (Heap, error) {
 	// Two requests, as for replicas: the server collects garbage before it makes a heap profile.
 	for range 2 {
-		if _, err := c.get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
-			return ServerHeap{}, err
+		if _, err := c.Get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
+			return Heap{}, err
 		}
 	}
-	m, err := c.metrics(ctx, c.Config.Host)
-	return ServerHeap{
+	m, err := c.Metrics(ctx, c.Config.Host)
+	return Heap{
 		Heap:     uint64(m.Sum("go_memstats_heap_alloc_bytes")),
 		Resident: uint64(m.Sum("process_resident_memory_bytes")),
 		Watches:  watching(m),
 	}, err
 }
 
-// watches returns how many watches the API server serves.
-func (c *cluster) watches(ctx context.Context) (int, error) {
-	m, err := c.metrics(ctx, c.Config.Host)
+// Watches returns how many watches the API server serves.
+func (c *Cluster) Watches(ctx context.Context) (int, error) {
+	m, err := c.Metrics(ctx, c.Config.Host)
 	return watching(m), err
 }
 

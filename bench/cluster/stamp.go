@@ -1,4 +1,4 @@
-package footprint
+package cluster
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// stamp gives an object the labels of all deliveries. So every form finds the same objects, and none has labels to
+// Stamp gives an object the labels of all deliveries. So every form finds the same objects, and none has labels to
 // write. An operator with Rota stamps the objects that it creates. The labeller labels older objects once, at a rate
 // that would take longer than everything else here.
-func stamp(scheme *runtime.Scheme, obj client.Object) error {
+func Stamp(scheme *runtime.Scheme, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return err
@@ -45,15 +45,15 @@ func stamp(scheme *runtime.Scheme, obj client.Object) error {
 	return nil
 }
 
-// stampingClient is a manager's client that stamps new objects.
-func stampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
+// StampingClient is a manager's client that stamps new objects.
+func StampingClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 	c, err := client.NewWithWatch(cfg, o)
 	if err != nil {
 		return nil, err
 	}
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := stamp(c.Scheme(), obj); err != nil {
+			if err := Stamp(c.Scheme(), obj); err != nil {
 				return err
 			}
 			return c.Create(ctx, obj, opts...)
@@ -81,12 +81,12 @@ func stampApplied(ctx context.Context, c client.Client, obj runtime.ApplyConfigu
 		d.OwnerReferences = append(d.OwnerReferences,
 			metav1.OwnerReference{Name: *o.Name, UID: *o.UID, Controller: o.Controller})
 	}
-	if err := stamp(c.Scheme(), d); err != nil {
+	if err := Stamp(c.Scheme(), d); err != nil {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": d.Labels}})
 	if err != nil {
 		return err
 	}
-	return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("rota-footprint"))
+	return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("rota-bench"))
 }

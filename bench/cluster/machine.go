@@ -1,4 +1,4 @@
-package footprint
+package cluster
 
 import (
 	"bufio"
@@ -12,13 +12,25 @@ import (
 	"strings"
 )
 
-// machine describes the machine and the software of this run.
-func (c *cluster) machine(ctx context.Context) Machine {
+// Machine is the machine and the software of a run.
+type Machine struct {
+	CPUs       int    `json:"cpus"`
+	CPU        string `json:"cpu"`
+	Memory     uint64 `json:"memory"`
+	System     string `json:"system"`
+	Go         string `json:"go"`
+	Revision   string `json:"revision"`
+	Kubernetes string `json:"kubernetes"`
+	Libraries  string `json:"libraries"`
+}
+
+// Machine describes the machine and the software of this run.
+func (c *Cluster) Machine(ctx context.Context) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version(), Kubernetes: "unknown",
 	}
-	if body, err := c.get(ctx, c.Config.Host+"/version"); err == nil {
+	if body, err := c.Get(ctx, c.Config.Host+"/version"); err == nil {
 		m.Kubernetes = gitVersion(body)
 	}
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(firstField("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0: unknown
