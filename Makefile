@@ -93,6 +93,11 @@ footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--
 	@cd bench && $(GO) build -o ../bin/footprint ./footprint/cmd
 	@bin/footprint $(ARGS)
 
+.PHONY: bench
+bench: kube ## Measure ways to run an operator on replicas beside each other, and write docs/benchmarks.md (ARGS=--large)
+	@cd bench && $(GO) build -o ../bin/bench ./cmd
+	@bin/bench $(ARGS)
+
 .PHONY: bench-split
 bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
 	@cd bench && $(GO) build -o ../bin/bench-split ./split/cmd
@@ -109,9 +114,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench tools slow front balance etcd scale incidents
+CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|tools|slow|front|balance|etcd|scale|incidents
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents
 
 .PHONY: check-what
 check-what:
@@ -208,6 +213,12 @@ check-bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/protocol/... ./internal/gate ./slot
 # Walk long histories of joins and crashes, and show how many runs members have (STEPS=100000).
 	STEPS=$(or $(STEPS),10000) $(GO) test -count 1 -timeout 60m -v -run TestRunsStayFew ./internal/protocol/plan
+
+# Hold a short run of `make bench` to the ratios in bench/ranges.json.
+check-ranges: kube
+	@cd bench && $(GO) build -o ../bin/bench ./cmd
+	@bin/bench -objects 2000 -strategies leader,leader-warm,drain-label,filter,slot-label \
+		-scenarios churn,join,leave -page bin/ranges.md -ranges bench/ranges.json $(ARGS)
 
 .PHONY: lint
 lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod

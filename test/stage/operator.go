@@ -59,9 +59,10 @@ func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Mana
 }
 
 // AddWebsites adds the controller of Websites, as examples/website does in both its forms. wrap gets its reconciler,
-// and returns the one to use.
+// and returns the one to use. Events of Websites go to it that change the generation, or that one of also has pass.
 func AddWebsites(
 	ctx context.Context, mgr manager.Manager, pages website.Pages, wrap func(reconcile.Reconciler) reconcile.Reconciler,
+	also ...predicate.Predicate,
 ) error {
 	if err := website.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -70,9 +71,9 @@ func AddWebsites(
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: pages,
 	}
 	if _, ok := mgr.(*ctrlrt.Manager); ok {
-		return complete(ctrlrt.NewControllerManagedBy(mgr), r, wrap(r))
+		return complete(ctrlrt.NewControllerManagedBy(mgr), r, wrap(r), also)
 	}
-	return complete(ctrl.NewControllerManagedBy(mgr), r, wrap(r))
+	return complete(ctrl.NewControllerManagedBy(mgr), r, wrap(r), also)
 }
 
 // controllerBuilder has the methods that builder.Builder and ctrlrt.Builder share.
@@ -84,8 +85,11 @@ type controllerBuilder[B any] interface {
 	Complete(reconcile.Reconciler) error
 }
 
-func complete[B controllerBuilder[B]](b B, r *website.WebsiteReconciler, wrapped reconcile.Reconciler) error {
-	return b.For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+func complete[B controllerBuilder[B]](
+	b B, r *website.WebsiteReconciler, wrapped reconcile.Reconciler, also []predicate.Predicate,
+) error {
+	events := predicate.Or(append([]predicate.Predicate{predicate.GenerationChangedPredicate{}}, also...)...)
+	return b.For(&webv1.Website{}, builder.WithPredicates(events)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ConfigMap{}).

@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/drainlabel"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(EnvOperator) != "" {
+		os.Exit(OperatorMain())
+	}
+	os.Exit(m.Run())
+}
+
+// The strategies live on a real control plane. What they cost is not judged, but what they write is.
+func TestLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes two minutes")
+	}
+	var strategies []Strategy
+	for _, name := range []string{"leader", "modulo", "drain-label", "filter"} {
+		s, ok := find(name)
+		if !ok {
+			t.Fatal(name)
+		}
+		strategies = append(strategies, s)
+	}
+	o := Options{
+		Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5, Window: 2 * time.Second,
+		Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
+	}
+	o.Scenarios = []string{"churn", "join", "leave"}
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range report.Results {
+		r := &report.Results[i]
+		if r.Missed > 0 {
+			t.Errorf("%s: %d changes were not reconciled", r, r.Missed)
+		}
+		if r.Strategy != "drain-label" && r.Writes > 0 {
+			t.Errorf("%s: %s wrote beside reconciles", r, r.Strategy)
+		}
+		if r.Scenario != "start" && r.Reconciles < int64(r.Changes) {
+			t.Errorf("%s: fewer reconciles than changes", r)
+		}
+	}
+	// A Website that moves costs two writes, and each of its children one. A conflict costs one more.
+	moved := 0
+	two := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1")
+	three := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1", "drain-label-2-2")
+	for i := range 50 {
+		key := "web.example.com/v1/Website/bench-sites/" + cluster.SiteName(i)
+		if two.Of(key) != three.Of(key) {
+			moved++
+		}
+	}
+	join := report.of("drain-label", 2, "join")[0]
+	if least := moved * (2 + children); join.Writes < least || join.Writes > least+least/4+5 {
+		t.Errorf("%s: %d Websites moved: want %d writes", join, moved, least)
+	}
+	page := filepath.Join(t.TempDir(), "b.md")
+	if err := report.Write(page, filepath.Join(t.TempDir(), "b.svg")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"## Steady load, 2 replicas", "| hash modulo |", "| drain label |"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	begun := time.Now()
+	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
+	w := newWaits()
+	w.sent("a", 2, at(0), at(1))
+	w.sent("b", 2, at(0), at(1))
+	w.sent("a", 3, at(10), at(11))
+	w.observed("a", 2, at(5))
+	w.observed("b", 1, at(6))
+	if n := w.waiting(); n != 2 {
+		t.Errorf("%d wait, want the third of a and the second of b", n)
+	}
+	w.observed("a", 3, at(30))
+	w.observed("c", 7, at(31))
+	w.sent("c", 7, at(29), at(32)) // the status was seen before the answer
+	done, missed := w.take()
+	slices.Sort(done)
+	if len(done) != 3 || done[0] != 3*time.Millisecond || done[1] != 5*time.Millisecond || missed != 1 {
+		t.Errorf("waited %v, and %d missed: want 3, 5 and 20 ms, and 1", done, missed)
+	}
+	if done, missed = w.take(); len(done) != 0 || missed != 0 {
+		t.Errorf("after that: %v, %d", done, missed)
+	}
+}
+
+func TestHold(t *testing.T) {
+	r := &Report{Results: []Result{
+		{Strategy: "leader", Replicas: 3, Scenario: "churn", CPU: 4, Changes: 100},
+		{Strategy: "filter", Replicas: 3, Scenario: "churn", CPU: 5, Changes: 100},
+		{Strategy: "filter", Replicas: 3, Scenario: "churn", CPU: 7, Changes: 100},
+		{Strategy: "filter", Replicas: 3, Scenario: "join", Writes: 2},
+	}}
+	number := func(f float64) *float64 { return &f }
+	for _, c := range []struct {
+		bound Range
+		want  string // of the error; "": it holds
+	}{
+		{Range{Scenario: "churn", Figure: "cpu", Strategy: "filter", To: "leader", Max: number(1.5)}, ""},
+		{Range{Scenario: "churn", Figure: "cpu", Strategy: "filter", To: "leader", Max: number(1.4)}, "1.5, at most 1.4"},
+		{Range{Scenario: "churn", Figure: "cpu", Strategy: "filter", To: "leader", Min: number(2)}, "1.5, at least 2"},
+		{Range{Scenario: "join", Figure: "writes", Strategy: "filter", Max: number(0)}, "2, at most 0"},
+		{Range{Scenario: "join", Figure: "writes", Strategy: "leader", Max: number(0)}, "no result"},
+		{Range{Scenario: "join", Figure: "writes", Strategy: "filter", To: "leader", Max: number(0)}, "no result of leader"},
+		{Range{Scenario: "join", Figure: "beauty", Strategy: "filter", Max: number(0)}, `figure "beauty"`},
+	} {
+		err := r.Hold([]Range{c.bound}, 3, func(string) {})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", &c.bound, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", &c.bound, err, c.want)
+		}
+	}
+}
+
+func TestRangesOfTheRepository(t *testing.T) {
+	if _, err := LoadRanges("ranges.json"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{
+		`[{"scenario":"churn","figure":"x","strategy":"leader","max":1}]`,
+		`[{"scenario":"churn","figure":"cpu","strategy":"leaders","max":1}]`,
+		`[{"scenario":"x","figure":"cpu","strategy":"leader","max":1}]`,
+		`[{"scenario":"churn","figure":"cpu","strategy":"leader"}]`,
+	} {
+		path := filepath.Join(t.TempDir(), "r.json")
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadRanges(path); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	good := func() Options {
+		return Options{
+			Objects: 100, Replicas: []int{1}, Strategies: Strategies(), Rounds: 1, Rate: 1, Window: 1, Quiet: 1,
+		}
+	}
+	for want, change := range map[string]func(*Options){
+		"39 objects":   func(o *Options) { o.Objects = 39 },
+		"replicas [0]": func(o *Options) { o.Replicas = []int{0} },
+		"0 rounds":     func(o *Options) { o.Rounds = 0 },
+		"rate":         func(o *Options) { o.Rate = 0 },
+		"strategies":   func(o *Options) { o.Strategies = nil },
+		`"rain"`:       func(o *Options) { o.Scenarios = []string{"rain"} },
+	} {
+		o := good()
+		change(&o)
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := ParseStrategies("leader,follower"); err == nil || !strings.Contains(err.Error(), "follower") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,296 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/rota-dev/rota/bench/drainlabel"
+	"github.com/rota-dev/rota/bench/meter"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/process"
+)
+
+const (
+	// pollEvery is the resolution of times.
+	pollEvery = 50 * time.Millisecond
+	// settleLimit bounds each wait.
+	settleLimit = 10 * time.Minute
+	// endLimit is how long a replica may take to stop.
+	endLimit = 2 * time.Minute
+)
+
+// crew is the replicas of one strategy's operator, and its sharder.
+type crew struct {
+	*runner
+	strategy Strategy
+	name     string // of the rota, the leader's Lease or the ring
+	stamp    bool
+	size     int // replicas to begin with
+	replicas []*replica
+	sharding *replica             // nil: there is none
+	labels   *drainlabel.Sharder  // nil: there is none
+	made     int                  // replicas that were started
+	gone     map[*replica]reading // what those that ended had done
+}
+
+// replica is a process that runs the operator, or a sharder.
+type replica struct {
+	*process.Process
+	pod    string
+	number int
+}
+
+// ask asks a question and decodes the answer into out.
+func (r *replica) ask(ctx context.Context, question string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	text, err := r.Ask(ctx, question, question)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), out)
+}
+
+// open starts the sharder, if the strategy has one.
+func (c *crew) open(ctx context.Context) error {
+	c.gone = map[*replica]reading{}
+	if !c.strategy.Labels {
+		return nil
+	}
+	port, err := process.FreePort(ctx)
+	if err != nil {
+		return err
+	}
+	c.labels = sharderOf(c.name, c.cluster.Namespace)
+	c.sharding, err = c.process(ctx, c.name+"-sharder", operatorConfig{Port: port})
+	return err
+}
+
+// close ends all processes.
+func (c *crew) close(ctx context.Context) error {
+	for _, r := range c.processes() {
+		r.Kill()
+	}
+	if c.labels == nil {
+		return nil
+	}
+	return c.labels.Uninstall(context.WithoutCancel(ctx), c.cluster.Client)
+}
+
+// processes are the replicas that run, and the sharder.
+func (c *crew) processes() []*replica {
+	all := slices.Clone(c.replicas)
+	if c.sharding != nil {
+		all = append(all, c.sharding)
+	}
+	return all
+}
+
+// process starts a process. It returns when that answers, and has not begun to work.
+func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
+	config.Strategy, config.Kubeconfig, config.Name = c.strategy.Name, c.cluster.Plane.Kubeconfig(), c.name
+	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
+	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
+	p, err := process.Start(process.Options{
+		Name: pod, Command: c.Command, Log: filepath.Join(c.dir, pod+".log"), Answers: true,
+		Variable: EnvOperator, Config: config,
+		Env: []string{
+			"POD_NAME=" + pod, "POD_UID=uid-" + pod, "CONTAINER_NAME=manager", "POD_NAMESPACE=" + c.cluster.Namespace,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{Process: p, pod: pod, number: config.Number}
+	if err := r.ask(ctx, askReading, &reading{}); err != nil {
+		r.Kill()
+		return nil, err
+	}
+	return r, nil
+}
+
+// start starts a replica of as many as there are to be. With a static number its Pod has that in its name.
+func (c *crew) start(ctx context.Context, number, of int) error {
+	pod := fmt.Sprintf("%s-%d", c.name, c.made)
+	if c.strategy.Static {
+		pod = fmt.Sprintf("%s-%d", c.name, number)
+	}
+	c.made++
+	return c.startAs(ctx, pod, number, of)
+}
+
+func (c *crew) startAs(ctx context.Context, pod string, number, of int) error {
+	r, err := c.process(ctx, pod, operatorConfig{Number: number, Of: of})
+	if err == nil {
+		c.replicas = append(c.replicas, r)
+	}
+	return err
+}
+
+// end notes what a replica had done, and ends it: by SIGTERM, or by SIGKILL if it crashes.
+func (c *crew) end(ctx context.Context, r *replica, crashes bool) error {
+	var last reading
+	if err := r.ask(ctx, askReading, &last); err != nil {
+		return err
+	}
+	c.gone[r] = last
+	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
+	if crashes {
+		r.Kill()
+		return nil
+	}
+	if err := r.End(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-r.Done():
+		return r.Failure()
+	case <-time.After(endLimit):
+		return fmt.Errorf("%s: %s", r.pod, r.Lingers())
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// working returns the replica that leads, or one of those that work.
+func (c *crew) working(ctx context.Context) (*replica, error) {
+	for _, r := range c.replicas {
+		var now reading
+		if err := r.ask(ctx, askReading, &now); err != nil {
+			return nil, err
+		}
+		if now.Working {
+			return r, nil
+		}
+	}
+	return nil, errors.New("no replica works")
+}
+
+// readings are those of the replicas that run.
+func (c *crew) readings(ctx context.Context) ([]reading, error) {
+	out := make([]reading, len(c.replicas))
+	for i, r := range c.replicas {
+		if err := r.ask(ctx, askReading, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// settled reports whether the work is distributed.
+func (c *crew) settled(ctx context.Context) (bool, error) {
+	now, err := c.readings(ctx)
+	if err != nil {
+		return false, err
+	}
+	works := 0
+	for _, r := range now {
+		if r.Working && r.Reconciles > 0 {
+			works++
+		}
+	}
+	switch {
+	case c.strategy.Leads:
+		return works == 1, nil
+	case c.strategy.Labels && works == len(now):
+		var names []string
+		for _, r := range c.replicas {
+			names = append(names, r.pod)
+		}
+		n, err := c.labels.Misplaced(ctx, c.cluster.Client, names)
+		return n == 0, err
+	case c.strategy.Static, c.strategy.Labels:
+		return works == len(now), nil
+	default:
+		return !slices.ContainsFunc(now, func(r reading) bool { return !r.Settled || r.Members != len(now) }), nil
+	}
+}
+
+// settle waits until the work is distributed.
+func (c *crew) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit,
+		fmt.Errorf("%s: the work is not distributed after %v", c.strategy.Name, settleLimit))
+	defer cancel()
+	for {
+		if ok, err := c.settled(ctx); err != nil || ok {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if err := await.Sleep(ctx, pollEvery); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// quieten waits until no process has reconciled, or asked for sharded objects, for a while.
+func (c *crew) quieten(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit,
+		fmt.Errorf("%s: not quiet after %v", c.strategy.Name, settleLimit))
+	defer cancel()
+	last, since := int64(-1), time.Now()
+	for time.Since(since) < c.Quiet {
+		all, err := c.total(ctx)
+		if err != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if sum := all.Reconciles + int64(objectRequests(all.Requests)); sum != last {
+			last, since = sum, time.Now()
+		}
+		if err := await.Sleep(ctx, pollEvery); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// total is what all replicas and the sharder have done, also those that have ended. PeakHeap and Watches are the sums
+// of those that run.
+func (c *crew) total(ctx context.Context) (sum reading, err error) {
+	sum.Requests, sum.Beside = map[string]int{}, map[string]int{}
+	for _, r := range c.processes() {
+		var now reading
+		if err := r.ask(ctx, askReading, &now); err != nil {
+			return sum, err
+		}
+		sum.PeakHeap += now.PeakHeap
+		sum.Watches += now.Watches
+		sum.add(now)
+	}
+	for _, was := range c.gone {
+		sum.add(was)
+	}
+	return sum, nil
+}
+
+func (r *reading) add(other reading) {
+	r.CPUSeconds += other.CPUSeconds
+	r.Bytes += other.Bytes
+	r.Reconciles += other.Reconciles
+	for k, n := range other.Requests {
+		r.Requests[k] += n
+	}
+	for k, n := range other.Beside {
+		r.Beside[k] += n
+	}
+}
+
+// resident is the memory of all processes after a garbage collection, and of the greatest of them; peaks begin anew.
+func (c *crew) resident(ctx context.Context) (sum, greatest uint64, err error) {
+	for _, r := range c.processes() {
+		var now meter.Resident
+		if err := r.ask(ctx, askResident, &now); err != nil {
+			return 0, 0, err
+		}
+		sum += now.LiveHeap
+		greatest = max(greatest, now.LiveHeap)
+		if err := r.ask(ctx, askReset, &struct{}{}); err != nil {
+			return 0, 0, err
+		}
+	}
+	return sum, greatest, nil
+}

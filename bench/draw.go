@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"fmt"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// marks are those of the strategies: dark enough to be read on white, and told apart without colors by their shapes.
+var marks = []draw.GlyphStyle{
+	{Color: color.RGBA{0x77, 0x77, 0x77, 0xff}, Shape: draw.RingGlyph{}},
+	{Color: color.RGBA{0x33, 0x33, 0x33, 0xff}, Shape: draw.SquareGlyph{}},
+	{Color: color.RGBA{0x99, 0x66, 0x00, 0xff}, Shape: draw.TriangleGlyph{}},
+	{Color: color.RGBA{0xaa, 0x22, 0x22, 0xff}, Shape: draw.CrossGlyph{}},
+	{Color: color.RGBA{0x11, 0x55, 0xbb, 0xff}, Shape: draw.CircleGlyph{}},
+	{Color: color.RGBA{0x00, 0x88, 0x99, 0xff}, Shape: draw.BoxGlyph{}},
+	{Color: color.RGBA{0x22, 0x77, 0x33, 0xff}, Shape: draw.PyramidGlyph{}},
+}
+
+// Draw draws the longest waits in all scenarios with the most replicas that there are results of, as an SVG.
+func (r *Report) Draw(path string) error {
+	all := r.replicas()
+	if len(all) == 0 {
+		return fmt.Errorf("%s: there are no results to draw", path)
+	}
+	n := all[len(all)-1]
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("Longest wait of a change, %d replicas", n)
+	p.Y.Label.Text = "milliseconds (logarithmic)"
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Legend.Top, p.Legend.Left = true, true
+	var names []string
+	for _, sc := range scenarios() {
+		if sc.load {
+			names = append(names, sc.name)
+		}
+	}
+	p.NominalX(names...)
+	p.Add(plotter.NewGrid())
+	for k, s := range Strategies() {
+		var points plotter.XYs
+		for i, name := range names {
+			figure, ok := over(r.of(s.Name, n, name), func(r *Result) float64 { return r.WaitMax })
+			if ok && figure.Median > 0 {
+				points = append(points, plotter.XY{X: float64(i) + float64(k-3)*0.09, Y: figure.Median})
+			}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		scatter, err := plotter.NewScatter(points)
+		if err != nil {
+			return err
+		}
+		scatter.GlyphStyle = marks[k%len(marks)]
+		scatter.Radius = vg.Points(4)
+		p.Add(scatter)
+		p.Legend.Add(s.Title, scatter)
+	}
+	p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
+	p.Y.Min, p.Y.Max = 10, 1e5
+	return p.Save(24*vg.Centimeter, 13*vg.Centimeter, path)
+}

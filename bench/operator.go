@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/drainlabel"
+	"github.com/rota-dev/rota/bench/meter"
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/stage"
+)
+
+// EnvOperator is the environment variable that carries the configuration of a replica, or of a sharder.
+const EnvOperator = "ROTA_BENCH_OPERATOR"
+
+type operatorConfig struct {
+	Strategy, Kubeconfig string
+	// Name is that of the rota, the leader's Lease or the ring; Pod that of the replica; Namespace the operator's.
+	Name, Pod, Namespace string
+	// Pages is the folder of the published pages.
+	Pages string
+	// Number is the replica's, from 0, Of how many there are.
+	Number, Of int
+	// Stamp has it stamp what it creates.
+	Stamp bool
+	// Port is that of the sharder's webhook; 0: it is a replica.
+	Port int
+}
+
+// OperatorMain runs a replica or a sharder, measured. It returns the exit status. It ends when its standard input does,
+// so it ends too if the process that started it dies.
+func OperatorMain() int {
+	var c operatorConfig
+	return process.Main(EnvOperator, "`make bench`", &c, c.run)
+}
+
+// reading is a process's report of itself. Counts begin with the process.
+type reading struct {
+	meter.Counts
+	Reconciles int64 `json:"reconciles"`
+	// Working says that it is the leader or holds its shard's Lease, and otherwise that it has started.
+	Working bool `json:"working"`
+	// Settled says of a member that it owns slots, all of them are open, and none moves; Members is how many there are.
+	Settled bool `json:"settled"`
+	Members int  `json:"members"`
+}
+
+// The questions.
+const (
+	askReading  = "reading"
+	askResident = "resident"
+	askReset    = "reset" // reset the peak of the heap
+)
+
+// probe answers the questions about a process.
+type probe struct {
+	built
+	meter      *meter.Meter
+	reconciles atomic.Int64
+}
+
+func (p *probe) answer(question string) any {
+	switch question {
+	case askReading:
+		return p.reading()
+	case askResident:
+		return meter.Collect()
+	case askReset:
+		p.meter.Reset()
+	}
+	return struct{}{}
+}
+
+func (p *probe) reading() reading {
+	r := reading{Counts: p.meter.Counts(), Reconciles: p.reconciles.Load()}
+	if p.rota == nil {
+		select {
+		case <-p.Elected():
+			r.Working = true
+		default:
+		}
+		return r
+	}
+	s := p.rota.Status()
+	r.Working, r.Members = s.ID != "", s.Members
+	r.Settled = !s.Open.Empty() && s.Open.Len() == s.Owned.Len() && s.Coming.Empty() && s.Going.Empty() &&
+		s.Unowned.Empty()
+	return r
+}
+
+func (c *operatorConfig) run(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1 // as controller-runtime sets it
+	p := &probe{meter: meter.New(c.Namespace)}
+	p.meter.Watch(cfg)
+	go p.meter.Run(ctx)
+	if c.Port != 0 {
+		var mgr manager.Manager
+		if mgr, err = c.sharder(ctx, cfg); err != nil {
+			return err
+		}
+		p.built = built{Manager: mgr}
+	} else if err := c.replica(ctx, p, func(o ctrl.Options) (built, error) {
+		s, ok := find(c.Strategy)
+		if !ok {
+			return built{}, fmt.Errorf("there is no strategy %q", c.Strategy)
+		}
+		return s.manager(c, cfg, o)
+	}); err != nil {
+		return err
+	}
+	process.Answer(0, func(question string) string {
+		text, err := json.Marshal(p.answer(question))
+		if err != nil {
+			panic(err) // it has plain fields
+		}
+		return question + " " + string(text)
+	})
+	return p.Start(ctx)
+}
+
+// replica adds the operator's controller to a strategy's manager.
+func (c *operatorConfig) replica(ctx context.Context, p *probe, make func(ctrl.Options) (built, error)) (err error) {
+	var o ctrl.Options
+	if c.Stamp {
+		o.NewClient = cluster.StampingClient
+	}
+	if p.built, err = make(o); err != nil {
+		return err
+	}
+	wrap := func(inner reconcile.Reconciler) reconcile.Reconciler {
+		return p.wrap(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			defer p.reconciles.Add(1)
+			return inner.Reconcile(meter.Reconcile(ctx), req)
+		}))
+	}
+	return stage.AddWebsites(ctx, p.Manager, website.Pages{Dir: c.Pages}, wrap, p.also...)
+}
+
+// sharderOf returns the sharder of a ring.
+func sharderOf(ring, namespace string) *drainlabel.Sharder {
+	return &drainlabel.Sharder{
+		Ring: ring, Namespace: namespace, Main: webv1.GroupVersion.WithKind("Website"),
+		Children: []schema.GroupVersionKind{
+			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
+		},
+	}
+}

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
+)
+
+// Report holds the measurements.
+type Report struct {
+	Parameters Parameters      `json:"parameters"`
+	Machine    cluster.Machine `json:"machine"`
+	Date       time.Time       `json:"date"`
+	Results    []Result        `json:"results"`
+}
+
+// Parameters are those on which results depend.
+type Parameters struct {
+	Objects       int     `json:"objects"`
+	WebsiteBytes  int     `json:"website_bytes"`
+	Rate          float64 `json:"rate"`
+	WindowSeconds float64 `json:"window_seconds"`
+}
+
+// Result is one scenario of one life. Counts are those of all replicas and the sharder.
+type Result struct {
+	Strategy string `json:"strategy"`
+	Replicas int    `json:"replicas"`
+	Scenario string `json:"scenario"`
+	// Took is how long it took until the work was distributed, Seconds how long all was measured.
+	Took    float64 `json:"took"`
+	Seconds float64 `json:"seconds"`
+	// Changes is how many Websites were changed meanwhile. Missed are those of them that nobody had reconciled at the end.
+	Changes int `json:"changes,omitempty"`
+	Missed  int `json:"missed,omitempty"`
+	// WaitP50, WaitP99 and WaitMax are milliseconds from the request for a change until its Website's status was about it.
+	WaitP50 float64 `json:"wait_p50_ms,omitempty"`
+	WaitP99 float64 `json:"wait_p99_ms,omitempty"`
+	WaitMax float64 `json:"wait_max_ms,omitempty"`
+	// Writes are those of objects of sharded kinds that were no reconcile's.
+	Writes     int            `json:"writes"`
+	Reconciles int64          `json:"reconciles"`
+	Requests   map[string]int `json:"requests"`
+	Bytes      int64          `json:"bytes"` // from the API server
+	Watches    int64          `json:"watches"`
+	// CPU, APIServer and Etcd are processor seconds.
+	CPU       float64 `json:"cpu"`
+	APIServer float64 `json:"apiserver_cpu"`
+	Etcd      float64 `json:"etcd_cpu"`
+	// LiveHeap is that of all processes after a garbage collection at the end, Greatest that of the greatest of them,
+	// PeakHeap the sum of their peaks with garbage.
+	LiveHeap uint64 `json:"live_heap"`
+	Greatest uint64 `json:"greatest_heap"`
+	PeakHeap uint64 `json:"peak_heap"`
+}
+
+// String is a line for the progress.
+func (r *Result) String() string {
+	return fmt.Sprintf("%s took %.1f s; %d changes, %d missed, waited p50 %.0f, p99 %.0f, most %.0f ms; %d reconciles; %d "+
+		"writes beside; processor %.1f s, API server %.1f s; heap %.0f MB, peak %.0f", r.Scenario, r.Took, r.Changes, r.Missed,
+		r.WaitP50, r.WaitP99, r.WaitMax, r.Reconciles, r.Writes, r.CPU, r.APIServer, float64(r.LiveHeap)/1e6,
+		float64(r.PeakHeap)/1e6)
+}
+
+func (r *Result) setWaits(waits []time.Duration, missed int) {
+	r.Changes, r.Missed = len(waits)+missed, missed
+	if len(waits) == 0 {
+		return
+	}
+	slices.Sort(waits)
+	at := func(percent int) float64 { return milliseconds(waits[(len(waits)*percent+99)/100-1]) }
+	r.WaitP50, r.WaitP99, r.WaitMax = at(50), at(99), at(100)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// objectRequests counts the requests for objects of sharded kinds, objectWrites those of them that write.
+func objectRequests(by map[string]int) (n int) {
+	for what, c := range by {
+		if _, ok := cluster.Sharded()[meter.Resource(what)]; ok {
+			n += c
+		}
+	}
+	return n
+}
+
+func objectWrites(by map[string]int) (n int) {
+	for what, c := range by {
+		if _, ok := cluster.Sharded()[meter.Resource(what)]; ok && slices.Contains(meter.Writing, meter.Verb(what)) {
+			n += c
+		}
+	}
+	return n
+}
+
+// Load reads a report.
+func Load(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w: remove it to begin anew", path, err)
+	}
+	return r, nil
+}
+
+// loadFor is Load for a run with these parameters. If there is no report, or one with others, it returns an empty one.
+func loadFor(path string, p Parameters) (*Report, error) {
+	r, err := Load(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && r.Parameters != p {
+		return &Report{Parameters: p}, nil
+	}
+	return r, err
+}
+
+// Save writes the report.
+func (r *Report) Save(path string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// put adds the results of a life. Those of earlier runs of the strategy with as many replicas go, if it is the first.
+func (r *Report) put(first bool, strategy string, replicas int, results []Result) {
+	if first {
+		r.Results = slices.DeleteFunc(r.Results, func(old Result) bool {
+			return old.Strategy == strategy && old.Replicas == replicas
+		})
+	}
+	r.Results = append(r.Results, results...)
+}
+
+// of returns the results of a scenario.
+func (r *Report) of(strategy string, replicas int, scenario string) (out []*Result) {
+	for i := range r.Results {
+		if res := &r.Results[i]; res.Strategy == strategy && res.Replicas == replicas && res.Scenario == scenario {
+			out = append(out, res)
+		}
+	}
+	return out
+}
+
+// spread is a figure over the rounds.
+type spread struct{ Min, Median, Max float64 }
+
+// over returns the spread of a figure over results.
+func over(results []*Result, figure func(*Result) float64) (s spread, ok bool) {
+	if len(results) == 0 {
+		return s, false
+	}
+	var values []float64
+	for _, r := range results {
+		values = append(values, figure(r))
+	}
+	slices.Sort(values)
+	n := len(values)
+	return spread{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}, true
+}
+
+// text is the median, and the least and the greatest in brackets if they differ in what is printed.
+func (s spread) text(format string) string {
+	print := func(v float64) string { return strings.TrimSpace(fmt.Sprintf(format, v)) }
+	median, least, most := print(s.Median), print(s.Min), print(s.Max)
+	if least == most {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, least, most)
+}
