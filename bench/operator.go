@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -133,6 +134,11 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
+// errAgain has the queue try again with its backoff, as most operators do. The example operator tries again after a fixed
+// time where its cache is behind; with labels that a sharder writes, one after the other, it would do so for long, and
+// keep the API server busy.
+var errAgain = errors.New("the cache is behind")
+
 // replica adds the operator's controller to a strategy's manager.
 func (c *operatorConfig) replica(ctx context.Context, p *probe, make func(ctrl.Options) (built, error)) (err error) {
 	var o ctrl.Options
@@ -145,7 +151,11 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, make func(ctrl.O
 	wrap := func(inner reconcile.Reconciler) reconcile.Reconciler {
 		return p.wrap(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			defer p.reconciles.Add(1)
-			return inner.Reconcile(meter.Reconcile(ctx), req)
+			result, err := inner.Reconcile(meter.Reconcile(ctx), req)
+			if err == nil && result.RequeueAfter > 0 {
+				err = errAgain
+			}
+			return result, err
 		}))
 	}
 	return stage.AddWebsites(ctx, p.Manager, website.Pages{Dir: c.Pages}, wrap, p.also...)
