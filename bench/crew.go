@@ -37,6 +37,9 @@ type crew struct {
 	labels   *drainlabel.Sharder  // nil: there is none
 	made     int                  // replicas that were started
 	gone     map[*replica]reading // what those that ended had done
+	// labelled is how many labels were written, and labelledAt when the last one was.
+	labelled   int
+	labelledAt time.Time
 }
 
 // replica is a process that runs the operator, or a sharder.
@@ -199,12 +202,7 @@ func (c *crew) settled(ctx context.Context) (bool, error) {
 	case c.strategy.Leads:
 		return works == 1, nil
 	case c.strategy.Labels && works == len(now):
-		var names []string
-		for _, r := range c.replicas {
-			names = append(names, r.pod)
-		}
-		n, err := c.labels.Misplaced(ctx, c.cluster.Client, names)
-		return n == 0, err
+		return c.placed(ctx)
 	case c.strategy.Static, c.strategy.Labels:
 		return works == len(now), nil
 	default:
@@ -212,17 +210,51 @@ func (c *crew) settled(ctx context.Context) (bool, error) {
 	}
 }
 
-// settle waits until the work is distributed.
-func (c *crew) settle(ctx context.Context) error {
+// placed reports whether all objects have the labels that they should have. It lists them all, so it does only once
+// nobody has written a label for a while: what looks must not be what is measured.
+func (c *crew) placed(ctx context.Context) (bool, error) {
+	all, err := c.total(ctx)
+	if err != nil {
+		return false, err
+	}
+	if n := objectWrites(all.Beside); n != c.labelled {
+		c.labelled, c.labelledAt = n, time.Now()
+	}
+	if time.Since(c.labelledAt) < labelsRest {
+		return false, nil
+	}
+	var names []string
+	for _, r := range c.replicas {
+		names = append(names, r.pod)
+	}
+	n, err := c.labels.Misplaced(ctx, c.cluster.Client, names)
+	if n > 0 {
+		c.labelledAt = time.Now() // look again after a while
+	}
+	return n == 0, err
+}
+
+// labelsRest is how long no label must have been written before it is looked whether they are right.
+const labelsRest = 2 * time.Second
+
+// settle waits until the work is distributed, and returns since when it is.
+func (c *crew) settle(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit,
 		fmt.Errorf("%s: the work is not distributed after %v", c.strategy.Name, settleLimit))
 	defer cancel()
+	c.labelledAt = time.Now()
 	for {
-		if ok, err := c.settled(ctx); err != nil || ok {
-			return errors.Join(err, context.Cause(ctx))
+		ok, err := c.settled(ctx)
+		switch {
+		case err != nil:
+			return time.Time{}, errors.Join(err, context.Cause(ctx))
+		case ok && c.strategy.Labels:
+			return c.labelledAt, nil
+		case ok:
+			return time.Now(), nil
 		}
 		if err := await.Sleep(ctx, pollEvery); err != nil {
-			return context.Cause(ctx)
+			return time.Time{}, context.Cause(ctx)
 		}
 	}
 }

@@ -185,10 +185,11 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		defer stop()
 		ended := make(chan error, 1)
 		go func() { ended <- r.load(loaded, r.Rate) }()
-		if err := sc.do(ctx, c); err != nil {
+		at, err := sc.do(ctx, c)
+		if err != nil {
 			return nil, err
 		}
-		res.Took = time.Since(begun).Seconds()
+		res.Took = at.Sub(begun).Seconds()
 		if err := await.Sleep(ctx, after); err != nil {
 			return nil, err
 		}
@@ -204,10 +205,11 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		waits, missed := r.waits.take()
 		res.setWaits(waits, missed)
 	} else {
-		if err := sc.do(ctx, c); err != nil {
+		at, err := sc.do(ctx, c)
+		if err != nil {
 			return nil, err
 		}
-		res.Took = time.Since(begun).Seconds()
+		res.Took = at.Sub(begun).Seconds()
 	}
 	res.Seconds = time.Since(begun).Seconds()
 	if err := c.quieten(ctx); err != nil {
@@ -243,7 +245,7 @@ func (r *runner) seed(ctx context.Context) (err error) {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
-	if err := c.begin(ctx); err != nil {
+	if _, err := c.begin(ctx); err != nil {
 		return err
 	}
 	if err := c.quieten(ctx); err != nil {

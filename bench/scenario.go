@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/await"
 )
@@ -17,29 +18,31 @@ type scenario struct {
 	load bool
 	// never says for which strategies it cannot be: their work does not go on by itself.
 	never func(Strategy) bool
-	do    func(ctx context.Context, c *crew) error
+	// do does it, and returns since when the work is distributed again.
+	do func(ctx context.Context, c *crew) (time.Time, error)
 }
 
 // scenarios are all of them, in the order of a life.
 func scenarios() []scenario {
 	return []scenario{
-		{name: "start", title: "All replicas start", do: func(ctx context.Context, c *crew) error { return c.begin(ctx) }},
-		{name: "churn", title: "Steady load", load: true, do: func(ctx context.Context, c *crew) error {
-			return await.Sleep(ctx, c.Window)
+		{name: "start", title: "All replicas start", do: func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) }},
+		{name: "churn", title: "Steady load", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
+			err := await.Sleep(ctx, c.Window)
+			return time.Now(), err
 		}},
-		{name: "join", title: "One more replica", load: true, do: func(ctx context.Context, c *crew) error {
+		{name: "join", title: "One more replica", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
 			return c.resize(ctx, len(c.replicas)+1, false)
 		}},
-		{name: "leave", title: "One replica less", load: true, do: func(ctx context.Context, c *crew) error {
+		{name: "leave", title: "One replica less", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
 			return c.resize(ctx, len(c.replicas)-1, false)
 		}},
-		{name: "roll", title: "Rolling restart", load: true, do: func(ctx context.Context, c *crew) error { return c.roll(ctx) }},
-		{name: "restart", title: "A container is killed and starts again", load: true, do: func(ctx context.Context, c *crew) error { return c.restart(ctx) }},
+		{name: "roll", title: "Rolling restart", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) { return c.roll(ctx) }},
+		{name: "restart", title: "A container is killed and starts again", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) }},
 		{name: "crash", title: "A replica is killed for good", load: true,
 			never: func(s Strategy) bool { return s.Static },
-			do: func(ctx context.Context, c *crew) error {
+			do: func(ctx context.Context, c *crew) (time.Time, error) {
 				if len(c.replicas) < 2 {
-					return errors.New("a crash needs 2 replicas")
+					return time.Time{}, errors.New("a crash needs 2 replicas")
 				}
 				return c.resize(ctx, len(c.replicas)-1, true)
 			}},
@@ -47,7 +50,7 @@ func scenarios() []scenario {
 }
 
 // begin starts all replicas at once.
-func (c *crew) begin(ctx context.Context) error {
+func (c *crew) begin(ctx context.Context) (time.Time, error) {
 	type result struct {
 		r   *replica
 		err error
@@ -70,7 +73,7 @@ func (c *crew) begin(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	slices.SortFunc(c.replicas, func(a, b *replica) int { return a.number - b.number })
 	return c.settle(ctx)
@@ -78,21 +81,21 @@ func (c *crew) begin(ctx context.Context) error {
 
 // resize has there be n replicas: one more, or one less, which is the one that leads, or one that works. With a static
 // number all are restarted, one after the other, as a StatefulSet does.
-func (c *crew) resize(ctx context.Context, n int, crashes bool) error {
+func (c *crew) resize(ctx context.Context, n int, crashes bool) (time.Time, error) {
 	if c.strategy.Static {
 		for _, r := range slices.Backward(slices.Clone(c.replicas)) {
 			if err := c.end(ctx, r, false); err != nil {
-				return err
+				return time.Time{}, err
 			}
 			if r.number < n {
 				if err := c.start(ctx, r.number, n); err != nil {
-					return err
+					return time.Time{}, err
 				}
 			}
 		}
 		if len(c.replicas) < n {
 			if err := c.start(ctx, n-1, n); err != nil {
-				return err
+				return time.Time{}, err
 			}
 		}
 		slices.SortFunc(c.replicas, func(a, b *replica) int { return a.number - b.number })
@@ -100,39 +103,39 @@ func (c *crew) resize(ctx context.Context, n int, crashes bool) error {
 	}
 	if n > len(c.replicas) {
 		if err := c.start(ctx, n-1, n); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		return c.settle(ctx)
 	}
 	r, err := c.working(ctx)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	if err := c.end(ctx, r, crashes); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	return c.settle(ctx)
 }
 
 // roll replaces all replicas, one after the other: a Deployment starts a new one before it stops an old one (maxSurge 1,
 // maxUnavailable 0), a StatefulSet after.
-func (c *crew) roll(ctx context.Context) error {
+func (c *crew) roll(ctx context.Context) (time.Time, error) {
 	n := len(c.replicas)
 	for _, r := range slices.Backward(slices.Clone(c.replicas)) {
 		if c.strategy.Static {
 			if err := c.end(ctx, r, false); err != nil {
-				return err
+				return time.Time{}, err
 			}
 		}
 		if err := c.start(ctx, r.number, n); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		if err := c.ready(ctx, c.replicas[len(c.replicas)-1]); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		if !c.strategy.Static {
 			if err := c.end(ctx, r, false); err != nil {
-				return err
+				return time.Time{}, err
 			}
 		}
 	}
@@ -158,17 +161,17 @@ func (c *crew) ready(ctx context.Context, r *replica) error {
 }
 
 // restart kills a replica that works, and starts its container again at once, in the same Pod.
-func (c *crew) restart(ctx context.Context) error {
+func (c *crew) restart(ctx context.Context) (time.Time, error) {
 	r, err := c.working(ctx)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	n := len(c.replicas)
 	if err := c.end(ctx, r, true); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	if err := c.startAs(ctx, r.pod, r.number, n); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	return c.settle(ctx)
 }

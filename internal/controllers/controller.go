@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +34,8 @@ type Controller struct {
 	// Work has the keys.
 	Work *work.Controller
 
-	env *Env
+	env  *Env
+	pace *pace
 	// panics is how many of its reconciles panicked.
 	panics atomic.Int32
 	// begun is closed once its workers run.
@@ -52,7 +52,9 @@ type Controller struct {
 	choose Choose
 	// bounced are items that were put back because another one claims their object, until their Done.
 	bounced map[any]struct{}
-	resets  resets
+	// arriving are the keys that came to the queue as arrivals, and that no worker got since.
+	arriving map[types.NamespacedName]struct{}
+	resets   resets
 	// toldFailing says that it was told that all reconciles fail.
 	toldFailing bool
 }
@@ -102,7 +104,10 @@ type keys = work.Keys[types.NamespacedName, work.Flying]
 
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
-	stranger := c.Work.Take(key)
+	wait, stranger := c.Work.Take(key)
+	if !c.arrived(key) {
+		c.pace.waited(c.env.Now(), wait)
+	}
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
@@ -194,41 +199,6 @@ func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Open
 	}
 	return delivery.Opened{Deleted: objects.Deleted, Changed: wanted(objects.Changed), Recent: wanted(objects.Recent),
 		Others: wanted(objects.Others)}
-}
-
-const (
-	// arrivals is how many objects of slots that were handed over wait in a controller's queue at a time, besides those
-	// that changed lately. Nearly all have nothing to do, but the move dropped their timers (RequeueAfter), so they should
-	// come soon. In queues without priorities, changes wait behind them.
-	arrivals = 16
-	// arrivalPeriod is the time between two checks whether workers have taken some.
-	arrivalPeriod = 5 * time.Millisecond
-)
-
-// Trickle enqueues keys as fast as workers take them, until all are enqueued or ctx ends. At most arrivals of them wait
-// in the queue. So they cost no more load than the workers cause anyway, and other keys wait behind a few of them only.
-func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
-	tick := time.NewTicker(arrivalPeriod)
-	defer tick.Stop()
-	for waiting := keys[:0:0]; len(keys) > 0; {
-		waiting = slices.DeleteFunc(waiting, func(key types.NamespacedName) bool { return !c.queued(key) })
-		n := min(arrivals-len(waiting), len(keys))
-		if n > 0 {
-			c.Enqueue(keys[:n], work.PriorityOpened)
-			waiting, keys = append(waiting, keys[:n]...), keys[n:]
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// queued reports whether a key is ready in the queue.
-func (c *Controller) queued(key types.NamespacedName) (ready bool) {
-	c.Work.With(func(k *keys) { ready = k.Ready(key) })
-	return ready
 }
 
 // Forget drops all keys of slots that were lost.

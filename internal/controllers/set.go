@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
@@ -48,14 +49,15 @@ type Writes interface {
 
 // Set has the controllers of a process. Its methods may be called concurrently.
 type Set struct {
-	env Env
+	env  Env
+	pace *pace
 
 	mu  sync.Mutex
 	all []*Controller
 }
 
 // NewSet returns a set without controllers.
-func NewSet(env Env) *Set { return &Set{env: env} }
+func NewSet(env Env) *Set { return &Set{env: env, pace: newPace()} }
 
 // New adds a controller for a sharded kind. The name must be unique in the process. informer is the one that its queue
 // was made with, or nil.
@@ -63,8 +65,8 @@ func (s *Set) New(
 	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue Enqueue,
 ) (*Controller, error) {
 	c := &Controller{
-		Name: name, Kind: kind, Informer: informer, Enqueue: enqueue, env: &s.env, begun: make(chan struct{}),
-		bounced: map[any]struct{}{},
+		Name: name, Kind: kind, Informer: informer, Enqueue: enqueue, env: &s.env, pace: s.pace, begun: make(chan struct{}),
+		bounced: map[any]struct{}{}, arriving: map[types.NamespacedName]struct{}{},
 	}
 	c.Work = work.New(work.Env{
 		Name: name, Kind: kind.String(), ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: objectsOf{s.env.Share, kind},

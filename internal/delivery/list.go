@@ -31,6 +31,8 @@ type listing struct {
 // list returns the objects of a task's slots at a version, consistently. The errors are those of persist.
 func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error) {
 	err = s.persist(ctx, t, func() error {
+		share := s.inf.share
+		defer share.turns.await(ctx, func() bool { return share.urgent(t.Set) })()
 		l, err = s.listOnce(ctx, t, true)
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
 			l, err = s.listOnce(ctx, t, false)

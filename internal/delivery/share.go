@@ -69,6 +69,7 @@ type Share struct {
 	counting sync.Mutex
 
 	reading chan struct{} // has a value for each read of a kind's version in flight
+	turns   turns
 
 	// held and open are read for every event; they change under mu. open is a subset of held.
 	held, open atomic.Pointer[slot.Set]
@@ -102,7 +103,7 @@ func New(o Options) *Share {
 		Roles: sharding.New(sharding.Options{Slots: o.Slots, Key: o.Key, Mode: o.Mode, Label: o.Label}), plain: o.Plain,
 		mislabelled: o.Mislabelled, unseen: o.Unseen, stopped: o.Stopped, ended: ended{}, log: o.Logger, patience: o.Patience,
 		excuse: o.Excuse, completed: o.Completed,
-		reading: make(chan struct{}, readers),
+		reading: make(chan struct{}, readers), turns: newTurns(),
 	}
 	s.record = written.New(s.SlotCount(), s.views)
 	s.held.Store(&slot.Set{})

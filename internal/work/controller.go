@@ -150,16 +150,21 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	return true
 }
 
-// Take notes that a worker got the key from the queue. stranger says that the key had not come to the queue by Add,
-// Enqueue or AddLater, unless its slot was lost since.
-func (c *Controller) Take(key types.NamespacedName) (stranger bool) {
+// Take notes that a worker got the key from the queue, and returns for how long it has been ready there; 0 if it waited
+// for a delay to end. stranger says that the key had not come to the queue by Add, Enqueue or AddLater, unless its slot
+// was lost since.
+func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger bool) {
 	s, known := c.Slot(key)
 	if !known {
-		return false
+		return 0, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.keys.Take(s, key)
+	since, queued := c.keys.Take(s, key)
+	if since > 0 {
+		waited = c.env.Now() - since
+	}
+	return waited, !queued
 }
 
 // Drop notes that the worker does not have a key any more, and reports whether it had.

@@ -167,13 +167,14 @@ func (k *Keys[K, F]) Queue(s slot.Slot, key K, ready time.Duration) {
 	k.tidy(e)
 }
 
-// Take notes that a worker got the key from the queue. It reports whether it was in the queue.
-func (k *Keys[K, F]) Take(s slot.Slot, key K) (queued bool) {
+// Take notes that a worker got the key from the queue. It reports whether it was in the queue, and since when it was
+// ready there; 0: it waited for a delay to end.
+func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
 	e := k.at(s, key)
-	queued = e.place.queued
+	since, queued = e.place.since, e.place.queued
 	e.place = place{taken: true}
 	k.tidy(e)
-	return queued
+	return since, queued
 }
 
 // Drop notes that the worker does not have the key any more, and reports whether it had. It may be in the queue again.
@@ -319,6 +320,12 @@ func (k *Keys[K, F]) Awaiting(s slot.Slot) []K {
 func (k *Keys[K, F]) Ready(key K) bool {
 	e := k.entries[key]
 	return e != nil && e.place.queued && e.place.since > 0
+}
+
+// Underway reports whether a key is ready in the queue, with a worker, or in flight.
+func (k *Keys[K, F]) Underway(key K) bool {
+	e := k.entries[key]
+	return e != nil && (e.place.queued && e.place.since > 0 || e.place.taken || e.flight != nil)
 }
 
 // Busy reports whether a key is on its way to a reconcile, or in flight.

@@ -142,8 +142,9 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
-				queued := m.queued[key]
-				same("queued", k.Take(s, key), queued)
+				since, queued := k.Take(s, key)
+				same("queued", queued, m.queued[key])
+				same("since", since, m.since[key])
 				m.move(s, key)
 				delete(m.queued, key)
 				delete(m.since, key)
@@ -337,7 +338,9 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 						same("slot", s, m.slot[key])
 					}
 					same("busy", k.Busy(key), m.waits(key) || flies)
-					same("ready", k.Ready(key), m.queued[key] && m.since[key] > 0)
+					ready := m.queued[key] && m.since[key] > 0
+					same("ready", k.Ready(key), ready)
+					same("underway", k.Underway(key), ready || m.taken[key] || flies)
 					if m.waits(key) || flies || m.claims[key] != 0 || m.ailments[key].Failures > 0 {
 						size++
 					}

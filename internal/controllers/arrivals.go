@@ -1,0 +1,165 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/work"
+)
+
+// Arrivals are the objects of slots that were handed over. Nearly all have nothing to do, but the move dropped their
+// timers (RequeueAfter), so they should come soon, and changes should not wait because of them.
+
+const (
+	// arrivalsReady is how many arrivals wait in a controller's queue at a time. In queues without priorities, changes wait
+	// behind them.
+	arrivalsReady = 16
+	// arrivalPeriod is the time between two checks whether workers are done with some.
+	arrivalPeriod = 5 * time.Millisecond
+)
+
+// Trickle enqueues keys as fast as workers are done with them, as far as the pace lets it, until all are enqueued or ctx
+// ends.
+func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
+	tick := time.NewTicker(arrivalPeriod)
+	defer tick.Stop()
+	var underway []types.NamespacedName
+	defer func() { c.pace.done(len(underway)) }() // workers have the last ones, or will soon
+	for last := c.env.Now(); len(keys) > 0; {
+		goes, ready := c.underway(underway)
+		c.pace.done(len(underway) - len(goes))
+		underway = goes
+		n := c.pace.take(min(arrivalsReady-ready, len(keys)))
+		if n > 0 {
+			c.arrive(keys[:n])
+			c.Enqueue(keys[:n], work.PriorityOpened)
+			underway, keys = append(underway, keys[:n]...), keys[n:]
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := c.env.Now()
+		c.pace.tick(now, now-last-arrivalPeriod)
+		last = now
+	}
+}
+
+// underway returns those of the keys that a worker has or can have, and how many of them wait for one.
+func (c *Controller) underway(arrivals []types.NamespacedName) (goes []types.NamespacedName, ready int) {
+	var gone []types.NamespacedName
+	c.Work.With(func(k *keys) {
+		for _, key := range arrivals {
+			switch {
+			case k.Ready(key):
+				ready++
+				goes = append(goes, key)
+			case k.Underway(key):
+				goes = append(goes, key)
+			default:
+				gone = append(gone, key)
+			}
+		}
+	})
+	for _, key := range gone { // no worker got those of slots that were lost
+		c.arrived(key)
+	}
+	return goes, ready
+}
+
+// arrive notes that keys come to the queue as arrivals.
+func (c *Controller) arrive(keys []types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		c.arriving[key] = struct{}{}
+	}
+}
+
+// arrived reports whether a key that a worker got came to the queue as an arrival.
+func (c *Controller) arrived(key types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, arrives := c.arriving[key]
+	delete(c.arriving, key)
+	return arrives
+}
+
+// pace bounds how many arrivals are under way in a process at a time. There are more and more of them, until the process
+// or a change has to wait for a processor or a worker; then there are half as many: additive increase, multiplicative
+// decrease (D. Chiu and R. Jain, Analysis of the increase and decrease algorithms for congestion avoidance, 1989). Its
+// methods may be called concurrently.
+type pace struct {
+	mu       sync.Mutex
+	limit    float64
+	underway int
+	// grown is when limit was last raised, cut when it was last lowered.
+	grown, cut time.Duration
+}
+
+const (
+	// paceStart is how many there are at first, paceLeast how many there are however long changes wait.
+	paceStart, paceLeast = 2, 1
+	// paceGrowth is by how many there are more after each arrivalPeriod.
+	paceGrowth = 0.5
+	// lateTick is how late a process may notice that an arrivalPeriod has passed, and longWait is how long a change may
+	// wait for a worker, before there are less.
+	lateTick = 4 * time.Millisecond
+	longWait = 10 * time.Millisecond
+	// cutPeriod is the least time between two cuts: the first one has to have an effect.
+	cutPeriod = 4 * arrivalPeriod
+)
+
+func newPace() *pace { return &pace{limit: paceStart} }
+
+// take returns how many of the wanted arrivals may be enqueued now. The caller calls done for each of them.
+func (p *pace) take(wanted int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := max(0, min(wanted, int(p.limit)-p.underway))
+	p.underway += n
+	return n
+}
+
+// done notes that arrivals are not under way any more.
+func (p *pace) done(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.underway -= n
+}
+
+// tick notes that an arrivalPeriod has passed, and was noticed late.
+func (p *pace) tick(now, late time.Duration) {
+	if late > lateTick {
+		p.slower(now)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Each of several that trickle calls tick. What is not used does not grow, as in RFC 7661.
+	if periods := min(1, float64(now-p.grown)/float64(arrivalPeriod)); float64(p.underway) >= p.limit/2 {
+		p.limit += paceGrowth * periods
+	}
+	p.grown = now
+}
+
+// waited notes how long a change has waited for a worker.
+func (p *pace) waited(now, wait time.Duration) {
+	if wait > longWait {
+		p.slower(now)
+	}
+}
+
+// slower halves what may be under way.
+func (p *pace) slower(now time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now-p.cut < cutPeriod {
+		return
+	}
+	p.limit, p.cut, p.grown = max(paceLeast, p.limit/2), now, now
+}
