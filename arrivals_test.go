@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -79,4 +80,71 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// R8: arrivals whose reconciles take long do not keep others from coming, even while nothing else gets a processor in
+// time: as many are under way as there are workers.
+func TestR8SlowArrivalsDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		queue := make(chan types.NamespacedName, 2000)
+		var c *controllers.Controller
+		c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+			func(keys []types.NamespacedName, _ work.Priority) {
+				for _, key := range keys {
+					if c.Add(key) {
+						queue <- key
+					}
+				}
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := r.cfg.Slots.All()
+		r.share.Hold(all)
+		r.gate.SetDeadline(time.Hour)
+		r.gate.Open(all, 7)
+		var keys []types.NamespacedName
+		for n := range 60 {
+			keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)})
+		}
+		var workers sync.WaitGroup
+		for range 20 {
+			workers.Go(func() {
+				for key := range queue {
+					c.Take(key)
+					if _, ok := c.Admit(t.Context(), key); !ok {
+						t.Errorf("%s is not admitted", key)
+					}
+					<-time.After(time.Minute)
+					c.Done(key)
+				}
+			})
+		}
+		<-time.After(time.Millisecond)
+		begun := time.Now()
+		// A change after the other waits for a worker for 15 ms, which makes arrivals few.
+		ctx, stop := context.WithCancel(t.Context())
+		var changes sync.WaitGroup
+		changes.Go(func() {
+			key := types.NamespacedName{Namespace: "b", Name: "b"}
+			for ctx.Err() == nil {
+				c.Add(key)
+				<-time.After(15 * time.Millisecond)
+				c.Take(key)
+				if _, ok := c.Admit(t.Context(), key); !ok {
+					t.Errorf("%s is not admitted", key)
+				}
+				c.Done(key)
+			}
+		})
+		c.Trickle(t.Context(), keys)
+		close(queue)
+		workers.Wait()
+		if took := time.Since(begun); took > 4*time.Minute {
+			t.Errorf("all were reconciled after %v: want a little more than 3 minutes, for 60 by 20 workers", took)
+		}
+		stop()
+		changes.Wait()
+	})
 }

@@ -140,12 +140,12 @@ func (c *operatorConfig) run(ctx context.Context) error {
 var errAgain = errors.New("the cache is behind")
 
 // replica adds the operator's controller to a strategy's manager.
-func (c *operatorConfig) replica(ctx context.Context, p *probe, make func(ctrl.Options) (built, error)) (err error) {
+func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.Options) (built, error)) (err error) {
 	var o ctrl.Options
 	if c.Stamp {
 		o.NewClient = cluster.StampingClient
 	}
-	if p.built, err = make(o); err != nil {
+	if p.built, err = build(o); err != nil {
 		return err
 	}
 	wrap := func(inner reconcile.Reconciler) reconcile.Reconciler {

@@ -171,8 +171,8 @@ func over(results []*Result, figure func(*Result) float64) (s spread, ok bool) {
 
 // text is the median, and the least and the greatest in brackets if they differ in what is printed.
 func (s spread) text(format string) string {
-	print := func(v float64) string { return strings.TrimSpace(fmt.Sprintf(format, v)) }
-	median, least, most := print(s.Median), print(s.Min), print(s.Max)
+	shown := func(v float64) string { return strings.TrimSpace(fmt.Sprintf(format, v)) }
+	median, least, most := shown(s.Median), shown(s.Min), shown(s.Max)
 	if least == most {
 		return median
 	}

@@ -94,6 +94,7 @@ func (s *Sharder) judge(ctx context.Context, req reconcile.Request) (reconcile.R
 		}
 	}
 	switch state {
+	default: // it is for the shard to renew, and for time to pass
 	case orphaned:
 		return reconcile.Result{}, client.IgnoreNotFound(s.client.Delete(ctx, l))
 	case uncertain:

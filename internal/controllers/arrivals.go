@@ -21,47 +21,63 @@ const (
 	arrivalPeriod = 5 * time.Millisecond
 )
 
+// arrival is a key that was enqueued at a time, and that a worker has or can have.
+type arrival struct {
+	key types.NamespacedName
+	at  time.Duration
+}
+
 // Trickle enqueues keys as fast as workers are done with them, as far as the pace lets it, until all are enqueued or ctx
 // ends.
 func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
-	var underway []types.NamespacedName
-	defer func() { c.pace.done(len(underway)) }() // workers have the last ones, or will soon
-	for last := c.env.Now(); len(keys) > 0; {
-		goes, ready := c.underway(underway)
-		c.pace.done(len(underway) - len(goes))
-		underway = goes
+	var underway []arrival
+	counted, ready := 0, 0 // those of them that the pace counts, and that wait for a worker
+	defer func() { c.pace.done(counted) }()
+	for now := c.env.Now(); len(keys) > 0; {
+		underway, ready = c.underway(underway)
+		was := counted
+		counted = 0
+		for _, a := range underway {
+			if now-a.at < paceForgets {
+				counted++
+			}
+		}
+		c.pace.done(was - counted)
 		n := c.pace.take(min(arrivalsReady-ready, len(keys)))
 		if n > 0 {
 			c.arrive(keys[:n])
 			c.Enqueue(keys[:n], work.PriorityOpened)
-			underway, keys = append(underway, keys[:n]...), keys[n:]
+			for _, key := range keys[:n] {
+				underway = append(underway, arrival{key, now})
+			}
+			counted, keys = counted+n, keys[n:]
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		now := c.env.Now()
+		last := now
+		now = c.env.Now()
 		c.pace.tick(now, now-last-arrivalPeriod)
-		last = now
 	}
 }
 
-// underway returns those of the keys that a worker has or can have, and how many of them wait for one.
-func (c *Controller) underway(arrivals []types.NamespacedName) (goes []types.NamespacedName, ready int) {
+// underway returns those that a worker still has or can have, and how many of them wait for one.
+func (c *Controller) underway(arrivals []arrival) (goes []arrival, ready int) {
 	var gone []types.NamespacedName
 	c.Work.With(func(k *keys) {
-		for _, key := range arrivals {
+		for _, a := range arrivals {
 			switch {
-			case k.Ready(key):
+			case k.Ready(a.key):
 				ready++
-				goes = append(goes, key)
-			case k.Underway(key):
-				goes = append(goes, key)
+				goes = append(goes, a)
+			case k.Underway(a.key):
+				goes = append(goes, a)
 			default:
-				gone = append(gone, key)
+				gone = append(gone, a.key)
 			}
 		}
 	})
@@ -110,13 +126,17 @@ const (
 	// wait for a worker, before there are less.
 	lateTick = 4 * time.Millisecond
 	longWait = 10 * time.Millisecond
+	// paceForgets is after how long an arrival counts no more: one that takes that long waits for something else than a
+	// processor, or for workers that changes keep busy. So however long they take, some come.
+	paceForgets = 200 * time.Millisecond
 	// cutPeriod is the least time between two cuts: the first one has to have an effect.
 	cutPeriod = 4 * arrivalPeriod
 )
 
 func newPace() *pace { return &pace{limit: paceStart} }
 
-// take returns how many of the wanted arrivals may be enqueued now. The caller calls done for each of them.
+// take returns how many of the wanted arrivals may be enqueued now. The caller calls done for each of them, once no
+// worker has it any more, or it counts no more.
 func (p *pace) take(wanted int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +145,7 @@ func (p *pace) take(wanted int) int {
 	return n
 }
 
-// done notes that arrivals are not under way any more.
+// done notes that so many of those taken count no more.
 func (p *pace) done(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
