@@ -30,7 +30,7 @@ func (r *Report) Draw(path string) error {
 	n := all[len(all)-1]
 	p := plot.New()
 	p.Title.Text = fmt.Sprintf("Longest wait of a change, %d replicas", n)
-	p.Y.Label.Text = "milliseconds (logarithmic)"
+	p.Y.Label.Text = "seconds (logarithmic)"
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left = true, true
 	var names []string
@@ -46,7 +46,7 @@ func (r *Report) Draw(path string) error {
 		for i, name := range names {
 			figure, ok := over(r.of(s.Name, n, name), func(r *Result) float64 { return r.WaitMax })
 			if ok && figure.Median > 0 {
-				points = append(points, plotter.XY{X: float64(i) + float64(k-3)*0.09, Y: figure.Median})
+				points = append(points, plotter.XY{X: float64(i) + float64(k-3)*0.09, Y: figure.Median / 1000})
 			}
 		}
 		if len(points) == 0 {
@@ -62,6 +62,7 @@ func (r *Report) Draw(path string) error {
 		p.Legend.Add(s.Title, scatter)
 	}
 	p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
-	p.Y.Min, p.Y.Max = 10, 1e5
+	p.Y.Min, p.Y.Max = 0.01, 1000 // above, there is room for the legend
+	p.Legend.Padding = vg.Points(2)
 	return p.Save(24*vg.Centimeter, 13*vg.Centimeter, path)
 }

@@ -134,9 +134,9 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// errAgain has the queue try again with its backoff, as most operators do. The example operator tries again after a fixed
-// time where its cache is behind; with labels that a sharder writes, one after the other, it would do so for long, and
-// keep the API server busy.
+// errAgain has the queue try again with its backoff, as most operators do. The example operator tries again after a
+// fixed time where its cache is behind; with labels that a sharder writes, one after the other, it would do so for
+// long, and keep the API server busy.
 var errAgain = errors.New("the cache is behind")
 
 // replica adds the operator's controller to a strategy's manager.
@@ -166,7 +166,8 @@ func sharderOf(ring, namespace string) *drainlabel.Sharder {
 	return &drainlabel.Sharder{
 		Ring: ring, Namespace: namespace, Main: webv1.GroupVersion.WithKind("Website"),
 		Children: []schema.GroupVersionKind{
-			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
+			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"},
+			{Version: "v1", Kind: "ConfigMap"},
 		},
 	}
 }

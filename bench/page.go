@@ -26,7 +26,7 @@ var (
 	p99  = column{"p99", "%.0f", func(r *Result) float64 { return r.WaitP99 }}
 	most = column{"longest", "%.0f", func(r *Result) float64 { return r.WaitMax }}
 
-	writes     = column{"writes of objects beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }}
+	writes     = column{"writes beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }}
 	reconciles = column{"reconciles", "%.0f", func(r *Result) float64 { return float64(r.Reconciles) }}
 	received   = column{"received, MB", "%.1f", func(r *Result) float64 { return float64(r.Bytes) / 1e6 }}
 	cpu        = column{"processor, s", "%.1f", func(r *Result) float64 { return r.CPU }}

@@ -64,9 +64,9 @@ type Result struct {
 
 // String is a line for the progress.
 func (r *Result) String() string {
-	return fmt.Sprintf("%s took %.1f s; %d changes, %d missed, waited p50 %.0f, p99 %.0f, most %.0f ms; %d reconciles; %d "+
-		"writes beside; processor %.1f s, API server %.1f s; heap %.0f MB, peak %.0f", r.Scenario, r.Took, r.Changes, r.Missed,
-		r.WaitP50, r.WaitP99, r.WaitMax, r.Reconciles, r.Writes, r.CPU, r.APIServer, float64(r.LiveHeap)/1e6,
+	return fmt.Sprintf("%s took %.1f s; %d changes, %d missed, waited p50 %.0f, p99 %.0f, most %.0f ms; %d reconciles; "+
+		"%d writes beside; processor %.1f s, API server %.1f s; heap %.0f MB, peak %.0f", r.Scenario, r.Took, r.Changes,
+		r.Missed, r.WaitP50, r.WaitP99, r.WaitMax, r.Reconciles, r.Writes, r.CPU, r.APIServer, float64(r.LiveHeap)/1e6,
 		float64(r.PeakHeap)/1e6)
 }
 

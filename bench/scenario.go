@@ -25,7 +25,9 @@ type scenario struct {
 // scenarios are all of them, in the order of a life.
 func scenarios() []scenario {
 	return []scenario{
-		{name: "start", title: "All replicas start", do: func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) }},
+		{name: "start", title: "All replicas start", do: func(ctx context.Context, c *crew) (time.Time, error) {
+			return c.begin(ctx)
+		}},
 		{name: "churn", title: "Steady load", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
 			err := await.Sleep(ctx, c.Window)
 			return time.Now(), err
@@ -36,8 +38,11 @@ func scenarios() []scenario {
 		{name: "leave", title: "One replica less", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
 			return c.resize(ctx, len(c.replicas)-1, false)
 		}},
-		{name: "roll", title: "Rolling restart", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) { return c.roll(ctx) }},
-		{name: "restart", title: "A container is killed and starts again", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) }},
+		{name: "roll", title: "Rolling restart", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
+			return c.roll(ctx)
+		}},
+		{name: "restart", title: "A container is killed and starts again", load: true,
+			do: func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) }},
 		{name: "crash", title: "A replica is killed for good", load: true,
 			never: func(s Strategy) bool { return s.Static },
 			do: func(ctx context.Context, c *crew) (time.Time, error) {
@@ -117,8 +122,8 @@ func (c *crew) resize(ctx context.Context, n int, crashes bool) (time.Time, erro
 	return c.settle(ctx)
 }
 
-// roll replaces all replicas, one after the other: a Deployment starts a new one before it stops an old one (maxSurge 1,
-// maxUnavailable 0), a StatefulSet after.
+// roll replaces all replicas, one after the other: a Deployment starts a new one before it stops an old one (maxSurge
+// 1, maxUnavailable 0), a StatefulSet after.
 func (c *crew) roll(ctx context.Context) (time.Time, error) {
 	n := len(c.replicas)
 	for _, r := range slices.Backward(slices.Clone(c.replicas)) {

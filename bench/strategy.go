@@ -50,8 +50,8 @@ func Strategies() []Strategy {
 	return []Strategy{
 		{
 			Name: "leader", Title: "leader election", Leads: true,
-			About: "controller-runtime's leader election with its default times (a lease of 15 s) and a Lease that is released " +
-				"when the leader stops. The others wait, with empty caches.",
+			About: "controller-runtime's leader election with its default times (a lease of 15 s) and a Lease that is " +
+				"released when the leader stops. The others wait, with empty caches.",
 			manager: func(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 				return lead(c, cfg, o, false)
 			},

@@ -45,7 +45,8 @@ func (s *Shard) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	without(obj, s.Ring)
-	if err := s.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Patch(ctx, obj, patch); err != nil {
 		return reconcile.Result{}, fmt.Errorf("let %s go: %w", req, err)
 	}
 	return reconcile.Result{}, nil

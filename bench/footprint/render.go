@@ -37,7 +37,10 @@ func (r *Report) Markdown() ([]byte, error) {
 		Conditions  []string
 		Joined      int
 		SampleEvery string
-	}{r.Parameters, r.sizes(), r.replicaRows(), r.joinRows(), r.delayRows(), r.conditions(), joined, meter.SampleEvery.String()})
+	}{
+		r.Parameters, r.sizes(), r.replicaRows(), r.joinRows(), r.delayRows(), r.conditions(), joined,
+		meter.SampleEvery.String(),
+	})
 	return out.Bytes(), err
 }
 

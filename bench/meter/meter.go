@@ -104,7 +104,8 @@ type Resident struct {
 	Goroutines int    `json:"goroutines"`
 }
 
-// Collect collects garbage twice, since finalizers and pools release memory at the first time, and returns what remains.
+// Collect collects garbage twice, since finalizers and pools release memory at the first time, and returns what
+// remains.
 func Collect() Resident {
 	runtime.GC()
 	runtime.GC()

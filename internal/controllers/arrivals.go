@@ -14,8 +14,8 @@ import (
 // timers (RequeueAfter), so they should come soon, and changes should not wait because of them.
 
 const (
-	// arrivalsReady is how many arrivals wait in a controller's queue at a time. In queues without priorities, changes wait
-	// behind them.
+	// arrivalsReady is how many arrivals wait in a controller's queue at a time. In queues without priorities, changes
+	// wait behind them.
 	arrivalsReady = 16
 	// arrivalPeriod is the time between two checks whether workers are done with some.
 	arrivalPeriod = 5 * time.Millisecond
@@ -27,15 +27,16 @@ type arrival struct {
 	at  time.Duration
 }
 
-// Trickle enqueues keys as fast as workers are done with them, as far as the pace lets it, until all are enqueued or ctx
-// ends.
+// Trickle enqueues keys as fast as workers are done with them, as far as the pace lets it, until all are enqueued or
+// ctx ends.
 func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
 	var underway []arrival
-	counted, ready := 0, 0 // those of them that the pace counts, and that wait for a worker
+	counted := 0 // those of them that the pace counts
 	defer func() { c.pace.done(counted) }()
 	for now := c.env.Now(); len(keys) > 0; {
+		var ready int
 		underway, ready = c.underway(underway)
 		was := counted
 		counted = 0
@@ -105,10 +106,10 @@ func (c *Controller) arrived(key types.NamespacedName) bool {
 	return arrives
 }
 
-// pace bounds how many arrivals are under way in a process at a time. There are more and more of them, until the process
-// or a change has to wait for a processor or a worker; then there are half as many: additive increase, multiplicative
-// decrease (D. Chiu and R. Jain, Analysis of the increase and decrease algorithms for congestion avoidance, 1989). Its
-// methods may be called concurrently.
+// pace bounds how many arrivals are under way in a process at a time. There are more and more of them, until the
+// process or a change has to wait for a processor or a worker; then there are half as many: additive increase,
+// multiplicative decrease (D. Chiu and R. Jain, Analysis of the increase and decrease algorithms for congestion
+// avoidance, 1989). Its methods may be called concurrently.
 type pace struct {
 	mu       sync.Mutex
 	limit    float64
