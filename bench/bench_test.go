@@ -53,8 +53,8 @@ func TestLives(t *testing.T) {
 			t.Errorf("%s: nothing was changed, or nothing reconciled", r)
 		}
 	}
-	// A Website that moves costs two writes, and each of its children one. A conflict costs one more, and on a busy machine
-	// the sharder lists what it has moved already.
+	// A Website that moves costs two writes, and each of its children one. A conflict costs one more, and on a busy
+	// machine the sharder lists what it has moved already.
 	moved := 0
 	two := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1")
 	three := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1", "drain-label-2-2")
