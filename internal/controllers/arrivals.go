@@ -48,11 +48,13 @@ func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 		c.pace.done(was - counted)
 		n := c.pace.take(min(arrivalsReady-ready, len(keys)))
 		if n > 0 {
-			c.arrive(keys[:n])
 			c.Enqueue(keys[:n], work.PriorityOpened)
-			for _, key := range keys[:n] {
-				underway = append(underway, arrival{key, now})
-			}
+			c.Work.With(func(k *work.Keys[types.NamespacedName, work.Flying]) {
+				for _, key := range keys[:n] {
+					k.Arrive(key)
+					underway = append(underway, arrival{key, now})
+				}
+			})
 			counted, keys = counted+n, keys[n:]
 		}
 		select {
@@ -68,7 +70,6 @@ func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 
 // underway returns those that a worker still has or can have, and how many of them wait for one.
 func (c *Controller) underway(arrivals []arrival) (goes []arrival, ready int) {
-	var gone []types.NamespacedName
 	c.Work.With(func(k *keys) {
 		for _, a := range arrivals {
 			switch {
@@ -77,33 +78,10 @@ func (c *Controller) underway(arrivals []arrival) (goes []arrival, ready int) {
 				goes = append(goes, a)
 			case k.Underway(a.key):
 				goes = append(goes, a)
-			default:
-				gone = append(gone, a.key)
 			}
 		}
 	})
-	for _, key := range gone { // no worker got those of slots that were lost
-		c.arrived(key)
-	}
 	return goes, ready
-}
-
-// arrive notes that keys come to the queue as arrivals.
-func (c *Controller) arrive(keys []types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, key := range keys {
-		c.arriving[key] = struct{}{}
-	}
-}
-
-// arrived reports whether a key that a worker got came to the queue as an arrival.
-func (c *Controller) arrived(key types.NamespacedName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, arrives := c.arriving[key]
-	delete(c.arriving, key)
-	return arrives
 }
 
 // pace bounds how many arrivals are under way in a process at a time. There are more and more of them, until the
@@ -169,9 +147,9 @@ func (p *pace) tick(now, late time.Duration) {
 }
 
 // waited notes how long a change has waited for a worker.
-func (p *pace) waited(now, wait time.Duration) {
-	if wait > longWait {
-		p.slower(now)
+func (p *pace) waited(now func() time.Duration, wait time.Duration) {
+	if wait > longWait { // most have not: this is asked for every key
+		p.slower(now())
 	}
 }
 

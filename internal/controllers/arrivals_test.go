@@ -49,11 +49,11 @@ func TestPace(t *testing.T) {
 		p.take(100)
 	}
 	grown := p.limit
-	p.waited(now, longWait)
+	p.waited(func() time.Duration { return now }, longWait)
 	if p.limit != grown {
 		t.Errorf("a change that waited for %v made %v of %v", longWait, p.limit, grown)
 	}
-	p.waited(now+cutPeriod, longWait+1)
+	p.waited(func() time.Duration { return now + cutPeriod }, longWait+1)
 	if p.limit != grown/2 {
 		t.Errorf("a change that waited for longer made %v of %v, want half", p.limit, grown)
 	}

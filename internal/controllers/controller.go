@@ -52,9 +52,7 @@ type Controller struct {
 	choose Choose
 	// bounced are items that were put back because another one claims their object, until their Done.
 	bounced map[any]struct{}
-	// arriving are the keys that came to the queue as arrivals, and that no worker got since.
-	arriving map[types.NamespacedName]struct{}
-	resets   resets
+	resets  resets
 	// toldFailing says that it was told that all reconciles fail.
 	toldFailing bool
 }
@@ -105,9 +103,7 @@ type keys = work.Keys[types.NamespacedName, work.Flying]
 // Take notes that a worker got the key from the queue.
 func (c *Controller) Take(key types.NamespacedName) {
 	wait, stranger := c.Work.Take(key)
-	if !c.arrived(key) {
-		c.pace.waited(c.env.Now(), wait)
-	}
+	c.pace.waited(c.env.Now, wait)
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+

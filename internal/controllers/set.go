@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
@@ -66,7 +65,7 @@ func (s *Set) New(
 ) (*Controller, error) {
 	c := &Controller{
 		Name: name, Kind: kind, Informer: informer, Enqueue: enqueue, env: &s.env, pace: s.pace, begun: make(chan struct{}),
-		bounced: map[any]struct{}{}, arriving: map[types.NamespacedName]struct{}{},
+		bounced: map[any]struct{}{},
 	}
 	c.Work = work.New(work.Env{
 		Name: name, Kind: kind.String(), ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: objectsOf{s.env.Share, kind},

@@ -151,8 +151,8 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 }
 
 // Take notes that a worker got the key from the queue, and returns for how long it has been ready there; 0 if it waited
-// for a delay to end. stranger says that the key had not come to the queue by Add, Enqueue or AddLater, unless its slot
-// was lost since.
+// for a delay to end, or arrived. stranger says that the key had not come to the queue by Add, Enqueue or AddLater,
+// unless its slot was lost since.
 func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger bool) {
 	s, known := c.Slot(key)
 	if !known {

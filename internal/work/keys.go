@@ -72,6 +72,8 @@ type place struct {
 	queued, taken bool
 	// since is when it became ready for a worker; 0: it waits for a delay to end.
 	since time.Duration
+	// arrives says that it is in the queue because its slot came, and not because of a change.
+	arrives bool
 }
 
 // Flight is a key that was admitted.
@@ -167,11 +169,20 @@ func (k *Keys[K, F]) Queue(s slot.Slot, key K, ready time.Duration) {
 	k.tidy(e)
 }
 
+// Arrive notes that a key is in the queue because its slot came.
+func (k *Keys[K, F]) Arrive(key K) {
+	if e := k.entries[key]; e != nil && e.place.queued {
+		e.place.arrives = true
+	}
+}
+
 // Take notes that a worker got the key from the queue. It reports whether it was in the queue, and since when it was
-// ready there; 0: it waited for a delay to end.
+// ready there; 0: it waited for a delay to end, or arrived.
 func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
 	e := k.at(s, key)
-	since, queued = e.place.since, e.place.queued
+	if queued = e.place.queued; !e.place.arrives {
+		since = e.place.since
+	}
 	e.place = place{taken: true}
 	k.tidy(e)
 	return since, queued

@@ -23,6 +23,7 @@ type (
 type model struct {
 	slot                        map[key]slot.Slot // of what waits
 	queued, taken, owed, awaits set
+	arrives                     set
 	since                       map[key]time.Duration
 	flights                     map[key]work.Flight[int]
 	claims                      map[key]int
@@ -40,7 +41,7 @@ type model struct {
 
 func newModel() *model {
 	return &model{
-		slot: map[key]slot.Slot{}, queued: set{}, taken: set{}, owed: set{}, awaits: set{}, since: map[key]time.Duration{},
+		slot: map[key]slot.Slot{}, queued: set{}, arrives: set{}, taken: set{}, owed: set{}, awaits: set{}, since: map[key]time.Duration{},
 		flights: map[key]work.Flight[int]{}, claims: map[key]int{}, deleted: map[slot.Slot]time.Duration{},
 		resets: map[slot.Slot]set{}, shown: map[slot.Slot]bool{}, failedAt: map[key]slot.Slot{}, counted: set{},
 		ailments: map[key]work.Ailment{},
@@ -88,6 +89,7 @@ func (m *model) forget(lost slot.Set) {
 			delete(m.queued, k)
 			delete(m.taken, k)
 			delete(m.since, k)
+			delete(m.arrives, k)
 			delete(m.owed, k)
 			delete(m.awaits, k)
 		}
@@ -144,11 +146,23 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
 				since, queued := k.Take(s, key)
 				same("queued", queued, m.queued[key])
-				same("since", since, m.since[key])
+				if m.arrives[key] {
+					same("since", since, time.Duration(0))
+				} else {
+					same("since", since, m.since[key])
+				}
+				delete(m.arrives, key)
 				m.move(s, key)
 				delete(m.queued, key)
 				delete(m.since, key)
 				m.taken[key] = true
+			},
+			"arrive": func(t *rapid.T) {
+				key := some.Draw(t, "of")
+				k.Arrive(key)
+				if m.queued[key] {
+					m.arrives[key] = true
+				}
 			},
 			"drop": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
