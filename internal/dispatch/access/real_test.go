@@ -194,8 +194,23 @@ func TestTokens(t *testing.T) {
 	wants(t, err, wire.ProblemUnauthenticated, audience)
 	_, err = c.authenticate("nonsense")
 	wants(t, err, wire.ProblemUnauthenticated, audience)
-	left := c.token(audience)
+	left, other := c.token(audience), c.token(audience)
 	if err := c.CoreV1().ServiceAccounts(c.namespace).Delete(t.Context(), "worker", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The API server takes accounts from a watch, and remembers for 10 s whom it let in.
+	if err := await.Until(t.Context(), 50*time.Millisecond, 3*time.Minute, func() string {
+		review, err := c.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: other, Audiences: []string{audience}},
+		}, metav1.CreateOptions{})
+		switch {
+		case err != nil:
+			return err.Error()
+		case review.Status.Authenticated:
+			return "the token of a deleted account is still accepted"
+		}
+		return ""
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.authenticate(left)
