@@ -33,7 +33,7 @@ func TestLives(t *testing.T) {
 		strategies = append(strategies, s)
 	}
 	o := Options{
-		Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5, Window: 2 * time.Second,
+		Workload: Workloads()[0], Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5, Window: 2 * time.Second,
 		Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
 	}
 	o.Scenarios = []string{"churn", "join", "leave"}
@@ -41,8 +41,9 @@ func TestLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range report.Results {
-		r := &report.Results[i]
+	series := report.Series[0]
+	for i := range series.Results {
+		r := &series.Results[i]
 		if r.Missed > 0 {
 			t.Errorf("%s: %d changes were not reconciled", r, r.Missed)
 		}
@@ -64,8 +65,8 @@ func TestLives(t *testing.T) {
 			moved++
 		}
 	}
-	join := report.of("drain-label", 2, "join")[0]
-	if least := moved * (2 + children); join.Writes < least || join.Writes > 2*least+20 {
+	join := series.of("drain-label", 2, "join")[0]
+	if least := moved * (2 + 3); join.Writes < least || join.Writes > 2*least+20 {
 		t.Errorf("%s: %d Websites moved: want %d writes, or some more", join, moved, least)
 	}
 	page := filepath.Join(t.TempDir(), "b.md")
@@ -76,7 +77,7 @@ func TestLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"## Steady load, 2 replicas", "| hash modulo |", "| drain label |"} {
+	for _, want := range []string{"## Steady load: 2 replicas, 200 objects", "| hash modulo |", "| drain label |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -109,7 +110,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	r := &Report{Results: []Result{
+	r := &Series{Results: []Result{
 		{Strategy: "leader", Replicas: 3, Scenario: "churn", CPU: 4, Changes: 100},
 		{Strategy: "filter", Replicas: 3, Scenario: "churn", CPU: 5, Changes: 100},
 		{Strategy: "filter", Replicas: 3, Scenario: "churn", CPU: 7, Changes: 100},
@@ -128,7 +129,7 @@ func TestHold(t *testing.T) {
 		{Range{Scenario: "join", Figure: "writes", Strategy: "filter", To: "leader", Max: number(0)}, "no result of leader"},
 		{Range{Scenario: "join", Figure: "beauty", Strategy: "filter", Max: number(0)}, `figure "beauty"`},
 	} {
-		err := r.Hold([]Range{c.bound}, 3, func(string) {})
+		err := r.hold([]Range{c.bound}, 3, func(string) {})
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", &c.bound, err)
@@ -161,7 +162,7 @@ func TestRangesOfTheRepository(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	good := func() Options {
 		return Options{
-			Objects: 100, Replicas: []int{1}, Strategies: Strategies(), Rounds: 1, Rate: 1, Window: 1, Quiet: 1,
+			Workload: Workloads()[0], Objects: 100, Replicas: []int{1}, Strategies: Strategies(), Rounds: 1, Rate: 1, Window: 1, Quiet: 1,
 		}
 	}
 	for want, change := range map[string]func(*Options){

@@ -70,7 +70,7 @@ func (c *crew) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.labels = sharderOf(c.name, c.cluster.Namespace)
+	c.labels = c.Workload.sharder(c.name, c.cluster.Namespace)
 	c.sharding, err = c.process(ctx, c.name+"-sharder", operatorConfig{Port: port})
 	return err
 }
@@ -97,7 +97,8 @@ func (c *crew) processes() []*replica {
 
 // process starts a process. It returns when that answers, and has not begun to work.
 func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
-	config.Strategy, config.Kubeconfig, config.Name = c.strategy.Name, c.cluster.Plane.Kubeconfig(), c.name
+	config.Strategy, config.Workload, config.Name = c.strategy.Name, c.Workload.Name, c.name
+	config.Kubeconfig = c.cluster.Plane.Kubeconfig()
 	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
 	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
 	p, err := process.Start(process.Options{
@@ -217,7 +218,7 @@ func (c *crew) placed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if n := objectWrites(all.Beside); n != c.labelled {
+	if n := c.objectWrites(all.Beside); n != c.labelled {
 		c.labelled, c.labelledAt = n, time.Now()
 	}
 	if time.Since(c.labelledAt) < labelsRest {
@@ -270,7 +271,7 @@ func (c *crew) quieten(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
-		if sum := all.Reconciles + int64(objectRequests(all.Requests)); sum != last {
+		if sum := all.Reconciles + int64(c.objectRequests(all.Requests)); sum != last {
 			last, since = sum, time.Now()
 		}
 		if err := await.Sleep(ctx, pollEvery); err != nil {

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -21,21 +22,21 @@ var marks = []draw.GlyphStyle{
 	{Color: color.RGBA{0x22, 0x77, 0x33, 0xff}, Shape: draw.PyramidGlyph{}},
 }
 
-// Draw draws the longest waits in all scenarios with the most replicas that there are results of, as an SVG.
+// Draw draws the longest waits in all scenarios, as an SVG: those of the first series, with the most replicas.
 func (r *Report) Draw(path string) error {
-	all := r.replicas()
-	if len(all) == 0 {
+	if len(r.Series) == 0 || len(r.Series[0].Results) == 0 {
 		return fmt.Errorf("%s: there are no results to draw", path)
 	}
-	n := all[len(all)-1]
+	series := r.Series[0]
+	n := slices.Max(series.replicas())
 	p := plot.New()
-	p.Title.Text = fmt.Sprintf("Longest wait of a change, %d replicas", n)
+	p.Title.Text = fmt.Sprintf("Longest wait of a change, %d replicas, %d objects", n, series.Parameters.Objects)
 	p.Y.Label.Text = "seconds (logarithmic)"
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left = true, true
 	var names []string
 	for _, sc := range scenarios() {
-		if sc.load {
+		if sc.load != nil {
 			names = append(names, sc.name)
 		}
 	}
@@ -44,7 +45,7 @@ func (r *Report) Draw(path string) error {
 	for k, s := range Strategies() {
 		var points plotter.XYs
 		for i, name := range names {
-			figure, ok := over(r.of(s.Name, n, name), func(r *Result) float64 { return r.WaitMax })
+			figure, ok := over(series.of(s.Name, n, name), func(r *Result) float64 { return r.WaitMax })
 			if ok && figure.Median > 0 {
 				points = append(points, plotter.XY{X: float64(i) + float64(k-3)*0.09, Y: figure.Median / 1000})
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -16,17 +15,14 @@ import (
 	"github.com/rota-dev/rota/bench/cluster"
 	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/bench/meter"
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
 )
 
 // EnvOperator is the environment variable that carries the configuration of a replica, or of a sharder.
 const EnvOperator = "ROTA_BENCH_OPERATOR"
 
 type operatorConfig struct {
-	Strategy, Kubeconfig string
+	Strategy, Workload, Kubeconfig string
 	// Name is that of the rota, the leader's Lease or the ring; Pod that of the replica; Namespace the operator's.
 	Name, Pod, Namespace string
 	// Pages is the folder of the published pages.
@@ -37,6 +33,8 @@ type operatorConfig struct {
 	Stamp bool
 	// Port is that of the sharder's webhook; 0: it is a replica.
 	Port int
+
+	workload Workload
 }
 
 // OperatorMain runs a replica or a sharder, measured. It returns the exit status. It ends when its standard input does,
@@ -62,6 +60,7 @@ const (
 	askReading  = "reading"
 	askResident = "resident"
 	askReset    = "reset" // reset the peak of the heap
+	askQueues   = "queues"
 )
 
 // probe answers the questions about a process.
@@ -77,6 +76,8 @@ func (p *probe) answer(question string) any {
 		return p.reading()
 	case askResident:
 		return meter.Collect()
+	case askQueues:
+		return readQueues()
 	case askReset:
 		p.meter.Reset()
 	}
@@ -106,6 +107,9 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	cfg.QPS = -1 // as controller-runtime sets it
+	if c.workload, err = ParseWorkload(c.Workload); err != nil {
+		return err
+	}
 	p := &probe{meter: meter.New(c.Namespace)}
 	p.meter.Watch(cfg)
 	go p.meter.Run(ctx)
@@ -158,16 +162,11 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.
 			return result, err
 		}))
 	}
-	return stage.AddWebsites(ctx, p.Manager, website.Pages{Dir: c.Pages}, wrap, p.also...)
+	return c.workload.add(ctx, p.Manager, c, wrap, p.also...)
 }
 
-// sharderOf returns the sharder of a ring.
-func sharderOf(ring, namespace string) *drainlabel.Sharder {
-	return &drainlabel.Sharder{
-		Ring: ring, Namespace: namespace, Main: webv1.GroupVersion.WithKind("Website"),
-		Children: []schema.GroupVersionKind{
-			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"},
-			{Version: "v1", Kind: "ConfigMap"},
-		},
-	}
+// sharder returns the sharder of a ring.
+func (w *Workload) sharder(ring, namespace string) *drainlabel.Sharder {
+	kinds := w.gvks()
+	return &drainlabel.Sharder{Ring: ring, Namespace: namespace, Main: kinds[0], Children: kinds[1:]}
 }

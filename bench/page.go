@@ -26,54 +26,74 @@ var (
 	p99  = column{"p99", "%.0f", func(r *Result) float64 { return r.WaitP99 }}
 	most = column{"longest", "%.0f", func(r *Result) float64 { return r.WaitMax }}
 
-	writes     = column{"writes beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }}
-	reconciles = column{"reconciles", "%.0f", func(r *Result) float64 { return float64(r.Reconciles) }}
-	received   = column{"received, MB", "%.1f", func(r *Result) float64 { return float64(r.Bytes) / 1e6 }}
-	cpu        = column{"processor, s", "%.1f", func(r *Result) float64 { return r.CPU }}
-	server     = column{"API server, s", "%.1f", func(r *Result) float64 { return r.APIServer }}
-	heap       = column{"heap at rest, MB", "%.0f", func(r *Result) float64 { return float64(r.LiveHeap) / 1e6 }}
-	greatest   = column{"of the greatest", "%.0f", func(r *Result) float64 { return float64(r.Greatest) / 1e6 }}
-	peak       = column{"peaks, MB", "%.0f", func(r *Result) float64 { return float64(r.PeakHeap) / 1e6 }}
-	watches    = column{"watches", "%.0f", func(r *Result) float64 { return float64(r.Watches) }}
-	cpuEach    = column{"processor, ms per change", "%.1f", perChange(func(r *Result) float64 { return r.CPU * 1000 })}
-	serverEach = column{"API server", "%.1f", perChange(func(r *Result) float64 { return r.APIServer * 1000 })}
-	etcdEach   = column{"etcd", "%.1f", perChange(func(r *Result) float64 { return r.Etcd * 1000 })}
+	writes      = column{"writes beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }}
+	reconciles  = column{"reconciles", "%.0f", func(r *Result) float64 { return float64(r.Reconciles) }}
+	received    = column{"received, MB", "%.1f", func(r *Result) float64 { return float64(r.Bytes) / 1e6 }}
+	cpu         = column{"processor, s", "%.1f", func(r *Result) float64 { return r.CPU }}
+	server      = column{"API server, s", "%.1f", func(r *Result) float64 { return r.APIServer }}
+	heap        = column{"heap at rest, MB", "%.0f", func(r *Result) float64 { return float64(r.LiveHeap) / 1e6 }}
+	greatest    = column{"of the greatest", "%.0f", func(r *Result) float64 { return float64(r.Greatest) / 1e6 }}
+	peak        = column{"peaks, MB", "%.0f", func(r *Result) float64 { return float64(r.PeakHeap) / 1e6 }}
+	watches     = column{"watches", "%.0f", func(r *Result) float64 { return float64(r.Watches) }}
+	writtenEach = column{"writes per object", "%.1f", perChange(func(r *Result) float64 { return float64(r.Written) })}
+	cpuEach     = column{"processor, ms per change", "%.1f", perChange(func(r *Result) float64 { return r.CPU * 1000 })}
+	serverEach  = column{"API server", "%.1f", perChange(func(r *Result) float64 { return r.APIServer * 1000 })}
+	etcdEach    = column{"etcd", "%.1f", perChange(func(r *Result) float64 { return r.Etcd * 1000 })}
 )
 
 var columns = map[string][]column{
 	"start":   {took, writes, received, cpu, server, heap, greatest, peak, watches},
+	"create":  {p50, p99, most, writtenEach, cpuEach, serverEach, etcdEach, peak},
 	"churn":   {p50, p99, most, cpuEach, serverEach, etcdEach, peak},
 	"join":    {took, p50, p99, most, writes, reconciles, received, cpu},
 	"leave":   {took, p50, p99, most, writes, reconciles, received, cpu},
 	"roll":    {took, p50, p99, most, writes, reconciles, received, cpu},
 	"restart": {took, p50, p99, most, reconciles},
+	"outage":  {took, p50, p99, most, reconciles, received, cpu, server},
 	"crash":   {took, p50, p99, most, writes, reconciles},
+}
+
+// capacityOf is a column of capacity with some replicas.
+func capacityOf(replicas int) column {
+	return column{fmt.Sprintf("changes/s, %d replicas", replicas), "%.0f", func(r *Result) float64 { return r.Capacity }}
 }
 
 // Page returns docs/benchmarks.md.
 func (r *Report) Page() ([]byte, error) {
-	type table struct{ Name, Title, Text string }
+	type table struct{ Title, Note, Text string }
 	type part struct {
-		Replicas int
-		Tables   []table
+		*Series
+		About, Conditions string
+		Tables            []table
 	}
 	var parts []part
 	var ran []Strategy
+	rounds := 0
 	for _, s := range Strategies() {
-		if slices.ContainsFunc(r.Results, func(res Result) bool { return res.Strategy == s.Name }) {
+		if slices.ContainsFunc(r.Series, func(series *Series) bool { return series.ran(s) }) {
 			ran = append(ran, s)
 		}
 	}
-	rounds := 0
-	for _, n := range r.replicas() {
-		p := part{Replicas: n}
-		for _, sc := range scenarios() {
-			if text := r.table(ran, n, sc); text != "" {
-				p.Tables = append(p.Tables, table{sc.name, sc.title, text})
-			}
+	for _, series := range r.Series {
+		w, err := ParseWorkload(series.Parameters.Workload)
+		if err != nil {
+			return nil, err
 		}
-		for _, s := range ran {
-			rounds = max(rounds, len(r.of(s.Name, n, "start")))
+		p := part{Series: series, About: w.About, Conditions: series.conditions()}
+		if text := series.capacities(ran); text != "" {
+			sc := scenarios()[len(scenarios())-1]
+			p.Tables = append(p.Tables, table{sc.title, sc.note, text})
+		}
+		for _, n := range series.replicas() {
+			for _, sc := range scenarios() {
+				title := fmt.Sprintf("%s: %d replicas, %d objects", sc.title, n, series.Parameters.Objects)
+				if text := series.table(ran, n, sc); text != "" {
+					p.Tables = append(p.Tables, table{title, sc.note, text})
+				}
+			}
+			for _, s := range ran {
+				rounds = max(rounds, len(series.of(s.Name, n, "start")))
+			}
 		}
 		parts = append(parts, p)
 	}
@@ -81,19 +101,25 @@ func (r *Report) Page() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := r.Machine
 	var out bytes.Buffer
-	err = page.Execute(&out, map[string]any{
-		"Report": r, "Parts": parts, "Strategies": ran, "Rounds": rounds, "Websites": r.Parameters.Objects / (1 + children),
-		"Machine": fmt.Sprintf("%s, revision %s, %s %s, %d CPUs (%s), %.0f GiB, Kubernetes %s, %s",
-			r.Date.Format(time.DateOnly), m.Revision, m.Go, m.System, m.CPUs, m.CPU, float64(m.Memory)/(1<<30), m.Kubernetes,
-			m.Libraries),
-	})
+	err = page.Execute(&out, map[string]any{"Parts": parts, "Strategies": ran, "Rounds": rounds})
 	return out.Bytes(), err
 }
 
+// conditions say when and where it was measured.
+func (r *Series) conditions() string {
+	m := r.Machine
+	return fmt.Sprintf("%s, revision %s, %s %s, %d CPUs (%s), %.0f GiB, Kubernetes %s, %s", r.Date.Format(time.DateOnly),
+		m.Revision, m.Go, m.System, m.CPUs, m.CPU, float64(m.Memory)/(1<<30), m.Kubernetes, m.Libraries)
+}
+
+// ran says whether there are results of a strategy.
+func (r *Series) ran(s Strategy) bool {
+	return slices.ContainsFunc(r.Results, func(res Result) bool { return res.Strategy == s.Name })
+}
+
 // replicas are the numbers that there are results of.
-func (r *Report) replicas() (out []int) {
+func (r *Series) replicas() (out []int) {
 	for i := range r.Results {
 		out = append(out, r.Results[i].Replicas)
 	}
@@ -102,35 +128,97 @@ func (r *Report) replicas() (out []int) {
 }
 
 // table returns the rows of a scenario; "": there are none.
-func (r *Report) table(strategies []Strategy, replicas int, sc scenario) string {
-	var out bytes.Buffer
-	var rows int
-	line := func(first string, cell func(column) string) {
-		fmt.Fprintf(&out, "| %s |", first)
-		for _, c := range columns[sc.name] {
-			fmt.Fprintf(&out, " %s |", cell(c))
-		}
-		fmt.Fprintln(&out)
-	}
-	line("", func(c column) string { return c.title })
-	line("---", func(column) string { return "---:" })
+func (r *Series) table(strategies []Strategy, replicas int, sc scenario) string {
+	t := tableOf(columns[sc.name])
 	for _, s := range strategies {
 		results := r.of(s.Name, replicas, sc.name)
 		switch {
 		case len(results) > 0:
-			rows++
-			line(s.Title, func(c column) string {
-				figure, _ := over(results, c.of)
-				return figure.text(c.format)
-			})
-		case sc.never != nil && sc.never(s) && len(r.of(s.Name, replicas, "start")) > 0:
-			line(s.Title, func(column) string { return "never" })
+			t.row(s.Title, func(_ int, c column) string { return textOf(c, results) })
+		case sc.never != nil && sc.never(s) && len(r.of(s.Name, replicas, "start")) > 0 && t.rows > 0:
+			t.row(s.Title, func(int, column) string { return "never" })
 		}
 	}
-	if rows == 0 {
+	return t.text()
+}
+
+// capacities returns the capacity of each strategy with each number of replicas; "": there are none.
+func (r *Series) capacities(strategies []Strategy) string {
+	var columns []column
+	var numbers []int
+	for _, n := range r.replicas() {
+		if slices.ContainsFunc(strategies, func(s Strategy) bool { return len(r.of(s.Name, n, "capacity")) > 0 }) {
+			numbers, columns = append(numbers, n), append(columns, capacityOf(n))
+		}
+	}
+	if len(numbers) == 0 {
 		return ""
 	}
-	return out.String()
+	ratio := column{title: fmt.Sprintf("ratio of %d to %d", numbers[len(numbers)-1], numbers[0])}
+	t := tableOf(append(columns, ratio))
+	for _, s := range strategies {
+		of := func(i int) []*Result { return r.of(s.Name, numbers[i], "capacity") }
+		first, some := over(of(0), capacityOf(0).of)
+		last, all := over(of(len(numbers)-1), capacityOf(0).of)
+		if !some && !all {
+			continue
+		}
+		t.row(s.Title, func(i int, c column) string {
+			switch {
+			case i < len(numbers):
+				return textOf(c, of(i))
+			case some && all:
+				return fmt.Sprintf("%.2f", last.Median/first.Median)
+			default:
+				return ""
+			}
+		})
+	}
+	return t.text()
+}
+
+// textOf is the cell of a column; "": there are no results.
+func textOf(c column, results []*Result) string {
+	figure, ok := over(results, c.of)
+	if !ok {
+		return ""
+	}
+	return figure.text(c.format)
+}
+
+// rows is a table in Markdown.
+type rows struct {
+	columns []column
+	out     bytes.Buffer
+	rows    int // below the head
+}
+
+func tableOf(columns []column) *rows {
+	t := &rows{columns: columns}
+	t.line("", func(_ int, c column) string { return c.title })
+	t.line("---", func(int, column) string { return "---:" })
+	return t
+}
+
+func (t *rows) line(first string, cell func(int, column) string) {
+	fmt.Fprintf(&t.out, "| %s |", first)
+	for i, c := range t.columns {
+		fmt.Fprintf(&t.out, " %s |", cell(i, c))
+	}
+	fmt.Fprintln(&t.out)
+}
+
+func (t *rows) row(first string, cell func(int, column) string) {
+	t.rows++
+	t.line(first, cell)
+}
+
+// text is the table; "": it has no rows, or no columns.
+func (t *rows) text() string {
+	if t.rows == 0 || len(t.columns) == 0 {
+		return ""
+	}
+	return t.out.String()
 }
 
 // Write writes the page, and the picture beside it.

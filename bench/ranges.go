@@ -61,9 +61,13 @@ func LoadRanges(path string) (out []Range, err error) {
 	return out, nil
 }
 
-// Hold returns an error that names the ranges that the medians of a report, with so many replicas, are not in, or that
-// it has no results for. tell gets each figure.
-func (r *Report) Hold(ranges []Range, replicas int, tell func(text string)) error {
+// Hold returns an error that names the ranges that the medians of the results of a run with the options are not in, or
+// that there are no results for. These are those with the most replicas. tell gets each figure.
+func (r *Report) Hold(ranges []Range, o Options, tell func(text string)) error {
+	return r.with(o.parameters()).hold(ranges, slices.Max(o.Replicas), tell)
+}
+
+func (r *Series) hold(ranges []Range, replicas int, tell func(text string)) error {
 	var errs []error
 	for i := range ranges {
 		bound := &ranges[i]

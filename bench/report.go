@@ -2,20 +2,22 @@ package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/bench/cluster"
-	"github.com/rota-dev/rota/bench/meter"
 )
 
 // Report holds the measurements.
 type Report struct {
+	Series []*Series `json:"series"`
+}
+
+// Series is what was measured with the same parameters.
+type Series struct {
 	Parameters Parameters      `json:"parameters"`
 	Machine    cluster.Machine `json:"machine"`
 	Date       time.Time       `json:"date"`
@@ -24,8 +26,8 @@ type Report struct {
 
 // Parameters are those on which results depend.
 type Parameters struct {
+	Workload      string  `json:"workload"`
 	Objects       int     `json:"objects"`
-	WebsiteBytes  int     `json:"website_bytes"`
 	Rate          float64 `json:"rate"`
 	WindowSeconds float64 `json:"window_seconds"`
 }
@@ -38,15 +40,18 @@ type Result struct {
 	// Took is how long it took until the work was distributed, Seconds how long all was measured.
 	Took    float64 `json:"took"`
 	Seconds float64 `json:"seconds"`
-	// Changes is how many Websites were changed meanwhile. Missed are those of them that nobody had reconciled at the end.
+	// Changes is how many main objects were changed, or made, meanwhile. Missed are those of them that nobody had
+	// reconciled at the end.
 	Changes int `json:"changes,omitempty"`
 	Missed  int `json:"missed,omitempty"`
-	// WaitP50, WaitP99 and WaitMax are milliseconds from the request for a change until its Website's status was about it.
+	// WaitP50, WaitP99 and WaitMax are milliseconds from the request for a change until it was shown to be reconciled.
 	WaitP50 float64 `json:"wait_p50_ms,omitempty"`
 	WaitP99 float64 `json:"wait_p99_ms,omitempty"`
 	WaitMax float64 `json:"wait_max_ms,omitempty"`
 	// Writes are those of objects of sharded kinds that were no reconcile's.
-	Writes     int            `json:"writes"`
+	Writes int `json:"writes"`
+	// Written are all writes of these.
+	Written    int            `json:"written"`
 	Reconciles int64          `json:"reconciles"`
 	Requests   map[string]int `json:"requests"`
 	Bytes      int64          `json:"bytes"` // from the API server
@@ -60,10 +65,15 @@ type Result struct {
 	LiveHeap uint64 `json:"live_heap"`
 	Greatest uint64 `json:"greatest_heap"`
 	PeakHeap uint64 `json:"peak_heap"`
+	// Capacity is how many changes per second are reconciled within the objective.
+	Capacity float64 `json:"capacity,omitempty"`
 }
 
 // String is a line for the progress.
 func (r *Result) String() string {
+	if r.Capacity > 0 {
+		return fmt.Sprintf("%s: %.1f changes/s", r.Scenario, r.Capacity)
+	}
 	return fmt.Sprintf("%s took %.1f s; %d changes, %d missed, waited p50 %.0f, p99 %.0f, most %.0f ms; %d reconciles; "+
 		"%d writes beside; processor %.1f s, API server %.1f s; heap %.0f MB, peak %.0f", r.Scenario, r.Took, r.Changes,
 		r.Missed, r.WaitP50, r.WaitP99, r.WaitMax, r.Reconciles, r.Writes, r.CPU, r.APIServer, float64(r.LiveHeap)/1e6,
@@ -82,25 +92,6 @@ func (r *Result) setWaits(waits []time.Duration, missed int) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// objectRequests counts the requests for objects of sharded kinds, objectWrites those of them that write.
-func objectRequests(by map[string]int) (n int) {
-	for what, c := range by {
-		if _, ok := cluster.Sharded()[meter.Resource(what)]; ok {
-			n += c
-		}
-	}
-	return n
-}
-
-func objectWrites(by map[string]int) (n int) {
-	for what, c := range by {
-		if _, ok := cluster.Sharded()[meter.Resource(what)]; ok && slices.Contains(meter.Writing, meter.Verb(what)) {
-			n += c
-		}
-	}
-	return n
-}
-
 // Load reads a report.
 func Load(path string) (*Report, error) {
 	text, err := os.ReadFile(path)
@@ -114,15 +105,6 @@ func Load(path string) (*Report, error) {
 	return r, nil
 }
 
-// loadFor is Load for a run with these parameters. If there is no report, or one with others, it returns an empty one.
-func loadFor(path string, p Parameters) (*Report, error) {
-	r, err := Load(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && r.Parameters != p {
-		return &Report{Parameters: p}, nil
-	}
-	return r, err
-}
-
 // Save writes the report.
 func (r *Report) Save(path string) error {
 	text, err := json.MarshalIndent(r, "", " ")
@@ -132,8 +114,20 @@ func (r *Report) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// with returns the series with parameters, which is added if there is none.
+func (r *Report) with(p Parameters) *Series {
+	for _, s := range r.Series {
+		if s.Parameters == p {
+			return s
+		}
+	}
+	s := &Series{Parameters: p}
+	r.Series = append(r.Series, s)
+	return s
+}
+
 // put adds the results of a life. Those of earlier runs of the strategy with as many replicas go, if it is the first.
-func (r *Report) put(first bool, strategy string, replicas int, results []Result) {
+func (r *Series) put(first bool, strategy string, replicas int, results []Result) {
 	if first {
 		r.Results = slices.DeleteFunc(r.Results, func(old Result) bool {
 			return old.Strategy == strategy && old.Replicas == replicas
@@ -143,7 +137,7 @@ func (r *Report) put(first bool, strategy string, replicas int, results []Result
 }
 
 // of returns the results of a scenario.
-func (r *Report) of(strategy string, replicas int, scenario string) (out []*Result) {
+func (r *Series) of(strategy string, replicas int, scenario string) (out []*Result) {
 	for i := range r.Results {
 		if res := &r.Results[i]; res.Strategy == strategy && res.Replicas == replicas && res.Scenario == scenario {
 			out = append(out, res)

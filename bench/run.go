@@ -5,37 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
 )
 
-// children is how many objects the operator makes of a Website.
-const children = 3
+// operatorNamespace is that of the operators.
+const operatorNamespace = "bench"
 
 // Options say what to measure.
 type Options struct {
-	// Objects is the number of objects: of four, one is a Website, and three are its children.
+	// Workload is what the replicas run.
+	Workload Workload
+	// Objects is the number of objects, children included.
 	Objects int
 	// Replicas are the numbers of replicas. Each is measured by itself.
 	Replicas []int
 	// Strategies are compared.
 	Strategies []Strategy
-	// Scenarios are the names of those to measure, which begin with start; nil: all.
+	// Scenarios are the names of those to measure, beside start; nil: all that need not be asked for.
 	Scenarios []string
 	// Rounds is how often each strategy lives.
 	Rounds int
-	// Rate is how many Websites change per second, Window how long the steady load lasts.
+	// Rate is how many main objects change per second, Window how long the steady load lasts.
 	Rate   float64
 	Window time.Duration
 	// Quiet is how long nothing must happen before a scenario begins.
 	Quiet time.Duration
-	// Output is where the results go, as JSON. Those of other runs with the same parameters stay.
+	// Output is where the results go, as JSON. Those of other strategies, numbers of replicas and parameters stay.
 	Output string
 	// Progress gets a line for each step.
 	Progress io.Writer
@@ -45,8 +53,10 @@ type Options struct {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Objects < 4*10:
-		return fmt.Errorf("%d objects: must be at least 40", o.Objects)
+	case o.Workload.workload == nil:
+		return errors.New("workload: name one")
+	case o.mains() < 10:
+		return fmt.Errorf("%d objects: must be at least %d", o.Objects, 10*o.Workload.perMain())
 	case o.Rate <= 0 || o.Window <= 0 || o.Quiet <= 0:
 		return errors.New("rate, window and quiet: must be above 0")
 	case o.Rounds < 1:
@@ -55,6 +65,11 @@ func (o *Options) validate() error {
 		return errors.New("strategies: name at least one")
 	case len(o.Replicas) == 0 || slices.ContainsFunc(o.Replicas, func(n int) bool { return n < 1 || n > 20 }):
 		return fmt.Errorf("replicas %v: each must be from 1 to 20", o.Replicas)
+	}
+	if o.Output != "" {
+		if _, err := os.Stat(filepath.Dir(o.Output)); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
 	}
 	known := scenarios()
 	for _, name := range o.Scenarios {
@@ -69,10 +84,26 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// mains is the number of main objects.
+func (o *Options) mains() int { return o.Objects / o.Workload.perMain() }
+
 func (o *Options) parameters() Parameters {
 	return Parameters{
-		Objects: o.Objects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(), WebsiteBytes: cluster.WebsiteBytes,
+		Workload: o.Workload.Name, Objects: o.Objects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(),
 	}
+}
+
+// wants says whether to measure a scenario with so many replicas.
+func (o *Options) wants(sc scenario, s Strategy, replicas int) bool {
+	switch {
+	case sc.name == "start":
+		return true
+	case o.Scenarios == nil && sc.named, o.Scenarios != nil && !slices.Contains(o.Scenarios, sc.name):
+		return false
+	case sc.never != nil && sc.never(s), replicas < sc.least:
+		return false
+	}
+	return true
 }
 
 // runner lets strategies live, on one control plane.
@@ -80,9 +111,11 @@ type runner struct {
 	Options
 	cluster *cluster.Cluster
 	waits   *waits
+	// sharded are lists of the kinds, by their names in counts of requests.
+	sharded map[string]client.ObjectList
 	dir     string
 	begun   time.Time
-	changed int
+	changed atomic.Int64
 }
 
 // Run measures. It saves after each life.
@@ -90,7 +123,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	report, err := loadFor(o.Output, o.parameters())
+	report, err := Load(o.Output)
+	if errors.Is(err, fs.ErrNotExist) {
+		report, err = &Report{}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +136,13 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	r := &runner{Options: o, begun: time.Now(), waits: newWaits()}
+	r := &runner{Options: o, begun: time.Now(), waits: newWaits(), sharded: o.Workload.lists()}
 	if r.dir, err = os.MkdirTemp("", "rota-bench-"); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	r.say("starting a control plane")
-	if r.cluster, err = cluster.Open(ctx, "bench"); err != nil {
+	if r.cluster, err = cluster.Open(ctx, operatorNamespace, created); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.cluster.Close()) }()
@@ -115,11 +151,12 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := r.waits.watch(watching, r.cluster); err != nil {
+	if err := r.waits.watch(watching, r.cluster, o.Workload); err != nil {
 		return nil, err
 	}
-	report.Machine = r.cluster.Machine(ctx)
-	report.Date = time.Now().UTC().Truncate(time.Second)
+	series := report.with(o.parameters())
+	series.Machine = r.cluster.Machine(ctx)
+	series.Date = time.Now().UTC().Truncate(time.Second)
 	for round := range o.Rounds {
 		for _, n := range o.Replicas {
 			for _, s := range o.Strategies {
@@ -127,7 +164,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 				if err != nil {
 					return report, fmt.Errorf("%s with %d replicas: %w", s.Name, n, err)
 				}
-				report.put(round == 0, s.Name, n, results)
+				series.put(round == 0, s.Name, n, results)
 				if err := report.Save(o.Output); err != nil {
 					return report, err
 				}
@@ -146,10 +183,7 @@ func (r *runner) life(ctx context.Context, s Strategy, n int) (results []Result,
 		return nil, err
 	}
 	for _, sc := range scenarios() {
-		switch {
-		case r.Scenarios != nil && !slices.Contains(r.Scenarios, sc.name) && sc.name != "start":
-			continue
-		case sc.never != nil && sc.never(s) || sc.name == "crash" && n < 2:
+		if !r.wants(sc, s, len(c.replicas)) {
 			continue
 		}
 		res, err := r.measure(ctx, c, sc)
@@ -180,12 +214,12 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		return nil, err
 	}
 	begun := time.Now()
-	if sc.load {
+	if sc.load != nil {
 		loaded, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan error, 1)
-		go func() { ended <- r.load(loaded, r.Rate) }()
-		at, err := sc.do(ctx, c)
+		go func() { ended <- c.load(loaded, r.Rate, sc.load) }()
+		at, err := sc.do(ctx, c, res)
 		if err != nil {
 			return nil, err
 		}
@@ -197,15 +231,13 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		if err := <-ended; err != nil {
 			return nil, err
 		}
-		for limit := time.Now().Add(reconcileLimit); r.waits.waiting() > 0 && time.Now().Before(limit); {
-			if err := await.Sleep(ctx, pollEvery); err != nil {
-				return nil, err
-			}
+		if err := c.reconciled(ctx, reconcileLimit); err != nil {
+			return nil, err
 		}
 		waits, missed := r.waits.take()
 		res.setWaits(waits, missed)
 	} else {
-		at, err := sc.do(ctx, c)
+		at, err := sc.do(ctx, c, res)
 		if err != nil {
 			return nil, err
 		}
@@ -221,43 +253,67 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 	}
 	did := now.Since(then.Counts)
 	res.Reconciles, res.CPU, res.Bytes = now.Reconciles-then.Reconciles, did.CPUSeconds, did.Bytes
-	res.Writes, res.Requests = objectWrites(did.Beside), did.Requests
+	res.Writes, res.Written, res.Requests = c.objectWrites(did.Beside), c.objectWrites(did.Requests), did.Requests
 	res.PeakHeap, res.Watches = now.PeakHeap, now.Watches
 	if res.APIServer, res.Etcd, err = r.cluster.ServerCPU(ctx); err != nil {
 		return nil, err
 	}
-	res.APIServer -= api
+	if res.APIServer > api { // else it is another process
+		res.APIServer -= api
+	}
 	res.Etcd -= etcd
-	res.LiveHeap, res.Greatest, err = c.resident(ctx)
-	return res, err
+	if res.LiveHeap, res.Greatest, err = c.resident(ctx); err != nil || sc.clean == nil {
+		return res, err
+	}
+	if err := sc.clean(ctx, c); err != nil {
+		return nil, err
+	}
+	return res, c.quieten(ctx)
 }
 
-// seed makes the Websites, and has an operator create their children.
+// reconciled waits until all changes are reconciled, at most for a time.
+func (r *runner) reconciled(ctx context.Context, limit time.Duration) error {
+	for end := time.Now().Add(limit); r.waits.waiting() > 0 && time.Now().Before(end); {
+		if err := await.Sleep(ctx, pollEvery); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// objectRequests counts the requests for objects of the workload's kinds, objectWrites those of them that write.
+func (r *runner) objectRequests(by map[string]int) (n int) {
+	for what, c := range by {
+		if r.sharded[meter.Resource(what)] != nil {
+			n += c
+		}
+	}
+	return n
+}
+
+func (r *runner) objectWrites(by map[string]int) (n int) {
+	for what, c := range by {
+		if r.sharded[meter.Resource(what)] != nil && slices.Contains(meter.Writing, meter.Verb(what)) {
+			n += c
+		}
+	}
+	return n
+}
+
+// seed makes the objects.
 func (r *runner) seed(ctx context.Context) (err error) {
-	n := r.Objects / (1 + children)
-	r.say("making %d Websites", n)
-	if err := r.cluster.Fill(ctx, n); err != nil {
+	n := r.mains()
+	r.say("making %d objects", n*r.Workload.perMain())
+	if err := r.Workload.fill(ctx, r, n); err != nil {
 		return err
 	}
-	s, _ := find("leader")
-	c := &crew{runner: r, strategy: s, name: "seed", stamp: true, size: 1}
-	defer func() { err = errors.Join(err, c.close(ctx)) }()
-	if err := c.open(ctx); err != nil {
-		return err
-	}
-	if _, err := c.begin(ctx); err != nil {
-		return err
-	}
-	if err := c.quieten(ctx); err != nil {
-		return err
-	}
-	there, _, err := r.cluster.Count(ctx)
+	there, _, err := r.cluster.Count(ctx, r.sharded)
 	if err != nil {
 		return err
 	}
 	for kind, have := range there {
 		if have != n {
-			return fmt.Errorf("the operator is quiet, and there are %d %s: want %d", have, kind, n)
+			return fmt.Errorf("there are %d %s: want %d", have, kind, n)
 		}
 	}
 	return nil

@@ -12,46 +12,127 @@ import (
 
 // scenario is a part of a life. They follow each other on the same replicas.
 type scenario struct {
-	// Name is for flags and results, Title for tables.
-	name, title string
-	// load says that Websites change meanwhile.
-	load bool
+	// name is for flags and results, title for tables, note for what they do not say.
+	name, title, note string
+	// load is what is done to main objects meanwhile; nil: nothing.
+	load func(context.Context, *crew) (change, error)
 	// never says for which strategies it cannot be: their work does not go on by itself.
 	never func(Strategy) bool
+	// least is how many replicas it takes; 0: one.
+	least int
+	// named says that it is measured only if it is asked for by its name.
+	named bool
 	// do does it, and returns since when the work is distributed again.
-	do func(ctx context.Context, c *crew) (time.Time, error)
+	do func(ctx context.Context, c *crew, r *Result) (time.Time, error)
+	// clean undoes what is not to be there in the next one; nil: nothing.
+	clean func(context.Context, *crew) error
+}
+
+// The loads.
+func changes(ctx context.Context, c *crew) (change, error) { return c.change(ctx) }
+func creates(ctx context.Context, c *crew) (change, error) { return c.create(ctx) }
+
+// lasts has the load go on for the window.
+func lasts(ctx context.Context, c *crew, _ *Result) (time.Time, error) {
+	err := await.Sleep(ctx, c.Window)
+	return time.Now(), err
 }
 
 // scenarios are all of them, in the order of a life.
 func scenarios() []scenario {
 	return []scenario{
-		{name: "start", title: "All replicas start", do: func(ctx context.Context, c *crew) (time.Time, error) {
-			return c.begin(ctx)
-		}},
-		{name: "churn", title: "Steady load", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
-			err := await.Sleep(ctx, c.Window)
-			return time.Now(), err
-		}},
-		{name: "join", title: "One more replica", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
-			return c.resize(ctx, len(c.replicas)+1, false)
-		}},
-		{name: "leave", title: "One replica less", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
-			return c.resize(ctx, len(c.replicas)-1, false)
-		}},
-		{name: "roll", title: "Rolling restart", load: true, do: func(ctx context.Context, c *crew) (time.Time, error) {
-			return c.roll(ctx)
-		}},
-		{name: "restart", title: "A container is killed and starts again", load: true,
-			do: func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) }},
-		{name: "crash", title: "A replica is killed for good", load: true,
+		{
+			name: "start", title: "All replicas start",
+			note: "All objects and their children were there before. The first start of a rota takes a lease (15 s), since " +
+				"nobody can know that nobody else works; a rota's later starts do not. A sharder labels all objects once.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.begin(ctx) },
+		},
+		{
+			name: "create", title: "New objects", load: creates, do: lasts,
+			note:  "Main objects are created, at the rate at which they are changed elsewhere.",
+			clean: func(ctx context.Context, c *crew) error { return c.empty(ctx) },
+		},
+		{name: "churn", title: "Steady load", load: changes, do: lasts},
+		{
+			name: "join", title: "One more replica", load: changes,
+			note: "With hash modulo, all replicas are restarted, since each has their number among its flags.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) {
+				return c.resize(ctx, len(c.replicas)+1, false)
+			},
+		},
+		{
+			name: "leave", title: "One replica less", load: changes, least: 2,
+			note: "The replica that leads, or one that works, gets SIGTERM.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) {
+				return c.resize(ctx, len(c.replicas)-1, false)
+			},
+		},
+		{
+			name: "roll", title: "Rolling restart", load: changes,
+			note: "As a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`. Hash modulo runs as a StatefulSet.",
+			do:   func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.roll(ctx) },
+		},
+		{
+			name: "restart", title: "A container is killed and starts again", load: changes,
+			note: "The replica that leads, or one that works, gets SIGKILL, and its container starts again at once, in the " +
+				"same Pod.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.restart(ctx) },
+		},
+		{
+			name: "outage", title: "The API server restarts", load: changes,
+			note: "The only API server ends and starts again. A change waits from the first attempt to make it; whoever " +
+				"watches connects again, too. Replicas that end start again, as under a kubelet.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.outage(ctx) },
+		},
+		{
+			name: "crash", title: "A replica is killed for good", load: changes, least: 2,
 			never: func(s Strategy) bool { return s.Static },
-			do: func(ctx context.Context, c *crew) (time.Time, error) {
-				if len(c.replicas) < 2 {
-					return time.Time{}, errors.New("a crash needs 2 replicas")
-				}
+			note: "A replica that leads, or works, gets SIGKILL, and nothing comes back. With hash modulo, the objects of the " +
+				"replica wait until somebody brings it back.",
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) {
 				return c.resize(ctx, len(c.replicas)-1, true)
-			}},
+			},
+		},
+		{
+			name: "capacity", title: "Capacity", named: true,
+			note: fmt.Sprintf("Changes per second that are reconciled within an objective: of the waits in work queues 99 of "+
+				"100 are at most %v, and of the times from a change until it is reconciled at most %v. Found by a search that ends "+
+				"within %.0f %%.", queueLimit, changeLimit, 100*(narrow-1)),
+			do: func(ctx context.Context, c *crew, r *Result) (at time.Time, err error) {
+				r.Capacity, err = c.capacity(ctx)
+				return time.Now(), err
+			},
+		},
 	}
+}
+
+// outage restarts the API server, and the replicas that end because of that, as a kubelet does. What these did
+// meanwhile is not counted.
+func (c *crew) outage(ctx context.Context) (time.Time, error) {
+	before := map[*replica]reading{}
+	for _, r := range c.replicas {
+		var now reading
+		if err := r.ask(ctx, askReading, &now); err != nil {
+			return time.Time{}, err
+		}
+		before[r] = now
+	}
+	if err := c.cluster.Fresh(ctx); err != nil {
+		return time.Time{}, err
+	}
+	for r, was := range before {
+		select {
+		case <-r.Done():
+			c.say("    %s has ended, and starts again", r.pod)
+			c.gone[r] = was
+			c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
+			if err := c.startAs(ctx, r.pod, r.number, len(before)); err != nil {
+				return time.Time{}, err
+			}
+		default:
+		}
+	}
+	return c.settle(ctx)
 }
 
 // begin starts all replicas at once.

@@ -29,7 +29,7 @@ func (c *operatorConfig) sharder(ctx context.Context, cfg *rest.Config) (manager
 	if err != nil {
 		return nil, err
 	}
-	s := sharderOf(c.Name, c.Namespace)
+	s := c.workload.sharder(c.Name, c.Namespace)
 	if err := s.AddTo(mgr); err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/bench/drainlabel"
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/stage"
 )
@@ -128,20 +125,20 @@ func shard(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 		return built{}, err
 	}
 	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, lock, true
-	o.Cache.ByObject = selected(drainlabel.Selector(c.Name, c.Pod))
+	o.Cache.ByObject = selected(c.workload, drainlabel.Selector(c.Name, c.Pod))
 	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
 	if err != nil {
 		return built{}, err
 	}
 	return built{Manager: mgr, also: []predicate.Predicate{drainlabel.Drained(c.Name)},
 		wrap: func(r reconcile.Reconciler) reconcile.Reconciler {
-			return &drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: &webv1.Website{}, Client: mgr.GetClient(), Do: r}
+			return &drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: c.workload.kinds()[0], Client: mgr.GetClient(), Do: r}
 		}}, nil
 }
 
-func selected(by labels.Selector) map[client.Object]cache.ByObject {
+func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
-	for _, obj := range []client.Object{&webv1.Website{}, &appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}} {
+	for _, obj := range w.kinds() {
 		out[obj] = cache.ByObject{Label: by}
 	}
 	return out

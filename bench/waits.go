@@ -7,48 +7,49 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/bench/cluster"
-	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// waits measures how long changes of Websites wait until their status says that they were reconciled, as somebody sees
-// who watches.
+// waits measures how long changes of main objects wait until they were reconciled, as somebody sees who watches.
 type waits struct {
 	mu   sync.Mutex
-	open map[string][]change // by name, the older ones first
-	seen map[string]int64    // the generation that the status is about
+	open map[string][]waiting // by name, the older ones first
+	seen map[string]int64     // the version that is shown
 	done []time.Duration
 }
 
-// change is one that was not reconciled yet.
-type change struct {
-	generation int64
-	at         time.Time
+// waiting is a change that was not reconciled yet.
+type waiting struct {
+	version int64
+	at      time.Time
 }
 
-func newWaits() *waits { return &waits{open: map[string][]change{}, seen: map[string]int64{}} }
+func newWaits() *waits { return &waits{open: map[string][]waiting{}, seen: map[string]int64{}} }
 
-// watch follows all Websites until ctx ends.
-func (w *waits) watch(ctx context.Context, c *cluster.Cluster) error {
-	followed, err := cache.New(c.Config, cache.Options{Scheme: stage.Scheme(), DefaultTransform: bare})
+// watch follows all objects that show versions until ctx ends.
+func (w *waits) watch(ctx context.Context, c *cluster.Cluster, of workload) error {
+	followed, err := cache.New(c.Config, cache.Options{
+		Scheme: stage.Scheme(), DefaultTransform: func(obj any) (any, error) { return shortened(of, obj), nil },
+	})
 	if err != nil {
 		return err
 	}
-	inf, err := followed.GetInformer(ctx, &webv1.Website{}, cache.BlockUntilSynced(false))
+	inf, err := followed.GetInformer(ctx, of.shows(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
 	see := func(obj any) {
-		if site, ok := obj.(*webv1.Website); ok {
-			w.observed(site.Name, site.Status.ObservedGeneration, time.Now())
+		if obj, ok := obj.(*shown); ok {
+			w.observed(obj.Name, obj.version, time.Now())
 		}
 	}
 	_, err = inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -64,36 +65,44 @@ func (w *waits) watch(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// bare leaves what waits look at.
-func bare(obj any) (any, error) {
-	if site, ok := obj.(*webv1.Website); ok {
-		return &webv1.Website{
-			ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name, ResourceVersion: site.ResourceVersion},
-			Status:     webv1.WebsiteStatus{ObservedGeneration: site.Status.ObservedGeneration},
-		}, nil
-	}
-	return obj, nil
+// shown is what waits keep of an object.
+type shown struct {
+	metav1.PartialObjectMetadata
+	version int64
 }
 
-// sent notes a change that was sent at a time, made a generation, and is answered now.
-func (w *waits) sent(name string, generation int64, at, now time.Time) {
+func shortened(of workload, obj any) any {
+	of0, ok := obj.(client.Object)
+	if !ok {
+		return obj // a tombstone, or shortened
+	}
+	if _, ok := obj.(*shown); ok {
+		return obj
+	}
+	return &shown{metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: of0.GetNamespace(), Name: of0.GetName(), ResourceVersion: of0.GetResourceVersion(),
+	}}, of.shown(of0)}
+}
+
+// sent notes a change that was sent at a time, made a version, and is answered now.
+func (w *waits) sent(name string, version int64, at, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open[name] = append(w.open[name], change{generation, at})
+	w.open[name] = append(w.open[name], waiting{version, at})
 	w.close(name, now)
 }
 
-func (w *waits) observed(name string, generation int64, at time.Time) {
+func (w *waits) observed(name string, version int64, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen[name] = max(w.seen[name], generation)
+	w.seen[name] = max(w.seen[name], version)
 	w.close(name, at)
 }
 
-// close ends the waits of changes that the status is about.
+// close ends the waits of changes that are shown.
 func (w *waits) close(name string, at time.Time) {
-	w.open[name] = slices.DeleteFunc(w.open[name], func(c change) bool {
-		if c.generation > w.seen[name] {
+	w.open[name] = slices.DeleteFunc(w.open[name], func(c waiting) bool {
+		if c.version > w.seen[name] {
 			return false
 		}
 		w.done = append(w.done, at.Sub(c.at))
@@ -121,39 +130,82 @@ func (w *waits) take() (done []time.Duration, missed int) {
 	return done, missed
 }
 
-// load changes Websites at a rate until ctx ends, and waits for the answers.
-func (r *runner) load(ctx context.Context, rate float64) error {
+// change is a request for one that was answered.
+type change struct {
+	name    string // of the main object
+	version int64  // that it has then
+}
+
+// change changes a main object. The stride is coprime to round numbers of objects, so each is changed once before any
+// is changed again.
+func (c *crew) change(ctx context.Context) (change, error) {
+	n := c.changed.Add(1)
+	at := client.ObjectKey{Namespace: c.cluster.Sites, Name: cluster.SiteName(int(n) * 7919 % c.mains())}
+	version, err := c.Workload.change(ctx, c.cluster.Client, at, n)
+	return change{at.Name, version}, err
+}
+
+// created is the namespace of main objects that are made while it is measured.
+const created = operatorNamespace + "-created"
+
+// create makes a main object.
+func (c *crew) create(ctx context.Context) (change, error) {
+	n := c.changed.Add(1)
+	at := client.ObjectKey{Namespace: created, Name: fmt.Sprintf("made-%07d", n)}
+	version, err := c.Workload.create(ctx, c.cluster.Client, at, n)
+	return change{at.Name, version}, err
+}
+
+// empty removes what create made.
+func (c *crew) empty(ctx context.Context) error { return c.cluster.Empty(ctx, created, c.sharded) }
+
+// load does something at a rate until ctx ends, and waits for the answers. What cannot be sent is sent again: an API
+// server may restart.
+func (c *crew) load(ctx context.Context, rate float64, do func(context.Context, *crew) (change, error)) error {
 	var wg sync.WaitGroup
-	defer wg.Wait()
 	failed := make(chan error, 1)
 	step := time.Duration(float64(time.Second) / rate)
+	whole := context.WithoutCancel(ctx)
 	for begun, i := time.Now(), 0; ; i++ {
 		if await.Sleep(ctx, time.Until(begun.Add(time.Duration(i)*step))) != nil {
 			break
 		}
-		r.changed++
-		// The stride is coprime to round numbers of Websites, so each is changed once before any is changed again.
-		name, n := cluster.SiteName(r.changed*7919%r.cluster.Made()), r.changed
 		wg.Go(func() {
 			at := time.Now()
-			obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Sites, Name: name}}
-			patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d of %d"}}`, name, n, at.UnixMilli())
-			err := r.cluster.Client.Patch(context.WithoutCancel(ctx), obj, client.RawPatch(types.MergePatchType, patch))
-			if err != nil {
+			for {
+				done, err := do(whole, c)
+				switch {
+				case err == nil:
+					c.waits.sent(done.name, done.version, at, time.Now())
+					return
+				case away(err) && time.Since(at) < awayLimit:
+					_ = await.Sleep(whole, pollEvery) // it does not end
+					continue
+				}
 				select {
 				case failed <- err:
 				default:
 				}
 				return
 			}
-			r.waits.sent(name, obj.Generation, at, time.Now())
 		})
 	}
 	wg.Wait()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("change a Website: %w", err)
+		return fmt.Errorf("change an object: %w", err)
 	default:
 		return nil
 	}
+}
+
+// awayLimit is how long an API server may be away.
+const awayLimit = 2 * time.Minute
+
+// away says that the API server could not be asked, or cannot answer yet.
+func away(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
 }

@@ -81,10 +81,12 @@ func (c *Cluster) Fresh(ctx context.Context) error {
 	}
 }
 
-// Count returns the number of objects of the sharded kinds of the Websites, and the mean size of some in JSON.
-func (c *Cluster) Count(ctx context.Context) (objects, sizes map[string]int, err error) {
+// Count returns the number of objects of kinds in the namespace for Websites, and the mean size of some in JSON.
+func (c *Cluster) Count(
+	ctx context.Context, kinds map[string]client.ObjectList,
+) (objects, sizes map[string]int, err error) {
 	objects, sizes = map[string]int{}, map[string]int{}
-	for kind, list := range Sharded() {
+	for kind, list := range kinds {
 		gvk, err := c.Client.GroupVersionKindFor(list)
 		if err != nil {
 			return nil, nil, err
@@ -115,9 +117,9 @@ func (c *Cluster) Count(ctx context.Context) (objects, sizes map[string]int, err
 	return objects, sizes, nil
 }
 
-// Empty removes the Websites of a namespace and their children.
-func (c *Cluster) Empty(ctx context.Context, namespace string) error {
-	for _, list := range Sharded() {
+// Empty removes all objects of kinds from a namespace.
+func (c *Cluster) Empty(ctx context.Context, namespace string, kinds map[string]client.ObjectList) error {
+	for _, list := range kinds {
 		if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}

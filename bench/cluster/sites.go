@@ -28,13 +28,13 @@ const (
 func Site(namespace, name string) *webv1.Website {
 	return &webv1.Website{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       webv1.WebsiteSpec{Title: "The website " + name, Content: letters(name, WebsiteBytes-overhead)},
+		Spec:       webv1.WebsiteSpec{Title: "The website " + name, Content: Letters(name, WebsiteBytes-overhead)},
 	}
 }
 
-// letters returns n random hexadecimal digits in words, the same for the same seed. Compression halves this text, so a
+// Letters returns n random hexadecimal digits in words, the same for the same seed. Compression halves this text, so a
 // compressed response halves too.
-func letters(seed string, n int) string {
+func Letters(seed string, n int) string {
 	var key [32]byte
 	copy(key[:], seed)
 	random := rand.New(rand.NewChaCha8(key))

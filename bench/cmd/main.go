@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -27,13 +28,15 @@ func run() error {
 	ctx, stop := process.Interruptible()
 	defer stop()
 	o := bench.Options{Progress: os.Stderr}
-	flag.IntVar(&o.Objects, "objects", 10_000, "number of objects: Websites and three children each")
+	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs or calls")
+	flag.IntVar(&o.Objects, "objects", 10_000, "number of objects, children included")
 	replicas := flag.String("replicas", "3", "numbers of replicas")
 	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label,shard-selector",
 		"what to compare")
-	only := flag.String("scenarios", "", "what to measure (default all): churn,join,leave,roll,restart,crash")
+	only := flag.String("scenarios", "", "what to measure: create,churn,join,leave,roll,restart,outage,crash (these are "+
+		"the default),capacity")
 	flag.IntVar(&o.Rounds, "rounds", 1, "how often each strategy lives")
-	flag.Float64Var(&o.Rate, "rate", 20, "changes of Websites per second")
+	flag.Float64Var(&o.Rate, "rate", 20, "changes of main objects per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")
 	flag.DurationVar(&o.Quiet, "quiet", 2*time.Second, "how long nothing must happen between scenarios")
 	page := flag.String("page", "docs/benchmarks.md", "page to write; its picture is beside it, in a .svg, and the "+
@@ -41,9 +44,15 @@ func run() error {
 	render := flag.Bool("render", false, "write the page from the results that there are, and measure nothing")
 	ranges := flag.String("ranges", "", "file of ranges that the figures are held to")
 	large := flag.Bool("large", false, "100,000 objects")
+	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas")
 	flag.Parse()
-	if *large {
+	switch {
+	case *large && *capacity:
+		return errors.New("-large and -capacity: give one of them")
+	case *large:
 		o.Objects = 100_000
+	case *capacity:
+		*workload, *replicas, *only, o.Objects, o.Window = "calls", "1,5", "capacity", 1000, 20*time.Second
 	}
 	base := strings.TrimSuffix(*page, ".md")
 	o.Output = base + ".json"
@@ -51,6 +60,9 @@ func run() error {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
 	var err error
+	if o.Workload, err = bench.ParseWorkload(*workload); err != nil {
+		return err
+	}
 	if o.Strategies, err = bench.ParseStrategies(*strategies); err != nil {
 		return err
 	}
@@ -82,5 +94,5 @@ func run() error {
 	if err := report.Write(base+".md", base+".svg"); err != nil {
 		return err
 	}
-	return report.Hold(bounds, o.Replicas[len(o.Replicas)-1], func(text string) { fmt.Println(text) })
+	return report.Hold(bounds, o, func(text string) { fmt.Println(text) })
 }

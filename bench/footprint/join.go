@@ -3,6 +3,7 @@ package footprint
 import (
 	"context"
 
+	"github.com/rota-dev/rota/bench/cluster"
 	"github.com/rota-dev/rota/internal/await"
 )
 
@@ -11,7 +12,7 @@ func (r *runner) join(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{Base: &Window{}}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, run.Sizes, err = r.cluster.Count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.Count(ctx, cluster.Sharded()); err != nil {
 		return nil, err
 	}
 	before, err := r.cluster.Watches(ctx)

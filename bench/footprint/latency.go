@@ -86,11 +86,11 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 			Create: percentile(creates, 50), Writes: float64(writes) / float64(len(waits)),
 		})
 		s.crew.end()
-		if err := r.cluster.Empty(ctx, s.namespace); err != nil {
+		if err := r.cluster.Empty(ctx, s.namespace, cluster.Sharded()); err != nil {
 			return nil, err
 		}
 	}
-	run.Objects, run.Sizes, err = r.cluster.Count(ctx)
+	run.Objects, run.Sizes, err = r.cluster.Count(ctx, cluster.Sharded())
 	return run, err
 }
 

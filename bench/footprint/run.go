@@ -107,7 +107,7 @@ func (r *runner) seed(ctx context.Context, n int) error {
 	if _, err := crew.settle(ctx, n); err != nil {
 		return err
 	}
-	there, _, err := r.cluster.Count(ctx)
+	there, _, err := r.cluster.Count(ctx, cluster.Sharded())
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/bench/cluster"
 	"github.com/rota-dev/rota/internal/await"
 )
 
@@ -13,7 +14,7 @@ func (r *runner) steady(ctx context.Context, c Case) (*Result, error) {
 	run, crew := &Result{}, &crew{runner: r, c: c, name: caseName(c)}
 	defer crew.end()
 	var err error
-	if run.Objects, run.Sizes, err = r.cluster.Count(ctx); err != nil {
+	if run.Objects, run.Sizes, err = r.cluster.Count(ctx, cluster.Sharded()); err != nil {
 		return nil, err
 	}
 	before, err := r.cluster.Watches(ctx)

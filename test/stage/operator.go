@@ -70,10 +70,31 @@ func AddWebsites(
 	r := &website.WebsiteReconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: pages,
 	}
+	return Controller{
+		For: &webv1.Website{}, Owns: []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}},
+		Events:  append([]predicate.Predicate{predicate.GenerationChangedPredicate{}}, also...),
+		Watches: map[client.Object]handler.MapFunc{&corev1.Secret{}: r.SitesOf}, Workers: Concurrency,
+	}.AddTo(mgr, wrap(r))
+}
+
+// Controller is one to add to a manager, by the builder that belongs to that.
+type Controller struct {
+	// For are its main objects, Owns those that they own. Watches are others, with the main objects that they concern.
+	For     client.Object
+	Owns    []client.Object
+	Watches map[client.Object]handler.MapFunc
+	// Events are predicates of which one has to have an event of a main object pass; nil: all pass.
+	Events []predicate.Predicate
+	// Workers is how many objects it reconciles at a time.
+	Workers int
+}
+
+// AddTo adds it with its reconciler.
+func (c Controller) AddTo(mgr manager.Manager, r reconcile.Reconciler) error {
 	if _, ok := mgr.(*ctrlrt.Manager); ok {
-		return complete(ctrlrt.NewControllerManagedBy(mgr), r, wrap(r), also)
+		return complete(ctrlrt.NewControllerManagedBy(mgr), c, r)
 	}
-	return complete(ctrl.NewControllerManagedBy(mgr), r, wrap(r), also)
+	return complete(ctrl.NewControllerManagedBy(mgr), c, r)
 }
 
 // controllerBuilder has the methods that builder.Builder and ctrlrt.Builder share.
@@ -85,15 +106,17 @@ type controllerBuilder[B any] interface {
 	Complete(reconcile.Reconciler) error
 }
 
-func complete[B controllerBuilder[B]](
-	b B, r *website.WebsiteReconciler, wrapped reconcile.Reconciler, also []predicate.Predicate,
-) error {
-	events := predicate.Or(append([]predicate.Predicate{predicate.GenerationChangedPredicate{}}, also...)...)
-	return b.For(&webv1.Website{}, builder.WithPredicates(events)).
-		Owns(&appsv1.Deployment{}).
-		Owns(&corev1.Service{}).
-		Owns(&corev1.ConfigMap{}).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.SitesOf)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: Concurrency}).
-		Complete(wrapped)
+func complete[B controllerBuilder[B]](b B, c Controller, r reconcile.Reconciler) error {
+	var events []builder.ForOption
+	if c.Events != nil {
+		events = append(events, builder.WithPredicates(predicate.Or(c.Events...)))
+	}
+	b = b.For(c.For, events...)
+	for _, kind := range c.Owns {
+		b = b.Owns(kind)
+	}
+	for kind, to := range c.Watches {
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(to))
+	}
+	return b.WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).Complete(r)
 }
