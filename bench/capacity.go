@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 )
 
-// The objective is that of the evaluation of the sharder whose protocol drainlabel has: of the waits in work queues, 99 of
-// 100 are at most queueLimit, and of the times from a change until it is reconciled at most changeLimit.
+// The objective is that of the evaluation of the sharder whose protocol drainlabel has: of the waits in work queues, 99
+// of 100 are at most queueLimit, and of the times from a change until it is reconciled at most changeLimit.
 const (
 	queueLimit  = time.Second
 	changeLimit = 5 * time.Second

@@ -111,6 +111,8 @@ type runner struct {
 	Options
 	cluster *cluster.Cluster
 	waits   *waits
+	// unfollow has the waits watch no more; nil: they do not.
+	unfollow func()
 	// sharded are lists of the kinds, by their names in counts of requests.
 	sharded map[string]client.ObjectList
 	dir     string
@@ -149,11 +151,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := r.seed(ctx); err != nil {
 		return nil, fmt.Errorf("make %d objects: %w", o.Objects, err)
 	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	if err := r.waits.watch(watching, r.cluster, o.Workload); err != nil {
+	if err := r.follow(ctx); err != nil {
 		return nil, err
 	}
+	defer func() { r.unfollow() }()
 	series := report.with(o.parameters())
 	series.Machine = r.cluster.Machine(ctx)
 	series.Date = time.Now().UTC().Truncate(time.Second)
@@ -172,6 +173,15 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		}
 	}
 	return report, nil
+}
+
+// follow has the waits watch, anew if they do.
+func (r *runner) follow(ctx context.Context) error {
+	if r.unfollow != nil {
+		r.unfollow()
+	}
+	ctx, r.unfollow = context.WithCancel(ctx)
+	return r.waits.watch(ctx, r.cluster, r.Workload)
 }
 
 // life lets a strategy live.

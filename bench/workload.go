@@ -49,8 +49,8 @@ type Workload struct {
 // Workloads are all that there are.
 func Workloads() []Workload {
 	return []Workload{
-		{"websites", fmt.Sprintf("The [example](../examples/website): Websites of %d bytes, each with a Deployment, a Service "+
-			"and a ConfigMap. A change is one of a Website's title, and is reconciled when the Website's status says so.",
+		{"websites", fmt.Sprintf("The [example](../examples/website): Websites of %d bytes, each with a Deployment, a "+
+			"Service and a ConfigMap. A change is one of a Website's title, and is reconciled when the Website's status says so.",
 			cluster.WebsiteBytes), websites{}},
 		{"pairs", "Secrets of 300 bytes, each with a ConfigMap that its controller makes. A change is one of a Secret, and " +
 			"is reconciled when the ConfigMap shows it.", pairs{}},

@@ -68,6 +68,19 @@ func (c *Cluster) Fresh(ctx context.Context) error {
 	if err := c.Plane.StopServer(apiserver); err != nil {
 		return err
 	}
+	return c.begin(ctx)
+}
+
+// Crash kills the API server, and starts it again.
+func (c *Cluster) Crash(ctx context.Context) error {
+	if err := c.Plane.KillServer(apiserver); err != nil {
+		return err
+	}
+	return c.begin(ctx)
+}
+
+// begin starts the API server, and returns when it serves Websites.
+func (c *Cluster) begin(ctx context.Context) error {
 	if err := c.Plane.StartServer(apiserver); err != nil {
 		return err
 	}
