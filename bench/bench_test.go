@@ -84,6 +84,48 @@ func TestLives(t *testing.T) {
 	}
 }
 
+// Every workload lives with one replica: what is changed and made is shown to be reconciled.
+func TestWorkloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes two minutes")
+	}
+	s, _ := find("leader")
+	for _, w := range Workloads()[1:] { // TestLives has the first
+		t.Run(w.Name, func(t *testing.T) {
+			o := Options{
+				Workload: w, Objects: 40 * w.perMain(), Replicas: []int{1}, Strategies: []Strategy{s}, Rounds: 1, Rate: 5,
+				Window: 2 * time.Second, Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
+			}
+			o.Scenarios = []string{"create", "churn", "outage"}
+			if w.Name == "calls" {
+				o.Scenarios = append(o.Scenarios, "capacity")
+			}
+			report, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results := report.Series[0].Results
+			if len(results) != 1+len(o.Scenarios) {
+				t.Errorf("%d results, want that of the start and %d", len(results), len(o.Scenarios))
+			}
+			for i := range results {
+				switch r := &results[i]; r.Scenario {
+				case "start":
+				case "capacity":
+					// Ten workers that wait 250 ms each; the search allows for waits of a second in the queue.
+					if most := callWorkers / callTime.Seconds(); r.Capacity < most/4 || r.Capacity > 2*most {
+						t.Errorf("%s: want about %.0f changes/s", r, most)
+					}
+				default:
+					if r.Missed > 0 || r.Changes == 0 || r.Written < r.Changes {
+						t.Errorf("%s, %d writes in all: a change was missed, or not written", r, r.Written)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestWaits(t *testing.T) {
 	begun := time.Now()
 	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }

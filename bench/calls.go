@@ -19,7 +19,7 @@ const (
 	// callTime is how long a reconcile waits.
 	callTime = 250 * time.Millisecond
 	// callWorkers is how many objects a replica reconciles at a time.
-	callWorkers = 10
+	callWorkers = 5
 )
 
 // calls are Websites without children. Their controller waits, as if it asked another system, and writes the status: so

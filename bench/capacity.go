@@ -22,13 +22,9 @@ const (
 	changeLimit = 5 * time.Second
 )
 
-const (
-	// firstRate is how many changes per second and working replica the search begins with, faster what it multiplies
-	// with while the objective is met, and narrow the ratio of two rates at which it ends.
-	firstRate, faster, narrow = 30, 1.35, 1.05
-	// rampUp is how long a rate lasts before it is judged.
-	rampUp = 5 * time.Second
-)
+// firstRate is how many changes per second and working replica the search begins with, faster what it multiplies with
+// while the objective is met, and narrow the ratio of two rates at which it ends.
+const firstRate, faster, narrow = 15, 1.35, 1.05
 
 // capacity returns how many changes per second are reconciled within the objective. It is searched with a rate that
 // rises, and then by bisection.
@@ -62,13 +58,14 @@ func (c *crew) capacity(ctx context.Context) (float64, error) {
 	return good, nil
 }
 
-// meets says whether the objective is met at a rate. It returns when all changes are reconciled.
+// meets says whether the objective is met at a rate for the window, after a quarter of that which is not judged. It
+// returns when all changes are reconciled.
 func (c *crew) meets(ctx context.Context, rate float64) (bool, error) {
 	loaded, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- c.load(loaded, rate, changes) }()
-	if err := await.Sleep(ctx, rampUp); err != nil {
+	if err := await.Sleep(ctx, c.Window/4); err != nil {
 		return false, err
 	}
 	c.waits.take()

@@ -98,7 +98,7 @@ func (c *crew) processes() []*replica {
 // process starts a process. It returns when that answers, and has not begun to work.
 func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
 	config.Strategy, config.Workload, config.Name = c.strategy.Name, c.Workload.Name, c.name
-	config.Kubeconfig = c.cluster.Plane.Kubeconfig()
+	config.Kubeconfig, config.Strip = c.cluster.Plane.Kubeconfig(), c.Strip
 	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
 	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
 	p, err := process.Start(process.Options{

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,6 +32,8 @@ type operatorConfig struct {
 	Number, Of int
 	// Stamp has it stamp what it creates.
 	Stamp bool
+	// Strip has the cache drop managed fields.
+	Strip bool
 	// Port is that of the sharder's webhook; 0: it is a replica.
 	Port int
 
@@ -148,6 +151,9 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.
 	var o ctrl.Options
 	if c.Stamp {
 		o.NewClient = cluster.StampingClient
+	}
+	if c.Strip {
+		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	}
 	if p.built, err = build(o); err != nil {
 		return err

@@ -30,6 +30,8 @@ type Parameters struct {
 	Objects       int     `json:"objects"`
 	Rate          float64 `json:"rate"`
 	WindowSeconds float64 `json:"window_seconds"`
+	// Strip says that caches dropped managed fields.
+	Strip bool `json:"strip,omitempty"`
 }
 
 // Result is one scenario of one life. Counts are those of all replicas and the sharder.

@@ -36,6 +36,8 @@ type Options struct {
 	Strategies []Strategy
 	// Scenarios are the names of those to measure, beside start; nil: all that need not be asked for.
 	Scenarios []string
+	// Strip has the replicas' caches drop managed fields.
+	Strip bool
 	// Rounds is how often each strategy lives.
 	Rounds int
 	// Rate is how many main objects change per second, Window how long the steady load lasts.
@@ -89,7 +91,7 @@ func (o *Options) mains() int { return o.Objects / o.Workload.perMain() }
 
 func (o *Options) parameters() Parameters {
 	return Parameters{
-		Workload: o.Workload.Name, Objects: o.Objects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(),
+		Workload: o.Workload.Name, Objects: o.Objects, Rate: o.Rate, WindowSeconds: o.Window.Seconds(), Strip: o.Strip,
 	}
 }
 

@@ -28,7 +28,7 @@ func run() error {
 	ctx, stop := process.Interruptible()
 	defer stop()
 	o := bench.Options{Progress: os.Stderr}
-	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs or calls")
+	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs, calls or pods")
 	flag.IntVar(&o.Objects, "objects", 10_000, "number of objects, children included")
 	replicas := flag.String("replicas", "3", "numbers of replicas")
 	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label,shard-selector",
@@ -44,6 +44,7 @@ func run() error {
 	render := flag.Bool("render", false, "write the page from the results that there are, and measure nothing")
 	ranges := flag.String("ranges", "", "file of ranges that the figures are held to")
 	large := flag.Bool("large", false, "100,000 objects")
+	flag.BoolVar(&o.Strip, "strip", false, "have caches drop managed fields (cache.TransformStripManagedFields)")
 	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas")
 	flag.Parse()
 	switch {

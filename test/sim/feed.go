@@ -107,6 +107,9 @@ func (f *Feed) reach() bool {
 func (f *Feed) offer(c memory.Change) {
 	if f.listed && f.wanted(c) {
 		f.n.w.Messages.Events++
+		if c.Table != nil {
+			f.n.w.Messages.Tables++
+		}
 		shown := f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
 		f.forward(c.Version, shown, func() member.Event { return f.change(c) })
 	}

@@ -235,6 +235,7 @@ type Counts struct {
 type Messages struct {
 	// Requests by verb and resource.
 	Requests map[string]int
-	// Events are watch events delivered, without first lists; Listed are the objects of those.
-	Events, Listed int
+	// Events are watch events delivered, without first lists; Tables are those of them that bring a table; Listed are the
+	// objects of first lists.
+	Events, Tables, Listed int
 }

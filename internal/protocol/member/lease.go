@@ -55,6 +55,21 @@ func (m *Member) lapse() {
 		m.cfg.RenewDeadline)
 }
 
+// crowd is how many members renew in a RetryPeriod at most, unless that is too seldom.
+const crowd = 500
+
+// period is the time between renewals of this member, and of the others. It is RetryPeriod but where there are more than
+// crowd members: there it grows with their number, so that the load on the API server does not. It stays so far below a
+// quarter of a lease that time is heard as it passes (rule R1).
+func (m *Member) period() time.Duration {
+	t := m.table()
+	if t == nil || len(t.Members) <= crowd {
+		return m.cfg.RetryPeriod
+	}
+	longer := m.cfg.RetryPeriod * time.Duration(len(t.Members)) / crowd
+	return max(m.cfg.RetryPeriod, min(longer, m.cfg.LeaseDuration/4-m.cfg.RetryPeriod/8))
+}
+
 // keepLease creates the Lease. It renews it when a renewal is due, and when the Lease has to say something new.
 func (m *Member) keepLease() {
 	if m.lease.underWay || m.phase == parting {
@@ -65,13 +80,13 @@ func (m *Member) keepLease() {
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
 		// Heard time advances only with renewals of its own. An expel that is near would wait for the next one.
-		next -= m.cfg.RetryPeriod * 3 / 4
+		next -= m.period() - m.cfg.RetryPeriod/4
 	}
 	if !urgent && !m.due(next) {
 		return
 	}
 	m.lease.underWay = true
-	m.lease.next = m.now.Mono + m.cfg.RetryPeriod
+	m.lease.next = m.now.Mono + m.period()
 	l := Lease{
 		ID: m.cfg.Self.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version,
 		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,

@@ -206,7 +206,7 @@ func (m *Member) settlePending() {
 	m.watch.suspects = false
 	for _, o := range m.watch.others {
 		silence := m.watch.heard - o.since
-		if !o.pending && silence >= m.cfg.LeaseDuration-m.cfg.RetryPeriod && silence < m.cfg.LeaseDuration {
+		if !o.pending && silence >= m.cfg.LeaseDuration-m.period() && silence < m.cfg.LeaseDuration {
 			m.watch.suspects = true
 		}
 		if o.pending {
@@ -267,5 +267,5 @@ func (m *Member) renewing(id string) bool {
 // renewsOnTime says that another member misses no renewal. Others may be alive, but are no good choice for slots.
 func (m *Member) renewsOnTime(id string) bool {
 	o := m.watch.others[id]
-	return o != nil && !o.missing && m.silence(id) < m.cfg.RetryPeriod*5/2
+	return o != nil && !o.missing && m.silence(id) < m.period()*5/2
 }

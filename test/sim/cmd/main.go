@@ -28,11 +28,14 @@ func main() {
 	to := flag.Duration("to", 0, "draw up to this `time`")
 	slots := flag.String("slots", "",
 		"draw these `slots`, such as 3-7,12; by default those that were violated, and their neighbours")
+	members := flag.String("crowd", "", "print what rotas of these `numbers` of members cost, such as 10,100,1000")
 	flag.Parse()
 	// Most of what a life allocates dies at once.
 	debug.SetGCPercent(800)
 	var err error
 	switch {
+	case *members != "":
+		err = crowds(*members)
 	case *timeline != "":
 		err = draw(*seed, *timeline, sim.Window{From: *from, To: *to}, *slots)
 	case *seed != 0:
