@@ -20,7 +20,7 @@ const (
 	// pollEvery is the resolution of times.
 	pollEvery = 50 * time.Millisecond
 	// settleLimit bounds each wait.
-	settleLimit = 10 * time.Minute
+	settleLimit = 30 * time.Minute
 	// endLimit is how long a replica may take to stop.
 	endLimit = 2 * time.Minute
 )

@@ -128,11 +128,14 @@ func (r *Report) with(p Parameters) *Series {
 	return s
 }
 
-// put adds the results of a life. Those of earlier runs of the strategy with as many replicas go, if it is the first.
+// put adds the results of a life. Those of earlier runs of these scenarios, with the strategy and as many replicas, go
+// if it is the first.
 func (r *Series) put(first bool, strategy string, replicas int, results []Result) {
 	if first {
 		r.Results = slices.DeleteFunc(r.Results, func(old Result) bool {
-			return old.Strategy == strategy && old.Replicas == replicas
+			return old.Strategy == strategy && old.Replicas == replicas && slices.ContainsFunc(results, func(r Result) bool {
+				return r.Scenario == old.Scenario
+			})
 		})
 	}
 	r.Results = append(r.Results, results...)
