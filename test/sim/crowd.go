@@ -73,8 +73,8 @@ type Traffic struct {
 	Listed int
 	// Steps is how many events members were called with.
 	Steps int
-	// Took is how long it lasted, Owned how long slots were without an owner that works on them.
-	Took, Owned time.Duration
+	// Took is how long it lasted, Idle the longest time that nobody worked on a slot, to a tenth of a second.
+	Took, Idle time.Duration
 	// Moved is how many slots have other owners after it.
 	Moved int
 	// Busiest is the most requests in a second.
@@ -113,13 +113,24 @@ func (c *Crowd) During(limit time.Duration, do func(), done func() bool) Traffic
 	do()
 	t := Traffic{Requests: map[string]int{}}
 	last := c.total()
+	var idle [CrowdSlots]time.Duration
+	const sample = 100 * time.Millisecond
 	for {
-		c.Run(100 * time.Millisecond)
+		c.Run(sample)
 		passed := c.Now() - begun
-		if c.unowned() != "" {
-			t.Owned = passed
+		var open slot.Set
+		for _, n := range c.Live() {
+			open = open.Union(n.Open())
 		}
-		if passed%time.Second < 100*time.Millisecond {
+		for s := range idle {
+			if open.Has(slot.Slot(s)) {
+				idle[s] = 0
+				continue
+			}
+			idle[s] += sample
+			t.Idle = max(t.Idle, idle[s])
+		}
+		if passed%time.Second < sample {
 			t.Busiest = max(t.Busiest, c.total()-last)
 			last = c.total()
 		}
@@ -156,26 +167,6 @@ func (c *Crowd) owners() (out [CrowdSlots]string) {
 		}
 	}
 	return out
-}
-
-// unowned names slots that nobody works on, or that are on their way; "": there are none.
-func (c *Crowd) unowned() string {
-	open := map[string]slot.Set{}
-	for _, n := range c.Live() {
-		open[n.ID] = n.Open()
-	}
-	for _, r := range c.Objects.Table().Table.Runs {
-		if c.isDuty(r.Slots.First) {
-			continue
-		}
-		of := open[r.Owner]
-		for s := r.Slots.First; s <= r.Slots.Last; s++ {
-			if !of.Has(s) {
-				return fmt.Sprintf("slot %v of %q is not open", s, r.Owner)
-			}
-		}
-	}
-	return ""
 }
 
 // Settled says that all is well.

@@ -3,6 +3,8 @@ package member
 import (
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -338,10 +340,25 @@ func (m *Member) draftSettle(t *table.Table, d *draft) {
 			set.Add(s)
 		}
 	})
-	if m.waited(&m.swap.settle, !set.Empty(), m.cfg.SettleDelay) {
+	if m.waited(&m.swap.settle, !set.Empty(), m.settleDelay()) {
 		d.due = true
 	}
 	d.update(set, func(r *table.Run) { r.Unsettled = false })
+}
+
+// settlers is how many members may say at the same time that their slots are active.
+const settlers = 100
+
+// settleDelay is SettleDelay, and where there are more than settlers members longer, by the hash of the member's ID: each
+// of them writes for itself, after a crash of many all at once, and everybody watches what is written. Nobody waits for
+// it.
+func (m *Member) settleDelay() time.Duration {
+	t := m.table()
+	if t == nil || len(t.Members) <= settlers {
+		return m.cfg.SettleDelay
+	}
+	spread := m.cfg.SettleDelay * time.Duration(len(t.Members)) / settlers
+	return m.cfg.SettleDelay + spread*time.Duration(xxhash.Sum64String(m.cfg.Self.ID)%1024)/1024
 }
 
 // eachSlot visits the slots of the wanted runs.

@@ -18,7 +18,7 @@ const rollsOut = 100
 // crowds prints what rotas of many members cost, as a table of docs/scale.md.
 func crowds(sizes string) error {
 	fmt.Printf("%d slots.\n\n", sim.CrowdSlots)
-	fmt.Println("| members | | took, s | not worked on, s | slots moved | requests, all | busiest second | per second | watch " +
+	fmt.Println("| members | | took, s | longest that nobody worked on a slot, s | slots moved | requests, all | busiest second | per second | watch " +
 		"events | of the table | MB of tables | step, µs |")
 	fmt.Println("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	for text := range strings.SplitSeq(sizes, ",") {
@@ -73,7 +73,7 @@ func crowd(n int) error {
 			return fmt.Errorf("%s: after %v: %s", part.name, t.Took, why)
 		}
 		fmt.Printf("| %d | %s | %.1f | %.1f | %d | %d | %d | %.1f | %d | %d | %.1f | %.0f |\n", n, part.name, t.Took.Seconds(),
-			t.Owned.Seconds(), t.Moved, t.Total(), t.Busiest, float64(t.Total())/t.Took.Seconds(), t.Events, t.Tables,
+			t.Idle.Seconds(), t.Moved, t.Total(), t.Busiest, float64(t.Total())/t.Took.Seconds(), t.Events, t.Tables,
 			float64(t.Tables)*float64(c.TableBytes())/1e6, float64(time.Since(begun).Microseconds())/float64(t.Steps))
 	}
 	return nil
