@@ -26,16 +26,21 @@ const (
 // while the objective is met, and narrow the ratio of two rates at which it ends.
 const firstRate, faster, narrow = 15, 1.35, 1.05
 
-// capacity returns how many changes per second are reconciled within the objective. It is searched with a rate that
-// rises, and then by bisection.
+// capacity returns how many changes per second are reconciled within the objective.
 func (c *crew) capacity(ctx context.Context) (float64, error) {
-	rate := float64(firstRate)
+	first := float64(firstRate)
 	if !c.strategy.Leads {
-		rate *= float64(len(c.replicas))
+		first *= float64(len(c.replicas))
 	}
+	return search(first, func(rate float64) (bool, error) { return c.meets(ctx, rate) })
+}
+
+// search returns a rate at which the objective is met, such that it is not met at narrow times that: with a rate that
+// rises from the first one, and then by bisection.
+func search(rate float64, meets func(float64) (bool, error)) (float64, error) {
 	good, bad := 0.0, math.Inf(1)
 	for bad > good*narrow {
-		ok, err := c.meets(ctx, rate)
+		ok, err := meets(rate)
 		if err != nil {
 			return 0, fmt.Errorf("%.1f changes per second: %w", rate, err)
 		}
@@ -91,14 +96,13 @@ func (c *crew) meets(ctx context.Context, rate float64) (bool, error) {
 	if missed > 0 {
 		return false, fmt.Errorf("%d changes were not reconciled within %v", missed, settleLimit)
 	}
-	taken := after.Taken - before.Taken
-	if taken == 0 || len(waits) == 0 {
-		return false, errors.New("the queues of the replicas tell of no waits")
+	if after.Taken == 0 || len(waits) == 0 {
+		return false, errors.New("the queues of the replicas tell of no waits, or nothing was changed")
 	}
-	late := after.Late - before.Late
+	taken, late := after.Taken-before.Taken, after.Late-before.Late
 	slices.Sort(waits)
 	p99 := waits[(len(waits)*99+99)/100-1]
-	ok := late*100 <= taken && p99 <= changeLimit
+	ok := taken > 0 && late*100 <= taken && p99 <= changeLimit
 	verdict := "in time"
 	if !ok {
 		verdict = "late"

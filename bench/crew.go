@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +41,7 @@ type crew struct {
 	// labelled is how many labels were written, and labelledAt when the last one was.
 	labelled   int
 	labelledAt time.Time
+	profiles   string // the beginning of the names of profiles of processes that start; "": they have none
 }
 
 // replica is a process that runs the operator, or a sharder.
@@ -51,9 +53,14 @@ type replica struct {
 
 // ask asks a question and decodes the answer into out.
 func (r *replica) ask(ctx context.Context, question string, out any) error {
+	return r.asks(ctx, question, "", out)
+}
+
+// asks asks a question about something.
+func (r *replica) asks(ctx context.Context, question, about string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	text, err := r.Ask(ctx, question, question)
+	text, err := r.Ask(ctx, strings.TrimSpace(question+" "+about), question)
 	if err != nil {
 		return err
 	}
@@ -99,6 +106,9 @@ func (c *crew) processes() []*replica {
 func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
 	config.Strategy, config.Workload, config.Name = c.strategy.Name, c.Workload.Name, c.name
 	config.Kubeconfig, config.Strip = c.cluster.Plane.Kubeconfig(), c.Strip
+	if c.profiles != "" {
+		config.Profile = c.profiles + pod + ".pprof"
+	}
 	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
 	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
 	p, err := process.Start(process.Options{

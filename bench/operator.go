@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +35,8 @@ type operatorConfig struct {
 	Stamp bool
 	// Strip has the cache drop managed fields.
 	Strip bool
+	// Profile is a file for a profile from the beginning; "": there is none.
+	Profile string
 	// Port is that of the sharder's webhook; 0: it is a replica.
 	Port int
 
@@ -64,17 +67,24 @@ const (
 	askResident = "resident"
 	askReset    = "reset" // reset the peak of the heap
 	askQueues   = "queues"
+	askProfile  = "profile" // and a file; none ends it. The answer is an error, or empty
 )
 
 // probe answers the questions about a process.
 type probe struct {
 	built
+	profiler   profiler
 	meter      *meter.Meter
 	reconciles atomic.Int64
 }
 
-func (p *probe) answer(question string) any {
+func (p *probe) answer(question, about string) any {
 	switch question {
+	case askProfile:
+		if err := p.profiler.begin(about); err != nil {
+			return err.Error()
+		}
+		return ""
 	case askReading:
 		return p.reading()
 	case askResident:
@@ -131,14 +141,18 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	process.Answer(0, func(question string) string {
-		text, err := json.Marshal(p.answer(question))
+	if err := p.profiler.begin(c.Profile); err != nil {
+		return err
+	}
+	process.Answer(0, func(line string) string {
+		question, about, _ := strings.Cut(line, " ")
+		text, err := json.Marshal(p.answer(question, about))
 		if err != nil {
 			panic(err) // it has plain fields
 		}
 		return question + " " + string(text)
 	})
-	return p.Start(ctx)
+	return errors.Join(p.Start(ctx), p.profiler.begin(""))
 }
 
 // errAgain has the queue try again with its backoff, as most operators do. The example operator tries again after a

@@ -55,7 +55,7 @@ var columns = map[string][]column{
 
 // capacityOf is a column of capacity with some replicas.
 func capacityOf(replicas int) column {
-	return column{fmt.Sprintf("changes/s, %d replicas", replicas), "%.0f", func(r *Result) float64 { return r.Capacity }}
+	return column{fmt.Sprintf("changes/s, %d %s", replicas, plural(replicas, "replica")), "%.1f", func(r *Result) float64 { return r.Capacity }}
 }
 
 // Page returns docs/benchmarks.md.
@@ -80,13 +80,19 @@ func (r *Report) Page() ([]byte, error) {
 			return nil, err
 		}
 		p := part{Series: series, About: w.About, Conditions: series.conditions()}
-		if text := series.capacities(ran); text != "" {
+		capacities := series.capacities(ran)
+		if capacities != "" {
 			sc := scenarios()[len(scenarios())-1]
-			p.Tables = append(p.Tables, table{sc.title, sc.note, text})
+			p.Tables = append(p.Tables, table{sc.title, sc.note, capacities})
+		} else {
+			p.About += fmt.Sprintf(" %v main objects per second are changed.", series.Parameters.Rate)
 		}
 		for _, n := range series.replicas() {
 			for _, sc := range scenarios() {
-				title := fmt.Sprintf("%s: %d replicas, %d objects", sc.title, n, series.Parameters.Objects)
+				if capacities != "" && sc.name == "start" {
+					continue // the search begins when all work
+				}
+				title := fmt.Sprintf("%s: %d %s, %d objects", sc.title, n, plural(n, "replica"), series.Parameters.Objects)
 				if text := series.table(ran, n, sc); text != "" {
 					p.Tables = append(p.Tables, table{title, sc.note, text})
 				}
@@ -104,6 +110,13 @@ func (r *Report) Page() ([]byte, error) {
 	var out bytes.Buffer
 	err = page.Execute(&out, map[string]any{"Parts": parts, "Strategies": ran, "Rounds": rounds})
 	return out.Bytes(), err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
 }
 
 // conditions say when and where it was measured.

@@ -39,7 +39,7 @@ func (pairs) secret(at client.ObjectKey, n int64) *corev1.Secret {
 func (p pairs) fill(ctx context.Context, r *runner, n int) error {
 	c := r.cluster.Client
 	return stage.Parallel(ctx, 0, n, func(i int) error {
-		s := p.secret(client.ObjectKey{Namespace: r.cluster.Sites, Name: cluster.SiteName(i)}, 1)
+		s := p.secret(client.ObjectKey{Namespace: r.cluster.Sites, Name: cluster.SiteName(i)}, 0)
 		if err := cluster.Stamp(c.Scheme(), s); err != nil {
 			return err
 		}

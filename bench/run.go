@@ -45,6 +45,9 @@ type Options struct {
 	Window time.Duration
 	// Quiet is how long nothing must happen before a scenario begins.
 	Quiet time.Duration
+	// Profiles is a folder for profiles of the processor: of each replica and scenario, and of the API server in the
+	// first seconds of each; "": there are none. They take time themselves.
+	Profiles string
 	// Output is where the results go, as JSON. Those of other strategies, numbers of replicas and parameters stay.
 	Output string
 	// Progress gets a line for each step.
@@ -71,6 +74,11 @@ func (o *Options) validate() error {
 	if o.Output != "" {
 		if _, err := os.Stat(filepath.Dir(o.Output)); err != nil {
 			return fmt.Errorf("output: %w", err)
+		}
+	}
+	if o.Profiles != "" {
+		if err := os.MkdirAll(o.Profiles, 0o755); err != nil {
+			return fmt.Errorf("profiles: %w", err)
 		}
 	}
 	known := scenarios()
@@ -225,6 +233,10 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 	if err != nil {
 		return nil, err
 	}
+	profiled, err := c.profile(ctx, sc.name)
+	if err != nil {
+		return nil, err
+	}
 	begun := time.Now()
 	if sc.load != nil {
 		loaded, stop := context.WithCancel(ctx)
@@ -256,6 +268,9 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		res.Took = at.Sub(begun).Seconds()
 	}
 	res.Seconds = time.Since(begun).Seconds()
+	if err := profiled(); err != nil {
+		return nil, err
+	}
 	if err := c.quieten(ctx); err != nil {
 		return nil, err
 	}

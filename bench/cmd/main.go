@@ -45,6 +45,8 @@ func run() error {
 	ranges := flag.String("ranges", "", "file of ranges that the figures are held to")
 	large := flag.Bool("large", false, "100,000 objects")
 	flag.BoolVar(&o.Strip, "strip", false, "have caches drop managed fields (cache.TransformStripManagedFields)")
+	flag.StringVar(&o.Profiles, "profiles", "", "folder for profiles of the processor, of each replica and scenario, and "+
+		"of the API server")
 	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas")
 	flag.Parse()
 	switch {
