@@ -82,8 +82,8 @@ type Options struct {
 	// RenewDeadline is how long a member works after the start of its last successful renewal. Default two thirds of
 	// LeaseDuration; it must be shorter than LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals. It is at most half of RenewDeadline and a quarter of LeaseDuration.
-	// Default a fifth of RenewDeadline.
+	// RetryPeriod is the time between renewals; members of a rota of more than 500 renew less often. It is at most half
+	// of RenewDeadline and a quarter of LeaseDuration. Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
 	// WriteTimeout is the longest server-side timeout of a write. It must be shorter than RenewDeadline. Default 2 s, or
 	// 3/10 of RenewDeadline if shorter.

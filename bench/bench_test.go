@@ -102,17 +102,24 @@ func TestWorkloads(t *testing.T) {
 			case "calls":
 				o.Scenarios = []string{"churn", "outage"}
 			case "pairs":
-				o.Scenarios, o.Profiles = []string{"create", "churn"}, t.TempDir()
+				o.Scenarios, o.Profiles = []string{"create", "churn", "restart"}, t.TempDir()
 			}
 			report, err := Run(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if o.Profiles != "" {
-				for _, of := range []string{"start-leader-1-0", "start-apiserver", "churn-leader-1-0", "churn-apiserver"} {
-					path := filepath.Join(o.Profiles, "leader-1-"+of+".pprof")
-					if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-						t.Errorf("%s: %v, or it is empty", path, err)
+				for _, of := range []string{
+					"start-1-apiserver", "start-1-leader-1-0-*", "churn-1-apiserver", "churn-1-leader-1-0-*", "restart-1-leader-1-0-*",
+				} {
+					paths, err := filepath.Glob(filepath.Join(o.Profiles, "leader-1-"+of+".pprof"))
+					if err != nil || len(paths) == 0 {
+						t.Errorf("no profile %s, error %v", of, err)
+					}
+					for _, path := range paths {
+						if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+							t.Errorf("%s: %v, or it is empty", path, err)
+						}
 					}
 				}
 			}

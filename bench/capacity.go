@@ -66,10 +66,12 @@ func search(rate float64, meets func(float64) (bool, error)) (float64, error) {
 // meets says whether the objective is met at a rate for the window, after a quarter of that which is not judged. It
 // returns when all changes are reconciled.
 func (c *crew) meets(ctx context.Context, rate float64) (bool, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	loaded, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- c.load(loaded, rate, changes) }()
+	go func() { ended <- c.load(loaded, rate, changes, fail) }()
 	if err := await.Sleep(ctx, c.Window/4); err != nil {
 		return false, err
 	}

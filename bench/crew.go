@@ -41,7 +41,11 @@ type crew struct {
 	// labelled is how many labels were written, and labelledAt when the last one was.
 	labelled   int
 	labelledAt time.Time
-	profiles   string // the beginning of the names of profiles of processes that start; "": they have none
+	// revive starts a replica again that has ended by itself; nil: that is a failure.
+	revive func(*replica) error
+	// profiles is the beginning of the names of profiles; "": there are none now. profiled is how many there were.
+	profiles string
+	profiled int
 }
 
 // replica is a process that runs the operator, or a sharder.
@@ -51,12 +55,22 @@ type replica struct {
 	number int
 }
 
+// ended says that the process is no more.
+func (r *replica) ended() bool {
+	select {
+	case <-r.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // ask asks a question and decodes the answer into out.
 func (r *replica) ask(ctx context.Context, question string, out any) error {
 	return r.asks(ctx, question, "", out)
 }
 
-// asks asks a question about something.
+// asks is ask for a question about something.
 func (r *replica) asks(ctx context.Context, question, about string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -106,9 +120,7 @@ func (c *crew) processes() []*replica {
 func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
 	config.Strategy, config.Workload, config.Name = c.strategy.Name, c.Workload.Name, c.name
 	config.Kubeconfig, config.Strip = c.cluster.Plane.Kubeconfig(), c.Strip
-	if c.profiles != "" {
-		config.Profile = c.profiles + pod + ".pprof"
-	}
+	config.Profile = c.profileOf(pod)
 	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
 	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
 	p, err := process.Start(process.Options{
@@ -156,6 +168,9 @@ func (c *crew) end(ctx context.Context, r *replica, crashes bool) error {
 	c.gone[r] = last
 	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
 	if crashes {
+		if err := c.profileTo(ctx, r, ""); err != nil { // else it would be empty
+			return err
+		}
 		r.Kill()
 		return nil
 	}
@@ -199,8 +214,21 @@ func (c *crew) readings(ctx context.Context) ([]reading, error) {
 
 // settled reports whether the work is distributed.
 func (c *crew) settled(ctx context.Context) (bool, error) {
+	if c.revive != nil {
+		for _, r := range slices.Clone(c.replicas) {
+			if !r.ended() {
+				continue
+			}
+			if err := c.revive(r); err != nil {
+				return false, err
+			}
+		}
+	}
 	now, err := c.readings(ctx)
-	if err != nil {
+	switch {
+	case err != nil && c.revive != nil && slices.ContainsFunc(c.replicas, (*replica).ended):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	works := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -19,12 +20,15 @@ type column struct {
 	of            func(*Result) float64
 }
 
+// longest is the title of the column that tells of missed changes, too.
+const longest = "longest"
+
 // The columns of each scenario.
 var (
 	took = column{"took, s", "%.1f", func(r *Result) float64 { return r.Took }}
 	p50  = column{"wait p50, ms", "%.0f", func(r *Result) float64 { return r.WaitP50 }}
 	p99  = column{"p99", "%.0f", func(r *Result) float64 { return r.WaitP99 }}
-	most = column{"longest", "%.0f", func(r *Result) float64 { return r.WaitMax }}
+	most = column{longest, "%.0f", func(r *Result) float64 { return r.WaitMax }}
 
 	writes      = column{"writes beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }}
 	reconciles  = column{"reconciles", "%.0f", func(r *Result) float64 { return float64(r.Reconciles) }}
@@ -55,7 +59,8 @@ var columns = map[string][]column{
 
 // capacityOf is a column of capacity with some replicas.
 func capacityOf(replicas int) column {
-	return column{fmt.Sprintf("changes/s, %d %s", replicas, plural(replicas, "replica")), "%.1f", func(r *Result) float64 { return r.Capacity }}
+	return column{fmt.Sprintf("changes/s, %d %s", replicas, plural(replicas, "replica")), "%.1f",
+		func(r *Result) float64 { return r.Capacity }}
 }
 
 // Page returns docs/benchmarks.md.
@@ -119,11 +124,17 @@ func plural(n int, what string) string {
 	return what + "s"
 }
 
-// conditions say when and where it was measured.
+// conditions say when and where it was measured: some results may be of other revisions than others.
 func (r *Series) conditions() string {
 	m := r.Machine
+	var of []string
+	for i := range r.Results {
+		if revision := r.Results[i].Revision; !slices.Contains(of, revision) {
+			of = append(of, revision)
+		}
+	}
 	return fmt.Sprintf("%s, revision %s, %s %s, %d CPUs (%s), %.0f GiB, Kubernetes %s, %s", r.Date.Format(time.DateOnly),
-		m.Revision, m.Go, m.System, m.CPUs, m.CPU, float64(m.Memory)/(1<<30), m.Kubernetes, m.Libraries)
+		strings.Join(of, " and "), m.Go, m.System, m.CPUs, m.CPU, float64(m.Memory)/(1<<30), m.Kubernetes, m.Libraries)
 }
 
 // ran says whether there are results of a strategy.
@@ -195,6 +206,13 @@ func textOf(c column, results []*Result) string {
 	figure, ok := over(results, c.of)
 	if !ok {
 		return ""
+	}
+	missed := 0
+	for _, r := range results {
+		missed += r.Missed
+	}
+	if missed > 0 && c.title == longest {
+		return fmt.Sprintf("%s; **%d never**", figure.text(c.format), missed)
 	}
 	return figure.text(c.format)
 }

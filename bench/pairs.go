@@ -35,14 +35,17 @@ func (pairs) secret(at client.ObjectKey, n int64) *corev1.Secret {
 	}
 }
 
-// fill makes the ConfigMaps too, as the operator would.
+// fill makes the ConfigMaps too, as the operator would. All have the labels that sharders would give them first: there
+// are so many that this would take longer than what is measured.
 func (p pairs) fill(ctx context.Context, r *runner, n int) error {
 	c := r.cluster.Client
+	place := r.placing()
 	return stage.Parallel(ctx, 0, n, func(i int) error {
 		s := p.secret(client.ObjectKey{Namespace: r.cluster.Sites, Name: cluster.SiteName(i)}, 0)
 		if err := cluster.Stamp(c.Scheme(), s); err != nil {
 			return err
 		}
+		place(s, false)
 		if err := c.Create(ctx, s); err != nil {
 			return err
 		}
@@ -53,6 +56,7 @@ func (p pairs) fill(ctx context.Context, r *runner, n int) error {
 		if err := cluster.Stamp(c.Scheme(), m); err != nil {
 			return err
 		}
+		place(m, true)
 		return c.Create(ctx, m)
 	})
 }

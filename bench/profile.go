@@ -45,36 +45,57 @@ func (p *profiler) begin(path string) error {
 }
 
 // profile begins profiles of all processes, and of the API server, for a scenario, and returns what ends them.
-func (c *crew) profile(ctx context.Context, scenario string) (end func() error, err error) {
+func (c *crew) profile(ctx context.Context, sc scenario) (end func() error, err error) {
 	if c.Profiles == "" {
 		return func() error { return nil }, nil
 	}
-	prefix := filepath.Join(c.Profiles, fmt.Sprintf("%s-%d-%s-", c.strategy.Name, c.size, scenario))
-	ask := func(prefix string) error {
-		c.profiles = prefix
+	c.profiles = filepath.Join(c.Profiles, fmt.Sprintf("%s-%d-%s-%d-", c.strategy.Name, c.size, sc.name, c.lives))
+	all := func(of func(*replica) string) error {
 		for _, r := range c.processes() {
-			path := ""
-			if prefix != "" {
-				path = prefix + r.pod + ".pprof"
-			}
-			var failed string
-			if err := r.asks(ctx, askProfile, path, &failed); err != nil || failed != "" {
-				return errors.Join(err, fmt.Errorf("profile %s: %s", r.pod, failed))
+			if err := c.profileTo(ctx, r, of(r)); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
 	server := make(chan error, 1)
-	go func() {
-		url := fmt.Sprintf("%s/debug/pprof/profile?seconds=%.0f", c.cluster.Config.Host, serverProfile.Seconds())
-		text, err := c.cluster.Get(ctx, url)
-		if err == nil {
-			err = os.WriteFile(prefix+"apiserver.pprof", text, 0o644)
-		}
-		server <- err
-	}()
+	if sc.another {
+		server <- nil // it ends before its profile would
+	} else {
+		go func() { server <- c.profileServer(ctx, c.profiles+"apiserver.pprof") }()
+	}
 	return func() error {
-		err := ask("")
-		return errors.Join(err, <-server)
-	}, ask(prefix)
+		c.profiles = ""
+		return errors.Join(all(func(*replica) string { return "" }), <-server)
+	}, all(func(r *replica) string { return c.profileOf(r.pod) })
+}
+
+func (c *crew) profileServer(ctx context.Context, path string) error {
+	text, err := c.cluster.Get(ctx, fmt.Sprintf("%s/debug/pprof/profile?seconds=%.0f", c.cluster.Config.Host,
+		serverProfile.Seconds()))
+	if err != nil {
+		return fmt.Errorf("profile the API server: %w", err)
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// profileOf names another file for a profile of a pod's process; "": there are none now.
+func (c *crew) profileOf(pod string) string {
+	if c.profiles == "" {
+		return ""
+	}
+	c.profiled++
+	return fmt.Sprintf("%s%s-%d.pprof", c.profiles, pod, c.profiled)
+}
+
+// profileTo begins a replica's profile in a file, and ends the one before. "": there is none after it.
+func (c *crew) profileTo(ctx context.Context, r *replica, path string) error {
+	if c.Profiles == "" {
+		return nil
+	}
+	var failed string
+	if err := r.asks(ctx, askProfile, path, &failed); err != nil || failed != "" {
+		return errors.Join(err, fmt.Errorf("profile %s: %s", r.pod, failed))
+	}
+	return nil
 }

@@ -39,6 +39,8 @@ type Result struct {
 	Strategy string `json:"strategy"`
 	Replicas int    `json:"replicas"`
 	Scenario string `json:"scenario"`
+	// Revision is that of the repository.
+	Revision string `json:"revision"`
 	// Took is how long it took until the work was distributed, Seconds how long all was measured.
 	Took    float64 `json:"took"`
 	Seconds float64 `json:"seconds"`

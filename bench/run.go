@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
@@ -127,7 +128,10 @@ type runner struct {
 	sharded map[string]client.ObjectList
 	dir     string
 	begun   time.Time
-	changed atomic.Int64
+	lives   int
+	// revision is that of the repository.
+	revision string
+	changed  atomic.Int64
 }
 
 // Run measures. It saves after each life.
@@ -148,7 +152,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	r := &runner{Options: o, begun: time.Now(), waits: newWaits(), sharded: o.Workload.lists()}
+	r := &runner{Options: o, begun: time.Now(), waits: newWaits(), sharded: o.Workload.resources()}
 	if r.dir, err = os.MkdirTemp("", "rota-bench-"); err != nil {
 		return nil, err
 	}
@@ -167,6 +171,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	defer func() { r.unfollow() }()
 	series := report.with(o.parameters())
 	series.Machine = r.cluster.Machine(ctx)
+	r.revision = series.Machine.Revision
 	series.Date = time.Now().UTC().Truncate(time.Second)
 	for round := range o.Rounds {
 		for _, n := range o.Replicas {
@@ -197,7 +202,8 @@ func (r *runner) follow(ctx context.Context) error {
 // life lets a strategy live.
 func (r *runner) life(ctx context.Context, s Strategy, n int) (results []Result, err error) {
 	r.say("%s with %d replicas", s.Name, n)
-	c := &crew{runner: r, strategy: s, name: fmt.Sprintf("%s-%d", s.Name, n), size: n}
+	r.lives++
+	c := &crew{runner: r, strategy: s, name: crewName(s, n), size: n}
 	defer func() { err = errors.Join(err, c.close(ctx)) }()
 	if err := c.open(ctx); err != nil {
 		return nil, err
@@ -224,7 +230,7 @@ const reconcileLimit = 30 * time.Second
 
 // measure measures a scenario.
 func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, error) {
-	res := &Result{Strategy: c.strategy.Name, Replicas: c.size, Scenario: sc.name}
+	res := &Result{Strategy: c.strategy.Name, Replicas: c.size, Scenario: sc.name, Revision: r.revision}
 	then, err := c.total(ctx)
 	if err != nil {
 		return nil, err
@@ -233,16 +239,19 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	profiled, err := c.profile(ctx, sc.name)
+	profiled, err := c.profile(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
 	if sc.load != nil {
+		var fail context.CancelCauseFunc
+		ctx, fail = context.WithCancelCause(ctx)
+		defer fail(nil)
 		loaded, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan error, 1)
-		go func() { ended <- c.load(loaded, r.Rate, sc.load) }()
+		go func() { ended <- c.load(loaded, r.Rate, sc.load, fail) }()
 		at, err := sc.do(ctx, c, res)
 		if err != nil {
 			return nil, err
@@ -285,7 +294,7 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 	if res.APIServer, res.Etcd, err = r.cluster.ServerCPU(ctx); err != nil {
 		return nil, err
 	}
-	if res.APIServer > api { // else it is another process
+	if !sc.another {
 		res.APIServer -= api
 	}
 	res.Etcd -= etcd
@@ -345,6 +354,38 @@ func (r *runner) seed(ctx context.Context) (err error) {
 	}
 	return nil
 }
+
+// placing returns what labels a new object as the sharders of all lives would, which begin with it.
+func (r *runner) placing() func(obj client.Object, child bool) {
+	type ring struct {
+		*drainlabel.Sharder
+		shards []string
+	}
+	var rings []ring
+	for _, s := range r.Strategies {
+		for _, n := range r.Replicas {
+			if !s.Labels {
+				continue
+			}
+			name := crewName(s, n)
+			of := ring{Sharder: r.Workload.sharder(name, r.cluster.Namespace)}
+			for i := range n {
+				of.shards = append(of.shards, firstPod(name, i))
+			}
+			rings = append(rings, of)
+		}
+	}
+	return func(obj client.Object, child bool) {
+		for _, of := range rings {
+			of.Place(obj, child, of.shards...)
+		}
+	}
+}
+
+// crewName is the name of a strategy's rota, Lease or ring, and firstPod that of its i-th replica to begin with.
+func crewName(s Strategy, replicas int) string { return fmt.Sprintf("%s-%d", s.Name, replicas) }
+
+func firstPod(crew string, i int) string { return fmt.Sprintf("%s-%d", crew, i) }
 
 func (r *runner) say(format string, args ...any) {
 	at := time.Since(r.begun).Round(time.Second)

@@ -20,6 +20,8 @@ type scenario struct {
 	never func(Strategy) bool
 	// least is how many replicas it takes; 0: one.
 	least int
+	// another says that the API server is another process after it.
+	another bool
 	// named says that it is measured only if it is asked for by its name.
 	named bool
 	// do does it, and returns since when the work is distributed again.
@@ -79,7 +81,7 @@ func scenarios() []scenario {
 			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.restart(ctx) },
 		},
 		{
-			name: "outage", title: "The API server crashes", load: changes,
+			name: "outage", title: "The API server crashes", load: changes, another: true,
 			note: "The only API server is killed and starts again. A change waits from the first attempt to make it; whoever " +
 				"watches connects again, too. Replicas that end start again, as under a kubelet.",
 			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.outage(ctx) },
@@ -106,8 +108,8 @@ func scenarios() []scenario {
 	}
 }
 
-// outage kills the API server and starts it again, and the replicas that end because of that, as a kubelet does. What these did
-// meanwhile is not counted.
+// outage kills the API server and starts it again. Replicas that end because of that start again, as under a kubelet.
+// What these did meanwhile is not counted.
 func (c *crew) outage(ctx context.Context) (time.Time, error) {
 	before := map[*replica]reading{}
 	for _, r := range c.replicas {
@@ -124,18 +126,13 @@ func (c *crew) outage(ctx context.Context) (time.Time, error) {
 	if err := c.follow(ctx); err != nil {
 		return time.Time{}, err
 	}
-	for r, was := range before {
-		select {
-		case <-r.Done():
-			c.say("    %s has ended, and starts again", r.pod)
-			c.gone[r] = was
-			c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
-			if err := c.startAs(ctx, r.pod, r.number, len(before)); err != nil {
-				return time.Time{}, err
-			}
-		default:
-		}
+	c.revive = func(r *replica) error {
+		c.say("    %s has ended, and starts again", r.pod)
+		c.gone[r] = before[r]
+		c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
+		return c.startAs(ctx, r.pod, r.number, len(before))
 	}
+	defer func() { c.revive = nil }()
 	return c.settle(ctx)
 }
 
@@ -147,7 +144,7 @@ func (c *crew) begin(ctx context.Context) (time.Time, error) {
 	}
 	results := make(chan result)
 	for i := range c.size {
-		pod := fmt.Sprintf("%s-%d", c.name, i)
+		pod := firstPod(c.name, i)
 		c.made++
 		go func() {
 			r, err := c.process(ctx, pod, operatorConfig{Number: i, Of: c.size})

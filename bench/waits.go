@@ -157,13 +157,19 @@ func (c *crew) create(ctx context.Context) (change, error) {
 }
 
 // empty removes what create made.
-func (c *crew) empty(ctx context.Context) error { return c.cluster.Empty(ctx, created, c.sharded) }
+func (c *crew) empty(ctx context.Context) error {
+	return c.cluster.Empty(ctx, created, c.Workload.lists()...)
+}
 
 // load does something at a rate until ctx ends, and waits for the answers. What cannot be sent is sent again: an API
-// server may restart.
-func (c *crew) load(ctx context.Context, rate float64, do func(context.Context, *crew) (change, error)) error {
+// server may restart. Any other error ends it, and fail hears of it at once.
+func (c *crew) load(
+	ctx context.Context, rate float64, do func(context.Context, *crew) (change, error), fail func(error),
+) error {
 	var wg sync.WaitGroup
 	failed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	step := time.Duration(float64(time.Second) / rate)
 	whole := context.WithoutCancel(ctx)
 	for begun, i := time.Now(), 0; ; i++ {
@@ -182,8 +188,11 @@ func (c *crew) load(ctx context.Context, rate float64, do func(context.Context, 
 					_ = await.Sleep(whole, pollEvery) // it does not end
 					continue
 				}
+				err = fmt.Errorf("change an object: %w", err)
 				select {
 				case failed <- err:
+					fail(err)
+					cancel()
 				default:
 				}
 				return
@@ -193,7 +202,7 @@ func (c *crew) load(ctx context.Context, rate float64, do func(context.Context, 
 	wg.Wait()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("change an object: %w", err)
+		return err
 	default:
 		return nil
 	}

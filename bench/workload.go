@@ -50,14 +50,14 @@ type Workload struct {
 func Workloads() []Workload {
 	return []Workload{
 		{"websites", fmt.Sprintf("The [example](../examples/website): Websites of %d bytes, each with a Deployment, a "+
-			"Service and a ConfigMap. A change is one of a Website's title, and is reconciled when the Website's status says so.",
+			"Service and a ConfigMap. A change is one of a Website's title, and is reconciled when its status says so.",
 			cluster.WebsiteBytes), websites{}},
 		{"pairs", "Secrets of 300 bytes, each with a ConfigMap that its controller makes. A change is one of a Secret, and " +
-			"is reconciled when the ConfigMap shows it.", pairs{}},
+			"is reconciled when the ConfigMap shows it. They have the labels of a sharder when the run begins.", pairs{}},
 		{"calls", fmt.Sprintf("Websites of %d bytes whose controller waits %v, as for another system, and writes the "+
 			"status; each replica has %d workers.", cluster.WebsiteBytes, callTime, callWorkers), calls{}},
-		{"pods", fmt.Sprintf("Pods of %d to %d KB, as many of each size. A change is one of a Pod's status, and is reconciled "+
-			"when an annotation says so.", podLeast>>10, podMost>>10), pods{}},
+		{"pods", fmt.Sprintf("Pods of %d to %d KB, as many of each size. A change is one of a status, and is reconciled when "+
+			"an annotation says so.", podLeast>>10, podMost>>10), pods{}},
 	}
 }
 
@@ -76,14 +76,22 @@ func ParseWorkload(name string) (Workload, error) {
 // perMain is how many objects there are for a main one, itself included.
 func (w *Workload) perMain() int { return len(w.kinds()) }
 
-// lists are lists of the kinds, by their names in counts of requests.
-func (w *Workload) lists() map[string]client.ObjectList {
-	out := map[string]client.ObjectList{}
+// lists are empty lists of the kinds.
+func (w *Workload) lists() (out []client.ObjectList) {
 	for _, gvk := range w.gvks() {
 		list, err := stage.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		utilruntime.Must(err) // the scheme has all of them
+		out = append(out, list.(client.ObjectList))
+	}
+	return out
+}
+
+// resources are the lists by the names of the kinds in counts of requests.
+func (w *Workload) resources() map[string]client.ObjectList {
+	out, lists := map[string]client.ObjectList{}, w.lists()
+	for i, gvk := range w.gvks() {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
-		out[plural.Resource] = list.(client.ObjectList)
+		out[plural.Resource] = lists[i]
 	}
 	return out
 }

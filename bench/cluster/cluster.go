@@ -130,11 +130,25 @@ func (c *Cluster) Count(
 	return objects, sizes, nil
 }
 
-// Empty removes all objects of kinds from a namespace.
-func (c *Cluster) Empty(ctx context.Context, namespace string, kinds map[string]client.ObjectList) error {
+// Empty removes all objects of kinds from a namespace, those of the first kind first: an operator that runs makes
+// children again while their owners are there. It returns when there are none.
+func (c *Cluster) Empty(ctx context.Context, namespace string, kinds ...client.ObjectList) error {
+	for begun := time.Now(); ; {
+		left, err := c.empty(ctx, namespace, kinds)
+		switch {
+		case err != nil || left == 0:
+			return err
+		case time.Since(begun) > time.Minute:
+			return fmt.Errorf("namespace %s: %d objects are there again and again, although they are deleted", namespace, left)
+		}
+	}
+}
+
+// empty removes what is there, and returns how many objects there were.
+func (c *Cluster) empty(ctx context.Context, namespace string, kinds []client.ObjectList) (n int, err error) {
 	for _, list := range kinds {
 		if err := c.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return err
+			return n, err
 		}
 		var objs []client.Object
 		err := meta.EachListItem(list, func(obj runtime.Object) error {
@@ -142,14 +156,15 @@ func (c *Cluster) Empty(ctx context.Context, namespace string, kinds map[string]
 			return nil
 		})
 		if err != nil {
-			return err
+			return n, err
 		}
+		n += len(objs)
 		err = stage.Parallel(ctx, 0, len(objs), func(i int) error {
 			return client.IgnoreNotFound(c.Client.Delete(ctx, objs[i]))
 		})
 		if err != nil {
-			return err
+			return n, err
 		}
 	}
-	return nil
+	return n, nil
 }

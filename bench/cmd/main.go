@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -47,11 +46,16 @@ func run() error {
 	flag.BoolVar(&o.Strip, "strip", false, "have caches drop managed fields (cache.TransformStripManagedFields)")
 	flag.StringVar(&o.Profiles, "profiles", "", "folder for profiles of the processor, of each replica and scenario, and "+
 		"of the API server")
-	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas")
+	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas, with a workload for that")
 	flag.Parse()
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for _, name := range []string{"workload", "replicas", "scenarios", "objects", "window", "large"} {
+		if *capacity && given[name] {
+			return fmt.Errorf("-capacity says what -%s would say: give one of them", name)
+		}
+	}
 	switch {
-	case *large && *capacity:
-		return errors.New("-large and -capacity: give one of them")
 	case *large:
 		o.Objects = 100_000
 	case *capacity:

@@ -167,6 +167,18 @@ func (s *Sharder) move(
 	return nil
 }
 
+// Place labels an object as it would be if these were the available shards.
+func (s *Sharder) Place(obj metav1.Object, child bool, shards ...string) {
+	if key := s.key(obj, child); key != "" {
+		of := obj.GetLabels()
+		if of == nil {
+			of = map[string]string{}
+		}
+		of[ShardLabel(s.Ring)] = NewRing(shards...).Of(key)
+		obj.SetLabels(of)
+	}
+}
+
 // key is what an object is hashed by; "": it is nobody's.
 func (s *Sharder) key(obj metav1.Object, child bool) string {
 	name := obj.GetName()

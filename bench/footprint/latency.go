@@ -3,6 +3,7 @@ package footprint
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (r *runner) latency(ctx context.Context, c Case) (*Result, error) {
 			Create: percentile(creates, 50), Writes: float64(writes) / float64(len(waits)),
 		})
 		s.crew.end()
-		if err := r.cluster.Empty(ctx, s.namespace, cluster.Sharded()); err != nil {
+		if err := r.cluster.Empty(ctx, s.namespace, slices.Collect(maps.Values(cluster.Sharded()))...); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -69,10 +70,8 @@ type Traffic struct {
 	// Requests are by their names, such as "renew lease". Events are watch events, Tables those of the table among them.
 	Requests       map[string]int
 	Events, Tables int
-	// Listed are the objects of lists.
-	Listed int
-	// Steps is how many events members were called with.
-	Steps int
+	// TableBytes is the text of the tables delivered.
+	TableBytes int
 	// Took is how long it lasted, Idle the longest time that nobody worked on a slot, to a tenth of a second.
 	Took, Idle time.Duration
 	// Moved is how many slots have other owners after it.
@@ -98,17 +97,26 @@ func (t *Traffic) Beyond(steady Traffic) (requests, events int) {
 	return requests, t.Events - int(share*float64(steady.Events))
 }
 
-// TableBytes is the size of the table.
-func (c *Crowd) TableBytes() (n int) {
-	for _, text := range table.Encode(c.Objects.Table().Table) {
-		n += len(text)
+// versionSize is the size of the text of a version of the table.
+type versionSize struct {
+	version string
+	bytes   int
+}
+
+// sizeOf is the size of the text of a version of the table.
+func (w *World) sizeOf(s member.Snapshot) int {
+	if s.Version != w.bytes.version {
+		w.bytes = versionSize{version: s.Version}
+		for _, text := range table.Encode(s.Table) {
+			w.bytes.bytes += len(text)
+		}
 	}
-	return n
+	return w.bytes.bytes
 }
 
 // During counts what is said while do runs, and after it until done says that it is over, or for a time.
 func (c *Crowd) During(limit time.Duration, do func(), done func() bool) Traffic {
-	before, steps, begun := c.Messages, c.Counts.Steps, c.Now()
+	before, begun := c.Messages, c.Now()
 	requests, owners := maps.Clone(before.Requests), c.owners()
 	do()
 	t := Traffic{Requests: map[string]int{}}
@@ -138,9 +146,9 @@ func (c *Crowd) During(limit time.Duration, do func(), done func() bool) Traffic
 			break
 		}
 	}
-	t.Took = c.Now() - begun
-	t.Events, t.Listed = c.Messages.Events-before.Events, c.Messages.Listed-before.Listed
-	t.Tables, t.Steps = c.Messages.Tables-before.Tables, c.Counts.Steps-steps
+	t.Took, t.Busiest = c.Now()-begun, max(t.Busiest, c.total()-last)
+	t.Events, t.Tables = c.Messages.Events-before.Events, c.Messages.Tables-before.Tables
+	t.TableBytes = c.Messages.TableBytes - before.TableBytes
 	for name, n := range c.Messages.Requests {
 		if n > requests[name] {
 			t.Requests[name] = n - requests[name]

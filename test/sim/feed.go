@@ -109,6 +109,9 @@ func (f *Feed) offer(c memory.Change) {
 		f.n.w.Messages.Events++
 		if c.Table != nil {
 			f.n.w.Messages.Tables++
+			if !f.n.w.wild {
+				f.n.w.Messages.TableBytes += f.n.w.sizeOf(*c.Table)
+			}
 		}
 		shown := f.n.w.servers[f.server].shows(f.n.w.changedAt(c.Version))
 		f.forward(c.Version, shown, func() member.Event { return f.change(c) })

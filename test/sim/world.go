@@ -62,6 +62,7 @@ type World struct {
 	forged     bool                     // the table is one that no member wrote
 	last       member.Snapshot          // the table's latest version
 	writer     *Node                    // of the change under way; nil: somebody's hand
+	bytes      versionSize              // of the latest table
 	person     bool                     // the change under way is a person's command
 	ghosts     map[string]string        // by member ID: UID of a Lease created late, which it does not know of
 	version    uint64                   // of the objects that members work on
@@ -238,4 +239,6 @@ type Messages struct {
 	// Events are watch events delivered, without first lists; Tables are those of them that bring a table; Listed are the
 	// objects of first lists.
 	Events, Tables, Listed int
+	// TableBytes is the text of the tables delivered. It is not counted in the lives of seeds.
+	TableBytes int
 }

@@ -25,7 +25,7 @@ type Config struct {
 	// RenewDeadline is how long after the start of its last successful renewal a member goes on working. It must be
 	// shorter than LeaseDuration. Default 10 s.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals. Default 2 s.
+	// RetryPeriod is the time between renewals, but where there are very many members (Member.period). Default 2 s.
 	RetryPeriod time.Duration
 	// WriteTimeout is the longest server-side timeout of a write. Default 2 s.
 	WriteTimeout time.Duration

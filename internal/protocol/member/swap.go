@@ -349,9 +349,9 @@ func (m *Member) draftSettle(t *table.Table, d *draft) {
 // settlers is how many members may say at the same time that their slots are active.
 const settlers = 100
 
-// settleDelay is SettleDelay, and where there are more than settlers members longer, by the hash of the member's ID: each
-// of them writes for itself, after a crash of many all at once, and everybody watches what is written. Nobody waits for
-// it.
+// settleDelay is SettleDelay, and where there are more than settlers members longer, by up to SettleDelay for each
+// settlers of them, by the hash of the member's ID: each writes for itself, after a crash of many all at once, and
+// everybody watches what is written. No member waits for it; only who looks at the table sees the move end later.
 func (m *Member) settleDelay() time.Duration {
 	t := m.table()
 	if t == nil || len(t.Members) <= settlers {
