@@ -56,8 +56,8 @@ func Workloads() []Workload {
 			"is reconciled when the ConfigMap shows it. They have the labels of a sharder when the run begins.", pairs{}},
 		{"calls", fmt.Sprintf("Websites of %d bytes whose controller waits %v, as for another system, and writes the "+
 			"status; each replica has %d workers.", cluster.WebsiteBytes, callTime, callWorkers), calls{}},
-		{"pods", fmt.Sprintf("Pods of %d to %d KB, as many of each size. A change is one of a status, and is reconciled when "+
-			"an annotation says so.", podLeast>>10, podMost>>10), pods{}},
+		{"pods", fmt.Sprintf("Pods of %d to %d KB, as many of each size. A change is one of a status, and is reconciled "+
+			"when an annotation says so.", podLeast>>10, podMost>>10), pods{}},
 	}
 }
 

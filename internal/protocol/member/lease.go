@@ -58,9 +58,9 @@ func (m *Member) lapse() {
 // crowd is how many members renew in a RetryPeriod at most, unless that is too seldom.
 const crowd = 500
 
-// period is the time between renewals of this member, and of the others. It is RetryPeriod but where there are more than
-// crowd members: there it grows with their number, so that the load on the API server does not. It stays so far below a
-// quarter of a lease that time is heard as it passes (rule R1), and leaves half the deadline for another try.
+// period is the time between renewals of this member, and of the others. It is RetryPeriod but where there are more
+// than crowd members: there it grows with their number, so that the load on the API server does not. It stays so far
+// below a quarter of a lease that time is heard as it passes (rule R1), and leaves half the deadline for another try.
 func (m *Member) period() time.Duration {
 	t := m.table()
 	if t == nil || len(t.Members) <= crowd {

@@ -43,8 +43,12 @@ func crowd(n int) error {
 		{"one joins", false, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, func() { c.Join("v1") }, c.Settled)
 		}},
-		{"one leaves", false, func(c *sim.Crowd) sim.Traffic { return c.During(crowdLimit, c.Live()[n/3].Leave, c.Settled) }},
-		{"one crashes", false, func(c *sim.Crowd) sim.Traffic { return c.During(crowdLimit, c.Live()[n/2].Crash, c.Settled) }},
+		{"one leaves", false, func(c *sim.Crowd) sim.Traffic {
+			return c.During(crowdLimit, c.Live()[n/3].Leave, c.Settled)
+		}},
+		{"one crashes", false, func(c *sim.Crowd) sim.Traffic {
+			return c.During(crowdLimit, c.Live()[n/2].Crash, c.Settled)
+		}},
 		{"one in ten crashes", false, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, func() {
 				for i, node := range c.Live() {
