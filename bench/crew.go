@@ -38,9 +38,9 @@ type crew struct {
 	labels   *drainlabel.Sharder  // nil: there is none
 	made     int                  // replicas that were started
 	gone     map[*replica]reading // what those that ended had done
-	// labelled is how many labels were written, and labelledAt when the last one was.
-	labelled   int
-	labelledAt time.Time
+	// labelled is how many labels were written, labelledAt when the last one was, and allWork since when all shards work.
+	labelled            int
+	labelledAt, allWork time.Time
 	// revive starts a replica again that has ended by itself; nil: that is a failure.
 	revive func(*replica) error
 	// profiles is the beginning of the names of profiles; "": there are none now. profiled is how many there were.
@@ -252,6 +252,9 @@ func (c *crew) settled(ctx context.Context) (bool, error) {
 // placed reports whether all objects have the labels that they should have. It lists them all, so it does only once
 // nobody has written a label for a while: what looks must not be what is measured.
 func (c *crew) placed(ctx context.Context) (bool, error) {
+	if c.allWork.IsZero() {
+		c.allWork = time.Now()
+	}
 	all, err := c.total(ctx)
 	if err != nil {
 		return false, err
@@ -281,12 +284,14 @@ func (c *crew) settle(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit,
 		fmt.Errorf("%s: the work is not distributed after %v", c.strategy.Name, settleLimit))
 	defer cancel()
-	c.labelledAt = time.Now()
+	c.labelledAt, c.allWork = time.Now(), time.Time{}
 	for {
 		ok, err := c.settled(ctx)
 		switch {
 		case err != nil:
 			return time.Time{}, errors.Join(err, context.Cause(ctx))
+		case ok && c.strategy.Labels && c.allWork.After(c.labelledAt):
+			return c.allWork, nil
 		case ok && c.strategy.Labels:
 			return c.labelledAt, nil
 		case ok:

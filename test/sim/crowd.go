@@ -103,8 +103,11 @@ type versionSize struct {
 	bytes   int
 }
 
-// sizeOf is the size of the text of a version of the table.
+// sizeOf is the size of the text of a version of the table; 0: it is missing, or cannot be read.
 func (w *World) sizeOf(s member.Snapshot) int {
+	if s.Table == nil {
+		return 0
+	}
 	if s.Version != w.bytes.version {
 		w.bytes = versionSize{version: s.Version}
 		for _, text := range table.Encode(s.Table) {
