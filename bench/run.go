@@ -122,8 +122,8 @@ type runner struct {
 	Options
 	cluster *cluster.Cluster
 	waits   *waits
-	// unfollow has the waits watch no more; nil: they do not.
-	unfollow func()
+	// follow has the waits watch anew, until the run ends.
+	follow func() error
 	// sharded are lists of the kinds, by their names in counts of requests.
 	sharded map[string]client.ObjectList
 	dir     string
@@ -165,10 +165,17 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := r.seed(ctx); err != nil {
 		return nil, fmt.Errorf("make %d objects: %w", o.Objects, err)
 	}
-	if err := r.follow(ctx); err != nil {
+	unfollow := func() {}
+	r.follow = func() error {
+		unfollow()
+		var watching context.Context
+		watching, unfollow = context.WithCancel(ctx)
+		return r.waits.watch(watching, r.cluster, r.Workload)
+	}
+	defer func() { unfollow() }()
+	if err := r.follow(); err != nil {
 		return nil, err
 	}
-	defer func() { r.unfollow() }()
 	series := report.with(o.parameters())
 	series.Machine = r.cluster.Machine(ctx)
 	r.revision = series.Machine.Revision
@@ -188,15 +195,6 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		}
 	}
 	return report, nil
-}
-
-// follow has the waits watch, anew if they do.
-func (r *runner) follow(ctx context.Context) error {
-	if r.unfollow != nil {
-		r.unfollow()
-	}
-	ctx, r.unfollow = context.WithCancel(ctx)
-	return r.waits.watch(ctx, r.cluster, r.Workload)
 }
 
 // life lets a strategy live.
@@ -254,7 +252,7 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		go func() { ended <- c.load(loaded, r.Rate, sc.load, fail) }()
 		at, err := sc.do(ctx, c, res)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, context.Cause(ctx))
 		}
 		res.Took = at.Sub(begun).Seconds()
 		if err := await.Sleep(ctx, after); err != nil {

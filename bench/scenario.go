@@ -123,7 +123,7 @@ func (c *crew) outage(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	// The runner's own informer may wait for half a minute before it tries again.
-	if err := c.follow(ctx); err != nil {
+	if err := c.follow(); err != nil {
 		return time.Time{}, err
 	}
 	c.revive = func(r *replica) error {
