@@ -12,8 +12,8 @@ import (
 // crowdLimit bounds each thing that happens to a rota of many, in simulated time.
 const crowdLimit = time.Hour
 
-// rollsOut is how many members may be replaced: a rollout of more takes many minutes of this machine's time.
-const rollsOut = 100
+// Of more members than these, a rollout, and a tenth of it, take hours, or tens of gigabytes of memory.
+const rolloutMost, tenthMost = 100, 300
 
 // crowds prints what rotas of many members say, as a table of docs/scale.md.
 func crowds(sizes string) error {
@@ -35,21 +35,21 @@ func crowds(sizes string) error {
 // crowd prints what happens to rotas of n members, each to a new one.
 func crowd(n int) error {
 	for _, part := range []struct {
-		name  string
-		rolls bool
-		do    func(c *sim.Crowd) sim.Traffic
+		name string
+		most int // members; 0: any number
+		do   func(c *sim.Crowd) sim.Traffic
 	}{
-		{"at rest", false, func(c *sim.Crowd) sim.Traffic { return c.During(time.Minute, func() {}, nil) }},
-		{"one joins", false, func(c *sim.Crowd) sim.Traffic {
+		{"at rest", 0, func(c *sim.Crowd) sim.Traffic { return c.During(time.Minute, func() {}, nil) }},
+		{"one joins", 0, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, func() { c.Join("v1") }, c.Settled)
 		}},
-		{"one leaves", false, func(c *sim.Crowd) sim.Traffic {
+		{"one leaves", 0, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, c.Live()[n/3].Leave, c.Settled)
 		}},
-		{"one crashes", false, func(c *sim.Crowd) sim.Traffic {
+		{"one crashes", 0, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, c.Live()[n/2].Crash, c.Settled)
 		}},
-		{"one in ten crashes", false, func(c *sim.Crowd) sim.Traffic {
+		{"one in ten crashes", 0, func(c *sim.Crowd) sim.Traffic {
 			return c.During(crowdLimit, func() {
 				for i, node := range c.Live() {
 					if i%10 == 3 {
@@ -58,10 +58,10 @@ func crowd(n int) error {
 				}
 			}, c.Settled)
 		}},
-		{"one in ten is replaced", false, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n/10, n/10, crowdLimit) }},
-		{"a rollout, a tenth at a time", true, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n, n/10, crowdLimit) }},
+		{"one in ten is replaced", tenthMost, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n/10, n/10, crowdLimit) }},
+		{"a rollout, a tenth at a time", rolloutMost, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n, n/10, crowdLimit) }},
 	} {
-		if part.rolls && n > rollsOut {
+		if part.most > 0 && n > part.most {
 			continue
 		}
 		c, err := sim.NewCrowd(n)
