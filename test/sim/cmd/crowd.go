@@ -59,7 +59,9 @@ func crowd(n int) error {
 			}, c.Settled)
 		}},
 		{"one in ten is replaced", tenthMost, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n/10, n/10, crowdLimit) }},
-		{"a rollout, a tenth at a time", rolloutMost, func(c *sim.Crowd) sim.Traffic { return c.Roll("v2", n, n/10, crowdLimit) }},
+		{"a rollout, a tenth at a time", rolloutMost, func(c *sim.Crowd) sim.Traffic {
+			return c.Roll("v2", n, n/10, crowdLimit)
+		}},
 	} {
 		if part.most > 0 && n > part.most {
 			continue
