@@ -62,7 +62,8 @@ func (c *crew) profile(ctx context.Context, sc scenario) (end func() error, err 
 	if sc.another {
 		server <- nil // it ends before its profile would
 	} else {
-		go func() { server <- c.profileServer(ctx, c.profiles+"apiserver.pprof") }()
+		path := c.profiles + "apiserver.pprof"
+		go func() { server <- c.profileServer(ctx, path) }()
 	}
 	return func() error {
 		c.profiles = ""

@@ -355,27 +355,27 @@ func (r *runner) seed(ctx context.Context) (err error) {
 
 // placing returns what labels a new object as the sharders of all lives would, which begin with it.
 func (r *runner) placing() func(obj client.Object, child bool) {
-	type ring struct {
+	type first struct {
 		*drainlabel.Sharder
-		shards []string
+		ring drainlabel.Ring
 	}
-	var rings []ring
+	var all []first
 	for _, s := range r.Strategies {
 		for _, n := range r.Replicas {
 			if !s.Labels {
 				continue
 			}
 			name := crewName(s, n)
-			of := ring{Sharder: r.Workload.sharder(name, r.cluster.Namespace)}
+			var shards []string
 			for i := range n {
-				of.shards = append(of.shards, firstPod(name, i))
+				shards = append(shards, firstPod(name, i))
 			}
-			rings = append(rings, of)
+			all = append(all, first{r.Workload.sharder(name, r.cluster.Namespace), drainlabel.NewRing(shards...)})
 		}
 	}
 	return func(obj client.Object, child bool) {
-		for _, of := range rings {
-			of.Place(obj, child, of.shards...)
+		for _, of := range all {
+			of.Place(obj, child, of.ring)
 		}
 	}
 }

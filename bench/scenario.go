@@ -111,13 +111,13 @@ func scenarios() []scenario {
 // outage kills the API server and starts it again. Replicas that end because of that start again, as under a kubelet.
 // What these did meanwhile is not counted.
 func (c *crew) outage(ctx context.Context) (time.Time, error) {
+	now, err := c.readings(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
 	before := map[*replica]reading{}
-	for _, r := range c.replicas {
-		var now reading
-		if err := r.ask(ctx, askReading, &now); err != nil {
-			return time.Time{}, err
-		}
-		before[r] = now
+	for i, r := range c.replicas {
+		before[r] = now[i]
 	}
 	if err := c.cluster.Crash(ctx); err != nil {
 		return time.Time{}, err

@@ -167,14 +167,14 @@ func (s *Sharder) move(
 	return nil
 }
 
-// Place labels an object as it would be if these were the available shards.
-func (s *Sharder) Place(obj metav1.Object, child bool, shards ...string) {
+// Place labels an object as it would be if the shards of a ring were the available ones.
+func (s *Sharder) Place(obj metav1.Object, child bool, ring Ring) {
 	if key := s.key(obj, child); key != "" {
 		of := obj.GetLabels()
 		if of == nil {
 			of = map[string]string{}
 		}
-		of[ShardLabel(s.Ring)] = NewRing(shards...).Of(key)
+		of[ShardLabel(s.Ring)] = ring.Of(key)
 		obj.SetLabels(of)
 	}
 }

@@ -62,11 +62,7 @@ const crowd = 500
 // than crowd members: there it grows with their number, so that the load on the API server does not. It stays so far
 // below a quarter of a lease that time is heard as it passes (rule R1), and leaves half the deadline for another try.
 func (m *Member) period() time.Duration {
-	t := m.table()
-	if t == nil || len(t.Members) <= crowd {
-		return m.cfg.RetryPeriod
-	}
-	longer := m.cfg.RetryPeriod * time.Duration(len(t.Members)) / crowd
+	longer := m.cfg.RetryPeriod * time.Duration(m.members()) / crowd
 	return max(m.cfg.RetryPeriod, min(longer, m.cfg.LeaseDuration/4-m.cfg.RetryPeriod/8, m.cfg.RenewDeadline/2))
 }
 

@@ -227,6 +227,14 @@ func (m *Member) table() *table.Table {
 	return m.snap.Table
 }
 
+// members is how many members the table names; 0: there is no table to go by.
+func (m *Member) members() int {
+	if t := m.table(); t != nil {
+		return len(t.Members)
+	}
+	return 0
+}
+
 // usable says that this member may work: see invariant 1.
 func (m *Member) usable() bool {
 	return (m.phase == joined || m.phase == leaving) && !m.lapsed && m.table() != nil

@@ -353,11 +353,11 @@ const settlers = 100
 // settlers of them, by the hash of the member's ID: each writes for itself, after a crash of many all at once, and
 // everybody watches what is written. No member waits for it; only who looks at the table sees the move end later.
 func (m *Member) settleDelay() time.Duration {
-	t := m.table()
-	if t == nil || len(t.Members) <= settlers {
+	n := m.members()
+	if n <= settlers {
 		return m.cfg.SettleDelay
 	}
-	spread := m.cfg.SettleDelay * time.Duration(len(t.Members)) / settlers
+	spread := m.cfg.SettleDelay * time.Duration(n) / settlers
 	return m.cfg.SettleDelay + spread*time.Duration(xxhash.Sum64String(m.cfg.Self.ID)%1024)/1024
 }
 
