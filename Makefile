@@ -88,11 +88,6 @@ kube: ## Build the control plane that demo and tests run against (about 5 minute
 
 # To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
-.PHONY: footprint
-footprint: kube ## Measure what replicas cost and write docs/memory.md (ARGS="--run ^join/", ARGS=--resume)
-	@cd bench && $(GO) build -o ../bin/footprint ./footprint/cmd
-	@bin/footprint $(ARGS)
-
 .PHONY: bench
 bench: kube ## Measure ways to run an operator on replicas beside each other, and write docs/benchmarks.md (ARGS=--large)
 	@cd bench && $(GO) build -o ../bin/bench ./cmd
@@ -178,7 +173,7 @@ check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo
-	cd bench && GOWORK=off SLOW=1 $(GO) test -count=1 -timeout 30m ./footprint ./split
+	cd bench && GOWORK=off SLOW=1 $(GO) test -count=1 -timeout 30m ./split
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/bench/drainlabel"
-	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/process"
 )
@@ -358,12 +357,12 @@ func (r *reading) add(other reading) {
 // resident is the memory of all processes after a garbage collection, and of the greatest of them; peaks begin anew.
 func (c *crew) resident(ctx context.Context) (sum, greatest uint64, err error) {
 	for _, r := range c.processes() {
-		var now meter.Resident
+		var now uint64
 		if err := r.ask(ctx, askResident, &now); err != nil {
 			return 0, 0, err
 		}
-		sum += now.LiveHeap
-		greatest = max(greatest, now.LiveHeap)
+		sum += now
+		greatest = max(greatest, now)
 		if err := r.ask(ctx, askReset, &struct{}{}); err != nil {
 			return 0, 0, err
 		}

@@ -26,6 +26,7 @@ var figures = []figure{
 	{"heap", func(r *Result) float64 { return float64(r.LiveHeap) / 1e6 }},
 	{"greatest-heap", func(r *Result) float64 { return float64(r.Greatest) / 1e6 }},
 	{"peak-heap", func(r *Result) float64 { return float64(r.PeakHeap) / 1e6 }},
+	{"apiserver-heap", func(r *Result) float64 { return float64(r.ServerHeap) / 1e6 }},
 	{"bytes", func(r *Result) float64 { return float64(r.Bytes) / 1e6 }},
 }
 

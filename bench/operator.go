@@ -88,7 +88,7 @@ func (p *probe) answer(question, about string) any {
 	case askReading:
 		return p.reading()
 	case askResident:
-		return meter.Collect()
+		return meter.LiveHeap()
 	case askQueues:
 		return readQueues()
 	case askReset:

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/rota-dev/rota/bench/meter"
 )
 
 //go:embed page.md
@@ -43,14 +46,30 @@ var (
 	cpuEach     = column{"processor, ms per change", "%.1f", perChange(func(r *Result) float64 { return r.CPU * 1000 })}
 	serverEach  = column{"API server", "%.1f", perChange(func(r *Result) float64 { return r.APIServer * 1000 })}
 	etcdEach    = column{"etcd", "%.1f", perChange(func(r *Result) float64 { return r.Etcd * 1000 })}
+	bytesEach   = column{"received, kB", "%.1f", perChange(func(r *Result) float64 { return float64(r.Bytes) / 1e3 })}
+	lists       = column{"lists", "%.0f", func(r *Result) float64 { return float64(r.requests("list", "")) }}
+	coordinated = column{"for table and Leases", "%.0f", func(r *Result) float64 {
+		return float64(r.requests("", meter.Table) + r.requests("", meter.Leases))
+	}}
+	serverHeap = column{"of the API server", "%.0f", func(r *Result) float64 { return float64(r.ServerHeap) / 1e6 }}
+	cpuRate    = column{"processor, ms per second", "%.1f", perSecond(func(r *Result) float64 { return r.CPU * 1000 })}
+	serverRate = column{"API server", "%.1f", perSecond(func(r *Result) float64 { return r.APIServer * 1000 })}
+	etcdRate   = column{"etcd", "%.1f", perSecond(func(r *Result) float64 { return r.Etcd * 1000 })}
+	bytesRate  = column{"received, kB per second", "%.1f",
+		perSecond(func(r *Result) float64 { return float64(r.Bytes) / 1e3 })}
 )
 
+func perSecond(of func(*Result) float64) func(*Result) float64 {
+	return func(r *Result) float64 { return of(r) / r.Seconds }
+}
+
 var columns = map[string][]column{
-	"start":   {took, writes, received, cpu, server, heap, greatest, peak, watches},
+	"start":   {took, writes, received, cpu, server, heap, greatest, peak, serverHeap, watches},
+	"rest":    {cpuRate, serverRate, etcdRate, bytesRate},
 	"create":  {p50, p99, most, writtenEach, cpuEach, serverEach, etcdEach, peak},
-	"churn":   {p50, p99, most, cpuEach, serverEach, etcdEach, peak},
-	"join":    {took, p50, p99, most, writes, reconciles, received, cpu},
-	"leave":   {took, p50, p99, most, writes, reconciles, received, cpu},
+	"churn":   {p50, p99, most, cpuEach, serverEach, etcdEach, bytesEach, peak},
+	"join":    {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
+	"leave":   {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
 	"roll":    {took, p50, p99, most, writes, reconciles, received, cpu},
 	"restart": {took, p50, p99, most, reconciles},
 	"outage":  {took, p50, p99, most, reconciles, received, cpu, server},
@@ -59,7 +78,7 @@ var columns = map[string][]column{
 
 // capacityOf is a column of capacity with some replicas.
 func capacityOf(replicas int) column {
-	return column{fmt.Sprintf("changes/s, %d %s", replicas, plural(replicas, "replica")), "%.1f",
+	return column{"changes/s, " + count([]int{replicas}), "%.1f",
 		func(r *Result) float64 { return r.Capacity }}
 }
 
@@ -92,16 +111,17 @@ func (r *Report) Page() ([]byte, error) {
 		} else {
 			p.About += fmt.Sprintf(" %v main objects per second are changed.", series.Parameters.Rate)
 		}
-		for _, n := range series.replicas() {
-			for _, sc := range scenarios() {
-				if capacities != "" && sc.name == "start" {
-					continue // the search begins when all work
-				}
-				title := fmt.Sprintf("%s: %d %s, %d objects", sc.title, n, plural(n, "replica"), series.Parameters.Objects)
-				if text := series.table(ran, n, sc); text != "" {
-					p.Tables = append(p.Tables, table{title, sc.note, text})
-				}
+		numbers := series.replicas()
+		for _, sc := range scenarios() {
+			if capacities != "" && sc.name == "start" {
+				continue // the search begins when all work
 			}
+			title := fmt.Sprintf("%s: %s, %d objects", sc.title, count(numbers), series.Parameters.Objects)
+			if text := series.table(ran, sc); text != "" {
+				p.Tables = append(p.Tables, table{title, sc.note, text})
+			}
+		}
+		for _, n := range numbers {
 			for _, s := range ran {
 				rounds = max(rounds, len(series.of(s.Name, n, "start")))
 			}
@@ -117,11 +137,16 @@ func (r *Report) Page() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
+// count names some numbers of replicas.
+func count(replicas []int) string {
+	var out []string
+	for _, n := range replicas {
+		out = append(out, strconv.Itoa(n))
 	}
-	return what + "s"
+	if slices.Equal(replicas, []int{1}) {
+		return "1 replica"
+	}
+	return strings.Join(out, ", ") + " replicas"
 }
 
 // conditions say when and where it was measured: some results may be of other revisions than others.
@@ -152,15 +177,22 @@ func (r *Series) replicas() (out []int) {
 }
 
 // table returns the rows of a scenario; "": there are none.
-func (r *Series) table(strategies []Strategy, replicas int, sc scenario) string {
+func (r *Series) table(strategies []Strategy, sc scenario) string {
 	t := tableOf(columns[sc.name])
+	numbers := r.replicas()
 	for _, s := range strategies {
-		results := r.of(s.Name, replicas, sc.name)
-		switch {
-		case len(results) > 0:
-			t.row(s.Title, func(_ int, c column) string { return textOf(c, results) })
-		case sc.never != nil && sc.never(s) && len(r.of(s.Name, replicas, "start")) > 0 && t.rows > 0:
-			t.row(s.Title, func(int, column) string { return "never" })
+		for _, n := range numbers {
+			title := s.Title
+			if len(numbers) > 1 {
+				title += "; " + count([]int{n})
+			}
+			results := r.of(s.Name, n, sc.name)
+			switch {
+			case len(results) > 0:
+				t.row(title, func(_ int, c column) string { return textOf(c, results) })
+			case sc.never != nil && sc.never(s) && len(r.of(s.Name, n, "start")) > 0 && t.rows > 0:
+				t.row(title, func(int, column) string { return "never" })
+			}
 		}
 	}
 	return t.text()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/rota-dev/rota/bench/meter"
 )
 
 // Report holds the measurements.
@@ -69,8 +70,20 @@ type Result struct {
 	LiveHeap uint64 `json:"live_heap"`
 	Greatest uint64 `json:"greatest_heap"`
 	PeakHeap uint64 `json:"peak_heap"`
+	// ServerHeap is that of the API server after a garbage collection at the end.
+	ServerHeap uint64 `json:"apiserver_heap"`
 	// Capacity is how many changes per second are reconciled within the objective.
 	Capacity float64 `json:"capacity,omitempty"`
+}
+
+// requests counts those of a verb for a resource; "": of any.
+func (r *Result) requests(verb, resource string) (n int) {
+	for what, c := range r.Requests {
+		if (verb == "" || meter.Verb(what) == verb) && (resource == "" || meter.Resource(what) == resource) {
+			n += c
+		}
+	}
+	return n
 }
 
 // String is a line for the progress.

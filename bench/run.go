@@ -296,7 +296,10 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		res.APIServer -= api
 	}
 	res.Etcd -= etcd
-	if res.LiveHeap, res.Greatest, err = c.resident(ctx); err != nil || sc.clean == nil {
+	if res.LiveHeap, res.Greatest, err = c.resident(ctx); err != nil {
+		return nil, err
+	}
+	if res.ServerHeap, err = r.cluster.ServerHeap(ctx); err != nil || sc.clean == nil {
 		return res, err
 	}
 	if err := sc.clean(ctx, c); err != nil {
@@ -341,7 +344,7 @@ func (r *runner) seed(ctx context.Context) (err error) {
 	if err := r.Workload.fill(ctx, r, n); err != nil {
 		return err
 	}
-	there, _, err := r.cluster.Count(ctx, r.sharded)
+	there, err := r.cluster.Count(ctx, r.sharded)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,10 @@ func scenarios() []scenario {
 			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.begin(ctx) },
 		},
 		{
+			name: "rest", title: "At rest", named: true, do: lasts,
+			note: "Nothing happens. All has been begun, and nobody changes anything.",
+		},
+		{
 			name: "create", title: "New objects", load: creates, do: lasts,
 			note:  "Main objects are created, at the rate at which they are changed elsewhere.",
 			clean: func(ctx context.Context, c *crew) error { return c.empty(ctx) },

@@ -8,11 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,8 +24,7 @@ const apiserver = "apiserver-0"
 // Cluster is a control plane and the objects in it. Each run has its own.
 type Cluster struct {
 	*stage.Cluster
-	http  *http.Client // for what is no Kubernetes object
-	sites int          // Websites in the namespace for them: site-0 and so on
+	http *http.Client // for what is no Kubernetes object
 }
 
 // Open starts a control plane with default settings, since the cost of its servers is measured too. name is the
@@ -52,35 +48,11 @@ func Open(ctx context.Context, name string, namespaces ...string) (*Cluster, err
 	return c, nil
 }
 
-// Made is how many Websites Create has made.
-func (c *Cluster) Made() int { return c.sites }
-
-// Sharded are the kinds that operators with replicas at work distribute over them, by their names in reports.
-func Sharded() map[string]client.ObjectList {
-	return map[string]client.ObjectList{
-		"websites": &webv1.WebsiteList{}, "deployments": &appsv1.DeploymentList{},
-		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{},
-	}
-}
-
-// Fresh restarts the API server, so that no case finds leftovers of another one in its memory.
-func (c *Cluster) Fresh(ctx context.Context) error {
-	if err := c.Plane.StopServer(apiserver); err != nil {
-		return err
-	}
-	return c.begin(ctx)
-}
-
-// Crash kills the API server, and starts it again.
+// Crash kills the API server, and starts it again. It returns when that serves Websites.
 func (c *Cluster) Crash(ctx context.Context) error {
 	if err := c.Plane.KillServer(apiserver); err != nil {
 		return err
 	}
-	return c.begin(ctx)
-}
-
-// begin starts the API server, and returns when it serves Websites.
-func (c *Cluster) begin(ctx context.Context) error {
 	if err := c.Plane.StartServer(apiserver); err != nil {
 		return err
 	}
@@ -94,40 +66,25 @@ func (c *Cluster) begin(ctx context.Context) error {
 	}
 }
 
-// Count returns the number of objects of kinds in the namespace for Websites, and the mean size of some in JSON.
-func (c *Cluster) Count(
-	ctx context.Context, kinds map[string]client.ObjectList,
-) (objects, sizes map[string]int, err error) {
-	objects, sizes = map[string]int{}, map[string]int{}
+// Count returns the number of objects of kinds in the namespace for Websites.
+func (c *Cluster) Count(ctx context.Context, kinds map[string]client.ObjectList) (map[string]int, error) {
+	objects := map[string]int{}
 	for kind, list := range kinds {
 		gvk, err := c.Client.GroupVersionKindFor(list)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(gvk)
 		for first := true; first || page.Continue != ""; first = false {
 			in, more := client.InNamespace(c.Sites), client.Continue(page.Continue)
 			if err := c.Client.List(ctx, page, in, client.Limit(1000), more); err != nil {
-				return nil, nil, fmt.Errorf("count %s: %w", kind, err)
+				return nil, fmt.Errorf("count %s: %w", kind, err)
 			}
 			objects[kind] += len(page.Items)
 		}
-		some := &unstructured.UnstructuredList{}
-		some.SetGroupVersionKind(gvk)
-		if err := c.Client.List(ctx, some, client.InNamespace(c.Sites), client.Limit(100)); err != nil {
-			return nil, nil, fmt.Errorf("list some %s: %w", kind, err)
-		}
-		for i := range some.Items {
-			text, err := some.Items[i].MarshalJSON()
-			if err != nil {
-				return nil, nil, err
-			}
-			sizes[kind] += len(text)
-		}
-		sizes[kind] /= max(1, len(some.Items))
 	}
-	return objects, sizes, nil
+	return objects, nil
 }
 
 // Empty removes all objects of kinds from a namespace, those of the first kind first: an operator that runs makes

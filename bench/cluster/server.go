@@ -11,13 +11,6 @@ import (
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// Heap is the memory of the API server after a garbage collection.
-type Heap struct {
-	Heap     uint64 `json:"heap"`
-	Resident uint64 `json:"resident"`
-	Watches  int    `json:"watches"` // of the replicas
-}
-
 // Get fetches a page of a server.
 func (c *Cluster) Get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -50,31 +43,16 @@ func (c *Cluster) ServerCPU(ctx context.Context) (api, etcd float64, err error) 
 	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
 }
 
-// ServerHeap makes the API server collect garbage, and returns the remaining heap.
-func (c *Cluster) ServerHeap(ctx context.Context) (Heap, error) {
+// ServerHeap makes the API server collect garbage, and returns the bytes of the remaining heap.
+func (c *Cluster) ServerHeap(ctx context.Context) (uint64, error) {
 	// Two requests, as for replicas: the server collects garbage before it makes a heap profile.
 	for range 2 {
 		if _, err := c.Get(ctx, c.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
-			return Heap{}, err
+			return 0, err
 		}
 	}
 	m, err := c.Metrics(ctx, c.Config.Host)
-	return Heap{
-		Heap:     uint64(m.Sum("go_memstats_heap_alloc_bytes")),
-		Resident: uint64(m.Sum("process_resident_memory_bytes")),
-		Watches:  watching(m),
-	}, err
-}
-
-// Watches returns how many watches the API server serves.
-func (c *Cluster) Watches(ctx context.Context) (int, error) {
-	m, err := c.Metrics(ctx, c.Config.Host)
-	return watching(m), err
-}
-
-// watching returns how many watches an API server serves.
-func watching(m stage.Metrics) int {
-	return int(m.Sum("apiserver_longrunning_requests", `verb="WATCH"`))
+	return uint64(m.Sum("go_memstats_heap_alloc_bytes")), err
 }
 
 // gitVersion reads the answer at /version.

@@ -5,15 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/journal"
 	"github.com/rota-dev/rota/test/stage"
 )
 
@@ -48,32 +43,13 @@ func Letters(seed string, n int) string {
 // SiteName is the name of the i-th Website that Fill makes.
 func SiteName(i int) string { return fmt.Sprintf("site-%05d", i) }
 
-// Fill creates Websites until there are n.
+// Fill creates n Websites.
 func (c *Cluster) Fill(ctx context.Context, n int) error {
-	err := stage.Parallel(ctx, c.sites, n, func(i int) error {
+	return stage.Parallel(ctx, 0, n, func(i int) error {
 		obj := Site(c.Sites, SiteName(i))
 		if err := Stamp(c.Client.Scheme(), obj); err != nil {
 			return err
 		}
 		return c.Client.Create(ctx, obj)
-	})
-	c.sites = n
-	return err
-}
-
-// Churn changes Websites at the rate for a period, spread over all of them.
-func (c *Cluster) Churn(ctx context.Context, rate float64, window time.Duration) error {
-	n := int(rate * window.Seconds())
-	step := time.Duration(float64(time.Second) / rate)
-	begun := journal.Now()
-	return stage.Parallel(ctx, 0, n, func(i int) error {
-		if err := await.Sleep(ctx, begun+time.Duration(i)*step-journal.Now()); err != nil {
-			return err
-		}
-		// The stride is coprime to round numbers of Websites, so each is changed once before any is changed again.
-		name := SiteName(i * 7919 % c.sites)
-		patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, name, begun.Milliseconds())
-		obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: c.Sites, Name: name}}
-		return c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 	})
 }

@@ -96,22 +96,12 @@ func less(now, then map[string]int) map[string]int {
 	return out
 }
 
-// Resident is what remains in a process's memory after a garbage collection, in bytes.
-type Resident struct {
-	LiveHeap   uint64 `json:"live_heap"`
-	HeapInuse  uint64 `json:"heap_inuse"`
-	Sys        uint64 `json:"sys"`
-	Goroutines int    `json:"goroutines"`
-}
-
-// Collect collects garbage twice, since finalizers and pools release memory at the first time, and returns what
-// remains.
-func Collect() Resident {
+// LiveHeap collects garbage twice, since finalizers and pools release memory at the first time, and returns the bytes
+// that remain.
+func LiveHeap() uint64 {
 	runtime.GC()
 	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return Resident{LiveHeap: s.HeapAlloc, HeapInuse: s.HeapInuse, Sys: s.Sys, Goroutines: runtime.NumGoroutine()}
+	return heap()
 }
 
 // cpu returns the processor time that this process has taken, in seconds.
